@@ -1,0 +1,44 @@
+# Every target creates .venv and installs what it needs by itself: nothing has to be set up first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST_ARGS ?=
+
+.PHONY: help run test lint bench format clean
+.DELETE_ON_ERROR:
+
+help:            ## List the targets.
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 18
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+$(VENV)/run.stamp: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/dev.stamp: pyproject.toml $(VENV)/run.stamp
+	$(BIN)/python -m pip install --quiet --group dev
+	@touch $@
+
+run: $(VENV)/run.stamp   ## Check the corpus that ships with the project.
+	$(BIN)/fastrec validate corpora/demo
+
+test: $(VENV)/dev.stamp  ## Run the tests (PYTEST_ARGS adds arguments).
+	$(BIN)/python -m pytest --numprocesses auto $(PYTEST_ARGS)
+
+lint: $(VENV)/dev.stamp  ## Check style and types.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/dev.stamp ## Let ruff mend what it can.
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/dev.stamp ## Run the benchmarks.
+	$(BIN)/python -m pytest bench --benchmark-only --override-ini python_files='bench_*.py'
+
+clean:           ## Remove what the other targets made.
+	rm -rf $(VENV) out dist build .pytest_cache .mypy_cache .ruff_cache

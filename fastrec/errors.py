@@ -1,0 +1,89 @@
+"""All that fastrec raises on purpose, one family, each with its data as attributes.
+
+    FastrecError                    exit 3 unless told otherwise
+    ├── UsageError                  the command line or the arguments are wrong (exit 2)
+    ├── InvalidRecordError          `fastrec.decode` met a line that is not a valid record
+    └── ShardError                  an input file could not be read whole: path, byte offset, reason
+        ├── ShardMissingError       it is not there, not a file, or may not be opened
+        ├── ShardTruncatedError     it ends in the middle of a frame or member
+        ├── ShardCorruptError       its bytes are not what its format or checksum says
+        └── ShardLimitError         reading it would break a limit (zstd window)
+
+Every error keeps its arguments in `args`, so it survives pickling on its way back from a worker, and formats
+itself in `__str__` alone. The command line maps the family to exit codes in one place.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fastrec.judge import Finding
+
+__all__ = [
+    "FastrecError",
+    "InvalidRecordError",
+    "ShardCorruptError",
+    "ShardError",
+    "ShardLimitError",
+    "ShardMissingError",
+    "ShardTruncatedError",
+    "UsageError",
+]
+
+
+class FastrecError(Exception):
+    """The family's root: whoever catches this catches everything that fastrec raises on purpose."""
+
+    exit_code = 3
+
+
+class UsageError(FastrecError):
+    """What the caller asked for makes no sense; the message says what would."""
+
+    exit_code = 2
+
+
+class InvalidRecordError(FastrecError, ValueError):
+    """A line is not a valid record; `findings` lists every reason."""
+
+    exit_code = 1
+
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        super().__init__(findings)
+        self.findings = findings
+
+    def __str__(self) -> str:
+        return "; ".join(f"{finding.path}: {finding.message} [{finding.code}]" for finding in self.findings)
+
+
+class ShardError(FastrecError):
+    """A shard cannot be used: none of its records count, since its last byte was not read and checked."""
+
+    def __init__(self, path: str, reason: str, offset: int | None = None) -> None:
+        super().__init__(path, reason, offset)
+        self.path = path
+        self.reason = reason
+        self.offset = offset
+
+    def __str__(self) -> str:
+        place = "" if self.offset is None else f" at byte {self.offset:,}"
+        return f"{self.path}: {self.reason}{place}"
+
+
+class ShardMissingError(ShardError):
+    """The shard is not there, is not a regular file, or may not be opened."""
+
+
+class ShardTruncatedError(ShardError):
+    """The shard ends in the middle of a compressed frame: fetch it again."""
+
+
+class ShardCorruptError(ShardError):
+    """The shard's bytes are not what its format or its checksum says."""
+
+
+class ShardLimitError(ShardError):
+    """Reading the shard would need more memory than a limit allows; the reason names the option that raises it."""
