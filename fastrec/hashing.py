@@ -1,0 +1,43 @@
+"""Hashes: `sample_hash`, which says that two records answer the same question, and fingerprints for the pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Final
+
+from xxhash import xxh3_64_intdigest, xxh3_128_hexdigest
+
+__all__ = ["HASHES", "Hash", "fingerprint", "sample_hash"]
+
+Hash = Callable[[str, str], str]
+
+
+def _sha256(raw: str, reference: str) -> str:
+    digest = sha256(raw.encode())
+    digest.update(reference.encode())
+    return digest.hexdigest()
+
+
+def _xxh3_128(raw: str, reference: str) -> str:
+    return xxh3_128_hexdigest((raw + reference).encode())
+
+
+HASHES: Final[dict[str, Hash]] = {"sha256": _sha256, "xxh3_128": _xxh3_128}
+"""By name: the functions from `input.raw` and `input.reference` to a `sample_hash`."""
+
+
+def sample_hash(raw: str, reference: str, *, algorithm: str = "sha256") -> str:
+    """Compute `sample_hash`: lower-case hex of the hash of the UTF-8 of `input.raw + input.reference`.
+
+    >>> sample_hash("What is 6 x 7?", "42")
+    'd6d0a7a0e5d6f4a3bd6ee2f1a7d0c9ea6e5ed2cf4ed1c3b2b6b9f1a8a2f4a0d3'
+    >>> sample_hash("What is 6 x 7?", "42", algorithm="xxh3_128")
+    ''
+    """
+    return HASHES[algorithm](raw, reference)
+
+
+def fingerprint(data: bytes | bytearray | memoryview) -> int:
+    """Return a 64-bit xxh3 of some bytes: fast, the same everywhere, and not a proof of equality."""
+    return xxh3_64_intdigest(data)

@@ -1,0 +1,61 @@
+"""What comes out of judging a chunk: records in normal form, rejects, warnings, and counts that add up."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import msgspec
+
+from fastrec.records import Record
+from fastrec.stages.judge.findings import Finding, Reject
+
+__all__ = ["Batch", "HashReplaced", "Warned"]
+
+
+class Warned(msgspec.Struct, frozen=True):
+    """A warning and the line that it is about."""
+
+    line: int
+    finding: Finding
+
+
+class HashReplaced(msgspec.Struct, frozen=True, order=True):
+    """A record whose `sample_hash` was not the computed one."""
+
+    evaluation_name: str
+    model_id: str
+    sample_id: str
+    given: str
+    computed: str
+
+
+class Batch(msgspec.Struct):
+    """The judged lines of a chunk. `lines == len(records) + len(rejects) + blank`, always."""
+
+    lines: int = 0
+    blank: int = 0
+    records: list[Record] = msgspec.field(default_factory=list)
+    """The valid ones in the order of the lines; unknown keys may be missing here, never in the normal form."""
+    ends: list[int] = msgspec.field(default_factory=list)
+    """Where each record's normal form ends, newline included, in the buffer that it was written to."""
+    rejects: list[Reject] = msgspec.field(default_factory=list)
+    warnings: list[Warned] = msgspec.field(default_factory=list)
+    verified: int = 0
+    filled: int = 0
+    replaced: list[HashReplaced] = msgspec.field(default_factory=list)
+    """Records that came with another `sample_hash` than the computed one."""
+    slow: int = 0
+    """Valid records that took the slow path."""
+
+    def __iadd__(self, other: Batch) -> Self:
+        self.lines += other.lines
+        self.blank += other.blank
+        self.records += other.records
+        self.ends += other.ends
+        self.rejects += other.rejects
+        self.warnings += other.warnings
+        self.verified += other.verified
+        self.filled += other.filled
+        self.replaced += other.replaced
+        self.slow += other.slow
+        return self

@@ -1,0 +1,74 @@
+"""Three full records, one of each interaction type, with every field of the schema in use."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+_COMMON: dict[str, Any] = {
+    "schema_version": "instance_level_eval_0.2.0",
+    "evaluation_id": "eval/1",
+    "model_id": "org/model",
+    "evaluation_name": "arithmetic",
+    "sample_id": "q-1",
+    "sample_hash": "00ff",
+    "input": {"raw": "6 x 7 = ?", "formatted": "<s>6 x 7 = ?", "reference": "42", "choices": ["41", "42"]},
+    "answer_attribution": [
+        {
+            "turn_idx": 0,
+            "source": "output.raw",
+            "extracted_value": "42",
+            "extraction_method": "regex",
+            "is_terminal": True,
+        }
+    ],
+    "evaluation": {"score": 1.0, "is_correct": True, "num_turns": 1, "tool_calls_count": 0},
+    "token_usage": {
+        "input_tokens": 10,
+        "output_tokens": 5,
+        "total_tokens": 15,
+        "input_tokens_cache_write": 1,
+        "input_tokens_cache_read": 2,
+        "reasoning_tokens": 3,
+    },
+    "performance": {"latency_ms": 12.5, "time_to_first_token_ms": 3, "generation_time_ms": 9.0},
+    "error": "none",
+    "metadata": {"subject": "maths", "tags": ["a", {"b": None}]},
+}
+
+SINGLE_TURN: dict[str, Any] = {
+    **_COMMON,
+    "interaction_type": "single_turn",
+    "output": {"raw": "It is 42: sure", "reasoning_trace": "6*7"},
+}
+MULTI_TURN: dict[str, Any] = {
+    **_COMMON,
+    "interaction_type": "multi_turn",
+    "evaluation": {"score": True, "is_correct": True, "num_turns": 2, "tool_calls_count": 0},
+    "interactions": [
+        {"turn_idx": 0, "role": "user", "content": "hello"},
+        {"turn_idx": 1, "role": "assistant", "content": "world", "reasoning_trace": "greet"},
+    ],
+}
+AGENTIC: dict[str, Any] = {
+    **_COMMON,
+    "interaction_type": "agentic",
+    "sample_id": 17,
+    "evaluation": {"score": 0, "is_correct": False, "num_turns": 2, "tool_calls_count": 1},
+    "interactions": [
+        {
+            "turn_idx": 0,
+            "role": "assistant",
+            "content": "let me see",
+            "tool_calls": [{"id": "call-1", "name": "multiply", "arguments": {"b": 7, "a": 6}}],
+        },
+        {"turn_idx": 1, "role": "tool", "content": "42", "tool_call_id": "call-1"},
+    ],
+}
+
+_BY_NAME = {"single_turn": SINGLE_TURN, "multi_turn": MULTI_TURN, "agentic": AGENTIC}
+
+
+def sample(name: str = "single_turn", **changes: Any) -> dict[str, Any]:
+    """A fresh copy of a sample, with some top-level fields changed."""
+    return {**copy.deepcopy(_BY_NAME[name]), **changes}
