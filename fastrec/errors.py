@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fastrec.judge import Finding
+    from fastrec.stages.judge import Finding
 
 __all__ = [
     "FastrecError",

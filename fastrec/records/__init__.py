@@ -3,6 +3,7 @@
 A second version of the schema is a second module beside `v0_2_0`, and a choice here.
 """
 
+from fastrec.records.build import build
 from fastrec.records.shape import SCHEMA_FILE, Field, Shape, record_shape, schema_bytes, schema_document
 from fastrec.records.v0_2_0 import (
     SCHEMA_VERSION,
@@ -33,6 +34,7 @@ __all__ = [
     "Shape",
     "TokenUsage",
     "ToolCall",
+    "build",
     "can_widen",
     "drop_nulls",
     "record_shape",

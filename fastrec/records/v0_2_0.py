@@ -7,7 +7,7 @@ compares every field, type and bound here with the schema file: the file is the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NewType
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -29,13 +29,15 @@ __all__ = [
 SCHEMA_VERSION: Final = "instance_level_eval_0.2.0"
 
 
-
 def _json_value(levels: int) -> Any:
-    """Build the type of a JSON value with at most so many levels of nesting."""
+    """Build the type of a JSON value with at most so many levels of nesting.
+
+    Each level is wrapped in a NewType: `typing` would otherwise walk the levels as a tree, which doubles with each.
+    """
     scalar = None | bool | int | float | str
     value: Any = scalar
-    for _ in range(levels):
-        value = scalar | list[value] | dict[str, value]
+    for level in range(levels):
+        value = NewType(f"Free{level}", scalar | list[value] | dict[str, value])  # type: ignore[valid-newtype,misc]
     return value
 
 
@@ -44,7 +46,7 @@ def _json_value(levels: int) -> Any:
 if TYPE_CHECKING:
     Free = Any
 else:
-    Free = _json_value(8)
+    Free = _json_value(6)
 
 Count = Annotated[int, Meta(ge=0)]
 PositiveCount = Annotated[int, Meta(ge=1)]
@@ -74,7 +76,7 @@ class Output(Base, kw_only=True):
     """What a model answered in a single turn."""
 
     raw: str
-    reasoning_trace: str | None | UnsetType = UNSET
+    reasoning_trace: str | UnsetType | None = UNSET
 
 
 class ToolCall(Base, kw_only=True):
@@ -90,9 +92,9 @@ class Interaction(Base, kw_only=True):
 
     turn_idx: Count
     role: str
-    content: str | None | UnsetType = UNSET
-    reasoning_trace: str | None | UnsetType = UNSET
-    tool_calls: list[ToolCall] | None | UnsetType = UNSET
+    content: str | UnsetType | None = UNSET
+    reasoning_trace: str | UnsetType | None = UNSET
+    tool_calls: list[ToolCall] | UnsetType | None = UNSET
     tool_call_id: str | list[str] | UnsetType = UNSET
 
 
@@ -121,17 +123,17 @@ class TokenUsage(Base, kw_only=True):
     input_tokens: Count
     output_tokens: Count
     total_tokens: Count
-    input_tokens_cache_write: Count | None | UnsetType = UNSET
-    input_tokens_cache_read: Count | None | UnsetType = UNSET
-    reasoning_tokens: Count | None | UnsetType = UNSET
+    input_tokens_cache_write: Count | UnsetType | None = UNSET
+    input_tokens_cache_read: Count | UnsetType | None = UNSET
+    reasoning_tokens: Count | UnsetType | None = UNSET
 
 
 class Performance(Base, kw_only=True):
     """How long it took, in milliseconds."""
 
-    latency_ms: Milliseconds | None | UnsetType = UNSET
-    time_to_first_token_ms: Milliseconds | None | UnsetType = UNSET
-    generation_time_ms: Milliseconds | None | UnsetType = UNSET
+    latency_ms: Milliseconds | UnsetType | None = UNSET
+    time_to_first_token_ms: Milliseconds | UnsetType | None = UNSET
+    generation_time_ms: Milliseconds | UnsetType | None = UNSET
 
 
 class Record(Base, kw_only=True):
@@ -145,13 +147,13 @@ class Record(Base, kw_only=True):
     sample_hash: str | UnsetType = UNSET
     interaction_type: Literal["single_turn", "multi_turn", "agentic"]
     input: Input
-    output: Output | None | UnsetType = UNSET
-    interactions: list[Interaction] | None | UnsetType = UNSET
+    output: Output | UnsetType | None = UNSET
+    interactions: list[Interaction] | UnsetType | None = UNSET
     answer_attribution: list[AnswerAttribution]
     evaluation: Evaluation
-    token_usage: TokenUsage | None | UnsetType = UNSET
-    performance: Performance | None | UnsetType = UNSET
-    error: str | None | UnsetType = UNSET
+    token_usage: TokenUsage | UnsetType | None = UNSET
+    performance: Performance | UnsetType | None = UNSET
+    error: str | UnsetType | None = UNSET
     metadata: dict[str, Free] | UnsetType = UNSET
 
 

@@ -48,7 +48,10 @@ def _widen(struct: type[Base], path: str, unknown: Mapping[str, Collection[str]]
     fields: list[tuple[str, Any, Any]] = []
     hints = get_type_hints(struct, include_extras=True)
     for field in msgspec.structs.fields(struct):
-        hint = _replace(hints[field.name], lambda child, name=field.name: _widen(child, f"{path}.{name}".lstrip("."), unknown))
+        hint = _replace(
+            hints[field.name],
+            lambda child, name=field.name: _widen(child, f"{path}.{name}".lstrip("."), unknown),
+        )
         if hint is not hints[field.name]:
             fields.append((field.name, hint, msgspec.NODEFAULT if field.required else field.default))
     rename: dict[str, str] = {}
@@ -61,7 +64,13 @@ def _widen(struct: type[Base], path: str, unknown: Mapping[str, Collection[str]]
         return struct
     # A redefined field keeps its place; a new one goes to the end.
     return msgspec.defstruct(
-        struct.__name__, fields, bases=(struct,), module=struct.__module__, kw_only=True, rename=rename, gc=False
+        struct.__name__,
+        fields,
+        bases=(struct,),
+        module=struct.__module__,
+        kw_only=True,
+        rename=rename,
+        gc=False,
     )
 
 

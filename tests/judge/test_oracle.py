@@ -17,8 +17,39 @@ from tests.samples import AGENTIC, MULTI_TURN, SINGLE_TURN
 
 ABSENT = object()
 RECORDS = {"single_turn": SINGLE_TURN, "multi_turn": MULTI_TURN, "agentic": AGENTIC}
-BOUNDARIES = [-1, 0, -0.0, 0.0, 1.0, 1.5, 1e2, -1.0, 2**53 + 1, 2**64, 10**30, -(10**30), 1e300, 5e-324, 9007199254740993.0]
-JSON_TYPES = [None, True, False, "", "text", [], ["x"], [1], [None], [[]], {}, {"raw": "x"}, {"num_turns": 1}, [{}]]
+BOUNDARIES = [
+    -1,
+    0,
+    -0.0,
+    0.0,
+    1.0,
+    1.5,
+    1e2,
+    -1.0,
+    2**53 + 1,
+    2**64,
+    10**30,
+    -(10**30),
+    1e300,
+    5e-324,
+    9007199254740993.0,
+]
+JSON_TYPES = [
+    None,
+    True,
+    False,
+    "",
+    "text",
+    [],
+    ["x"],
+    [1],
+    [None],
+    [[]],
+    {},
+    {"raw": "x"},
+    {"num_turns": 1},
+    [{}],
+]
 ENUMS = ["single_turn", "multi_turn", "agentic", "Single_turn", "single_turn "]
 VALUES = [ABSENT, *BOUNDARIES, *JSON_TYPES, *ENUMS]
 RANDOM_MUTATIONS = 16_000
@@ -78,7 +109,12 @@ def crossed_branches() -> Iterator[Any]:
     kinds = ["single_turn", "multi_turn", "agentic", "other", ABSENT, None]
     for kind, output, turns, metric in itertools.product(kinds, outputs, interactions, metrics):
         record = copy.deepcopy(SINGLE_TURN)
-        for key, value in [("interaction_type", kind), ("output", output), ("interactions", turns), ("metrics", metric)]:
+        for key, value in [
+            ("interaction_type", kind),
+            ("output", output),
+            ("interactions", turns),
+            ("metrics", metric),
+        ]:
             put(record, (key,), value)
         yield record
 
@@ -136,7 +172,8 @@ def valid_so_far(number: int, rejected: set[int]) -> int:
 
 
 @pytest.mark.parametrize(
-    ("name", "least"), [("single", 5_000), ("crossed", 2_500), ("random-1", RANDOM_MUTATIONS), ("random-2", RANDOM_MUTATIONS)]
+    ("name", "least"),
+    [("single", 5_000), ("crossed", 2_500), ("random-1", RANDOM_MUTATIONS), ("random-2", RANDOM_MUTATIONS)],
 )
 def test_verdict_and_normal_form_equal_the_oracle(name: str, least: int) -> None:
     """No mutated record is judged or spelled otherwise than by jsonschema and the reference implementation."""

@@ -14,9 +14,15 @@ __all__ = ["errors_of", "is_valid"]
 _RULES: Final = {
     (0, "output"): ("rule.single_turn_output", "single_turn needs `output` as an object"),
     (0, "interactions"): ("rule.single_turn_interactions", "single_turn has no `interactions`"),
-    (1, "interactions"): ("rule.multi_turn_interactions", "multi_turn and agentic need `interactions` as an array"),
+    (1, "interactions"): (
+        "rule.multi_turn_interactions",
+        "multi_turn and agentic need `interactions` as an array",
+    ),
     (1, "output"): ("rule.multi_turn_output", "multi_turn and agentic have no `output`"),
-    (1, "metrics"): ("rule.metrics_num_turns", "multi_turn and agentic: a `metrics` object needs `num_turns`"),
+    (1, "metrics"): (
+        "rule.metrics_num_turns",
+        "multi_turn and agentic: a `metrics` object needs `num_turns`",
+    ),
 }
 _ARTICLES: Final = {
     "object": "an object",
@@ -97,10 +103,7 @@ def _types(schema: dict[str, Any]) -> str:
 def _forms(schema: dict[str, Any]) -> str:
     """Say what a `oneOf` of plain types and arrays of plain types wants."""
     return _either(
-        [
-            f"{_types(form)} of {form['items']['type']}s" if "items" in form else _types(form)
-            for form in schema["oneOf"]
-        ]
+        [f"{_types(form)} of {form['items']['type']}s" if "items" in form else _types(form) for form in schema["oneOf"]]
     )
 
 

@@ -19,12 +19,12 @@ class Warned(msgspec.Struct, frozen=True):
     finding: Finding
 
 
-class HashReplaced(msgspec.Struct, frozen=True, order=True):
+class HashReplaced(msgspec.Struct, frozen=True):
     """A record whose `sample_hash` was not the computed one."""
 
     evaluation_name: str
     model_id: str
-    sample_id: str
+    sample_id: int | str
     given: str
     computed: str
 

@@ -25,7 +25,11 @@ ERRORS: Final = (
     Code("json.utf8", "error", "the line is not UTF-8"),
     Code("json.depth", "error", "objects and arrays are nested more than 256 levels deep"),
     Code("json.syntax", "error", "the line is not one JSON text"),
-    Code("json.number", "error", "a number is NaN, infinite, beyond a double's range, or has over a million digits"),
+    Code(
+        "json.number",
+        "error",
+        "a number is NaN, infinite, beyond a double's range, or has over a million digits",
+    ),
     Code("json.surrogate", "error", "a string holds half of a surrogate pair, which UTF-8 cannot spell"),
     Code("json.duplicate_key", "error", "an object has the same key twice"),
     Code("schema.type", "error", "a value has the wrong JSON type"),

@@ -18,10 +18,10 @@ from msgspec import UNSET
 from stringzilla import count, find
 
 from fastrec.hashing import HASHES
-from fastrec.records import Record, can_widen, drop_nulls, record_shape, widen
+from fastrec.records import Record, build, can_widen, drop_nulls, record_shape, widen
 from fastrec.stages.judge.batch import Batch, HashReplaced, Warned
 from fastrec.stages.judge.findings import Finding, Reject, describe
-from fastrec.stages.judge.normal import known_part, normal_form, spell
+from fastrec.stages.judge.normal import normal_form, spell
 from fastrec.stages.judge.slow import judge_slowly
 from fastrec.stages.judge.warnings import warnings_of
 
@@ -169,7 +169,7 @@ class Judge:
             value["sample_hash"] = computed
         unknown: dict[str, set[str]] = {}
         normal = normal_form(value, record_shape(), unknown)
-        record = msgspec.convert(known_part(normal, record_shape()), Record)
+        record = build(Record, normal)
         if given is UNSET:
             batch.filled += 1
         elif given == computed:
@@ -220,7 +220,7 @@ def _colons(text: bytes) -> int:
 
 
 def _replaced(record: Record, given: str, computed: str) -> HashReplaced:
-    return HashReplaced(record.evaluation_name, record.model_id, str(record.sample_id), given, computed)
+    return HashReplaced(record.evaluation_name, record.model_id, record.sample_id, given, computed)
 
 
 def _mismatch(given: str, computed: str) -> Finding:

@@ -12,7 +12,7 @@ import msgspec
 
 from fastrec.records import Shape
 
-__all__ = ["known_part", "normal_form", "spell"]
+__all__ = ["normal_form", "spell"]
 
 
 # The parser's long integers are the only values that msgspec does not know; they are spelled as they came.
@@ -55,19 +55,3 @@ def _free(value: Any) -> Any:
     if isinstance(value, list):
         return [_free(item) for item in value]
     return value
-
-
-def known_part(value: dict[str, Any], shape: Shape) -> dict[str, Any]:
-    """Return an object without its unknown keys."""
-    part: dict[str, Any] = {}
-    for name, field in shape.fields.items():
-        if name in value:
-            child = value[name]
-            if field.shape is not None:
-                child = (
-                    [known_part(item, field.shape) for item in child]
-                    if isinstance(child, list)
-                    else known_part(child, field.shape)
-                )
-            part[name] = child
-    return part

@@ -34,6 +34,9 @@ class LongInteger(int):
 
     text: str
 
+    def __repr__(self) -> str:
+        return self.text
+
 
 class _NoNumber(float):
     """Stands where the text has no finite number."""
@@ -47,7 +50,11 @@ def parse(line: bytes) -> tuple[Any, list[Finding]]:
         text = line.decode()
     except UnicodeDecodeError as exc:
         return None, [
-            Finding("json.utf8", "$", f"expected UTF-8, found byte 0x{line[exc.start]:02x} at byte {exc.start:,} of the line")
+            Finding(
+                "json.utf8",
+                "$",
+                f"expected UTF-8, found byte 0x{line[exc.start]:02x} at byte {exc.start:,} of the line",
+            )
         ]
     if line.count(b"[") + line.count(b"{") > MAX_DEPTH and (depth := _depth(line)) > MAX_DEPTH:
         return None, [Finding("json.depth", "$", f"expected at most {MAX_DEPTH} levels of nesting, found {depth:,}")]
@@ -91,7 +98,13 @@ def parse(line: bytes) -> tuple[Any, list[Finding]]:
         )
     except json.JSONDecodeError as exc:
         place = len(text[: exc.pos].encode())
-        return None, [Finding("json.syntax", "$", f"expected one JSON object, found: {exc.msg}, at byte {place:,} of the line")]
+        return None, [
+            Finding(
+                "json.syntax",
+                "$",
+                f"expected one JSON object, found: {exc.msg}, at byte {place:,} of the line",
+            )
+        ]
     if not flawed and not duplicates:
         return value, []
     flaws = list(_flaws(value, duplicates))
@@ -135,7 +148,11 @@ def _flaws(root: Any, duplicates: dict[int, list[str]]) -> Iterator[Finding]:
         steps, value = pending.pop()
         if isinstance(value, dict):
             for key in duplicates.get(id(value), ()):
-                yield Finding("json.duplicate_key", json_path((*steps, _spellable(key))), "expected each key once, found this one twice")
+                yield Finding(
+                    "json.duplicate_key",
+                    json_path((*steps, _spellable(key))),
+                    "expected each key once, found this one twice",
+                )
             for key in value:
                 if not _is_text(key):
                     yield _surrogate((*steps, _spellable(key)), "key")
@@ -152,7 +169,11 @@ def _flaws(root: Any, duplicates: dict[int, list[str]]) -> Iterator[Finding]:
 
 
 def _surrogate(steps: tuple[str | int, ...], what: str) -> Finding:
-    return Finding("json.surrogate", json_path(steps), f"expected whole surrogate pairs, found half of one in this {what}")
+    return Finding(
+        "json.surrogate",
+        json_path(steps),
+        f"expected whole surrogate pairs, found half of one in this {what}",
+    )
 
 
 def _is_text(text: str) -> bool:

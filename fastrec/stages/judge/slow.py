@@ -24,4 +24,3 @@ def judge_slowly(line: bytes) -> dict[str, Any] | tuple[Finding, ...]:
         return errors_of(value)
     record: dict[str, Any] = value
     return record
-

@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import UNSET, UnsetType
 
 from fastrec.records import Interaction, Record
-from fastrec.stages.judge.findings import Finding
+from fastrec.stages.judge.findings import Finding, describe
 
 __all__ = ["ROWS", "warnings_of"]
 
@@ -27,7 +27,10 @@ def _num_turns_missing(record: Record, turns: list[Interaction]) -> Iterator[tup
 def _num_turns(record: Record, turns: list[Interaction]) -> Iterator[tuple[str, str]]:
     given = record.evaluation.num_turns
     if given is not UNSET and given != len(turns):
-        yield "$.evaluation.num_turns", f"expected the number of turns, {len(turns):,}, found {given}"
+        yield (
+            "$.evaluation.num_turns",
+            f"expected the number of turns, {len(turns):,}, found {describe(given)}",
+        )
 
 
 def _tool_calls_count(record: Record, turns: list[Interaction]) -> Iterator[tuple[str, str]]:
@@ -35,13 +38,16 @@ def _tool_calls_count(record: Record, turns: list[Interaction]) -> Iterator[tupl
     if given is not UNSET:
         count = sum(len(turn.tool_calls) for turn in turns if turn.tool_calls)
         if given != count:
-            yield "$.evaluation.tool_calls_count", f"expected the number of tool calls, {count:,}, found {given}"
+            yield (
+                "$.evaluation.tool_calls_count",
+                f"expected the number of tool calls, {count:,}, found {describe(given)}",
+            )
 
 
 def _turn_idx(record: Record, turns: list[Interaction]) -> Iterator[tuple[str, str]]:
     for index, turn in enumerate(turns):
         if turn.turn_idx != index:
-            yield f"$.interactions[{index}].turn_idx", f"expected {index}, found {turn.turn_idx}"
+            yield f"$.interactions[{index}].turn_idx", f"expected {index}, found {describe(turn.turn_idx)}"
             return  # one gap shifts all that follow
 
 
@@ -50,7 +56,7 @@ def _attribution_turn(record: Record, turns: list[Interaction]) -> Iterator[tupl
     for index, attribution in enumerate(record.answer_attribution):
         if attribution.turn_idx > last:
             path = f"$.answer_attribution[{index}].turn_idx"
-            yield path, f"expected at most the last turn, {last}, found {attribution.turn_idx}"
+            yield path, f"expected at most the last turn, {last}, found {describe(attribution.turn_idx)}"
 
 
 def _tool_call_id(record: Record, turns: list[Interaction]) -> Iterator[tuple[str, str]]:
@@ -62,7 +68,10 @@ def _tool_call_id(record: Record, turns: list[Interaction]) -> Iterator[tuple[st
         if answered is not UNSET:
             for call in [answered] if isinstance(answered, str) else answered:
                 if call not in calls:
-                    yield f"$.interactions[{index}].tool_call_id", "expected the id of an earlier tool call, found another"
+                    yield (
+                        f"$.interactions[{index}].tool_call_id",
+                        "expected the id of an earlier tool call, found another",
+                    )
 
 
 def _total_tokens(record: Record, turns: list[Interaction]) -> Iterator[tuple[str, str]]:
@@ -103,6 +112,10 @@ def warnings_of(record: Record, given_hash: str | UnsetType, computed_hash: str)
     ]
     if given_hash is not UNSET and given_hash != computed_hash:
         found.append(
-            Finding("warn.sample_hash", "$.sample_hash", "expected the hash of input.raw + input.reference, found another")
+            Finding(
+                "warn.sample_hash",
+                "$.sample_hash",
+                "expected the hash of input.raw + input.reference, found another",
+            )
         )
     return found

@@ -1,0 +1,38 @@
+"""Short ways to put one line before a judge."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from fastrec.stages.judge import Batch, Judge
+
+
+def judge(line: bytes, **options: Any) -> tuple[Batch, bytes]:
+    out = bytearray()
+    batch = Judge(**options).judge_chunk(line, out)
+    assert batch.lines == len(batch.records) + len(batch.rejects) + batch.blank
+    return batch, bytes(out)
+
+
+def codes(line: bytes | dict[str, Any], **options: Any) -> list[str]:
+    """The error codes of a line; an empty list says that it is valid."""
+    if isinstance(line, dict):
+        line = json.dumps(line).encode()
+    batch, _ = judge(line, **options)
+    return [finding.code for reject in batch.rejects for finding in reject.findings]
+
+
+def normal(line: bytes | dict[str, Any], **options: Any) -> bytes:
+    """The normal form of a valid line."""
+    if isinstance(line, dict):
+        line = json.dumps(line).encode()
+    batch, out = judge(line, **options)
+    assert not batch.rejects, batch.rejects[0].findings
+    return out
+
+
+def warning_codes(record: dict[str, Any]) -> list[str]:
+    batch, _ = judge(json.dumps(record).encode(), warnings=True)
+    assert not batch.rejects, batch.rejects[0].findings
+    return [warned.finding.code for warned in batch.warnings]

@@ -1,0 +1,171 @@
+"""The normal form: lossless, idempotent, and the same bytes for every spelling and by either path."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastrec.stages.judge import Judge
+from tests import reference
+from tests.judge.helpers import judge, normal
+from tests.samples import sample
+from tests.strategies import dice, records, respelled
+
+
+@given(records, dice)
+@settings(max_examples=200)
+def test_normal_form_is_lossless_idempotent_and_blind_to_spelling(record: dict[str, Any], rng: random.Random) -> None:
+    """Any spelling of a record gives the same bytes, which parse to its values and give themselves again."""
+    assert reference.is_valid(record)
+    lines = [json.dumps(record).encode(), *(respelled(record, rng).encode() for _ in range(3))]
+    once = normal(lines[0])
+    assert reference.same(json.loads(once), reference.normal_record(record))
+    assert [normal(line) for line in [*lines[1:], once]] == [once] * 4
+    assert once.endswith(b"}\n")
+    assert once.count(b"\n") == 1
+
+
+@given(st.lists(records, min_size=1, max_size=12), dice)
+@settings(max_examples=40)
+def test_what_a_judge_has_learned_changes_no_byte(batch: list[dict[str, Any]], rng: random.Random) -> None:
+    """A judge that has met other records before spells a record as a fresh one does, in one chunk or in many."""
+    lines = [respelled(record, rng).encode() for record in batch]
+    seasoned, once, twice = Judge(), bytearray(), bytearray()
+    seasoned.judge_chunk(b"\n".join(lines), once)
+    seasoned.judge_chunk(b"\n".join(lines), twice)
+    assert bytes(once) == bytes(twice) == b"".join(normal(line) for line in lines)
+
+
+def test_fast_path_and_slow_path_spell_alike() -> None:
+    """Known fields come out of the Structs and out of the plain dicts in the same spelling."""
+    for name in ("single_turn", "multi_turn", "agentic"):
+        record = sample(name)
+        line = json.dumps(record)
+        fast, slow = (
+            judge(line.encode())[0],
+            judge(line.replace('"turn_idx": 0', '"turn_idx": 0.0').encode())[0],
+        )
+        assert (fast.slow, slow.slow) == (0, 1)
+        assert normal(line.encode()) == normal(line.replace('"turn_idx": 0', '"turn_idx": 0.0').encode())
+
+
+@pytest.mark.parametrize(
+    ("given_text", "expected"),
+    [
+        ('"score": 1', '"score":1,'),
+        ('"score": 1.0', '"score":1.0,'),
+        ('"score": true', '"score":true,'),
+        ('"score": 1e2', '"score":100.0,'),
+        ('"score": 0.1000', '"score":0.1,'),
+        ('"score": -0.0', '"score":-0.0,'),
+        ('"score": 1E-7', '"score":1e-7,'),
+        ('"score": 123456789012345678901234567890', '"score":123456789012345678901234567890,'),
+    ],
+)
+def test_numbers_keep_their_kind(given_text: str, expected: str) -> None:
+    """Outside of integer fields a number keeps its kind, in its shortest spelling."""
+    line = json.dumps(sample(evaluation={"score": "@", "is_correct": True})).replace('"score": "@"', given_text)
+    assert expected.encode() in normal(line.encode())
+
+
+@pytest.mark.parametrize(
+    ("spelling", "expected"),
+    [("1.0", "1"), ("1e2", "100"), ("-0.0", "0"), ("-0", "0"), ("1e22", "1" + "0" * 22)],
+)
+def test_integral_numbers_in_integer_fields_become_integers(spelling: str, expected: str) -> None:
+    """1.0 and 1e2 are integers to draft-07, and are spelled so where the schema says integer."""
+    line = json.dumps(sample(sample_id="@")).replace('"@"', spelling)
+    assert f'"sample_id":{expected},'.encode() in normal(line.encode())
+
+
+def test_only_nulls_that_say_the_same_as_absence_are_left_out() -> None:
+    """Known, optional and nullable: dropped. Unknown or free-form: kept."""
+    record = sample(error=None, token_usage=None, performance=None, zz=None, metadata={"x": None})
+    out = json.loads(normal(record))
+    assert not {"error", "token_usage", "performance"} & out.keys()
+    assert out["zz"] is None
+    assert out["metadata"] == {"x": None}
+
+
+def test_every_nullable_field_of_the_schema_is_dropped_when_null() -> None:
+    """The fast path knows each of the schema's nullable optional fields: set all of them to null at once."""
+    single = sample(error=None, interactions=None, output={"raw": "x", "reasoning_trace": None})
+    single["token_usage"] |= dict.fromkeys(["input_tokens_cache_write", "input_tokens_cache_read", "reasoning_tokens"])
+    single["performance"] = dict.fromkeys(["latency_ms", "time_to_first_token_ms", "generation_time_ms"])
+    agentic = sample("agentic", output=None, token_usage=None, performance=None)
+    for turn in agentic["interactions"]:
+        turn |= dict.fromkeys(["content", "reasoning_trace", "tool_calls"])
+    for record in (single, agentic):
+        batch, out = judge(json.dumps(record).encode())
+        assert batch.slow == 0
+        assert reference.same(json.loads(out), reference.normal_record(record))
+        assert b":null" not in out.replace(b'"b":null', b"")  # the free-form one stays
+
+
+def test_keys_of_free_form_objects_are_sorted_by_code_point_all_the_way_down() -> None:
+    """U+FFFF sorts before U+10000, as code points do and UTF-16 does not."""
+    metadata = {"\U00010000": 1, "\uffff": {"b": 1, "a": [{"d": 1, "c": 2}]}, "": 0}
+    out = json.loads(normal(sample(metadata=metadata, zz=metadata)))
+    for value in (out["metadata"], out["zz"]):
+        assert list(value) == ["", "\uffff", "\U00010000"]
+        assert list(value["\uffff"]["a"][0]) == ["c", "d"]
+
+
+@pytest.mark.parametrize(("mode", "expected"), [("replace", reference.sample_hash(sample())), ("fill", "00ff")])
+def test_a_different_sample_hash_is_replaced_or_left(mode: Any, expected: str) -> None:
+    """`replace` puts the computed hash in, `fill` only fills gaps; both count it, on either path."""
+    for record in (sample(), sample(zz=1)):
+        batch, out = judge(json.dumps(record).encode(), sample_hash=mode)
+        assert json.loads(out)["sample_hash"] == expected
+        assert (batch.verified, batch.filled, len(batch.replaced)) == (0, 0, 1)
+        assert (batch.replaced[0].given, batch.replaced[0].computed) == (
+            "00ff",
+            reference.sample_hash(record),
+        )
+
+
+def test_right_and_absent_hashes_are_counted() -> None:
+    """A right hash is verified, an absent one filled."""
+    right = sample(sample_hash=reference.sample_hash(sample()))
+    absent = sample()
+    del absent["sample_hash"]
+    lines = b"\n".join(
+        json.dumps(record).encode() for record in (right, absent, {**right, "zz": 1}, {**absent, "zz": 1})
+    )
+    batch, _ = judge(lines)
+    assert (batch.verified, batch.filled, batch.replaced) == (2, 2, [])
+
+
+def test_unknown_keys_in_every_record_soon_take_the_fast_path() -> None:
+    """After a few records the judge has made fields of the unknown keys; keys it cannot learn stay slow but right."""
+    record = sample("agentic", zz={"b": 1}, **{"a b": None})
+    record["interactions"][0]["tool_calls"][0]["latency"] = 3
+    record["performance"]["judge_price"] = 0.1
+    batch, _ = judge(b"\n".join([json.dumps(record).encode()] * 50))
+    assert batch.slow == 1
+    odd = sample("agentic", metrics={"num_turns": 1}, **{'q"': 1})
+    batch, out = judge(b"\n".join([json.dumps(odd).encode()] * 5))
+    assert batch.slow == 5
+    assert reference.same(json.loads(out.splitlines()[0]), reference.normal_record(odd))
+
+
+def test_new_keys_in_every_record_do_not_make_a_class_each() -> None:
+    """The wait between two lessons doubles, so an adversary cannot make the judge build classes for ever."""
+    machine = Judge()
+    lines = [json.dumps(sample(**{f"key_{number}": number})).encode() for number in range(300)]
+    batch = machine.judge_chunk(b"\n".join(lines), bytearray())
+    assert len(batch.records) == 300
+    assert machine._lessons < 10
+
+
+def test_decoders_see_bytes_not_text() -> None:
+    """The output is UTF-8 with non-ASCII as itself."""
+    out = normal(sample(error="é\u2028😀"))
+    assert "é\u2028😀".encode() in out
+    assert msgspec.json.decode(out)["error"] == "é\u2028😀"

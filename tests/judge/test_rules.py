@@ -1,0 +1,238 @@
+"""The table of codes: each row has a line that shows it, with a message that a person understands."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from fastrec.stages.judge import CODES, ERRORS, WARNINGS
+from tests.judge.helpers import codes, judge, warning_codes
+from tests.samples import sample
+
+
+def findings(record: Any, **options: Any) -> list[tuple[str, str, str]]:
+    batch, _ = judge(record if isinstance(record, bytes) else json.dumps(record).encode(), **options)
+    return [(finding.code, finding.path, finding.message) for reject in batch.rejects for finding in reject.findings]
+
+
+def without(record: dict[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in record.items() if name != key}
+
+
+ERROR_CASES: list[tuple[dict[str, Any], str, str, str]] = [
+    (sample(model_id=3), "schema.type", "$.model_id", "expected a string, found the integer 3"),
+    (
+        sample(sample_id=1.5),
+        "schema.type",
+        "$.sample_id",
+        "expected an integer or a string, found the number 1.5",
+    ),
+    (
+        sample(input={"raw": ["x"], "reference": ""}),
+        "schema.type",
+        "$.input.raw",
+        "expected a string, found an array of 1 item",
+    ),
+    (
+        without(sample(), "evaluation"),
+        "schema.required",
+        "$.evaluation",
+        "expected a value, since the field is required, found nothing",
+    ),
+    (
+        sample(interaction_type="chat"),
+        "schema.enum",
+        "$.interaction_type",
+        'expected "single_turn", "multi_turn" or "agentic", found the string "chat"',
+    ),
+    (
+        sample(evaluation={"score": 1, "is_correct": True, "num_turns": 0}),
+        "schema.minimum",
+        "$.evaluation.num_turns",
+        "expected at least 1, found the integer 0",
+    ),
+    (
+        sample("agentic", interactions=[{"turn_idx": 0, "role": "tool", "tool_call_id": None}]),
+        "schema.one_of",
+        "$.interactions[0].tool_call_id",
+        "expected a string or an array of strings, found null",
+    ),
+    (
+        without(sample(), "output"),
+        "rule.single_turn_output",
+        "$.output",
+        "single_turn needs `output` as an object, found nothing",
+    ),
+    (
+        sample(output=None),
+        "rule.single_turn_output",
+        "$.output",
+        "single_turn needs `output` as an object, found null",
+    ),
+    (
+        sample(interactions=[]),
+        "rule.single_turn_interactions",
+        "$.interactions",
+        "single_turn has no `interactions`, found an array of 0 items",
+    ),
+    (
+        without(sample("multi_turn"), "interactions"),
+        "rule.multi_turn_interactions",
+        "$.interactions",
+        "multi_turn and agentic need `interactions` as an array, found nothing",
+    ),
+    (
+        sample("agentic", interactions=None),
+        "rule.multi_turn_interactions",
+        "$.interactions",
+        "multi_turn and agentic need `interactions` as an array, found null",
+    ),
+    (
+        sample("agentic", output={"raw": ""}),
+        "rule.multi_turn_output",
+        "$.output",
+        "multi_turn and agentic have no `output`, found an object with 1 key",
+    ),
+    (
+        sample("multi_turn", metrics={"other": 1}),
+        "rule.metrics_num_turns",
+        "$.metrics.num_turns",
+        "multi_turn and agentic: a `metrics` object needs `num_turns`, found nothing",
+    ),
+]
+
+
+@pytest.mark.parametrize(("record", "code", "path", "message"), ERROR_CASES)
+def test_an_error_says_where_what_was_expected_and_what_was_found(
+    record: dict[str, Any], code: str, path: str, message: str
+) -> None:
+    """One flaw gives one finding, with its code, path and message."""
+    assert findings(record) == [(code, path, message)]
+
+
+def test_all_errors_of_a_line_are_listed_in_the_order_of_the_table() -> None:
+    """A line with several flaws names them all, the most fundamental first."""
+    record = sample(model_id=None, evaluation={"score": "x", "num_turns": -1}, interactions=[{"turn_idx": -1}])
+    assert [(code, path) for code, path, _ in findings(record)] == [
+        ("schema.type", "$.evaluation.score"),
+        ("schema.type", "$.model_id"),
+        ("schema.required", "$.evaluation.is_correct"),
+        ("schema.required", "$.interactions[0].role"),
+        ("schema.minimum", "$.evaluation.num_turns"),
+        ("schema.minimum", "$.interactions[0].turn_idx"),
+        ("rule.single_turn_interactions", "$.interactions"),
+    ]
+
+
+def test_flaws_of_spelling_and_of_schema_are_listed_together() -> None:
+    """A duplicate key does not hide what else has to be mended."""
+    line = json.dumps(without(sample(), "model_id")).encode()[:-1] + b',"error":"a","error":"b","zz":1e999}'
+    assert [(code, path) for code, path, _ in findings(line)] == [
+        ("json.number", "$.zz"),
+        ("json.duplicate_key", "$.error"),
+        ("schema.required", "$.model_id"),
+    ]
+
+
+def test_a_wrong_interaction_type_is_not_blamed_on_the_rules() -> None:
+    """Without a known interaction_type the conditional rules have nothing to say."""
+    assert codes(without(sample(), "interaction_type")) == ["schema.required"]
+    assert codes(without(sample(interaction_type="x"), "output")) == ["schema.enum"]
+
+
+def test_long_values_are_shortened_in_messages() -> None:
+    """A megabyte in the wrong place does not end up in the message."""
+    [(_, _, message)] = findings(sample(interaction_type="x" * 1_000_000))
+    assert message.endswith('found the string "xxxxxxxxxxxxxxxxxxxx…" of 1,000,000 characters')
+
+
+def test_metrics_rule_is_kept_to_the_letter() -> None:
+    """`metrics` is only looked at in multi_turn and agentic records, and only if it is an object."""
+    assert codes(sample(metrics={})) == []
+    assert codes(sample("agentic", metrics=[])) == []
+    assert codes(sample("agentic", metrics={"num_turns": None})) == []
+    assert codes(sample("agentic", metrics={})) == ["rule.metrics_num_turns"]
+
+
+def test_sample_hash_verify_rejects_a_wrong_hash() -> None:
+    """With `verify` a given hash must be the computed one, on the fast path and on the slow one."""
+    assert codes(sample(), sample_hash="verify") == ["hash.mismatch"]
+    assert codes(sample(zz=1), sample_hash="verify") == ["hash.mismatch"]
+    assert codes(without(sample(), "sample_hash"), sample_hash="verify") == []
+
+
+def usage(total: int) -> dict[str, int]:
+    return {"input_tokens": 2, "output_tokens": 3, "total_tokens": total}
+
+
+def attribution(turn: int) -> list[dict[str, Any]]:
+    return [{**sample()["answer_attribution"][0], "turn_idx": turn}]
+
+
+def turns(*changes: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"turn_idx": index, "role": "user", **change} for index, change in enumerate(changes)]
+
+
+EVALUATION = {"score": 1, "is_correct": True}
+PLAIN = without(sample("multi_turn"), "sample_hash")
+WARNING_CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("warn.num_turns_missing", {**PLAIN, "evaluation": EVALUATION}, PLAIN),
+    ("warn.num_turns", {**PLAIN, "evaluation": {**EVALUATION, "num_turns": 3}}, PLAIN),
+    (
+        "warn.tool_calls_count",
+        {**PLAIN, "evaluation": {**EVALUATION, "num_turns": 2, "tool_calls_count": 1}},
+        {
+            **PLAIN,
+            "evaluation": {**EVALUATION, "num_turns": 2, "tool_calls_count": 1},
+            "interactions": turns({"tool_calls": [{"id": "a", "name": "b"}]}, {"tool_calls": None}),
+        },
+    ),
+    ("warn.turn_idx", {**PLAIN, "interactions": turns({"turn_idx": 1}, {})}, PLAIN),
+    (
+        "warn.attribution_turn",
+        {**PLAIN, "answer_attribution": attribution(2)},
+        {**PLAIN, "answer_attribution": attribution(1)},
+    ),
+    (
+        "warn.tool_call_id",
+        {**PLAIN, "interactions": turns({"tool_call_id": ["a"]}, {"tool_calls": [{"id": "a", "name": "b"}]})},
+        {
+            **PLAIN,
+            "evaluation": {**EVALUATION, "num_turns": 2},
+            "interactions": turns({"tool_calls": [{"id": "a", "name": "b"}]}, {"tool_call_id": ["a"]}),
+        },
+    ),
+    ("warn.total_tokens", {**PLAIN, "token_usage": usage(6)}, {**PLAIN, "token_usage": usage(5)}),
+    ("warn.sample_hash", {**PLAIN, "sample_hash": "00"}, PLAIN),
+]
+
+
+@pytest.mark.parametrize(("code", "odd", "plain"), WARNING_CASES)
+def test_a_warning_speaks_of_what_is_odd_and_leaves_the_verdict_alone(
+    code: str, odd: dict[str, Any], plain: dict[str, Any]
+) -> None:
+    """Each warning has a record that shows it, and a like one that does not; both are valid."""
+    wanted = {"warn.tool_call_id": ["warn.tool_calls_count", "warn.tool_call_id"]}.get(code, [code])
+    assert warning_codes(odd) == wanted
+    assert warning_codes(plain) == []
+    assert warning_codes({**odd, "zz": 1}) == wanted  # the slow path sees the same
+
+
+def test_single_turns_are_not_asked_about_conversations() -> None:
+    """num_turns and the like are only expected where there are interactions."""
+    assert warning_codes(without(sample(evaluation=EVALUATION), "sample_hash")) == []
+    assert warning_codes(without(sample(answer_attribution=attribution(1)), "sample_hash")) == ["warn.attribution_turn"]
+
+
+def test_every_row_of_the_table_has_a_case() -> None:
+    """No code without a test: the tables of cases here and the hostile lines cover all rows."""
+    from tests.judge import test_hostile  # noqa: PLC0415
+
+    shown = {code for _, code, _, _ in ERROR_CASES} | {code for code, _, _ in WARNING_CASES}
+    for mark in test_hostile.test_hostile_values_are_rejected_wherever_they_stand.pytestmark:
+        shown |= {case[-1] for case in mark.args[1] if isinstance(case, tuple)}
+    shown |= {"hash.mismatch", "line.too_long"}  # by options: above, and in the tests of validate
+    assert shown == set(CODES)
+    assert len(CODES) == len(ERRORS) + len(WARNINGS)
