@@ -1,3 +1,69 @@
-"""fastrec: from piles of compressed JSONL evaluation records to one clean, sorted, comparable corpus."""
+"""fastrec: from piles of compressed JSONL evaluation records to one clean, sorted, comparable corpus.
+
+Names are imported when they are first used, so that `import fastrec` costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fastrec.api import Verdict, decode, encode, judge, read
+    from fastrec.errors import FastrecError, InvalidRecordError, ShardError, UsageError
+    from fastrec.hashing import sample_hash
+    from fastrec.jobs.generate import generate
+    from fastrec.jobs.report import Report
+    from fastrec.jobs.validate import validate
+    from fastrec.records import Record
+    from fastrec.stages.judge import Finding
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "FastrecError",
+    "Finding",
+    "InvalidRecordError",
+    "Record",
+    "Report",
+    "ShardError",
+    "UsageError",
+    "Verdict",
+    "__version__",
+    "decode",
+    "encode",
+    "generate",
+    "judge",
+    "read",
+    "sample_hash",
+    "validate",
+]
+
+_HOMES = {
+    "FastrecError": "fastrec.errors",
+    "Finding": "fastrec.stages.judge",
+    "InvalidRecordError": "fastrec.errors",
+    "Record": "fastrec.records",
+    "Report": "fastrec.jobs.report",
+    "ShardError": "fastrec.errors",
+    "UsageError": "fastrec.errors",
+    "Verdict": "fastrec.api",
+    "decode": "fastrec.api",
+    "encode": "fastrec.api",
+    "generate": "fastrec.jobs.generate",
+    "judge": "fastrec.api",
+    "read": "fastrec.api",
+    "sample_hash": "fastrec.hashing",
+    "validate": "fastrec.jobs.validate",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'fastrec' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

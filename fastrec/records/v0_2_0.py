@@ -37,7 +37,7 @@ def _json_value(levels: int) -> Any:
     scalar = None | bool | int | float | str
     value: Any = scalar
     for level in range(levels):
-        value = NewType(f"Free{level}", scalar | list[value] | dict[str, value])  # type: ignore[valid-newtype,misc]
+        value = NewType(f"Free{level}", scalar | list[value] | dict[str, value])  # type: ignore[misc,no-redef]
     return value
 
 

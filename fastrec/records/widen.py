@@ -63,7 +63,7 @@ def _widen(struct: type[Base], path: str, unknown: Mapping[str, Collection[str]]
     if not fields:
         return struct
     # A redefined field keeps its place; a new one goes to the end.
-    return msgspec.defstruct(
+    widened: type[Base] = msgspec.defstruct(  # type: ignore[assignment]
         struct.__name__,
         fields,
         bases=(struct,),
@@ -72,6 +72,7 @@ def _widen(struct: type[Base], path: str, unknown: Mapping[str, Collection[str]]
         rename=rename,
         gc=False,
     )
+    return widened
 
 
 def _replace(hint: Any, widened: Any) -> Any:

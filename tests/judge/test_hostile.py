@@ -1,4 +1,4 @@
-"""Hostile lines: each gets the designed verdict, in a known, an unknown and a free-form place, and never a traceback."""
+"""Hostile lines: each gets the designed verdict, in a known, an unknown and a free-form place; never a traceback."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ Each script says what stands between words and what ends a sentence. The list ca
 language: it is what tools print, full of characters that JSON must escape.
 """
 
-# ruff: noqa: RUF001  (letters that look like Latin ones are the point here)
+
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The arbiter: draft-07 over the schema file itself decides, and its errors become findings that a person understands."""
+"""The arbiter: draft-07 over the schema file itself decides; its errors become findings that a person understands."""
 
 from __future__ import annotations
 

@@ -138,7 +138,8 @@ def _digits(text: str) -> int:
     if len(text) <= _PYTHON_DIGITS:
         return int(text)
     half = len(text) // 2
-    return _digits(text[:-half]) * 10**half + _digits(text[-half:])
+    power: int = 10**half
+    return _digits(text[:-half]) * power + _digits(text[-half:])
 
 
 def _flaws(root: Any, duplicates: dict[int, list[str]]) -> Iterator[Finding]:

@@ -1,0 +1,5 @@
+"""`python -m fastrec`."""
+
+from fastrec.cli import main
+
+main()

@@ -1,0 +1,160 @@
+"""The Python interface to single records and to reading: the same judge that the commands use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+import msgspec
+
+from fastrec.errors import FastrecError, InvalidRecordError
+from fastrec.records import Record, build, can_widen, record_shape, widen
+from fastrec.stages.judge import Batch, Finding, Judge, Reject
+from fastrec.stages.judge.normal import normal_form
+from fastrec.stages.judge.slow import judge_slowly
+from fastrec.stages.shards import LongLine, find_shards, read_shard
+
+__all__ = ["Verdict", "decode", "encode", "judge", "read"]
+
+_CHUNK_BYTES = 1 << 18
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What the judge says about a line."""
+
+    valid: bool
+    normal: bytes
+    """The record's normal form, without a newline; empty if the line is not valid."""
+    errors: tuple[Finding, ...]
+    """Every reason for which the line is not valid."""
+    warnings: tuple[Finding, ...]
+    """What is odd about a valid record."""
+
+
+def judge(line: bytes | str) -> Verdict:
+    """Judge one line.
+
+    >>> verdict = judge('{"schema_version": "x", "model_id": 7}')
+    >>> verdict.valid
+    False
+    >>> print(verdict.errors[0].code, verdict.errors[0].path, verdict.errors[0].message)
+    schema.type $.model_id expected a string, found the integer 7
+    """
+    batch, normal = _judged(line)
+    if batch.rejects:
+        return Verdict(False, b"", batch.rejects[0].findings, ())
+    return Verdict(True, normal, (), tuple(warned.finding for warned in batch.warnings))
+
+
+def decode(line: bytes | str) -> Record:
+    """Decode one line into a record, unknown keys included.
+
+    The record is in normal form: `sample_hash` is filled in, nulls that say the same as absence are gone. An unknown
+    key becomes an attribute of the object that has it.
+
+    >>> line = (
+    ...     '{"schema_version": "instance_level_eval_0.2.0", "evaluation_id": "e", "model_id": "org/m", "run": 3,'
+    ...     ' "evaluation_name": "sums", "sample_id": 1, "interaction_type": "single_turn",'
+    ...     ' "input": {"raw": "6 x 7?", "reference": "42"}, "output": {"raw": "42"}, "answer_attribution": [],'
+    ...     ' "evaluation": {"score": 1.0, "is_correct": true}}'
+    ... )
+    >>> record = decode(line)
+    >>> record.model_id, record.evaluation.score, record.run
+    ('org/m', 1.0, 3)
+    >>> record.output.raw = "It is 42"
+    >>> encode(record).decode()[-60:]
+    '"evaluation":{"score":1.0,"is_correct":true},"run":3}'
+
+    Raises:
+        InvalidRecordError: The line is not a valid record.
+    """
+    batch, normal = _judged(line)
+    if batch.rejects:
+        raise InvalidRecordError(batch.rejects[0].findings)
+    return _record(normal) if batch.slow else batch.records[0]
+
+
+def encode(record: Record) -> bytes:
+    """Encode a record in its normal form, without a newline; `sample_hash` is computed anew.
+
+    Raises:
+        InvalidRecordError: The record would not be valid.
+    """
+    verdict = judge(_spell(record))
+    if not verdict.valid:
+        raise InvalidRecordError(verdict.errors)
+    return verdict.normal
+
+
+def read(paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str]) -> Iterator[Record]:
+    """Read the records of shards, in order: files, directories, globs.
+
+    Raises:
+        InvalidRecordError: A line is not a valid record; the message says where.
+        ShardError: A shard cannot be read whole; records that came before do not count.
+    """
+    names = [paths] if isinstance(paths, (str, os.PathLike)) else paths
+    shards, _ = find_shards([os.fspath(name) for name in names])
+    for shard in shards:
+        for chunk in read_shard(shard, chunk_bytes=_CHUNK_BYTES):
+            if isinstance(chunk, LongLine):
+                raise FastrecError(f"{shard.path}, line {chunk.line}: the line has {chunk.length:,} bytes")
+            yield from _records(chunk.data, shard.path, chunk.line)
+
+
+def _records(data: bytes, source: str, line: int) -> Iterator[Record]:
+    out = bytearray()
+    batch = _judge().judge_chunk(data, out, line=line)
+    if batch.rejects:
+        reject = batch.rejects[0]
+        error = InvalidRecordError(reject.findings)
+        error.add_note(f"{source}, line {reject.line}")
+        raise error
+    start = 0
+    for record, end in zip(batch.records, batch.ends, strict=True):
+        # What took the slow path stands in the batch without its unknown keys.
+        yield record if not batch.slow else _record(bytes(out[start : end - 1]))
+        start = end
+
+
+@lru_cache(maxsize=1)
+def _judge() -> Judge:
+    return Judge(warnings=True)
+
+
+def _judged(line: bytes | str) -> tuple[Batch, bytes]:
+    """Judge what ought to be one line; its normal form comes without the newline."""
+    data = (line.encode(errors="surrogatepass") if isinstance(line, str) else bytes(line)).removesuffix(b"\n")
+    out = bytearray()
+    batch = _judge().judge_chunk(data, out)
+    if batch.lines != 1 or batch.blank:
+        found = "a blank line" if batch.lines == batch.blank else f"{batch.lines} lines"
+        finding = Finding("json.syntax", "$", f"expected one JSON object on one line, found {found}")
+        return Batch(lines=1, rejects=[Reject(1, 0, (finding,), data)]), b""
+    return batch, bytes(out[:-1])
+
+
+# Encodes what the decoder gave, long integers included, which keep their digits.
+_spell = msgspec.json.Encoder(order="deterministic", enc_hook=lambda value: msgspec.Raw(value.text.encode())).encode
+
+
+def _record(normal: bytes) -> Record:
+    """Build the record of a normal form, with fields for its unknown keys."""
+    value = judge_slowly(normal)
+    assert isinstance(value, dict)
+    unknown: dict[str, set[str]] = {}
+    normal_form(value, record_shape(), unknown)
+    for path, keys in unknown.items():
+        for key in keys:
+            if not can_widen(path, key) and (path, key) != ("", "metrics"):
+                raise FastrecError(
+                    f"the record is valid, but its key {key!r} cannot become an attribute; "
+                    "take the line's normal form from fastrec.judge"
+                )
+    return build(_class_for(tuple((path, tuple(sorted(keys))) for path, keys in sorted(unknown.items()))), value)
+
+
+@lru_cache(maxsize=64)
+def _class_for(unknown: tuple[tuple[str, tuple[str, ...]], ...]) -> type[Record]:
+    return widen(dict(unknown))

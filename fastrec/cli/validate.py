@@ -1,0 +1,137 @@
+"""`fastrec validate`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from fastrec.cli.console import decimal, jobs_option, megabytes, print_error, print_notice, safe, size_option
+
+if TYPE_CHECKING:
+    from fastrec.jobs.report import Group, Report
+
+__all__ = ["validate"]
+
+
+@click.command
+@click.argument("paths", nargs=-1, type=click.Path())
+@jobs_option
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["text", "json", "github"]),
+    default="text",
+    show_default=True,
+    help="How to report: for people, for programs, or as annotations of a GitHub workflow.",
+)
+@click.option("--max-errors", type=click.IntRange(min=1), help="Stop once so many invalid lines were found.")
+@click.option("--json-log", type=click.Path(dir_okay=False), help="Write every finding to this file, one JSON a line.")
+@click.option("--strict", is_flag=True, help="Warnings fail too.")
+@click.option("--files-from", type=click.Path(), help="Read further paths from this file (- for stdin), one a line.")
+@click.option(
+    "--max-line-bytes", type=size_option, default=1 << 30, show_default="1GiB", help="A longer line is invalid."
+)
+@click.option("--max-window", type=size_option, default=128 << 20, show_default="128MiB", help="Largest zstd window.")
+@click.option(
+    "--hash",
+    "algorithm",
+    type=click.Choice(["sha256", "xxh3_128"]),
+    default="sha256",
+    show_default=True,
+    help="What a given sample_hash is compared with.",
+)
+def validate(paths: tuple[str, ...], output_format: str, strict: bool, **options: object) -> None:
+    """Check every record of some shards against the schema.
+
+    PATHS are files, directories (searched for *.jsonl*), quoted patterns, or - for standard input. Plain, zstd, gzip,
+    bz2 and xz are told by their first bytes.
+
+    \b
+    Exit codes: 0 all valid, 1 invalid lines found, 2 wrong usage, 3 a shard could not be read whole.
+
+    \b
+    Examples:
+      fastrec validate runs/
+      fastrec validate 'runs/2026-*/*.jsonl.zst' --json-log findings.jsonl
+      fastrec validate runs/ --format github --strict
+    """
+    from fastrec.jobs.validate import validate as run
+
+    report = run(paths, **options)  # type: ignore[arg-type]
+    for notice in report.notices:
+        print_notice(notice)
+    for bad in report.bad_shards:
+        print_error(f"{bad}. Its records do not count; fetch it again or leave it out")
+    if output_format == "json":
+        _print_json(report)
+    elif output_format == "github":
+        _print_github(report)
+    else:
+        _print_text(report)
+    if report.bad_shards:
+        raise click.exceptions.Exit(3)
+    if report.invalid or (strict and report.warnings):
+        raise click.exceptions.Exit(1)
+
+
+def _print_json(report: Report) -> None:
+    import msgspec
+
+    click.echo(msgspec.json.format(msgspec.json.encode(report)))
+
+
+def _print_github(report: Report) -> None:
+    for group in report.groups:
+        place = group.places[0]
+        more = f" (and {decimal(group.count - 1)} more)" if group.count > 1 else ""
+        message = _workflow(f"{group.path}: {group.message} [{group.code}]{more}", "\r\n%")
+        source = _workflow(place.source, "\r\n%:,")
+        click.echo(f"::{group.severity} file={source},line={place.line},title={group.code}::{message}")
+    click.echo(_verdict(report))
+
+
+def _workflow(text: str, special: str) -> str:
+    """Escape what has a meaning in a workflow command."""
+    return safe("".join(f"%{ord(char):02X}" if char in special else char for char in text))
+
+
+def _print_text(report: Report) -> None:
+    for group in report.groups:
+        click.echo(_group(group))
+    hidden = sum(report.codes.values()) - sum(group.count for group in report.groups)
+    if hidden:
+        click.echo(f"… and {decimal(hidden)} findings of other kinds; --json-log FILE lists every one")
+    click.echo(_verdict(report))
+
+
+def _group(group: Group) -> str:
+    colour = "red" if group.severity == "error" else "yellow"
+    times = f"{decimal(group.count)} ×"
+    places = ", ".join(f"{safe(place.source)}:{place.line}" for place in group.places)
+    more = ", …" if group.count > len(group.places) else ""
+    return (
+        f"{click.style(group.severity, fg=colour)} {group.code}  {times}\n"
+        f"    {safe(group.path)}: {safe(group.message)}\n"
+        f"    {places}{more}"
+    )
+
+
+def _verdict(report: Report) -> str:
+    """One line that says it all."""
+    good = not report.invalid and not report.bad_shards
+    word = click.style("valid" if good else "not valid", fg="green" if good else "red", bold=True)
+    parts = [
+        f"{decimal(report.lines)} lines",
+        f"{decimal(report.valid)} valid",
+        f"{decimal(report.invalid)} invalid",
+        f"{decimal(report.warnings)} warnings",
+    ]
+    if report.blank:
+        parts.append(f"{decimal(report.blank)} blank")
+    if report.bad_shards:
+        parts.append(f"{decimal(len(report.bad_shards))} of {decimal(report.shards)} shards unreadable")
+    speed = report.text_bytes / 1e6 / max(report.seconds, 1e-9)
+    timing = f"{megabytes(report.text_bytes)} in {report.seconds:.2f} s, {speed:.0f} MB/s"
+    early = "; stopped at --max-errors" if report.stopped_early else ""
+    return f"{word}: {', '.join(parts)} ({timing}){early}"
