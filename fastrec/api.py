@@ -145,13 +145,11 @@ def _record(normal: bytes) -> Record:
     assert isinstance(value, dict)
     unknown: dict[str, set[str]] = {}
     normal_form(value, record_shape(), unknown)
-    for path, keys in unknown.items():
-        for key in keys:
-            if not can_widen(path, key) and (path, key) != ("", "metrics"):
-                raise FastrecError(
-                    f"the record is valid, but its key {key!r} cannot become an attribute; "
-                    "take the line's normal form from fastrec.judge"
-                )
+    for key in (key for keys in unknown.values() for key in keys if not can_widen(key)):
+        raise FastrecError(
+            f"the record is valid, but its key {key!r} cannot become an attribute; "
+            "take the line's normal form from fastrec.judge"
+        )
     return build(_class_for(tuple((path, tuple(sorted(keys))) for path, keys in sorted(unknown.items()))), value)
 
 

@@ -17,6 +17,7 @@ from fastrec.records.v0_2_0 import (
     TokenUsage,
     ToolCall,
     drop_nulls,
+    follows_rules,
 )
 from fastrec.records.widen import can_widen, widen
 
@@ -37,6 +38,7 @@ __all__ = [
     "build",
     "can_widen",
     "drop_nulls",
+    "follows_rules",
     "record_shape",
     "schema_bytes",
     "schema_document",

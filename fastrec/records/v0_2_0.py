@@ -24,6 +24,7 @@ __all__ = [
     "TokenUsage",
     "ToolCall",
     "drop_nulls",
+    "follows_rules",
 ]
 
 SCHEMA_VERSION: Final = "instance_level_eval_0.2.0"
@@ -155,6 +156,17 @@ class Record(Base, kw_only=True):
     performance: Performance | UnsetType | None = UNSET
     error: str | UnsetType | None = UNSET
     metadata: dict[str, Free] | UnsetType = UNSET
+
+
+def follows_rules(record: Record) -> bool:
+    """Tell whether a record of the right types also follows the schema's conditional rules."""
+    if record.interaction_type == "single_turn":
+        return bool(record.output) and record.interactions.__class__ is not list
+    if record.output or record.interactions.__class__ is not list:
+        return False
+    # `metrics` is unknown to the schema's properties, and yet the last branch has a rule for it.
+    metrics = getattr(record, "metrics", None)
+    return metrics.__class__ is not dict or "num_turns" in metrics
 
 
 def drop_nulls(record: Record) -> int:

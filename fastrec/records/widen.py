@@ -20,16 +20,13 @@ from fastrec.records.v0_2_0 import Base, Free, Record
 
 __all__ = ["can_widen", "widen"]
 
-# The decoder matches keys by their bytes, so msgspec takes no name that JSON would have to escape. `metrics` is
-# unknown to the schema's properties and yet has a rule in its last branch: only the arbiter may judge it.
+# The decoder matches keys by their bytes, so msgspec takes no name that JSON would have to escape.
 _UNSPELLABLE = frozenset('"\\') | {chr(code) for code in range(0x20)}
 _LONGEST_KEY = 256
 
 
-def can_widen(path: str, key: str) -> bool:
-    """Tell whether a key may become a field of the objects at `path`."""
-    if path == "" and key == "metrics":
-        return False
+def can_widen(key: str) -> bool:
+    """Tell whether an unknown key may become a field."""
     return len(key) <= _LONGEST_KEY and _UNSPELLABLE.isdisjoint(key)
 
 

@@ -104,8 +104,6 @@ def test_widened_records_are_records_with_more_fields_in_order() -> None:
 
 
 def test_keys_that_cannot_be_fields() -> None:
-    """A key that JSON escapes, a very long one, and the one with a rule of its own stay on the slow path."""
-    assert can_widen("", "zz")
-    assert can_widen("input", "metrics")
-    assert not can_widen("", "metrics")
-    assert not any(can_widen("", key) for key in ['"', "\\", "\n", "x" * 257])
+    """A key that JSON escapes, or a very long one, stays on the slow path."""
+    assert can_widen("zz")
+    assert not any(can_widen(key) for key in ['"', "\\", "\n", "x" * 257])

@@ -23,7 +23,6 @@ STRANGE_KEYS: Final = (
     "_private",
     "a b",
     "",
-    'quote"d',
     "ключ",
     "raw_score",
     "\uff5a",
@@ -87,6 +86,8 @@ def add_strange_keys(dice: Dice, record: Record) -> None:
         places += turn.get("tool_calls") or ()
     for _ in range(dice.between(1, 3)):
         dice.pick(places)[dice.pick(STRANGE_KEYS)] = _anything(dice, 3)
+    if dice.chance(0.02):
+        record['quote"d'] = _anything(dice, 1)
     if dice.chance(0.2):  # the one unknown key that the schema has a rule for
         record["metrics"] = dice.pick(({"num_turns": 1}, {"num_turns": "many", "b": 1, "a": 2}, [], None, 0.25))
 

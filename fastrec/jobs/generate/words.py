@@ -4,8 +4,6 @@ Each script says what stands between words and what ends a sentence. The list ca
 language: it is what tools print, full of characters that JSON must escape.
 """
 
-
-
 from __future__ import annotations
 
 from typing import Final, NamedTuple

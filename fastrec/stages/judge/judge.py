@@ -18,7 +18,7 @@ from msgspec import UNSET
 from stringzilla import count, find
 
 from fastrec.hashing import HASHES
-from fastrec.records import Record, build, can_widen, drop_nulls, record_shape, widen
+from fastrec.records import Record, build, can_widen, drop_nulls, follows_rules, record_shape, widen
 from fastrec.stages.judge.batch import Batch, HashReplaced, Warned
 from fastrec.stages.judge.findings import Finding, Reject, describe
 from fastrec.stages.judge.normal import normal_form, spell
@@ -45,6 +45,7 @@ class Judge:
         self._decode = msgspec.json.Decoder(Record).decode
         self._encode_into = msgspec.json.Encoder(order="deterministic").encode_into
         self._learned: dict[str, set[str]] = {}
+        self._met: set[tuple[str, str]] = set()  # keys to be learned in the next lesson
         self._lessons = 0  # decoders built so far
         self._patience = 1  # slow records to wait for before the next one is built
 
@@ -107,10 +108,11 @@ class Judge:
             except _REFUSALS:
                 valid = False
             else:
+                # The common case without a call; `follows_rules` knows all of it.
                 if record.interaction_type == "single_turn":
                     valid = bool(record.output) and record.interactions.__class__ is not list
                 else:
-                    valid = not record.output and record.interactions.__class__ is list
+                    valid = follows_rules(record)
             if valid:
                 asked = record.input
                 computed = compute_hash(asked.raw, asked.reference)
@@ -192,20 +194,17 @@ class Judge:
         A class and a decoder cost a millisecond or two, so the wait for the next lesson doubles each time: an
         input with new keys in every record spends almost nothing on lessons that do not help.
         """
+        for path, keys in unknown.items():
+            self._met.update((path, key) for key in keys if key not in self._learned.get(path, ()) and can_widen(key))
         room = _MOST_LEARNED - sum(map(len, self._learned.values()))
-        new = [
-            (path, key)
-            for path, keys in sorted(unknown.items())
-            for key in sorted(keys)
-            if key not in self._learned.get(path, ()) and can_widen(path, key)
-        ]
-        if not new or room <= 0:
+        if not self._met or room <= 0:
             return
         self._patience -= 1
-        if self._patience:
+        if self._patience > 0:
             return
-        for path, key in new[:room]:
+        for path, key in sorted(self._met)[:room]:
             self._learned.setdefault(path, set()).add(key)
+        self._met.clear()
         self._lessons += 1
         self._patience = 2**self._lessons
         self._decode = msgspec.json.Decoder(widen(self._learned)).decode

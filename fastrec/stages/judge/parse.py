@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+import msgspec
+
 from fastrec.stages.judge.findings import Finding, json_path
 
 __all__ = ["MAX_DEPTH", "MAX_DIGITS", "LongInteger", "parse"]
@@ -27,6 +29,8 @@ _PYTHON_DIGITS: Final = 4_300  # what int() takes by default, and msgspec too
 # A string, or a bracket outside of strings. A string that does not end is the parser's business, not ours.
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+_spell = msgspec.json.Encoder(enc_hook=lambda number: number.text).encode
 
 
 class LongInteger(int):
@@ -59,7 +63,7 @@ def parse(line: bytes) -> tuple[Any, list[Finding]]:
     if line.count(b"[") + line.count(b"{") > MAX_DEPTH and (depth := _depth(line)) > MAX_DEPTH:
         return None, [Finding("json.depth", "$", f"expected at most {MAX_DEPTH} levels of nesting, found {depth:,}")]
     duplicates: dict[int, list[str]] = {}
-    flawed = _ESCAPED_SURROGATE.search(text) is not None
+    flawed = False
 
     def pairs_hook(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         value = dict(pairs)
@@ -105,7 +109,7 @@ def parse(line: bytes) -> tuple[Any, list[Finding]]:
                 f"expected one JSON object, found: {exc.msg}, at byte {place:,} of the line",
             )
         ]
-    if not flawed and not duplicates:
+    if not flawed and not duplicates and (_ESCAPED_SURROGATE.search(text) is None or _is_spellable(value)):
         return value, []
     flaws = list(_flaws(value, duplicates))
     if duplicates and not any(flaw.code == "json.duplicate_key" for flaw in flaws):
@@ -113,6 +117,15 @@ def parse(line: bytes) -> tuple[Any, list[Finding]]:
         # cannot happen. If it does, the line must not pass.
         flaws.append(Finding("json.duplicate_key", "$", "expected each key once, found one twice"))
     return value, flaws
+
+
+def _is_spellable(value: Any) -> bool:
+    """Tell whether all strings of a value can be spelled in UTF-8: the encoder looks faster than a walk does."""
+    try:
+        _spell(value)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _depth(line: bytes) -> int:
