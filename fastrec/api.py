@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
+from typing import Any
 
 import msgspec
 
-from fastrec.errors import FastrecError, InvalidRecordError
+from fastrec.errors import FastrecError, InvalidRecordError, UsageError, shown
+from fastrec.jobs.validate import too_long
 from fastrec.records import Record, build, can_widen, record_shape, widen
 from fastrec.stages.judge import Batch, Finding, Judge, Reject
+from fastrec.stages.judge.findings import json_path
 from fastrec.stages.judge.normal import normal_form
+from fastrec.stages.judge.parse import MAX_DEPTH, LongInteger
 from fastrec.stages.judge.slow import judge_slowly
-from fastrec.stages.shards import LongLine, find_shards, read_shard
+from fastrec.stages.shards import MAX_LINE_BYTES, LongLine, find_shards, read_shard
 
 __all__ = ["Verdict", "decode", "encode", "judge", "read"]
 
@@ -51,7 +57,8 @@ def decode(line: bytes | str) -> Record:
     """Decode one line into a record, unknown keys included.
 
     The record is in normal form: `sample_hash` is filled in, nulls that say the same as absence are gone. An unknown
-    key becomes an attribute of the object that has it.
+    key becomes an attribute of the object that has it; one that is no name in Python (`my key`) becomes `unknown_0`,
+    `unknown_1`, …, by its place among the unknown keys.
 
     >>> line = (
     ...     '{"schema_version": "instance_level_eval_0.2.0", "evaluation_id": "e", "model_id": "org/m", "run": 3,'
@@ -63,16 +70,17 @@ def decode(line: bytes | str) -> Record:
     >>> record.model_id, record.evaluation.score, record.run
     ('org/m', 1.0, 3)
     >>> record.output.raw = "It is 42"
-    >>> encode(record).decode()[-60:]
+    >>> encode(record).decode()[-53:]
     '"evaluation":{"score":1.0,"is_correct":true},"run":3}'
 
     Raises:
         InvalidRecordError: The line is not a valid record.
+        FastrecError: The line is valid, but has a key that cannot become an attribute: one with a quote, for example.
     """
     batch, normal = _judged(line)
     if batch.rejects:
         raise InvalidRecordError(batch.rejects[0].findings)
-    return _record(normal) if batch.slow else batch.records[0]
+    return _record(normal)
 
 
 def encode(record: Record) -> bytes:
@@ -80,8 +88,9 @@ def encode(record: Record) -> bytes:
 
     Raises:
         InvalidRecordError: The record would not be valid.
+        UsageError: It holds a value that is none of JSON's kinds.
     """
-    verdict = judge(_spell(record))
+    verdict = judge(_spelled(record))
     if not verdict.valid:
         raise InvalidRecordError(verdict.errors)
     return verdict.normal
@@ -92,6 +101,7 @@ def read(paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str]) -> It
 
     Raises:
         InvalidRecordError: A line is not a valid record; the message says where.
+        FastrecError: A record has a key that cannot become an attribute, see `decode`.
         ShardError: A shard cannot be read whole; records that came before do not count.
     """
     names = [paths] if isinstance(paths, (str, os.PathLike)) else paths
@@ -99,7 +109,7 @@ def read(paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str]) -> It
     for shard in shards:
         for chunk in read_shard(shard, chunk_bytes=_CHUNK_BYTES):
             if isinstance(chunk, LongLine):
-                raise FastrecError(f"{shard.path}, line {chunk.line}: the line has {chunk.length:,} bytes")
+                raise InvalidRecordError((too_long(chunk, MAX_LINE_BYTES),), shard.path, chunk.line)
             yield from _records(chunk.data, shard.path, chunk.line)
 
 
@@ -108,13 +118,12 @@ def _records(data: bytes, source: str, line: int) -> Iterator[Record]:
     batch = _judge().judge_chunk(data, out, line=line)
     if batch.rejects:
         reject = batch.rejects[0]
-        error = InvalidRecordError(reject.findings)
-        error.add_note(f"{source}, line {reject.line}")
-        raise error
+        raise InvalidRecordError(reject.findings, source, reject.line)
     start = 0
     for record, end in zip(batch.records, batch.ends, strict=True):
-        # What took the slow path stands in the batch without its unknown keys.
-        yield record if not batch.slow else _record(bytes(out[start : end - 1]))
+        # What took the slow path stands in the batch without its unknown keys, and a widened class has those of others.
+        plain = not batch.slow and type(record) is Record
+        yield record if plain else _record(bytes(out[start : end - 1]), source)
         start = end
 
 
@@ -135,20 +144,53 @@ def _judged(line: bytes | str) -> tuple[Batch, bytes]:
     return batch, bytes(out[:-1])
 
 
-# Encodes what the decoder gave, long integers included, which keep their digits.
-_spell = msgspec.json.Encoder(order="deterministic", enc_hook=lambda value: msgspec.Raw(value.text.encode())).encode
+def _spell_other(value: Any) -> msgspec.Raw:
+    """Spell what the encoder does not know: long integers, which keep their digits."""
+    if isinstance(value, LongInteger):
+        return msgspec.Raw(value.text.encode())
+    raise UsageError(f"a record holds JSON values alone, not one of type {type(value).__name__}")
 
 
-def _record(normal: bytes) -> Record:
-    """Build the record of a normal form, with fields for its unknown keys."""
+_spell = msgspec.json.Encoder(order="deterministic", enc_hook=_spell_other).encode
+_decode_plain = msgspec.json.Decoder(Record).decode
+
+
+def _spelled(record: Record) -> bytes:
+    """Spell a record that anything may have been done to; what JSON cannot spell is refused, never replaced."""
+    try:
+        line = _spell(record)
+    except UnicodeEncodeError as exc:
+        finding = Finding("json.surrogate", "$", "expected whole surrogate pairs, found half of one")
+        raise InvalidRecordError((finding,)) from exc
+    except RecursionError as exc:
+        finding = Finding("json.depth", "$", f"expected at most {MAX_DEPTH} levels of nesting, found more")
+        raise InvalidRecordError((finding,)) from exc
+    # The encoder writes null for NaN and the infinities: without a null there is none.
+    if b"null" in line and (findings := tuple(_not_finite(msgspec.to_builtins(record, enc_hook=int), ()))):
+        raise InvalidRecordError(findings)
+    return line
+
+
+def _not_finite(value: Any, steps: tuple[str | int, ...]) -> Iterator[Finding]:
+    if isinstance(value, float) and not math.isfinite(value):
+        yield Finding("json.number", json_path(steps), f"expected a finite number, found {value}")
+    elif isinstance(value, (dict, list)):
+        for step, child in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _not_finite(child, (*steps, step))
+
+
+def _record(normal: bytes, source: str = "") -> Record:
+    """Build the record of a normal form, with fields for its unknown keys and no others."""
+    with suppress(msgspec.MsgspecError, RecursionError):
+        return _decode_plain(normal)
     value = judge_slowly(normal)
     assert isinstance(value, dict)
     unknown: dict[str, set[str]] = {}
     normal_form(value, record_shape(), unknown)
     for key in (key for keys in unknown.values() for key in keys if not can_widen(key)):
         raise FastrecError(
-            f"the record is valid, but its key {key!r} cannot become an attribute; "
-            "take the line's normal form from fastrec.judge"
+            f"{f'{shown(source)}: ' if source else ''}the record is valid, but its key {key!r} cannot become an "
+            "attribute; take the line's normal form from fastrec.judge"
         )
     return build(_class_for(tuple((path, tuple(sorted(keys))) for path, keys in sorted(unknown.items()))), value)
 

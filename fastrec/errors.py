@@ -3,6 +3,7 @@
     FastrecError                    exit 3 unless told otherwise
     ├── UsageError                  the command line or the arguments are wrong (exit 2)
     ├── InvalidRecordError          `fastrec.decode` met a line that is not a valid record
+    ├── BadShardsError              some shards could not be read: all of them are named, nothing was published
     └── ShardError                  an input file could not be read whole: path, byte offset, reason
         ├── ShardMissingError       it is not there, not a file, or may not be opened
         ├── ShardTruncatedError     it ends in the middle of a frame or member
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from fastrec.stages.judge import Finding
 
 __all__ = [
+    "BadShardsError",
     "FastrecError",
     "InvalidRecordError",
     "ShardCorruptError",
@@ -31,7 +33,13 @@ __all__ = [
     "ShardMissingError",
     "ShardTruncatedError",
     "UsageError",
+    "shown",
 ]
+
+
+def shown(path: str) -> str:
+    """Spell a path for a message: one with line breaks or bytes that are not UTF-8 is quoted and escaped."""
+    return path if path.isprintable() else repr(path)
 
 
 class FastrecError(Exception):
@@ -47,16 +55,19 @@ class UsageError(FastrecError):
 
 
 class InvalidRecordError(FastrecError, ValueError):
-    """A line is not a valid record; `findings` lists every reason."""
+    """A line is not a valid record; `findings` lists every reason, `source` and `line` its place, if known."""
 
     exit_code = 1
 
-    def __init__(self, findings: Sequence[Finding]) -> None:
-        super().__init__(findings)
+    def __init__(self, findings: Sequence[Finding], source: str | None = None, line: int | None = None) -> None:
+        super().__init__(findings, source, line)
         self.findings = findings
+        self.source = source
+        self.line = line
 
     def __str__(self) -> str:
-        return "; ".join(f"{finding.path}: {finding.message} [{finding.code}]" for finding in self.findings)
+        place = "" if self.source is None else f"{shown(self.source)}, line {self.line}: "
+        return place + "; ".join(f"{finding.path}: {finding.message} [{finding.code}]" for finding in self.findings)
 
 
 class ShardError(FastrecError):
@@ -70,7 +81,7 @@ class ShardError(FastrecError):
 
     def __str__(self) -> str:
         place = "" if self.offset is None else f" at byte {self.offset:,}"
-        return f"{self.path}: {self.reason}{place}"
+        return f"{shown(self.path)}: {self.reason}{place}"
 
 
 class ShardMissingError(ShardError):
@@ -87,3 +98,21 @@ class ShardCorruptError(ShardError):
 
 class ShardLimitError(ShardError):
     """Reading the shard would need more memory than a limit allows; the reason names the option that raises it."""
+
+
+class BadShardsError(FastrecError):
+    """Some shards could not be read whole; `errors` has one ShardError for each."""
+
+    def __init__(self, errors: Sequence[ShardError]) -> None:
+        super().__init__(errors)
+        self.errors = errors
+
+    def __str__(self) -> str:
+        count = "1 shard" if len(self.errors) == 1 else f"{len(self.errors):,} shards"
+        return "\n".join(
+            [
+                f"{count} could not be read whole; nothing was published:",
+                *(f"  {error}" for error in self.errors),
+                "Fetch them again, leave them out, or give --skip-bad-shards to publish the others.",
+            ]
+        )

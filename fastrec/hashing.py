@@ -31,9 +31,9 @@ def sample_hash(raw: str, reference: str, *, algorithm: str = "sha256") -> str:
     """Compute `sample_hash`: lower-case hex of the hash of the UTF-8 of `input.raw + input.reference`.
 
     >>> sample_hash("What is 6 x 7?", "42")
-    'd6d0a7a0e5d6f4a3bd6ee2f1a7d0c9ea6e5ed2cf4ed1c3b2b6b9f1a8a2f4a0d3'
+    '329540ca10bedecb977e42f48984a50aa539c5900f9e028b4f53033ca73bb171'
     >>> sample_hash("What is 6 x 7?", "42", algorithm="xxh3_128")
-    ''
+    'c5acb39626b890e7f20cfe99af3eebfa'
     """
     return HASHES[algorithm](raw, reference)
 

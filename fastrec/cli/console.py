@@ -2,20 +2,66 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import sys
+from collections.abc import Iterator
 
 import click
 
-__all__ = ["decimal", "jobs_option", "megabytes", "print_error", "print_notice", "safe", "size_option"]
+__all__ = [
+    "decimal",
+    "hush",
+    "jobs_option",
+    "megabytes",
+    "print_error",
+    "print_json",
+    "print_notice",
+    "reader_may_leave",
+    "safe",
+    "size_option",
+]
 
 # Control characters, and those that reorder or hide text on a terminal.
-_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]")
+_UNSAFE = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
+    r"\U000e0000-\U000e007f]"
+)
 
 
 def safe(text: str) -> str:
     """Escape what could steer a terminal."""
     return _UNSAFE.sub(lambda match: ascii(match[0])[1:-1], text)
+
+
+def print_json(document: bytes) -> None:
+    """Print JSON text that is indented; what could steer a terminal stands inside of its strings, as an escape."""
+    lines = document.decode().split("\n")
+    click.echo("\n".join(_UNSAFE.sub(_json_escape, line) for line in lines))
+
+
+def _json_escape(match: re.Match[str]) -> str:
+    units = match[0].encode("utf-16-be")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+
+
+@contextlib.contextmanager
+def reader_may_leave() -> Iterator[None]:
+    """Print in here: if whoever reads our output has had enough, that is no reason to complain."""
+    try:
+        yield
+    except BrokenPipeError:
+        hush()
+
+
+def hush() -> None:
+    """Say no more, not even when Python flushes its streams at the end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # a stream need not be a file
+            os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def print_error(message: str) -> None:
@@ -53,7 +99,7 @@ class Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     """A number of bytes: `65536`, `512M`, `2GiB`; K, M, G and T are powers of 1,024."""
 
     name = "size"
-    _PATTERN = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([KMGT])(?:i?B)?|B)?", re.IGNORECASE)
+    _PATTERN = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*(?:([KMGT])(?:i?B)?|B)?", re.IGNORECASE)
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Turn what was typed into bytes."""

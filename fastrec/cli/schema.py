@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from fastrec.cli.console import reader_may_leave
+
 __all__ = ["schema"]
 
 
@@ -12,4 +14,5 @@ def schema() -> None:
     """Print the JSON Schema of a record, exactly as it was published."""
     from fastrec.records.shape import schema_bytes
 
-    click.echo(schema_bytes(), nl=False)
+    with reader_may_leave():
+        click.echo(schema_bytes(), nl=False)

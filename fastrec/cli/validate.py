@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fastrec.cli.console import decimal, jobs_option, megabytes, print_error, print_notice, safe, size_option
+from fastrec.cli.console import (
+    decimal,
+    jobs_option,
+    megabytes,
+    print_error,
+    print_json,
+    print_notice,
+    reader_may_leave,
+    safe,
+    size_option,
+)
 
 if TYPE_CHECKING:
     from fastrec.jobs.report import Group, Report
@@ -59,26 +69,30 @@ def validate(paths: tuple[str, ...], output_format: str, strict: bool, **options
     from fastrec.jobs.validate import validate as run
 
     report = run(paths, **options)  # type: ignore[arg-type]
-    for notice in report.notices:
-        print_notice(notice)
-    for bad in report.bad_shards:
-        print_error(f"{bad}. Its records do not count; fetch it again or leave it out")
-    if output_format == "json":
-        _print_json(report)
-    elif output_format == "github":
-        _print_github(report)
-    else:
-        _print_text(report)
+    failed = bool(report.invalid or (strict and report.warnings))
+    with reader_may_leave():
+        for notice in report.notices:
+            print_notice(notice)
+        for bad in report.bad_shards:
+            print_error(f"{bad}. Its records do not count; fetch it again or leave it out")
+        if output_format == "json":
+            _print_json(report)
+        elif output_format == "github":
+            _print_github(report)
+        else:
+            _print_text(report)
+        if output_format != "json":
+            click.echo(_verdict(report, good=not failed and not report.bad_shards))
     if report.bad_shards:
         raise click.exceptions.Exit(3)
-    if report.invalid or (strict and report.warnings):
+    if failed:
         raise click.exceptions.Exit(1)
 
 
 def _print_json(report: Report) -> None:
     import msgspec
 
-    click.echo(msgspec.json.format(msgspec.json.encode(report)))
+    print_json(msgspec.json.format(msgspec.json.encode(report)))
 
 
 def _print_github(report: Report) -> None:
@@ -88,7 +102,6 @@ def _print_github(report: Report) -> None:
         message = _workflow(f"{group.path}: {group.message} [{group.code}]{more}", "\r\n%")
         source = _workflow(place.source, "\r\n%:,")
         click.echo(f"::{group.severity} file={source},line={place.line},title={group.code}::{message}")
-    click.echo(_verdict(report))
 
 
 def _workflow(text: str, special: str) -> str:
@@ -102,7 +115,6 @@ def _print_text(report: Report) -> None:
     hidden = sum(report.codes.values()) - sum(group.count for group in report.groups)
     if hidden:
         click.echo(f"… and {decimal(hidden)} findings of other kinds; --json-log FILE lists every one")
-    click.echo(_verdict(report))
 
 
 def _group(group: Group) -> str:
@@ -117,9 +129,8 @@ def _group(group: Group) -> str:
     )
 
 
-def _verdict(report: Report) -> str:
+def _verdict(report: Report, *, good: bool) -> str:
     """One line that says it all."""
-    good = not report.invalid and not report.bad_shards
     word = click.style("valid" if good else "not valid", fg="green" if good else "red", bold=True)
     parts = [
         f"{decimal(report.lines)} lines",

@@ -1,10 +1,10 @@
 """`validate`: judge every line of some shards and report what is wrong with them; nothing is written but a log.
 
 1. Find the shards and cut them into tasks.
-2. Each task judges its lines and gives back counts, and its findings grouped; with a log, it writes every finding to a
-   file of its own.
-3. Results are added up in the order of the plan, so that a report does not depend on who was first, and the line
-   numbers of a file that was cut are put right.
+2. Each task judges its lines and gives back counts, and its findings grouped; with a log, it writes the findings of
+   each slice to a file of their own.
+3. Results are added up in the order of the plan, so that a report does not depend on who was first: first those of a
+   shard, with the line numbers of a file that was cut put right, then, if it was read whole, those of all shards.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from functools import lru_cache
-from pathlib import Path
-from typing import Any, Final
+from itertools import groupby
+from typing import Final
 
 import msgspec
 
 from fastrec.engine import make_engine
-from fastrec.errors import ShardError
+from fastrec.errors import ShardError, UsageError, shown
+from fastrec.hashing import HASHES
 from fastrec.jobs.plan import Slice, tasks_of
-from fastrec.jobs.report import Books, Report, Tally, utf8
+from fastrec.jobs.report import Books, FindingLog, Report, Tally, log_findings
 from fastrec.stages.judge import Finding, Judge
 from fastrec.stages.shards import MAX_LINE_BYTES, MAX_WINDOW, LongLine, ReadStats, Shard, find_shards, read_shard
 
-__all__ = ["validate"]
+__all__ = ["too_long", "validate"]
 
 _CHUNK_BYTES: Final = 1 << 18  # a chunk and its normal form stay in the processor's cache
 _SMALL: Final = 8 << 20  # text that is judged before a pool would have started
-
-_encode = msgspec.json.Encoder().encode
 
 
 class _Order(msgspec.Struct, frozen=True):
@@ -40,12 +40,14 @@ class _Order(msgspec.Struct, frozen=True):
     slices: tuple[Slice, ...]
     max_line_bytes: int
     max_window: int
+    max_errors: int | None
     log: str | None
+    """What the names of the slices' logs begin with."""
     algorithm: str
 
 
 def validate(
-    paths: Sequence[str | os.PathLike[str]],
+    paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
     *,
     jobs: int = 1,
     files_from: str | None = None,
@@ -68,32 +70,49 @@ def validate(
         algorithm: The hash that `sample_hash` is compared with.
 
     Raises:
-        UsageError: The paths name nothing that could be read.
+        UsageError: The paths name nothing that could be read, or another argument makes no sense.
+        FastrecError: The log cannot be written.
     """
     started = time.perf_counter()
-    shards, notices = find_shards([os.fspath(path) for path in paths], files_from=files_from)
+    _check(jobs, max_errors, algorithm)
+    names = [paths] if isinstance(paths, (str, os.PathLike)) else paths
+    shards, notices = find_shards([os.fspath(path) for path in names], files_from=files_from)
     report = Report(shards=len(shards), notices=notices)
-    with tempfile.TemporaryDirectory(prefix="fastrec-") as scratch:
+    books = Books(report)
+    with ExitStack() as stack:
+        scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="fastrec-"))
+        log = stack.enter_context(_open_log(os.fspath(json_log), shards)) if json_log else None
         orders = [
-            _Order(slices, max_line_bytes, max_window, f"{scratch}/{n}" if json_log else None, algorithm)
-            for n, slices in enumerate(tasks_of(shards))
+            _Order(slices, max_line_bytes, max_window, max_errors, f"{scratch}/{number}" if log else None, algorithm)
+            for number, slices in enumerate(tasks_of(shards))
         ]
-        books = Books(report)
-        log = Path(json_log).open("wb") if json_log else None  # noqa: SIM115 - closed below, and None is no context
-        try:
-            for order, tallies in _in_order(orders, _jobs_for(shards, jobs)):
-                if log and order.log:
-                    _copy_log(order, books, log)
-                books.add(order.slices, tallies)
-                if max_errors is not None and report.invalid >= max_errors:
-                    report.stopped_early = True
-                    break
-        finally:
+        results = stack.enter_context(closing(_in_order(orders, _jobs_for(shards, jobs))))
+        for shard, tally in _by_shard(_enough(results, max_errors)):
+            books.add(shard, tally)
             if log:
-                log.close()
+                log.gather(tally)
     report.groups = books.groups()
+    report.stopped_early = max_errors is not None and report.invalid >= max_errors
     report.seconds = time.perf_counter() - started
     return report
+
+
+def _check(jobs: int, max_errors: int | None, algorithm: str) -> None:
+    if jobs < 1:
+        raise UsageError(f"there must be at least one job, not {jobs}")
+    if max_errors is not None and max_errors < 1:
+        raise UsageError(f"the errors to stop at must be at least one, not {max_errors}")
+    if algorithm not in HASHES:
+        raise UsageError(f"the hash is one of {', '.join(HASHES)}, not {algorithm!r}")
+
+
+def _open_log(path: str, shards: Iterable[Shard]) -> FindingLog:
+    """Open the log, but not over a shard: that would empty it before it is read."""
+    if os.path.exists(path):  # noqa: PTH110 - paths stay the str that was given
+        for shard in shards:
+            if not shard.stream and os.path.samefile(path, shard.path):  # noqa: PTH121
+                raise UsageError(f"the log {shown(path)} is one of the shards: name another file")
+    return FindingLog(path)
 
 
 def _jobs_for(shards: Iterable[Shard], jobs: int) -> int:
@@ -103,16 +122,36 @@ def _jobs_for(shards: Iterable[Shard], jobs: int) -> int:
     return 1 if sum(shard.size for shard in shards) < _SMALL // 4 else jobs
 
 
-def _in_order(orders: list[_Order], jobs: int) -> Iterator[tuple[_Order, list[Tally]]]:
-    """Run the tasks and give their results in the order of the plan."""
+def _in_order(orders: list[_Order], jobs: int) -> Generator[tuple[Slice, Tally], None, None]:
+    """Run the tasks and give what came of each slice in the order of the plan."""
     early: dict[int, list[Tally]] = {}
     turn = 0
     with make_engine(min(jobs, len(orders))) as engine:
         for number, tallies in engine.run(_validate_task, orders):
             early[number] = tallies
             while turn in early:
-                yield orders[turn], early.pop(turn)
+                # A task that found enough errors left its last slices alone.
+                yield from zip(orders[turn].slices, early.pop(turn), strict=False)
                 turn += 1
+
+
+def _enough(results: Iterable[tuple[Slice, Tally]], max_errors: int | None) -> Iterator[tuple[Slice, Tally]]:
+    """Give results until so many lines were invalid."""
+    invalid = 0
+    for piece, tally in results:
+        yield piece, tally
+        invalid += tally.invalid
+        if max_errors is not None and invalid >= max_errors:
+            return
+
+
+def _by_shard(results: Iterable[tuple[Slice, Tally]]) -> Iterator[tuple[Shard, Tally]]:
+    """Add up the slices of each shard."""
+    for shard, pieces in groupby(results, key=lambda result: result[0].shard):
+        whole = Tally()
+        for _, tally in pieces:
+            whole += tally
+        yield shard, whole
 
 
 @lru_cache(maxsize=1)
@@ -123,15 +162,18 @@ def _judge(algorithm: str) -> Judge:
 def _validate_task(order: _Order) -> list[Tally]:
     """Judge the slices of a task. Runs in a worker."""
     judge = _judge(order.algorithm)
-    log: Any = Path(order.log).open("wb") if order.log else None  # noqa: SIM115
-    try:
-        return [_validate_slice(piece, order, judge, log) for piece in order.slices]
-    finally:
-        if log:
-            log.close()
+    tallies: list[Tally] = []
+    invalid = 0
+    for number, piece in enumerate(order.slices):
+        tally = _validate_slice(piece, order, judge, f"{order.log}-{number}" if order.log else None)
+        tallies.append(tally)
+        invalid += tally.invalid
+        if order.max_errors is not None and invalid >= order.max_errors:
+            break
+    return tallies
 
 
-def _validate_slice(piece: Slice, order: _Order, judge: Judge, log: Any) -> Tally:
+def _validate_slice(piece: Slice, order: _Order, judge: Judge, log: str | None) -> Tally:
     tally, stats = Tally(), ReadStats()
     out = bytearray()
     try:
@@ -163,9 +205,13 @@ def _validate_slice(piece: Slice, order: _Order, judge: Judge, log: Any) -> Tall
             for line, finding in found:
                 tally.add(finding, line)
             if log:
-                log.writelines(_log_line(piece.shard.path, line, finding) for line, finding in found)
+                tally.logs = [(log, 0)]
+                log_findings(log, piece.shard.path, found)
+            if order.max_errors is not None and tally.invalid >= order.max_errors:
+                break
     except ShardError as exc:
-        tally.error = str(exc)
+        # Never half-used: what was read of it counts for nothing.
+        return Tally(error=str(exc), logs=tally.logs)
     tally.text_bytes, tally.bom = stats.text_bytes, stats.bom
     return tally
 
@@ -173,39 +219,3 @@ def _validate_slice(piece: Slice, order: _Order, judge: Judge, log: Any) -> Tall
 def too_long(line: LongLine, limit: int) -> Finding:
     """Say that a line is over the limit."""
     return Finding("line.too_long", "$", f"expected at most {limit:,} bytes in a line, found {line.length:,}")
-
-
-def _log_line(source: str, line: int, finding: Finding) -> bytes:
-    return _encode(_Entry(utf8(source), line, finding.severity, finding.code, finding.path, finding.message)) + b"\n"
-
-
-class _Entry(msgspec.Struct):
-    """A line of the log."""
-
-    source: str
-    line: int
-    severity: str
-    code: str
-    path: str
-    message: str
-
-
-def _copy_log(order: _Order, books: Books, log: Any) -> None:
-    """Append a task's findings to the log, with the line numbers of cut files put right."""
-    assert order.log is not None
-    path = Path(order.log)
-    base = books.lines_before(order.slices[0])
-    if base == 0:
-        with path.open("rb") as file:
-            while block := file.read(1 << 20):
-                log.write(block)
-    else:  # a later slice of a cut file: the first slice of its task, and perhaps the only one
-        first = utf8(order.slices[0].shard.path)
-        decode = msgspec.json.Decoder(_Entry).decode
-        with path.open("rb") as file:
-            for line in file:
-                entry = decode(line)
-                if entry.source == first:
-                    entry.line += base
-                log.write(_encode(entry) + b"\n")
-    path.unlink()

@@ -28,6 +28,12 @@ class HashReplaced(msgspec.Struct, frozen=True):
     given: str
     computed: str
 
+    def sort_key(self) -> tuple[str, str, bool, int, str, str]:
+        """Order by name, model and sample; integers before strings."""
+        number, text = (0, self.sample_id) if isinstance(self.sample_id, str) else (self.sample_id, "")
+        is_text = isinstance(self.sample_id, str)
+        return self.evaluation_name, self.model_id, is_text, number, text, self.given
+
 
 class Batch(msgspec.Struct):
     """The judged lines of a chunk. `lines == len(records) + len(rejects) + blank`, always."""
@@ -36,6 +42,8 @@ class Batch(msgspec.Struct):
     blank: int = 0
     records: list[Record] = msgspec.field(default_factory=list)
     """The valid ones in the order of the lines; unknown keys may be missing here, never in the normal form."""
+    numbers: list[int] = msgspec.field(default_factory=list)
+    """The line number of each record."""
     ends: list[int] = msgspec.field(default_factory=list)
     """Where each record's normal form ends, newline included, in the buffer that it was written to."""
     rejects: list[Reject] = msgspec.field(default_factory=list)
@@ -51,6 +59,7 @@ class Batch(msgspec.Struct):
         self.lines += other.lines
         self.blank += other.blank
         self.records += other.records
+        self.numbers += other.numbers
         self.ends += other.ends
         self.rejects += other.rejects
         self.warnings += other.warnings

@@ -43,6 +43,8 @@ ERRORS: Final = (
     Code("rule.multi_turn_output", "error", "multi_turn and agentic have no `output`"),
     Code("rule.metrics_num_turns", "error", "multi_turn and agentic: a `metrics` object needs `num_turns`"),
     Code("hash.mismatch", "error", "`sample_hash` is not the computed one (only with --sample-hash verify)"),
+    Code("conflict.not_first", "error", "another record of this identity comes first (only with --conflicts first)"),
+    Code("conflict.rejected", "error", "other records have the same identity (only with --conflicts reject)"),
 )
 
 WARNINGS: Final = (

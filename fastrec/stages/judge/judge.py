@@ -89,7 +89,7 @@ class Judge:
         more than most of its steps, and it hands the decoder views into the chunk to save a copy of every line.
         """
         batch = Batch()
-        records, ends = batch.records, batch.ends
+        records, numbers, ends = batch.records, batch.numbers, batch.ends
         decode, encode_into, compute_hash = self._decode, self._encode_into, self._hash
         mode, with_warnings = self._mode, self._warnings
         view = memoryview(data)
@@ -139,6 +139,7 @@ class Judge:
                 encode_into(record, into, -1)
                 into.append(10)
                 records.append(record)
+                numbers.append(line + number)
                 ends.append(len(into))
             else:
                 raw = bytes(view[position:end])
@@ -183,6 +184,7 @@ class Judge:
         into += spell(normal)
         into.append(10)
         batch.records.append(record)
+        batch.numbers.append(line)
         batch.ends.append(len(into))
         batch.slow += 1
         if unknown:

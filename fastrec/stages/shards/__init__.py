@@ -18,8 +18,13 @@ from fastrec.stages.shards.lines import (
     line_start,
 )
 from fastrec.stages.shards.reader import STDIN, Shard, read_shard, shard_at
+from fastrec.stages.shards.write import COMPRESSIONS, SUFFIXES, ShardWriter, Written
 
 __all__ = [
+    "COMPRESSIONS",
+    "SUFFIXES",
+    "ShardWriter",
+    "Written",
     "CHUNK_BYTES",
     "MAX_LINE_BYTES",
     "MAX_WINDOW",

@@ -1,0 +1,137 @@
+"""`fastrec normalize`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fastrec.cli.console import decimal, jobs_option, megabytes, print_notice, safe, size_option
+
+if TYPE_CHECKING:
+    from fastrec.jobs.normalize import Plan, Report
+
+__all__ = ["normalize"]
+
+
+class MaxRejects(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """A number of lines, or a share of them: `100`, `0.5%`."""
+
+    name = "N|N%"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, bool]:
+        """Turn what was typed into a number and whether it is a percentage."""
+        text = str(value)
+        try:
+            number = float(text.removesuffix("%"))
+        except ValueError:
+            number = -1.0
+        if not 0 <= number < float("inf"):
+            self.fail(f"{text!r} is neither a number of lines nor a percentage such as 0.5%", param, ctx)
+        return number, text.endswith("%")
+
+
+@click.command
+@click.argument("paths", nargs=-1, type=click.Path())
+@click.option("-o", "--output", type=click.Path(), required=True, help="Directory to publish the corpus as.")
+@jobs_option
+@click.option("--memory", type=size_option, help="Total memory to use.  [default: 512MiB per job]")
+@click.option("--part-size", type=size_option, default="64MiB", show_default=True, help="Text per part.")
+@click.option("--compression", type=click.Choice(["zst", "gz", "none"]), default="zst", show_default=True,
+              help="How parts are compressed.")  # fmt: skip
+@click.option("--level", type=int, default=3, show_default=True, help="Compression level.")
+@click.option("--sort-by", help="Fields to sort by, in this order, separated by commas; the others follow."
+              "  [default: evaluation_name,sample_hash,model_id,evaluation_id,sample_id]")  # fmt: skip
+@click.option("--hash", type=click.Choice(["sha256", "xxh3_128"]), default="sha256", show_default=True,
+              help="How sample_hash is computed.")  # fmt: skip
+@click.option("--sample-hash", type=click.Choice(["replace", "fill", "verify"]), default="replace", show_default=True,
+              help="What to do with a sample_hash that is not the computed one: replace it, leave it, reject the record.")  # fmt: skip
+@click.option("--conflicts", type=click.Choice(["keep", "first", "reject"]), default="keep", show_default=True,
+              help="What to do with different records of one identity.")  # fmt: skip
+@click.option("--max-rejects", type=MaxRejects(), default="0", help="Exit 0 up to so many rejected lines.")
+@click.option("--skip-bad-shards", is_flag=True, help="Publish without the shards that cannot be read.")
+@click.option("--overwrite", is_flag=True, help="Replace a corpus that is there.")
+@click.option("--work-dir", type=click.Path(), help="Where to put temporary files.  [default: beside the output]")
+@click.option("--files-from", type=click.Path(), help="Read further paths from this file (- for stdin), one a line.")
+@click.option("--max-line-bytes", type=size_option, default="1GiB", show_default=True, help="A longer line is rejected.")
+@click.option("--max-window", type=size_option, default="128MiB", show_default=True, help="Largest zstd window.")
+@click.option("--dry-run", is_flag=True, help="Say what would be read, and stop.")
+@click.option("--json", "as_json", is_flag=True, help="Print the final report as JSON on stdout.")
+@click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
+@click.option("-v", "--verbose", is_flag=True, help="Print the summary table too.")
+def normalize(paths: tuple[str, ...], output: str, **given: Any) -> None:
+    """Turn any pile of shards into one clean, sorted corpus.
+
+    PATHS are files, directories (searched for *.jsonl*), quoted patterns, or - for standard input. OUTPUT appears whole or
+    not at all: part-*.jsonl.zst, summary.json, manifest.json, and rejects.jsonl.zst if lines were rejected.
+
+    \b
+    Exit codes: 0 done; 1 done, but lines were rejected; 2 wrong usage; 3 not done, nothing published.
+
+    \b
+    Examples:
+      fastrec normalize runs/ -o corpus
+      fastrec normalize 'runs/2026-*/*.jsonl.zst' -o corpus --overwrite --max-rejects 0.1%
+      fastrec normalize runs/ -o corpus --dry-run
+    """
+    from fastrec.jobs.normalize import Options, plan, run
+
+    dry_run, as_json, quiet, verbose = (given.pop(name) for name in ("dry_run", "as_json", "quiet", "verbose"))
+    most, is_share = given.pop("max_rejects")
+    files_from = given.pop("files_from")
+    sort_by = tuple(field.strip() for field in (given.pop("sort_by") or "").split(",") if field.strip())
+    options = Options(**given, sort_by=sort_by)
+    if dry_run:
+        _print_plan(plan(paths, options, files_from=files_from), as_json=as_json)
+        return
+    from fastrec.cli.progress import make_progress
+
+    with make_progress(quiet=quiet) as progress:
+        report = run(paths, output, options, files_from=files_from, progress=progress)
+    if not quiet:
+        for notice in report.notices:
+            print_notice(notice)
+        for skipped in report.skipped:
+            print_notice(f"skipped {skipped}")
+    if as_json:
+        _print_json(report)
+    if verbose:
+        from fastrec.cli.tables import print_summary
+
+        print_summary(report.summary)
+    if not quiet:
+        click.echo(_closing_line(report), err=True)
+    books = report.summary.books
+    if books.rejected > (most / 100 * books.lines if is_share else most):
+        raise click.exceptions.Exit(1)
+
+
+def _print_json(document: object) -> None:
+    import msgspec
+
+    click.echo(msgspec.json.format(msgspec.json.encode(document)))
+
+
+def _print_plan(plan: Plan, *, as_json: bool) -> None:
+    if as_json:
+        _print_json(plan)
+        return
+    for notice in plan.notices:
+        print_notice(notice)
+    for path in plan.paths:
+        click.echo(safe(path))
+    click.echo(
+        f"{decimal(plan.shards)} shards, {megabytes(plan.input_bytes)}, about {megabytes(plan.estimated_text_bytes)} of "
+        f"text: {decimal(plan.tasks)} tasks, about {decimal(plan.estimated_parts)} parts"
+    )
+
+
+def _closing_line(report: Report) -> str:
+    books, conflicts = report.summary.books, report.summary.conflicts
+    speed = report.text_bytes / 1e6 / max(report.seconds, 1e-9)
+    return (
+        f"{decimal(books.lines)} lines: {decimal(books.kept)} kept, {decimal(books.duplicates)} duplicates, "
+        f"{decimal(books.rejected)} rejected, {decimal(books.blank)} blank; "
+        f"{decimal(conflicts.identities)} conflicts; {decimal(report.parts)} parts, "
+        f"{megabytes(report.input_bytes)} → {megabytes(report.output_bytes)} in {report.seconds:.2f} s, {speed:.0f} MB/s"
+    )

@@ -1,0 +1,247 @@
+"""The books: from what the tasks gave back to the summary and to the entries of the manifest."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import sha256
+
+import msgspec
+
+from fastrec.errors import FastrecError
+from fastrec.jobs.normalize.manifest import InputEntry
+from fastrec.jobs.normalize.options import Options
+from fastrec.jobs.normalize.pass1 import HASH_EXAMPLES, PieceBooks, Sorted
+from fastrec.jobs.normalize.pass2 import Part
+from fastrec.jobs.normalize.rejects import shown
+from fastrec.records import SCHEMA_VERSION
+from fastrec.stages.judge import HashReplaced
+from fastrec.stages.runs import read_blocks, sample_id_of, text_of
+from fastrec.stages.shards import ReadStats, Shard
+from fastrec.stages.summary import (
+    CONFLICT_EXAMPLES,
+    Books,
+    Conflict,
+    ConflictExample,
+    Conflicts,
+    EvaluationSummary,
+    HashExample,
+    Latency,
+    ModelSummary,
+    ModelTally,
+    SampleHashes,
+    Samples,
+    Summary,
+    Tally,
+    Tokens,
+    bucket_value,
+    count_conflicts,
+    count_samples,
+)
+
+__all__ = ["Census", "check_books", "input_entries", "read_census", "summarize", "tree_hash"]
+
+
+class Census(msgspec.Struct):
+    """What the census says of the whole corpus."""
+
+    samples: dict[bytes, Samples]
+    identities: int = 0
+    records: int = 0
+    examples: list[Conflict] = msgspec.field(default_factory=list)
+    across_hashes: list[Conflict] = msgspec.field(default_factory=list)
+    """Conflicts whose records have different hashes, and so different keys; only gathered if asked for."""
+
+
+def read_census(prefixes: Sequence[str], *, gather_across: bool) -> Census:
+    """Merge the census files of all parts."""
+    census = Census(count_samples([_entries(f"{prefix}-hash") for prefix in prefixes]))
+    # An evaluation of which nothing was kept has ids all the same.
+    counted = {**census.samples}
+    for conflict in count_conflicts([_entries(f"{prefix}-id") for prefix in prefixes], _Defaults(counted)):
+        census.identities += 1
+        census.records += conflict.records
+        if len(census.examples) < CONFLICT_EXAMPLES:
+            census.examples.append(conflict)
+        if gather_across and len(conflict.hashes) > 1:
+            census.across_hashes.append(conflict)
+    return census
+
+
+class _Defaults(dict[bytes, Samples]):
+    def __missing__(self, key: bytes) -> Samples:
+        return Samples()
+
+
+def _entries(path: str) -> Iterator[tuple[bytes, bytes, bytes, list[tuple[bytes, bytes, int]]]]:
+    for block in read_blocks(path):
+        yield from block
+
+
+def summarize(results: Iterable[Sorted], parts: Sequence[Part], census: Census, options: Options) -> Summary:
+    """Write the summary of a corpus."""
+    books = Books(lines=0, kept=0, duplicates=0, rejected=0, blank=0)
+    codes: Counter[str] = Counter()
+    hashes = SampleHashes(algorithm=options.hash, verified=0, filled=0, replaced=0, examples=[])
+    examples: list[HashReplaced] = []
+    for result in results:
+        for piece in result.books:
+            books.lines += piece.lines
+            books.blank += piece.blank
+            books.rejected += piece.rejected
+        books.duplicates += sum(len(run.dropped) for run in result.runs)
+        codes.update(result.codes)
+        hashes.verified += result.verified
+        hashes.filled += result.filled
+        hashes.replaced += result.replaced
+        examples = heapq.nsmallest(HASH_EXAMPLES, examples + result.replaced_examples, key=HashReplaced.sort_key)
+    tally = Tally()
+    for part in parts:
+        books.kept += part.records
+        books.duplicates += part.copies.total()
+        books.rejected += part.left_out.total()
+        codes.update(part.left_out)
+        tally += part.tally
+    hashes.examples = [
+        HashExample(
+            evaluation_name=example.evaluation_name,
+            model_id=example.model_id,
+            sample_id=_sayable(example.sample_id),
+            given=example.given,
+            computed=example.computed,
+        )
+        for example in examples
+    ]
+    return Summary(
+        books=books,
+        rejected_by_code=dict(sorted(codes.items())),
+        conflicts=Conflicts(
+            identities=census.identities,
+            records=census.records,
+            examples=[_conflict(conflict) for conflict in census.examples],
+        ),
+        sample_hash=hashes,
+        interaction_types=dict(sorted(tally.interaction_types.items())),
+        schema_versions=dict(
+            sorted((SCHEMA_VERSION if name is None else name, count) for name, count in tally.schema_versions.items())
+        ),
+        evaluations=list(_evaluations(tally, census)),
+    )
+
+
+def _evaluations(tally: Tally, census: Census) -> Iterator[EvaluationSummary]:
+    by_evaluation: dict[bytes, list[tuple[bytes, ModelTally]]] = {}
+    for (evaluation, model), counted in sorted(tally.models.items()):
+        by_evaluation.setdefault(evaluation, []).append((model, counted))
+    for evaluation, models in by_evaluation.items():
+        samples = census.samples[evaluation]
+        yield EvaluationSummary(
+            evaluation_name=text_of(evaluation),
+            records=sum(counted.records for _, counted in models),
+            models=len(models),
+            samples=samples.samples,
+            samples_all_models=samples.by_models[len(models)],
+            ids_with_many_hashes=samples.ids_with_many_hashes,
+            hashes_with_many_ids=samples.hashes_with_many_ids,
+            by_model=[_model(text_of(model), counted) for model, counted in models],
+        )
+
+
+def _model(name: str, counted: ModelTally) -> ModelSummary:
+    buckets = [counted.latency_quantile(share) for share in (0.5, 0.9, 0.99)]
+    quantiles = [None if bucket is None else float(f"{bucket_value(bucket):.4g}") for bucket in buckets]
+    return ModelSummary(
+        model_id=name,
+        records=counted.records,
+        correct=counted.correct,
+        accuracy=counted.correct / counted.records,
+        mean_score=counted.mean_score(),
+        score_standard_error=counted.score_standard_error(),
+        errors=counted.errors,
+        turns=counted.turns,
+        tool_calls=counted.tool_calls,
+        tokens=Tokens(
+            records=counted.with_tokens, input=counted.tokens[0], output=counted.tokens[1], total=counted.tokens[2]
+        ),
+        latency_ms=Latency(
+            records=counted.latency.total(), p50=quantiles[0], p90=quantiles[1], p99=quantiles[2]
+        ),
+        first_sample=_sayable(sample_id_of(counted.first)),
+        last_sample=_sayable(sample_id_of(counted.last)),
+    )
+
+
+def _conflict(conflict: Conflict) -> ConflictExample:
+    return ConflictExample(
+        evaluation_name=text_of(conflict.evaluation),
+        sample_id=_sayable(sample_id_of(conflict.sample_id)),
+        model_id=text_of(conflict.model),
+        evaluation_id=text_of(conflict.run),
+        records=conflict.records,
+        sample_hashes=[text_of(sample) for sample in conflict.hashes],
+    )
+
+
+def _sayable(sample_id: int | str) -> int | str:
+    """Spell an integer of more digits than Python writes in hexadecimal."""
+    return hex(sample_id) if isinstance(sample_id, int) and sample_id.bit_length() > 14_000 else sample_id
+
+
+def input_entries(
+    shards: Sequence[Shard], results: Iterable[Sorted], parts: Iterable[Part], fed: dict[int, ReadStats], pieces: int
+) -> list[InputEntry]:
+    """Write the books of each shard; `pieces` is the number of pieces a shard's numbers leave room for."""
+    entries = [
+        InputEntry(
+            path=shown(shard.path),
+            format=shard.format.value if shard.format else "stream",
+            bytes=shard.size,
+            text_bytes=0,
+            lines=0,
+            kept=0,
+            duplicates=0,
+            rejected=0,
+            blank=0,
+        )
+        for shard in shards
+    ]
+    for result in results:
+        for piece in result.books:
+            _add_piece(entries[piece.shard], piece)
+        for run in result.runs:
+            for number in run.dropped:
+                entries[number // pieces].duplicates += 1
+    for shard, stats in fed.items():
+        entries[shard].text_bytes = stats.text_bytes
+    for part in parts:
+        for number, count in part.copies.items():
+            entries[number // pieces].duplicates += count
+        for number, count in part.tally.sources.items():
+            entries[number // pieces].kept += count
+        for number, count in part.left_out_sources.items():
+            entries[number // pieces].rejected += count
+    return entries
+
+
+def check_books(summary: Summary, inputs: Iterable[InputEntry]) -> None:
+    """Refuse to publish a corpus that cannot account for every line."""
+    for name, books in [("the corpus", summary.books), *((entry.path, entry) for entry in inputs)]:
+        if books.lines != books.kept + books.duplicates + books.rejected + books.blank:
+            raise FastrecError(
+                f"the books of {name} do not balance: {books.lines:,} lines, but {books.kept:,} kept + "
+                f"{books.duplicates:,} duplicates + {books.rejected:,} rejected + {books.blank:,} blank; "
+                "nothing was published. This is a defect of fastrec: please report it"
+            )
+
+
+def _add_piece(entry: InputEntry, piece: PieceBooks) -> None:
+    entry.text_bytes += piece.text_bytes
+    entry.lines += piece.lines
+    entry.blank += piece.blank
+    entry.rejected += piece.rejected
+
+
+def tree_hash(digests: Iterable[str]) -> str:
+    """Return the hash over some hashes."""
+    return sha256(b"".join(map(bytes.fromhex, digests))).hexdigest()

@@ -1,0 +1,89 @@
+"""The options of a run, checked once, and what follows from them for tasks."""
+
+from __future__ import annotations
+
+import os
+from typing import Final, Literal
+
+import msgspec
+
+from fastrec.errors import UsageError
+from fastrec.hashing import HASHES
+from fastrec.stages.runs import FIELDS, sort_order
+from fastrec.stages.shards import COMPRESSIONS, MAX_LINE_BYTES, MAX_WINDOW
+
+__all__ = ["MEMORY_PER_JOB", "PART_BYTES", "Conflicts", "Options"]
+
+MEMORY_PER_JOB: Final = 512 << 20
+PART_BYTES: Final = 64 << 20
+
+Conflicts = Literal["keep", "first", "reject"]
+
+_ZSTD_LEVELS: Final = range(-7, 23)
+_GZIP_LEVELS: Final = range(10)
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """How to normalize. Only the first group has an influence on the corpus."""
+
+    hash: str = "sha256"
+    sample_hash: Literal["replace", "fill", "verify"] = "replace"
+    sort_by: tuple[str, ...] = ()
+    conflicts: Conflicts = "keep"
+    part_size: int = PART_BYTES
+    compression: str = "zst"
+    level: int = 3
+    max_line_bytes: int = MAX_LINE_BYTES
+    max_window: int = MAX_WINDOW
+
+    jobs: int = 1
+    memory: int | None = None
+    """Total budget in bytes; None stands for 512 MiB per job."""
+    skip_bad_shards: bool = False
+    overwrite: bool = False
+    work_dir: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.jobs < 1:
+            raise UsageError(f"jobs must be at least 1, not {self.jobs}")
+        _one_of("hash", self.hash, tuple(HASHES))
+        _one_of("sample_hash", self.sample_hash, ("replace", "fill", "verify"))
+        _one_of("conflicts", self.conflicts, ("keep", "first", "reject"))
+        _one_of("compression", self.compression, COMPRESSIONS)
+        for field in self.sort_by:
+            _one_of("sort_by", field, FIELDS)
+        if self.part_size < 1 << 10:
+            raise UsageError("part_size must be at least 1 KiB")
+        levels = {"zst": _ZSTD_LEVELS, "gz": _GZIP_LEVELS}.get(self.compression)
+        if levels and self.level not in levels:
+            raise UsageError(f"level must be from {levels[0]} to {levels[-1]} for {self.compression}, not {self.level}")
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """All fields of the sort key, in order."""
+        return sort_order(self.sort_by)
+
+    @property
+    def memory_per_job(self) -> int:
+        """What one process may use."""
+        return MEMORY_PER_JOB if self.memory is None else self.memory // self.jobs
+
+    @property
+    def run_bytes(self) -> int:
+        """How much a worker gathers before it spills: sorting and spilling need some more on top of it."""
+        return min(max(self.memory_per_job // 5, 1 << 20), 64 << 20)
+
+    @property
+    def window_bytes(self) -> int:
+        """How much of a part is merged at a time."""
+        return min(max(self.memory_per_job // 16, 1 << 20), 16 << 20)
+
+
+def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise UsageError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

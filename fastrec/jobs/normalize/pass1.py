@@ -1,0 +1,204 @@
+"""Pass 1: from slices of shards to sorted runs.
+
+    read · split · judge · hash · normalize ──▶ buffer ──▶ sort · drop copies · spill
+
+A task takes pieces of shards and gives back counts, fences of its runs, and where its rejects are. Nothing of a record
+travels but through files.
+"""
+
+from __future__ import annotations
+
+import gc
+import heapq
+import os
+from collections import Counter
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from fastrec.errors import ShardError
+from fastrec.jobs.normalize.options import Options
+from fastrec.jobs.normalize.rejects import RejectRange, entry_of, entry_of_long_line, shown, spell
+from fastrec.jobs.plan import Slice
+from fastrec.jobs.validate import too_long
+from fastrec.stages.judge import Batch, HashReplaced, Judge
+from fastrec.stages.runs import Run, key_maker
+from fastrec.stages.runs import spill as spill_run
+from fastrec.stages.shards import LongLine, ReadStats, read_shard
+from fastrec.stages.summary import row_of
+
+__all__ = ["HASH_EXAMPLES", "Order", "Piece", "PieceBooks", "Sorted", "sort_pieces"]
+
+HASH_EXAMPLES: Final = 10
+_CHUNK_BYTES: Final = 1 << 18  # a chunk and its normal form stay in the processor's cache
+_RECORD_BYTES: Final = 700  # what a record takes in memory beside its text: key, row, numbers
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """A slice of a shard to be judged; a chunk of a shard that was decompressed elsewhere is one too."""
+
+    number: int
+    """Of the piece: pieces count up through the shards and within each."""
+    shard: int
+    """Of the shard that it belongs to."""
+    source: str
+    """The name of that shard."""
+    slice: Slice
+    offset: int = 0
+    """What to add to offsets within the slice, if it is a chunk."""
+    line: int = 1
+    """Number of its first line, if it is a chunk."""
+    long_lines: tuple[LongLine, ...] = ()
+    """Lines before the chunk that were too long."""
+    temporary: bool = False
+    """A chunk is deleted once it was judged."""
+
+
+class Order(msgspec.Struct, frozen=True):
+    """What a worker is told."""
+
+    number: int
+    pieces: tuple[Piece, ...]
+    directory: str
+    options: Options
+
+
+class PieceBooks(msgspec.Struct):
+    """What became of the lines of a piece. Copies that were dropped here are counted by piece, in `Sorted`."""
+
+    number: int
+    shard: int
+    start: int
+    """Where the piece begins in its shard."""
+    lines: int = 0
+    blank: int = 0
+    rejected: int = 0
+    text_bytes: int = 0
+    bom: bool = False
+    error: ShardError | None = None
+
+
+class Sorted(msgspec.Struct):
+    """What a worker gives back."""
+
+    order: int
+    books: list[PieceBooks] = msgspec.field(default_factory=list)
+    runs: list[Run] = msgspec.field(default_factory=list)
+    rejects: list[RejectRange] = msgspec.field(default_factory=list)
+    codes: Counter[str] = msgspec.field(default_factory=Counter)
+    verified: int = 0
+    filled: int = 0
+    replaced: int = 0
+    replaced_examples: list[HashReplaced] = msgspec.field(default_factory=list)
+
+
+def sort_pieces(order: Order) -> Sorted:
+    """Judge, sort and spill some pieces. Runs in a worker."""
+    # What is made here holds no cycles, and the collector would walk it again and again.
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        return _Sorter(order).run()
+    finally:
+        if was_on:
+            gc.enable()
+
+
+@lru_cache(maxsize=4)
+def _judge(algorithm: str, mode: Any) -> Judge:
+    return Judge(algorithm=algorithm, sample_hash=mode)
+
+
+class _Sorter:
+    """The state of a task: the buffer that fills up, and what was given up to disk."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self._options = order.options
+        self._judge = _judge(order.options.hash, order.options.sample_hash)
+        self._key_of = key_maker(order.options.order)
+        self._result = Sorted(order.number)
+        self._text = bytearray()
+        self._ends: list[int] = []
+        self._keys: list[bytes] = []
+        self._rows: list[Any] = []
+
+    def run(self) -> Sorted:
+        rejects_path = os.path.join(self._order.directory, f"rejects-{self._order.number:06d}")  # noqa: PTH118
+        with open(rejects_path, "wb") as rejects:  # noqa: PTH123 - workers take and give plain strings
+            for piece in self._order.pieces:
+                start = rejects.tell()
+                books = PieceBooks(piece.number, piece.shard, piece.offset + piece.slice.start)
+                self._result.books.append(books)
+                try:
+                    self._take(piece, books, rejects)
+                except ShardError as exc:
+                    books.error = exc
+                self._result.rejects.append(
+                    RejectRange(rejects_path, start, rejects.tell(), piece.shard, books.start)
+                )
+        self._spill()
+        return self._result
+
+    def _take(self, piece: Piece, books: PieceBooks, rejects: Any) -> None:
+        for long_line in piece.long_lines:
+            self._reject_long(piece.source, long_line, books, rejects)
+        stats = ReadStats()
+        for chunk in read_shard(
+            piece.slice.shard,
+            start=piece.slice.start,
+            end=piece.slice.end,
+            chunk_bytes=_CHUNK_BYTES,
+            max_line_bytes=self._options.max_line_bytes,
+            max_window=self._options.max_window,
+            stats=stats,
+        ):
+            if isinstance(chunk, LongLine):
+                self._reject_long(piece.source, chunk, books, rejects)
+                continue
+            batch = self._judge.judge_chunk(
+                chunk.data, self._text, line=piece.line - 1 + chunk.line, offset=piece.offset + chunk.offset
+            )
+            self._add(piece, batch, books)
+            for reject in batch.rejects:
+                self._result.codes[reject.findings[0].code] += 1
+                rejects.write(spell(entry_of(shown(piece.source), reject)))
+            if len(self._text) + len(self._keys) * _RECORD_BYTES >= self._options.run_bytes:
+                self._spill()
+        books.text_bytes, books.bom = stats.text_bytes, stats.bom
+        if piece.temporary:
+            os.unlink(piece.slice.shard.path)  # noqa: PTH108
+
+    def _add(self, piece: Piece, batch: Batch, books: PieceBooks) -> None:
+        books.lines += batch.lines
+        books.blank += batch.blank
+        books.rejected += len(batch.rejects)
+        result, number, key_of = self._result, piece.number, self._key_of
+        result.verified += batch.verified
+        result.filled += batch.filled
+        if batch.replaced:
+            result.replaced += len(batch.replaced)
+            result.replaced_examples = heapq.nsmallest(
+                HASH_EXAMPLES, result.replaced_examples + batch.replaced, key=HashReplaced.sort_key
+            )
+        self._ends += batch.ends
+        self._keys += [key_of(record) for record in batch.records]
+        self._rows += [
+            row_of(record, number, line) for record, line in zip(batch.records, batch.numbers, strict=True)
+        ]
+
+    def _reject_long(self, source: str, line: LongLine, books: PieceBooks, rejects: Any) -> None:
+        finding = too_long(line, self._options.max_line_bytes)
+        books.lines += 1
+        books.rejected += 1
+        self._result.codes[finding.code] += 1
+        rejects.write(spell(entry_of_long_line(shown(source), line, finding)))
+
+    def _spill(self) -> None:
+        if not self._keys:
+            return
+        path = f"{self._order.directory}/run-{self._order.number:06d}-{len(self._result.runs):04d}"
+        self._result.runs.append(spill_run(path, self._text, self._ends, self._keys, self._rows))
+        self._text = bytearray()
+        self._ends, self._keys, self._rows = [], [], []

@@ -1,0 +1,172 @@
+"""Pass 2: from runs to the parts of the corpus.
+
+    gather a range of keys from all runs · merge · drop copies ──▶ count ──▶ compress · checksum
+
+One task makes one part. It also leaves a census of the samples it holds, in two files of blocks, and the records that
+`--conflicts` left out.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any, Final
+
+import msgspec
+
+from fastrec.jobs.normalize.options import Options
+from fastrec.jobs.normalize.rejects import Entry, entry_of_conflict, spell
+from fastrec.stages.judge import Finding
+from fastrec.stages.runs import RunSlice, Window, gather, key_splitter, write_block
+from fastrec.stages.shards import ShardWriter, Written
+from fastrec.stages.summary import Column, Tally, take_census
+
+__all__ = ["Part", "PartOrder", "Place", "make_part"]
+
+_BLOCK: Final = 512
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a piece stands: the name of its source, and what to add to its line numbers."""
+
+    source: str
+    line_base: int
+
+
+class PartOrder(msgspec.Struct, frozen=True):
+    """What a worker is told."""
+
+    number: int
+    low: bytes | None
+    high: bytes | None
+    slices: list[RunSlice]
+    path: str
+    census: str
+    """Where the census goes, `-hash` and `-id` added; `-conflicts` is for the records that are left out."""
+    options: Options
+    places: dict[int, Place]
+    """By number of piece; only needed if records may be left out."""
+    leave_out: frozenset[bytes] = frozenset()
+    """Keys whose records lose against another of the same identity."""
+
+
+class Part(msgspec.Struct):
+    """What a worker gives back."""
+
+    number: int
+    written: Written
+    tally: Tally
+    records: int
+    first: bytes
+    last: bytes
+    copies: Counter[int]
+    """Exact copies that were dropped, by piece."""
+    left_out: Counter[str]
+    """Records that `--conflicts` left out, by code."""
+    left_out_sources: Counter[int]
+    """The same, by piece."""
+
+
+def make_part(order: PartOrder) -> Part:
+    """Make one part. Runs in a worker."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        return _PartMaker(order).run()
+    finally:
+        if was_on:
+            gc.enable()
+
+
+class _PartMaker:
+    """The state of a task: the part being written, and what is counted along the way."""
+
+    def __init__(self, order: PartOrder) -> None:
+        self._order = order
+        self._options = order.options
+        self._split = key_splitter(order.options.order)
+        self._tally = Tally()
+        self._copies: Counter[int] = Counter()
+        self._fields_met: list[Sequence[bytes]] = []
+        self._fields_kept: list[Sequence[bytes]] = []
+        self._first = self._last = b""
+        self._left_out: list[Entry] = []
+        self._left_out_sources: Counter[int] = Counter()
+
+    def run(self) -> Part:
+        order, options = self._order, self._options
+        with ShardWriter(order.path, options.compression, options.level) as writer:
+            for window in gather(order.slices, order.low, order.high, options.window_bytes):
+                self._copies.update([row[Column.SOURCE] for row in window.copies])
+                self._fields_met += map(self._split, window.keys)
+                kept = window if options.conflicts == "keep" else self._settle(window)
+                self._count(kept)
+                writer.write(kept.texts)
+            written = writer.finish()
+        self._write_census()
+        return Part(
+            order.number,
+            written,
+            self._tally,
+            self._tally.interaction_types.total(),
+            self._first,
+            self._last,
+            self._copies,
+            Counter(entry.code for entry in self._left_out),
+            self._left_out_sources,
+        )
+
+    def _count(self, window: Window) -> None:
+        if not window.keys:
+            return
+        fields = list(map(self._split, window.keys))
+        self._tally.add(fields, window.rows)
+        if self._options.conflicts != "keep":
+            self._fields_kept += fields
+        self._first = self._first or window.keys[0]
+        self._last = window.keys[-1]
+
+    def _settle(self, window: Window) -> Window:
+        """Leave out records that share their identity with another, as the option says.
+
+        Records of equal keys stand side by side. Those of one identity whose hash differs have different keys, and
+        were found by the census: their keys are in the order.
+        """
+        kept = Window([], [], [], window.copies)
+        code = "conflict.not_first" if self._options.conflicts == "first" else "conflict.rejected"
+        records = zip(window.keys, window.rows, window.texts, strict=True)
+        for key, group in groupby(records, key=lambda record: record[0]):
+            same = list(group)
+            stays = 1 if len(same) == 1 or self._options.conflicts == "first" else 0
+            if key in self._order.leave_out:
+                stays = 0
+            for _, row, text in same[:stays]:
+                kept.keys.append(key)
+                kept.rows.append(row)
+                kept.texts.append(text)
+            for _, row, text in same[stays:]:
+                self._leave_out(row, bytes(text), code)
+        return kept
+
+    def _leave_out(self, row: Sequence[Any], text: bytes, code: str) -> None:
+        place = self._order.places[row[Column.SOURCE]]
+        self._left_out_sources[row[Column.SOURCE]] += 1
+        finding = Finding(code, "$", "expected one record of this identity, found others that differ")
+        self._left_out.append(entry_of_conflict(place.source, row[Column.LINE] + place.line_base, finding, text))
+
+    def _write_census(self) -> None:
+        """Write the two lists of the census, and what was left out, sorted."""
+        # What is there to answer is counted among the kept; what disagrees, among all that were met.
+        by_hash, by_id = take_census(self._fields_met)
+        if self._options.conflicts != "keep":
+            by_hash, _ = take_census(self._fields_kept)
+        for name, entries in (("hash", by_hash), ("id", by_id)):
+            with open(f"{self._order.census}-{name}", "wb") as file:  # noqa: PTH123 - plain strings
+                for first in range(0, len(entries), _BLOCK):
+                    write_block(file, entries[first : first + _BLOCK])
+        if self._options.conflicts != "keep":
+            with open(f"{self._order.census}-conflicts", "wb") as file:  # noqa: PTH123
+                self._left_out.sort(key=lambda entry: (entry.source, entry.line))
+                file.writelines(map(spell, self._left_out))

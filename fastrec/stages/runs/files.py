@@ -1,0 +1,53 @@
+"""Writing whole buffers to files, and blocks of rows that can be read one by one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+__all__ = ["read_blocks", "read_exactly", "write_block", "write_views"]
+
+_MOST_VIEWS: Final = 1_024  # what one writev takes on every system we know
+_LENGTH: Final = 4
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder().decode
+
+
+def write_views(descriptor: int, views: list[memoryview]) -> None:
+    """Write buffers one after the other, without joining them, however many writes it takes."""
+    for first in range(0, len(views), _MOST_VIEWS):
+        batch = views[first : first + _MOST_VIEWS]
+        missing = sum(map(len, batch)) - os.writev(descriptor, batch)
+        if missing:
+            rest = memoryview(b"".join(batch))[-missing:]
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+
+
+def read_exactly(descriptor: int, size: int, offset: int) -> bytes:
+    """Read a stretch of a file that is known to be there."""
+    data = os.pread(descriptor, size, offset)
+    while len(data) < size:
+        more = os.pread(descriptor, size - len(data), offset + len(data))
+        if not more:
+            raise OSError(f"a work file ends at byte {offset + len(data):,}, before byte {offset + size:,}")
+        data += more
+    return data
+
+
+def write_block(file: Any, rows: Any) -> int:
+    """Append a block to a file of blocks, and return its size."""
+    block = _encode(rows)
+    written: int = file.write(len(block).to_bytes(_LENGTH, "big") + block)
+    return written
+
+
+def read_blocks(path: str) -> Iterator[Any]:
+    """Give the blocks of a file one by one."""
+    with open(path, "rb") as file:  # noqa: PTH123 - a str from another process
+        while head := file.read(_LENGTH):
+            yield _decode(file.read(int.from_bytes(head, "big")))

@@ -1,0 +1,101 @@
+"""Writing a shard: compressed, checksummed, the same bytes for the same text.
+
+What would make bytes vary is pinned: one thread, no declared size, no time or name in a header; and text is handed to the
+compressor in steps of one size, however it arrives.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Callable, Iterable
+from hashlib import sha256
+from typing import Any, Final
+
+import msgspec
+import zstandard
+
+__all__ = ["COMPRESSIONS", "SUFFIXES", "ShardWriter", "Written"]
+
+SUFFIXES: Final = {"zst": ".jsonl.zst", "gz": ".jsonl.gz", "none": ".jsonl"}
+COMPRESSIONS: Final = tuple(SUFFIXES)
+
+_STEP: Final = 1 << 20
+_GZIP: Final = 31  # wbits: the largest window, in a gzip member without name and time
+_GZIP_LEVELS: Final = range(10)
+
+
+class Written(msgspec.Struct, frozen=True):
+    """What a shard holds."""
+
+    bytes: int
+    sha256: str
+    text_bytes: int
+    text_sha256: str
+
+
+class ShardWriter:
+    """Writes text to a new file; a context manager that flushes to disk before it closes."""
+
+    def __init__(self, path: str, compression: str, level: int) -> None:
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        self._compress, self._flush = _compressor(compression, level)
+        self._file_hash, self._text_hash = sha256(), sha256()
+        self._bytes = self._text_bytes = 0
+        self._waiting: list[Any] = []
+        self._waiting_bytes = 0
+
+    def write(self, texts: Iterable[bytes | memoryview]) -> None:
+        """Append texts."""
+        self._waiting += texts
+        text = b"".join(self._waiting)
+        whole = len(text) - len(text) % _STEP
+        view = memoryview(text)
+        for start in range(0, whole, _STEP):
+            self._put(view[start : start + _STEP])
+        self._waiting = [view[whole:]]
+
+    def _put(self, text: memoryview) -> None:
+        self._text_hash.update(text)
+        self._text_bytes += len(text)
+        self._store(self._compress(text))
+
+    def _store(self, data: bytes) -> None:
+        self._file_hash.update(data)
+        self._bytes += len(data)
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(self._descriptor, rest) :]
+
+    def finish(self) -> Written:
+        """Write what is left, flush it to the disk, and close the file."""
+        for text in self._waiting:
+            self._put(memoryview(text))
+        self._waiting = []
+        self._store(self._flush())
+        os.fsync(self._descriptor)
+        self.close()
+        return Written(self._bytes, self._file_hash.hexdigest(), self._text_bytes, self._text_hash.hexdigest())
+
+    def close(self) -> None:
+        """Close the file if it is open."""
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+
+    def __enter__(self) -> ShardWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _compressor(compression: str, level: int) -> tuple[Callable[[Any], bytes], Callable[[], bytes]]:
+    """Return the functions that compress some text and that end the file."""
+    if compression == "zst":
+        stream = zstandard.ZstdCompressor(level=level, threads=0, write_checksum=True).compressobj()
+        return stream.compress, stream.flush
+    if compression == "gz":
+        member = zlib.compressobj(min(level, _GZIP_LEVELS[-1]), zlib.DEFLATED, _GZIP)
+        return member.compress, member.flush
+    return bytes, bytes

@@ -1,0 +1,50 @@
+"""The summary of a corpus: rows that travel with keys, tallies that add up exactly, a census of samples, the document."""
+
+from fastrec.stages.summary.census import (
+    CONFLICT_EXAMPLES,
+    Conflict,
+    Entry,
+    Samples,
+    count_conflicts,
+    count_samples,
+    take_census,
+)
+from fastrec.stages.summary.document import (
+    Books,
+    ConflictExample,
+    Conflicts,
+    EvaluationSummary,
+    HashExample,
+    Latency,
+    ModelSummary,
+    SampleHashes,
+    Summary,
+    Tokens,
+)
+from fastrec.stages.summary.rows import Column, bucket_value, row_of
+from fastrec.stages.summary.tally import ModelTally, Tally
+
+__all__ = [
+    "CONFLICT_EXAMPLES",
+    "Books",
+    "Column",
+    "Conflict",
+    "ConflictExample",
+    "Conflicts",
+    "Entry",
+    "EvaluationSummary",
+    "HashExample",
+    "Latency",
+    "ModelSummary",
+    "ModelTally",
+    "SampleHashes",
+    "Samples",
+    "Summary",
+    "Tally",
+    "Tokens",
+    "bucket_value",
+    "count_conflicts",
+    "count_samples",
+    "row_of",
+    "take_census",
+]

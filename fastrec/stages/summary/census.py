@@ -1,0 +1,102 @@
+"""The census: which samples an evaluation has, who answered them, and where ids, hashes and identities disagree.
+
+A sample is a `sample_hash` within an evaluation. Each part of the corpus writes two lists of what it holds, one sorted by
+hash and one by sample_id; merged over all parts, neighbours tell everything:
+
+    by hash       models that answered a sample; hashes that carry several ids
+    by sample_id  ids that carry several hashes; identities with several records: conflicts
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import merge
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final
+
+import msgspec
+
+__all__ = ["CONFLICT_EXAMPLES", "Answers", "Conflict", "Entry", "Samples", "count_conflicts", "count_samples", "take_census"]
+
+CONFLICT_EXAMPLES: Final = 100
+
+Entry = tuple[bytes, bytes, bytes, list[tuple[bytes, bytes, int]]]
+"""evaluation_name; sample_hash and sample_id in either order; who answered: model_id, evaluation_id, records."""
+
+Answers = list[tuple[bytes, bytes, int]]
+
+
+def take_census(fields: Iterable[Sequence[bytes]]) -> tuple[list[Entry], list[Entry]]:
+    """List what some records hold, given the fields of their keys: by hash, and by sample_id."""
+    answers: dict[tuple[bytes, bytes, bytes], Counter[tuple[bytes, bytes]]] = {}
+    for evaluation, sample, model, run, sample_id in fields:
+        key = (evaluation, sample, sample_id)
+        if key in answers:
+            answers[key][model, run] += 1
+        else:
+            answers[key] = Counter({(model, run): 1})
+    listed = {key: [(*who, count) for who, count in sorted(found.items())] for key, found in answers.items()}
+    by_hash = sorted((evaluation, sample, sample_id, who) for (evaluation, sample, sample_id), who in listed.items())
+    by_id = sorted((evaluation, sample_id, sample, who) for (evaluation, sample, sample_id), who in listed.items())
+    return by_hash, by_id
+
+
+class Samples(msgspec.Struct):
+    """The samples of one evaluation."""
+
+    samples: int = 0
+    by_models: Counter[int] = msgspec.field(default_factory=Counter)
+    """How many samples were answered by so many models."""
+    hashes_with_many_ids: int = 0
+    ids_with_many_hashes: int = 0
+
+
+class Conflict(msgspec.Struct):
+    """An identity with several records, its fields as spelled in keys."""
+
+    evaluation: bytes
+    sample_id: bytes
+    model: bytes
+    run: bytes
+    records: int
+    hashes: list[bytes]
+
+
+def count_samples(lists: Iterable[Iterable[Entry]]) -> dict[bytes, Samples]:
+    """Merge the lists by hash of all parts, and count by evaluation."""
+    counted: dict[bytes, Samples] = {}
+    for evaluation, samples in groupby(_merged(lists), key=itemgetter(0)):
+        found = counted[evaluation] = Samples()
+        for _, entries in groupby(samples, key=itemgetter(1)):
+            ids, models = set(), set()
+            for _, _, sample_id, who in entries:
+                ids.add(sample_id)
+                models.update([answer[0] for answer in who])
+            found.samples += 1
+            found.by_models[len(models)] += 1
+            found.hashes_with_many_ids += len(ids) > 1
+    return counted
+
+
+def count_conflicts(lists: Iterable[Iterable[Entry]], counted: dict[bytes, Samples]) -> Iterator[Conflict]:
+    """Merge the lists by sample_id of all parts; count ids with several hashes, and give the conflicts in order."""
+    for (evaluation, sample_id), group in groupby(_merged(lists), key=itemgetter(0, 1)):
+        entries = list(group)
+        hashes = {entry[2] for entry in entries}
+        counted[evaluation].ids_with_many_hashes += len(hashes) > 1
+        if len(entries) == 1 and not any(answer[2] > 1 for answer in entries[0][3]):
+            continue
+        records: Counter[tuple[bytes, bytes]] = Counter()
+        for entry in entries:
+            for model, run, count in entry[3]:
+                records[model, run] += count
+        for (model, run), count in sorted(records.items()):
+            if count > 1:
+                held = {entry[2] for entry in entries if any(answer[:2] == (model, run) for answer in map(tuple, entry[3]))}
+                yield Conflict(evaluation, sample_id, model, run, count, sorted(held))
+
+
+def _merged(lists: Iterable[Iterable[Entry]]) -> Iterator[Any]:
+    return merge(*lists, key=itemgetter(0, 1, 2))
