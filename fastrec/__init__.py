@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from fastrec.errors import FastrecError, InvalidRecordError, ShardError, UsageError
     from fastrec.hashing import sample_hash
     from fastrec.jobs.generate import generate
+    from fastrec.jobs.normalize import normalize
     from fastrec.jobs.report import Report
     from fastrec.jobs.validate import validate
     from fastrec.records import Record
     from fastrec.stages.judge import Finding
+    from fastrec.stages.summary import Summary
 
 __version__ = "0.1.0"
 
@@ -27,6 +29,7 @@ __all__ = [
     "Record",
     "Report",
     "ShardError",
+    "Summary",
     "UsageError",
     "Verdict",
     "__version__",
@@ -34,6 +37,7 @@ __all__ = [
     "encode",
     "generate",
     "judge",
+    "normalize",
     "read",
     "sample_hash",
     "validate",
@@ -46,12 +50,14 @@ _HOMES = {
     "Record": "fastrec.records",
     "Report": "fastrec.jobs.report",
     "ShardError": "fastrec.errors",
+    "Summary": "fastrec.stages.summary",
     "UsageError": "fastrec.errors",
     "Verdict": "fastrec.api",
     "decode": "fastrec.api",
     "encode": "fastrec.api",
     "generate": "fastrec.jobs.generate",
     "judge": "fastrec.api",
+    "normalize": "fastrec.jobs.normalize",
     "read": "fastrec.api",
     "sample_hash": "fastrec.hashing",
     "validate": "fastrec.jobs.validate",

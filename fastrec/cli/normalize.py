@@ -45,7 +45,7 @@ class MaxRejects(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @click.option("--hash", type=click.Choice(["sha256", "xxh3_128"]), default="sha256", show_default=True,
               help="How sample_hash is computed.")  # fmt: skip
 @click.option("--sample-hash", type=click.Choice(["replace", "fill", "verify"]), default="replace", show_default=True,
-              help="What to do with a sample_hash that is not the computed one: replace it, leave it, reject the record.")  # fmt: skip
+              help="What to do with another sample_hash than the computed one: replace it, leave it, reject.")  # fmt: skip
 @click.option("--conflicts", type=click.Choice(["keep", "first", "reject"]), default="keep", show_default=True,
               help="What to do with different records of one identity.")  # fmt: skip
 @click.option("--max-rejects", type=MaxRejects(), default="0", help="Exit 0 up to so many rejected lines.")
@@ -53,7 +53,9 @@ class MaxRejects(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @click.option("--overwrite", is_flag=True, help="Replace a corpus that is there.")
 @click.option("--work-dir", type=click.Path(), help="Where to put temporary files.  [default: beside the output]")
 @click.option("--files-from", type=click.Path(), help="Read further paths from this file (- for stdin), one a line.")
-@click.option("--max-line-bytes", type=size_option, default="1GiB", show_default=True, help="A longer line is rejected.")
+@click.option(
+    "--max-line-bytes", type=size_option, default="1GiB", show_default=True, help="A longer line is rejected."
+)
 @click.option("--max-window", type=size_option, default="128MiB", show_default=True, help="Largest zstd window.")
 @click.option("--dry-run", is_flag=True, help="Say what would be read, and stop.")
 @click.option("--json", "as_json", is_flag=True, help="Print the final report as JSON on stdout.")
@@ -62,8 +64,8 @@ class MaxRejects(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 def normalize(paths: tuple[str, ...], output: str, **given: Any) -> None:
     """Turn any pile of shards into one clean, sorted corpus.
 
-    PATHS are files, directories (searched for *.jsonl*), quoted patterns, or - for standard input. OUTPUT appears whole or
-    not at all: part-*.jsonl.zst, summary.json, manifest.json, and rejects.jsonl.zst if lines were rejected.
+    PATHS are files, directories (searched for *.jsonl*), quoted patterns, or - for standard input. OUTPUT appears whole
+    or not at all: part-*.jsonl.zst, summary.json, manifest.json, and rejects.jsonl.zst if lines were rejected.
 
     \b
     Exit codes: 0 done; 1 done, but lines were rejected; 2 wrong usage; 3 not done, nothing published.
@@ -121,8 +123,9 @@ def _print_plan(plan: Plan, *, as_json: bool) -> None:
     for path in plan.paths:
         click.echo(safe(path))
     click.echo(
-        f"{decimal(plan.shards)} shards, {megabytes(plan.input_bytes)}, about {megabytes(plan.estimated_text_bytes)} of "
-        f"text: {decimal(plan.tasks)} tasks, about {decimal(plan.estimated_parts)} parts"
+        f"{decimal(plan.shards)} shards, {megabytes(plan.input_bytes)}, "
+        f"about {megabytes(plan.estimated_text_bytes)} of text: "
+        f"{decimal(plan.tasks)} tasks, about {decimal(plan.estimated_parts)} parts"
     )
 
 
@@ -133,5 +136,6 @@ def _closing_line(report: Report) -> str:
         f"{decimal(books.lines)} lines: {decimal(books.kept)} kept, {decimal(books.duplicates)} duplicates, "
         f"{decimal(books.rejected)} rejected, {decimal(books.blank)} blank; "
         f"{decimal(conflicts.identities)} conflicts; {decimal(report.parts)} parts, "
-        f"{megabytes(report.input_bytes)} → {megabytes(report.output_bytes)} in {report.seconds:.2f} s, {speed:.0f} MB/s"
+        f"{megabytes(report.input_bytes)} → {megabytes(report.output_bytes)} "
+        f"in {report.seconds:.2f} s, {speed:.0f} MB/s"
     )

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sys
 import time
 from collections.abc import Iterator
-
-import click
 
 from fastrec.cli.console import decimal
 
@@ -55,7 +54,7 @@ class _Line:
             f"{self._stage:<5} {bar:<20} {share:4.0%}  {self._done / 1e6:,.0f} MB, "
             f"{self._done / 1e6 / passed:,.0f} MB/s, {self._records / passed:,.0f} records/s{rejects}{left}"
         )
-        width = click.get_terminal_size()[0] if hasattr(click, "get_terminal_size") else 100
+        width = shutil.get_terminal_size().columns
         sys.stderr.write("\r\x1b[K" + text[: max(width - 1, 20)])
         sys.stderr.flush()
 

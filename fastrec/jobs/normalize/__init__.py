@@ -264,7 +264,7 @@ class _Normalizer:
         ranges = list(pairwise([None, *cuts, None]))
         keeps = self._options.conflicts == "keep"
         places = {} if keeps else self._places(results)
-        orders = []
+        orders: list[PartOrder] = []
         for low, high in ranges:
             slices = [piece for run in runs if (piece := slice_run(run, low, high))]
             number = len(orders)
@@ -319,7 +319,9 @@ class _Normalizer:
         keys: set[bytes] = set()
         for conflict in census.across_hashes:
             rivals = sorted(
-                join_key((conflict.evaluation, sample, conflict.model, conflict.run, conflict.sample_id), self._options.order)
+                join_key(
+                    (conflict.evaluation, sample, conflict.model, conflict.run, conflict.sample_id), self._options.order
+                )
                 for sample in conflict.hashes
             )
             keys.update(rivals[1:] if self._options.conflicts == "first" else rivals)

@@ -164,9 +164,7 @@ def _model(name: str, counted: ModelTally) -> ModelSummary:
         tokens=Tokens(
             records=counted.with_tokens, input=counted.tokens[0], output=counted.tokens[1], total=counted.tokens[2]
         ),
-        latency_ms=Latency(
-            records=counted.latency.total(), p50=quantiles[0], p90=quantiles[1], p99=quantiles[2]
-        ),
+        latency_ms=Latency(records=counted.latency.total(), p50=quantiles[0], p90=quantiles[1], p99=quantiles[2]),
         first_sample=_sayable(sample_id_of(counted.first)),
         last_sample=_sayable(sample_id_of(counted.last)),
     )
@@ -226,7 +224,9 @@ def input_entries(
 
 def check_books(summary: Summary, inputs: Iterable[InputEntry]) -> None:
     """Refuse to publish a corpus that cannot account for every line."""
-    for name, books in [("the corpus", summary.books), *((entry.path, entry) for entry in inputs)]:
+    accounts: list[tuple[str, Books | InputEntry]] = [("the corpus", summary.books)]
+    accounts += [(entry.path, entry) for entry in inputs]
+    for name, books in accounts:
         if books.lines != books.kept + books.duplicates + books.rejected + books.blank:
             raise FastrecError(
                 f"the books of {name} do not balance: {books.lines:,} lines, but {books.kept:,} kept + "

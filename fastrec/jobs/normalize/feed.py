@@ -1,7 +1,8 @@
 """Feeding: from the plan to orders for pass 1, made as fast as workers take them.
 
-A large compressed shard, and a stream, can only be read in one place and from front to back. It is decompressed here, in
-the process that gives the orders, and handed on in chunks of whole lines, so that one huge shard keeps all workers busy.
+A large compressed shard, and a stream, can only be read in one place and from front to back. It is decompressed here,
+in the process that gives the orders, and handed on in chunks of whole lines, so that one huge shard keeps all workers
+busy.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from fastrec.errors import ShardError
 from fastrec.jobs.normalize.options import Options
 from fastrec.jobs.normalize.pass1 import Order, Piece
 from fastrec.jobs.plan import TASK_BYTES, Slice, estimated_text, tasks_of
-from fastrec.stages.shards import Format, LongLine, ReadStats, Shard, read_shard
+from fastrec.stages.shards import Chunk, Format, LongLine, ReadStats, Shard, read_shard
 
 __all__ = ["PIECES", "Feeder"]
 
@@ -80,26 +81,23 @@ class Feeder:
                 if isinstance(chunk, LongLine):
                     long_lines.append(chunk)
                     continue
-                yield self._chunk_order(shard, count, chunk.data, chunk.offset, chunk.line, tuple(long_lines))
+                yield self._chunk_order(shard, count, chunk, tuple(long_lines))
                 long_lines.clear()
                 count += 1
         except ShardError as exc:
             self.bad[shard] = exc
             return
         if long_lines:
-            yield self._chunk_order(shard, count, b"", stats.text_bytes, stats.lines, tuple(long_lines))
+            yield self._chunk_order(shard, count, Chunk(b"", stats.text_bytes, stats.lines), tuple(long_lines))
 
-    def _chunk_order(
-        self, shard: int, count: int, data: bytes, offset: int, line: int, long_lines: tuple[LongLine, ...]
-    ) -> Order:
+    def _chunk_order(self, shard: int, count: int, chunk: Chunk, long_lines: tuple[LongLine, ...]) -> Order:
         path = f"{self._directory}/chunk-{shard:06d}-{count:06d}"
         # A newline in front, and reading from behind it: the chunk is the middle of a text, so no bytes of it may be
         # taken for a byte order mark or for the head of a compressed file.
         with open(path, "wb") as file:  # noqa: PTH123
             file.write(b"\n")
-            file.write(data)
-        chunk = Slice(Shard(path, len(data) + 1, Format.PLAIN), start=1)
-        piece = Piece(
-            shard * PIECES + count, shard, self._shards[shard].path, chunk, offset - 1, line, long_lines, temporary=True
-        )
-        return self._order((piece,))
+            file.write(chunk.data)
+        piece = Slice(Shard(path, len(chunk.data) + 1, Format.PLAIN), start=1)
+        number, source = shard * PIECES + count, self._shards[shard].path
+        offset, line = chunk.offset - 1, chunk.line
+        return self._order((Piece(number, shard, source, piece, offset, line, long_lines, temporary=True),))

@@ -93,6 +93,6 @@ def read_key(key: bytes, order: tuple[str, ...]) -> KeyEntry:
     """Spell a sort key out."""
     *strings, sample_id = key_splitter(order)(key)
     return KeyEntry(
-        **dict(zip(FIELDS, map(text_of, strings), strict=False)),  # type: ignore[arg-type]
+        **dict(zip(FIELDS, map(text_of, strings), strict=False)),
         sample_id=sample_id_of(sample_id),
     )

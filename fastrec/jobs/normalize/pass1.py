@@ -135,9 +135,7 @@ class _Sorter:
                     self._take(piece, books, rejects)
                 except ShardError as exc:
                     books.error = exc
-                self._result.rejects.append(
-                    RejectRange(rejects_path, start, rejects.tell(), piece.shard, books.start)
-                )
+                self._result.rejects.append(RejectRange(rejects_path, start, rejects.tell(), piece.shard, books.start))
         self._spill()
         return self._result
 
@@ -184,9 +182,7 @@ class _Sorter:
             )
         self._ends += batch.ends
         self._keys += [key_of(record) for record in batch.records]
-        self._rows += [
-            row_of(record, number, line) for record, line in zip(batch.records, batch.numbers, strict=True)
-        ]
+        self._rows += [row_of(record, number, line) for record, line in zip(batch.records, batch.numbers, strict=True)]
 
     def _reject_long(self, source: str, line: LongLine, books: PieceBooks, rejects: Any) -> None:
         finding = too_long(line, self._options.max_line_bytes)

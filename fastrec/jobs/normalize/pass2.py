@@ -100,10 +100,17 @@ class _PartMaker:
         with ShardWriter(order.path, options.compression, options.level) as writer:
             for window in gather(order.slices, order.low, order.high, options.window_bytes):
                 self._copies.update([row[Column.SOURCE] for row in window.copies])
-                self._fields_met += map(self._split, window.keys)
-                kept = window if options.conflicts == "keep" else self._settle(window)
-                self._count(kept)
-                writer.write(kept.texts)
+                fields = list(map(self._split, window.keys))
+                self._fields_met += fields
+                if options.conflicts != "keep":
+                    window = self._settle(window)
+                    fields = list(map(self._split, window.keys))
+                    self._fields_kept += fields
+                if window.keys:
+                    self._tally.add(fields, window.rows)
+                    self._first = self._first or window.keys[0]
+                    self._last = window.keys[-1]
+                    writer.write(window.texts)
             written = writer.finish()
         self._write_census()
         return Part(
@@ -117,16 +124,6 @@ class _PartMaker:
             Counter(entry.code for entry in self._left_out),
             self._left_out_sources,
         )
-
-    def _count(self, window: Window) -> None:
-        if not window.keys:
-            return
-        fields = list(map(self._split, window.keys))
-        self._tally.add(fields, window.rows)
-        if self._options.conflicts != "keep":
-            self._fields_kept += fields
-        self._first = self._first or window.keys[0]
-        self._last = window.keys[-1]
 
     def _settle(self, window: Window) -> Window:
         """Leave out records that share their identity with another, as the option says.

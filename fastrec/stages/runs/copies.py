@@ -8,9 +8,7 @@ from typing import Any
 __all__ = ["in_order"]
 
 
-def in_order(
-    keys: Sequence[bytes], rows: Sequence[Any], text: Callable[[int], bytes]
-) -> tuple[list[int], list[int]]:
+def in_order(keys: Sequence[bytes], rows: Sequence[Any], text: Callable[[int], bytes]) -> tuple[list[int], list[int]]:
     """Sort records by key, then by their bytes; of exact copies the one of the lowest source stays.
 
     Args:

@@ -53,9 +53,7 @@ def slice_run(run: Run, low: bytes | None, high: bytes | None) -> RunSlice | Non
     return RunSlice(run.path, [*run.fences[first:beyond], end])
 
 
-def gather(
-    slices: Sequence[RunSlice], low: bytes | None, high: bytes | None, window_bytes: int
-) -> Iterator[Window]:
+def gather(slices: Sequence[RunSlice], low: bytes | None, high: bytes | None, window_bytes: int) -> Iterator[Window]:
     """Give the records of all keys in `[low, high)`, in order, in windows of about `window_bytes`."""
     cursors = [_Cursor(piece, low) for piece in slices]
     for limit in [*_window_limits(slices, window_bytes), high]:
@@ -161,4 +159,3 @@ def _merge(taken: list[tuple[list[bytes], list[Any], list[int], bytes]]) -> Wind
         [texts[index] for index in order],
         [rows[index] for index in copies],
     )
-

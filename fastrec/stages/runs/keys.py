@@ -16,7 +16,17 @@ from typing import Final
 
 from fastrec.records import Record
 
-__all__ = ["FIELDS", "KeyMaker", "KeySplitter", "join_key", "key_maker", "key_splitter", "sample_id_of", "sort_order", "text_of"]
+__all__ = [
+    "FIELDS",
+    "KeyMaker",
+    "KeySplitter",
+    "join_key",
+    "key_maker",
+    "key_splitter",
+    "sample_id_of",
+    "sort_order",
+    "text_of",
+]
 
 FIELDS: Final = ("evaluation_name", "sample_hash", "model_id", "evaluation_id", "sample_id")
 """The fields of a key in the default order."""
@@ -46,9 +56,7 @@ def _default_key(record: Record) -> bytes:
     """Make a key in the default order, with one encoding for all its strings where none of them holds a NUL."""
     sample_id = record.sample_id
     if sample_id.__class__ is str:
-        text = (
-            f"{record.evaluation_name}\0{record.sample_hash}\0{record.model_id}\0{record.evaluation_id}\0\3{sample_id}\0"
-        )
+        text = f"{record.evaluation_name}\0{record.sample_hash}\0{record.model_id}\0{record.evaluation_id}\0\3{sample_id}\0"
         if text.count("\0") == 5:
             return text.encode()
     else:
@@ -77,7 +85,11 @@ def _integer(value: int) -> bytes:
     if value >= 0:
         return _NATURAL + length.to_bytes(_LENGTH_BYTES, "big") + value.to_bytes(length, "big")
     # More bytes mean a smaller number, and so do smaller complements.
-    return _NEGATIVE + (_LONGEST - length).to_bytes(_LENGTH_BYTES, "big") + (value + (1 << 8 * length)).to_bytes(length, "big")
+    return (
+        _NEGATIVE
+        + (_LONGEST - length).to_bytes(_LENGTH_BYTES, "big")
+        + (value + (1 << 8 * length)).to_bytes(length, "big")
+    )
 
 
 def key_splitter(order: Sequence[str] = FIELDS) -> KeySplitter:
@@ -94,10 +106,8 @@ def key_splitter(order: Sequence[str] = FIELDS) -> KeySplitter:
 
 
 def _split_default(key: bytes) -> Sequence[bytes]:
-    fields = key.split(b"\0", 4)
-    if any(field[:1] == b"\xff" for field in fields):  # a NUL within a string was taken for its end
-        return _split(key, FIELDS)
-    return fields
+    # 00 FF may be a NUL within a string; that it is part of an integer is rare enough to look twice then.
+    return _split(key, FIELDS) if b"\0\xff" in key else key.split(b"\0", 4)
 
 
 def _split(key: bytes, order: Sequence[str]) -> list[bytes]:

@@ -77,12 +77,14 @@ def spill(path: str, text: bytearray, ends: list[int], keys: list[bytes], rows: 
         del views  # they keep the buffer from being reused
     fences: list[Fence] = []
     index_offset = data_offset = 0
-    with open(f"{path}.index", "wb", opener=_private) as file:  # noqa: PTH123 - see above
+    with open(f"{path}.index", "wb", opener=_private) as file:
         for first in range(0, len(order), BLOCK_ROWS):
             block = order[first : first + BLOCK_ROWS]
             fences.append(Fence(keys[block[0]], index_offset, data_offset))
             sizes = [ends[index] - starts[index] for index in block]
-            index_offset += write_block(file, ([keys[index] for index in block], sizes, [rows[index] for index in block]))
+            index_offset += write_block(
+                file, ([keys[index] for index in block], sizes, [rows[index] for index in block])
+            )
             data_offset += sum(sizes)
     threshold = 2**64 // SAMPLE_ONE_IN
     sample = [
@@ -93,4 +95,3 @@ def spill(path: str, text: bytearray, ends: list[int], keys: list[bytes], rows: 
 
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_CLOEXEC, 0o600)
-

@@ -21,19 +21,19 @@ from fastrec.stages.shards.reader import STDIN, Shard, read_shard, shard_at
 from fastrec.stages.shards.write import COMPRESSIONS, SUFFIXES, ShardWriter, Written
 
 __all__ = [
-    "COMPRESSIONS",
-    "SUFFIXES",
-    "ShardWriter",
-    "Written",
     "CHUNK_BYTES",
+    "COMPRESSIONS",
     "MAX_LINE_BYTES",
     "MAX_WINDOW",
     "STDIN",
+    "SUFFIXES",
     "Chunk",
     "Format",
     "LongLine",
     "ReadStats",
     "Shard",
+    "ShardWriter",
+    "Written",
     "chunks",
     "decompress",
     "detect",

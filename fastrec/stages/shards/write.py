@@ -1,7 +1,7 @@
 """Writing a shard: compressed, checksummed, the same bytes for the same text.
 
-What would make bytes vary is pinned: one thread, no declared size, no time or name in a header; and text is handed to the
-compressor in steps of one size, however it arrives.
+What would make bytes vary is pinned: one thread, no declared size, no time or name in a header; and text is handed to
+the compressor in steps of one size, however it arrives.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterable
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import msgspec
 import zstandard
@@ -83,7 +83,7 @@ class ShardWriter:
             descriptor, self._descriptor = self._descriptor, -1
             os.close(descriptor)
 
-    def __enter__(self) -> ShardWriter:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,4 +1,4 @@
-"""The summary of a corpus: rows that travel with keys, tallies that add up exactly, a census of samples, the document."""
+"""The summary of a corpus: rows that travel with keys, tallies that add up, a census of samples, the document."""
 
 from fastrec.stages.summary.census import (
     CONFLICT_EXAMPLES,

@@ -1,7 +1,7 @@
 """The census: which samples an evaluation has, who answered them, and where ids, hashes and identities disagree.
 
-A sample is a `sample_hash` within an evaluation. Each part of the corpus writes two lists of what it holds, one sorted by
-hash and one by sample_id; merged over all parts, neighbours tell everything:
+A sample is a `sample_hash` within an evaluation. Each part of the corpus writes two lists of what it holds, one sorted
+by hash and one by sample_id; merged over all parts, neighbours tell everything:
 
     by hash       models that answered a sample; hashes that carry several ids
     by sample_id  ids that carry several hashes; identities with several records: conflicts
@@ -18,7 +18,16 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["CONFLICT_EXAMPLES", "Answers", "Conflict", "Entry", "Samples", "count_conflicts", "count_samples", "take_census"]
+__all__ = [
+    "CONFLICT_EXAMPLES",
+    "Answers",
+    "Conflict",
+    "Entry",
+    "Samples",
+    "count_conflicts",
+    "count_samples",
+    "take_census",
+]
 
 CONFLICT_EXAMPLES: Final = 100
 
@@ -94,7 +103,9 @@ def count_conflicts(lists: Iterable[Iterable[Entry]], counted: dict[bytes, Sampl
                 records[model, run] += count
         for (model, run), count in sorted(records.items()):
             if count > 1:
-                held = {entry[2] for entry in entries if any(answer[:2] == (model, run) for answer in map(tuple, entry[3]))}
+                held = {
+                    entry[2] for entry in entries if any(answer[:2] == (model, run) for answer in map(tuple, entry[3]))
+                }
                 yield Conflict(evaluation, sample_id, model, run, count, sorted(held))
 
 

@@ -1,6 +1,6 @@
 """`summary.json`: what is in a corpus, field by field. It depends on the records alone: no time, no host, no path.
 
-The documentation of each field is its docstring; the JSON Schema that ships with the package is made from these classes.
+Each field is documented where it is declared; the JSON Schema that ships with the package is made from these classes.
 """
 
 from __future__ import annotations

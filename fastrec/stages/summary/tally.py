@@ -1,7 +1,7 @@
 """The tally: statistics of some records that add up exactly, whatever the split and the order.
 
-Counts and sums are integers. A score that is not an integer is a fraction with a power of two below; scores are summed as
-integers in units of 2**-1074, the smallest step a double has, so that a sum is exact and a mean rounds once.
+Counts and sums are integers. A score that is not an integer is a fraction with a power of two below; scores are summed
+as integers in units of 2**-1074, the smallest step a double has, so that a sum is exact and a mean rounds once.
 """
 
 from __future__ import annotations
