@@ -8,6 +8,8 @@ from typing import Final
 
 from xxhash import xxh3_64_intdigest, xxh3_128_hexdigest
 
+from fastrec.errors import UsageError
+
 __all__ = ["HASHES", "Hash", "fingerprint", "sample_hash"]
 
 Hash = Callable[[str, str], str]
@@ -35,6 +37,8 @@ def sample_hash(raw: str, reference: str, *, algorithm: str = "sha256") -> str:
     >>> sample_hash("What is 6 x 7?", "42", algorithm="xxh3_128")
     'c5acb39626b890e7f20cfe99af3eebfa'
     """
+    if algorithm not in HASHES:
+        raise UsageError(f"algorithm must be one of {', '.join(HASHES)}, not {algorithm!r}")
     return HASHES[algorithm](raw, reference)
 
 

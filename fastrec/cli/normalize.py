@@ -45,7 +45,7 @@ class MaxRejects(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @click.option("--hash", type=click.Choice(["sha256", "xxh3_128"]), default="sha256", show_default=True,
               help="How sample_hash is computed.")  # fmt: skip
 @click.option("--sample-hash", type=click.Choice(["replace", "fill", "verify"]), default="replace", show_default=True,
-              help="What to do with another sample_hash than the computed one: replace it, leave it, reject.")  # fmt: skip
+              help="Another sample_hash than the computed one: replace, leave, or reject it.")  # fmt: skip
 @click.option("--conflicts", type=click.Choice(["keep", "first", "reject"]), default="keep", show_default=True,
               help="What to do with different records of one identity.")  # fmt: skip
 @click.option("--max-rejects", type=MaxRejects(), default="0", help="Exit 0 up to so many rejected lines.")

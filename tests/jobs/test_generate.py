@@ -23,7 +23,7 @@ from fastrec.stages.judge.codes import ERRORS, WARNINGS
 
 SCHEMA = Path(fastrec.__file__).parent / "records/schema/instance_level_eval_0.2.0.schema.json"
 VALIDATOR = Draft7Validator(json.loads(SCHEMA.read_bytes()))
-DEPENDS_ON_OPTIONS = {"line.too_long", "hash.mismatch"}
+DEPENDS_ON_OPTIONS = {"line.too_long", "hash.mismatch", "conflict.not_first", "conflict.rejected"}
 REJECT_CODES = {row.code for row in ERRORS} - DEPENDS_ON_OPTIONS
 
 EVERYTHING = {

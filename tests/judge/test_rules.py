@@ -234,5 +234,6 @@ def test_every_row_of_the_table_has_a_case() -> None:
     for mark in test_hostile.test_hostile_values_are_rejected_wherever_they_stand.pytestmark:
         shown |= {case[-1] for case in mark.args[1] if isinstance(case, tuple)}
     shown |= {"hash.mismatch", "line.too_long"}  # by options: above, and in the tests of validate
+    shown |= {"conflict.not_first", "conflict.rejected"}  # by options: in the tests of normalize
     assert shown == set(CODES)
     assert len(CODES) == len(ERRORS) + len(WARNINGS)

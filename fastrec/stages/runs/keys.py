@@ -54,17 +54,17 @@ def key_maker(order: Sequence[str] = FIELDS) -> KeyMaker:
 
 def _default_key(record: Record) -> bytes:
     """Make a key in the default order, with one encoding for all its strings where none of them holds a NUL."""
+    name, sample, model, run = record.evaluation_name, record.sample_hash, record.model_id, record.evaluation_id
     sample_id = record.sample_id
     if sample_id.__class__ is str:
-        text = f"{record.evaluation_name}\0{record.sample_hash}\0{record.model_id}\0{record.evaluation_id}\0\3{sample_id}\0"
+        text = f"{name}\0{sample}\0{model}\0{run}\0\3{sample_id}\0"
         if text.count("\0") == 5:
             return text.encode()
     else:
-        text = f"{record.evaluation_name}\0{record.sample_hash}\0{record.model_id}\0{record.evaluation_id}\0"
+        text = f"{name}\0{sample}\0{model}\0{run}\0"
         if text.count("\0") == 4:
             return text.encode() + _integer(sample_id)  # type: ignore[arg-type]
-    strings = (record.evaluation_name, record.sample_hash, record.model_id, record.evaluation_id)
-    return b"".join(map(_string, strings)) + _sample_id(sample_id)  # type: ignore[arg-type]
+    return b"".join(map(_string, (name, sample, model, run))) + _sample_id(sample_id)  # type: ignore[arg-type]
 
 
 def _spell(field: str, record: Record) -> bytes:

@@ -16,7 +16,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 
-from fastrec.errors import ShardMissingError, UsageError
+from fastrec.errors import ShardMissingError, UsageError, shown
 from fastrec.stages.shards.formats import Format, format_of_name
 from fastrec.stages.shards.reader import STDIN, Shard, shard_at
 
@@ -43,7 +43,7 @@ def find_shards(paths: Iterable[str], *, files_from: str | None = None) -> tuple
             shard = shard_at(path)
             identity = _identity(path)
         except ShardMissingError as exc:
-            problems.append(f"{_shown(path)}: {exc.reason}")
+            problems.append(f"{shown(path)}: {exc.reason}")
             continue
         if identity in seen:
             notices.append(_given_again(path, seen[identity]))
@@ -65,7 +65,7 @@ def _listed(files_from: str) -> Iterator[str]:
             with open(files_from, "rb") as file:  # noqa: PTH123 - paths stay the str that was given
                 data = file.read()
     except OSError as exc:
-        raise UsageError(f"the list {_shown(files_from)} cannot be read: {exc.strerror}") from exc
+        raise UsageError(f"the list {shown(files_from)} cannot be read: {exc.strerror}") from exc
     return (os.fsdecode(line) for line in data.split(b"\n") if line.strip())
 
 
@@ -76,7 +76,7 @@ def _expanded(name: str, problems: list[str]) -> list[str]:
     if os.path.isdir(name):  # noqa: PTH112 - as above
         found = _in_directory(name, problems)
         if not found:
-            problems.append(f"{_shown(name)}: the directory holds no *.jsonl* file")
+            problems.append(f"{shown(name)}: the directory holds no *.jsonl* file")
         return found
     if os.path.lexists(name) or not any(char in name for char in "*?["):
         return [name]
@@ -84,7 +84,7 @@ def _expanded(name: str, problems: list[str]) -> list[str]:
     for match in sorted(glob.glob(name, recursive=True)):  # noqa: PTH207 - as above
         found += _in_directory(match, problems) if os.path.isdir(match) else [match]  # noqa: PTH112
     if not found:
-        problems.append(f"{_shown(name)}: there is no such file, and as a glob it matches none")
+        problems.append(f"{shown(name)}: there is no such file, and as a glob it matches none")
     return list(dict.fromkeys(map(os.path.normpath, found)))  # `**` gives a file and the directory it is in
 
 
@@ -92,7 +92,7 @@ def _in_directory(directory: str, problems: list[str]) -> list[str]:
     """The shards below a directory, sorted."""
 
     def complain(exc: OSError) -> None:
-        problems.append(f"{_shown(str(exc.filename))}: the directory cannot be searched: {exc.strerror}")
+        problems.append(f"{shown(str(exc.filename))}: the directory cannot be searched: {exc.strerror}")
 
     found = []
     for parent, directories, files in os.walk(directory, onerror=complain):
@@ -119,8 +119,8 @@ def _identity(path: str) -> object:
 
 def _given_again(path: str, first: str) -> str:
     if path == first:
-        return f"{_shown(path)} is given more than once: counted once"
-    return f"{_shown(path)} is the same file as {_shown(first)}: counted once"
+        return f"{shown(path)} is given more than once: counted once"
+    return f"{shown(path)} is the same file as {shown(first)}: counted once"
 
 
 def _name_notices(shard: Shard) -> Iterator[str]:
@@ -128,12 +128,7 @@ def _name_notices(shard: Shard) -> Iterator[str]:
     if shard.format is None or promised is None or promised is shard.format:
         return
     if shard.size == 0:
-        yield f"{_shown(shard.path)} is empty, not {promised.value}: it has no lines"
+        yield f"{shown(shard.path)} is empty, not {promised.value}: it has no lines"
     else:
         told = "plain text" if shard.format is Format.PLAIN else shard.format.value
-        yield f"{_shown(shard.path)} is {told} by its first bytes: read as {told}"
-
-
-def _shown(path: str) -> str:
-    """A path for a message: names with line breaks or bytes that are not UTF-8 are quoted and escaped."""
-    return path if path.isprintable() else repr(path)
+        yield f"{shown(shard.path)} is {told} by its first bytes: read as {told}"

@@ -1,0 +1,427 @@
+"""The Python interface: examples that run, records that keep every key, and errors that travel."""
+
+from __future__ import annotations
+
+import copy
+import doctest
+import hashlib
+import importlib
+import json
+import math
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from msgspec import UNSET
+
+import fastrec
+from fastrec import errors
+from fastrec.errors import (
+    BadShardsError,
+    FastrecError,
+    InvalidRecordError,
+    ShardError,
+    ShardTruncatedError,
+    UsageError,
+)
+from fastrec.stages.judge import Finding
+from fastrec.stages.shards import Format
+from tests import strategies
+from tests.reference import normal_record
+from tests.samples import sample
+from tests.shards.compressing import compressed
+
+KINDS = ["single_turn", "multi_turn", "agentic"]
+
+
+def line_of(record: dict[str, Any]) -> bytes:
+    return json.dumps(record, ensure_ascii=False).encode()
+
+
+def normal_of(record: dict[str, Any]) -> bytes:
+    """The normal form by the tests' own reference."""
+    return json.dumps(normal_record(record), ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def write(path: Path, *records: dict[str, Any] | bytes) -> Path:
+    lines = [record if isinstance(record, bytes) else line_of(record) for record in records]
+    path.write_bytes(b"".join(line + b"\n" for line in lines))
+    return path
+
+
+# Examples
+
+
+@pytest.mark.parametrize(
+    "name", ["fastrec.api", "fastrec.hashing", "fastrec.stages.judge.findings", "fastrec.cli.console"]
+)
+def test_the_examples_in_the_documentation_are_right(name: str) -> None:
+    """What a docstring shows is what happens."""
+    results = doctest.testmod(importlib.import_module(name))
+    assert results.attempted > 0
+    assert results.failed == 0
+
+
+# judge
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_judge_gives_the_normal_form_of_a_valid_line(kind: str) -> None:
+    """A valid line has a normal form and no errors; str and bytes, with or without a newline, are the same."""
+    record = sample(kind)
+    line = line_of(record)
+    verdicts = [
+        fastrec.judge(spelled) for spelled in (line, line.decode(), line + b"\n", line + b"\r\n", bytearray(line))
+    ]
+    assert verdicts[0].valid
+    assert verdicts[0].normal == normal_of(record)
+    assert verdicts[0].errors == ()
+    assert [warning.code for warning in verdicts[0].warnings] == ["warn.sample_hash"]
+    assert all(verdict == verdicts[0] for verdict in verdicts)
+
+
+def test_judge_lists_every_error_of_an_invalid_line() -> None:
+    """An invalid line has all of its errors and no normal form."""
+    record = sample(model_id=7, sample_id=None)
+    del record["evaluation_id"]
+    verdict = fastrec.judge(line_of(record))
+    assert not verdict.valid
+    assert verdict.normal == b""
+    assert [(error.code, error.path) for error in verdict.errors] == [
+        ("schema.type", "$.model_id"),
+        ("schema.type", "$.sample_id"),
+        ("schema.required", "$.evaluation_id"),
+    ]
+    assert {error.severity for error in verdict.errors} == {"error"}
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("", "a blank line"),
+        ("\n", "a blank line"),
+        (" \t\r\n", "a blank line"),
+        ("{}\n{}", "2 lines"),
+        ("\n\n{}\n", "3 lines"),
+    ],
+)
+def test_judge_wants_exactly_one_line(line: str, found: str) -> None:
+    """Nothing, or more than one line, is not one record."""
+    verdict = fastrec.judge(line)
+    assert [error.code for error in verdict.errors] == ["json.syntax"]
+    assert verdict.errors[0].message.endswith(f"found {found}")
+
+
+@pytest.mark.parametrize(("line", "code"), [(b"\xff", "json.utf8"), ("\ud800", "json.utf8"), ("[", "json.syntax")])
+def test_judge_never_raises(line: bytes | str, code: str) -> None:
+    """What is no text, or no JSON, is an error in the verdict."""
+    assert fastrec.judge(line).errors[0].code == code
+
+
+# decode and encode
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_decode_gives_a_typed_record(kind: str) -> None:
+    """Known fields are attributes with their values; encoding gives the normal form back."""
+    given_record = sample(kind)
+    record = fastrec.decode(line_of(given_record))
+    assert isinstance(record, fastrec.Record)
+    assert type(record) is fastrec.Record
+    assert record.input.choices == ["41", "42"]
+    assert record.token_usage.reasoning_tokens == 3
+    assert record.sample_hash == hashlib.sha256(b"6 x 7 = ?42").hexdigest()
+    assert fastrec.encode(record) == normal_of(given_record)
+
+
+def with_unknown_keys() -> dict[str, Any]:
+    """A record with an unknown key in every kind of object."""
+    record = sample("agentic", extra={"b": 1, "a": [None]})
+    for number, inner in enumerate(
+        [
+            record["input"],
+            record["answer_attribution"][0],
+            record["evaluation"],
+            record["token_usage"],
+            record["performance"],
+            record["interactions"][0],
+            record["interactions"][0]["tool_calls"][0],
+        ]
+    ):
+        inner["extra"] = number
+    return record
+
+
+def test_decode_keeps_unknown_keys_at_every_level() -> None:
+    """An unknown key is an attribute of the object that has it, wherever that is."""
+    given_record = with_unknown_keys()
+    record = fastrec.decode(line_of(given_record))
+    assert record.extra == {"a": [None], "b": 1}
+    assert record.input.extra == 0
+    assert record.answer_attribution[0].extra == 1
+    assert record.evaluation.extra == 2
+    assert record.token_usage.extra == 3
+    assert record.performance.extra == 4
+    assert record.interactions[0].extra == 5
+    assert record.interactions[0].tool_calls[0].extra == 6
+    assert fastrec.encode(record) == normal_of(given_record)
+    output = fastrec.decode(line_of(sample(output={"raw": "x", "extra": 7}))).output
+    assert output.extra == 7
+
+
+def test_decode_does_not_depend_on_what_was_decoded_before() -> None:
+    """A record has the attributes of its own keys, never those that other records had."""
+    odd = line_of(sample(**{"my key": 1, "b key": 2}))
+    before = fastrec.decode(odd)
+    for number in range(20):
+        fastrec.decode(line_of(sample(**{f"a key {number}": 0, f"extra_{number}": 0})))
+    after = fastrec.decode(odd)
+    assert (before.unknown_0, before.unknown_1) == (after.unknown_0, after.unknown_1) == (2, 1)
+    assert not hasattr(after, "extra_0")
+    assert type(fastrec.decode(line_of(sample()))) is fastrec.Record
+
+
+@pytest.mark.parametrize(
+    "key", ["metrics", "class", "_x", "__init__", "unknown_0", "é", "a b", "", "model_Id", "0", "mro"]
+)
+def test_unknown_keys_of_any_name_come_back(key: str) -> None:
+    """Names that mean something in Python, or nothing, survive decoding and encoding."""
+    given_record = sample(**{key: {"x": 1}})
+    assert fastrec.encode(fastrec.decode(line_of(given_record))) == normal_of(given_record)
+
+
+@pytest.mark.parametrize("key", ['a"b', "a\\b", "a\nb", "k" * 300])
+def test_a_key_that_cannot_be_an_attribute_is_refused_with_a_way_out(key: str) -> None:
+    """A valid record with such a key cannot be decoded, and the message says what to do instead."""
+    line = line_of(sample(**{key: 1}))
+    assert fastrec.judge(line).valid
+    with pytest.raises(
+        FastrecError, match=r"cannot become an attribute; take the line's normal form from fastrec\.judge"
+    ):
+        fastrec.decode(line)
+
+
+@settings(max_examples=150)
+@given(strategies.records)
+def test_encoding_what_was_decoded_is_the_normal_form(record: dict[str, Any]) -> None:
+    """For any valid record, `encode(decode(line))` is the line's normal form, or a key cannot be an attribute."""
+    line = line_of(record)
+    normal = fastrec.judge(line).normal
+    if '"' in "".join(keys_of(record)):
+        with pytest.raises(FastrecError, match="cannot become an attribute"):
+            fastrec.decode(line)
+    else:
+        assert fastrec.encode(fastrec.decode(line)) == normal
+        assert fastrec.encode(fastrec.decode(normal)) == normal
+
+
+KNOWN = {
+    "input",
+    "output",
+    "interactions",
+    "tool_calls",
+    "answer_attribution",
+    "evaluation",
+    "token_usage",
+    "performance",
+}
+
+
+def keys_of(value: Any) -> list[str]:
+    """The keys of the objects that the schema knows: those of free-form ones are no attributes."""
+    if isinstance(value, list):
+        return [key for item in value for key in keys_of(item)]
+    if not isinstance(value, dict):
+        return []
+    return [*value, *(key for name in KNOWN & value.keys() for key in keys_of(value[name]))]
+
+
+@pytest.mark.parametrize("digits", [25, 5_000])
+def test_long_integers_survive(digits: int) -> None:
+    """An integer of any length keeps its digits, also beside unknown keys, and may be worked with."""
+    number = "7" * digits
+    line = line_of(sample(sample_id="@", zz="@")).replace(b'"@"', number.encode())
+    record = fastrec.decode(line)
+    assert record.sample_id % 10 == 7
+    assert fastrec.encode(record).count(number.encode()) == 2
+
+
+def test_a_record_may_be_changed_and_encoded() -> None:
+    """What is assigned is what is encoded; `sample_hash` follows the input."""
+    record = fastrec.decode(line_of(sample()))
+    record.input.raw = "7 x 6?"
+    record.metadata = {"b": 1, "a": {"d": 2, "c": 3}}
+    record.error = None
+    encoded = json.loads(fastrec.encode(record))
+    assert encoded["sample_hash"] == fastrec.sample_hash("7 x 6?", "42")
+    assert list(encoded["metadata"]) == ["a", "b"]
+    assert "error" not in encoded
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "path"),
+    [
+        (lambda record: setattr(record, "model_id", 7), "schema.type", "$.model_id"),
+        (lambda record: setattr(record, "interaction_type", "chat"), "schema.enum", "$.interaction_type"),
+        (lambda record: setattr(record.evaluation, "score", math.nan), "json.number", "$.evaluation.score"),
+        (lambda record: setattr(record.performance, "latency_ms", math.inf), "json.number", "$.performance.latency_ms"),
+        (lambda record: setattr(record, "metadata", {"a": [1, -math.inf]}), "json.number", "$.metadata.a[1]"),
+        (lambda record: setattr(record, "error", "\ud800"), "json.surrogate", "$"),
+        (lambda record: setattr(record, "output", UNSET), "rule.single_turn_output", "$.output"),
+        (lambda record: setattr(record, "metadata", nested(300)), "json.depth", "$"),
+        (lambda record: setattr(record, "metadata", nested(100_000)), "json.depth", "$"),
+    ],
+)
+def test_a_record_that_would_not_be_valid_is_not_encoded(change: Any, code: str, path: str) -> None:
+    """What is no valid record raises, with every reason; NaN never becomes null on the way."""
+    record = fastrec.decode(line_of(sample()))
+    change(record)
+    with pytest.raises(InvalidRecordError) as caught:
+        fastrec.encode(record)
+    assert [(finding.code, finding.path) for finding in caught.value.findings] == [(code, path)]
+
+
+def nested(levels: int) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(levels):
+        value = {"a": value}
+    return value
+
+
+def test_a_value_that_is_not_json_is_refused() -> None:
+    """An object that JSON has no kind for is a mistake of the caller, and is said to be one."""
+    record = fastrec.decode(line_of(sample()))
+    record.metadata = {"a": object()}
+    with pytest.raises(UsageError, match="JSON values alone, not one of type object"):
+        fastrec.encode(record)
+
+
+@pytest.mark.parametrize("line", ["{}", b"\xff", "", "nonsense"])
+def test_decode_raises_for_what_is_not_valid(line: bytes | str) -> None:
+    """The error is ours, is a ValueError too, and lists what `judge` lists."""
+    with pytest.raises(InvalidRecordError) as caught:
+        fastrec.decode(line)
+    assert isinstance(caught.value, ValueError)
+    assert caught.value.findings == fastrec.judge(line).errors
+    assert caught.value.findings[0].message in str(caught.value)
+
+
+# read and validate
+
+
+def test_read_gives_the_records_of_shards_in_order(tmp_path: Path) -> None:
+    """Files, directories and globs, plain and compressed, blank lines skipped, unknown keys kept."""
+    write(tmp_path / "a.jsonl", sample(sample_id=1), b"", sample(sample_id=2, extra="x"), sample(sample_id=3))
+    (tmp_path / "b.jsonl.zst").write_bytes(compressed(Format.ZSTD, line_of(sample("agentic", sample_id=4))))
+    for paths in (
+        tmp_path,
+        str(tmp_path),
+        [tmp_path],
+        f"{tmp_path}/*.jsonl*",
+        [tmp_path / "a.jsonl", tmp_path / "b.jsonl.zst"],
+    ):
+        records = list(fastrec.read(paths))
+        assert [record.sample_id for record in records] == [1, 2, 3, 4]
+        assert [getattr(record, "extra", None) for record in records] == [None, "x", None, None]
+
+
+def test_read_keeps_every_unknown_key_of_every_record(tmp_path: Path) -> None:
+    """Records with ever new unknown keys each have their own, and encode to their normal form."""
+    given_records = [sample(sample_id=number, **{f"extra_{number % 9}": number}) for number in range(100)]
+    path = write(tmp_path / "a.jsonl", *given_records)
+    records = list(fastrec.read(path))
+    assert [fastrec.encode(record) for record in records] == [normal_of(record) for record in given_records]
+    assert [hasattr(record, "extra_3") for record in records] == [number % 9 == 3 for number in range(100)]
+
+
+def test_read_says_where_a_line_is_not_valid(tmp_path: Path) -> None:
+    """The error has the shard and the line as data and in its message."""
+    path = write(tmp_path / "a.jsonl", sample(), b"", {"nonsense": 1})
+    with pytest.raises(InvalidRecordError) as caught:
+        list(fastrec.read(path))
+    assert (caught.value.source, caught.value.line) == (str(path), 3)
+    assert str(caught.value).startswith(f"{path}, line 3: $.")
+
+
+def test_read_names_the_shard_of_a_key_that_cannot_be_an_attribute(tmp_path: Path) -> None:
+    """Such a record cannot be read as one, and the message says in which shard it is."""
+    path = write(tmp_path / "a.jsonl", sample(), sample(**{'a"b': 1}))
+    with pytest.raises(FastrecError, match="cannot become an attribute") as caught:
+        list(fastrec.read(path))
+    assert str(caught.value).startswith(f"{path}: ")
+
+
+def test_read_raises_for_a_shard_that_cannot_be_read_whole(tmp_path: Path) -> None:
+    """A truncated shard ends in an error, never in silence."""
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(compressed(Format.GZIP, line_of(sample()))[:-4])
+    with pytest.raises(ShardError, match=r"a\.jsonl\.gz"):
+        list(fastrec.read(path))
+
+
+def test_validate_gives_a_report(tmp_path: Path) -> None:
+    """`fastrec.validate` is the job, and its report adds up."""
+    found = fastrec.validate(write(tmp_path / "a.jsonl", sample(), {}, b""))
+    assert isinstance(found, fastrec.Report)
+    assert (found.lines, found.valid, found.invalid, found.blank, found.ok) == (3, 1, 1, 1, False)
+
+
+# sample_hash
+
+
+@pytest.mark.parametrize(("raw", "reference"), [("", ""), ("6 x 7?", "42"), ("Größe \U0001f600", "\u2028")])
+def test_sample_hash_is_the_sha256_of_both_texts(raw: str, reference: str) -> None:
+    """Lower-case hex SHA-256 of the UTF-8 of `raw + reference`; xxh3_128 on request."""
+    assert fastrec.sample_hash(raw, reference) == hashlib.sha256((raw + reference).encode()).hexdigest()
+    fast = fastrec.sample_hash(raw, reference, algorithm="xxh3_128")
+    assert len(fast) == 32
+    assert fast != fastrec.sample_hash(raw + "x", reference, algorithm="xxh3_128")
+
+
+# Errors
+
+FINDINGS = (Finding("schema.type", "$.model_id", "expected a string, found null"),)
+SHARD_ERRORS = [("dir/a.jsonl", "is cut"), ("a.jsonl", "is cut", 12_345), ("a\udcff\n.jsonl", "is cut", 0)]
+# By class; a subclass without a row of its own has that of the class above it.
+EXAMPLES = {
+    FastrecError: [("it broke",)],
+    UsageError: [("name a file",)],
+    InvalidRecordError: [(FINDINGS,), (FINDINGS, "a b.jsonl", 12), (FINDINGS, "a\udcff\n.jsonl", 3)],
+    BadShardsError: [([ShardTruncatedError("a.jsonl", "is cut", 7), ShardError("a\udcff\n.jsonl", "is cut")],)],
+    ShardError: SHARD_ERRORS,
+}
+FAMILY = [error for error in vars(errors).values() if isinstance(error, type) and issubclass(error, Exception)]
+
+
+def examples_of(error: type[Exception]) -> list[tuple[Any, ...]]:
+    return next(EXAMPLES[base] for base in error.__mro__ if base in EXAMPLES)
+
+
+def test_errors_are_one_family() -> None:
+    """Whoever catches FastrecError catches everything, and the module's list is whole."""
+    assert all(issubclass(error, FastrecError) for error in FAMILY)
+    assert {error.__name__ for error in FAMILY} == {name for name in errors.__all__ if name.endswith("Error")}
+    assert {error: error.exit_code for error in FAMILY if error.exit_code != 3} == {
+        UsageError: 2,
+        InvalidRecordError: 1,
+    }
+
+
+@pytest.mark.parametrize(("error", "arguments"), [(error, each) for error in FAMILY for each in examples_of(error)])
+def test_every_error_survives_its_way_back_from_a_worker(error: type[Exception], arguments: tuple[Any, ...]) -> None:
+    """Type, arguments, data and message are the same after pickling and copying, and the message is printable."""
+    first = error(*arguments)
+    for second in (pickle.loads(pickle.dumps(first)), copy.copy(first)):
+        assert type(second) is error
+        assert repr(second.args) == repr(first.args)  # of errors inside errors only their spelling can be compared
+        assert repr(vars(second)) == repr(vars(first))
+        assert str(second) == str(first)
+    assert all(line.isprintable() for line in str(first).split("\n"))
+
+
+def test_the_message_of_a_shard_error_says_what_and_where() -> None:
+    """Path, reason and byte, with a path that is no plain text quoted."""
+    assert str(ShardError("a.jsonl", "is cut", 12_345)) == "a.jsonl: is cut at byte 12,345"
+    assert ascii(str(ShardError("a\udcff\n.jsonl", "is cut"))) == ascii(r"'a\udcff\n.jsonl': is cut")
