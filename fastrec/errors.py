@@ -3,6 +3,7 @@
     FastrecError                    exit 3 unless told otherwise
     ├── UsageError                  the command line or the arguments are wrong (exit 2)
     ├── InvalidRecordError          `fastrec.decode` met a line that is not a valid record
+    ├── WorkerDiedError             a worker process was killed or crashed
     ├── BadShardsError              some shards could not be read: all of them are named, nothing was published
     └── ShardError                  an input file could not be read whole: path, byte offset, reason
         ├── ShardMissingError       it is not there, not a file, or may not be opened
@@ -33,6 +34,7 @@ __all__ = [
     "ShardMissingError",
     "ShardTruncatedError",
     "UsageError",
+    "WorkerDiedError",
     "shown",
 ]
 
@@ -52,6 +54,16 @@ class UsageError(FastrecError):
     """What the caller asked for makes no sense; the message says what would."""
 
     exit_code = 2
+
+
+class WorkerDiedError(FastrecError):
+    """A worker process was killed, ran out of memory or crashed."""
+
+    def __str__(self) -> str:
+        return (
+            "a worker process died: it was killed, perhaps for want of memory, or it crashed. "
+            "Nothing was published. Try again with fewer --jobs or less --memory"
+        )
 
 
 class InvalidRecordError(FastrecError, ValueError):

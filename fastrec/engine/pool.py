@@ -7,9 +7,11 @@ for the results to be taken.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from types import TracebackType
 from typing import Any, Self, TypeVar
+
+from fastrec.errors import WorkerDiedError
 
 __all__ = ["PoolEngine"]
 
@@ -41,7 +43,12 @@ class PoolEngine:
                     running[executor.submit(task, numbered[1])] = numbered[0]
             done, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
-                yield running.pop(future), future.result()
+                number = running.pop(future)
+                try:
+                    result = future.result()
+                except BrokenExecutor as exc:
+                    raise WorkerDiedError from exc
+                yield number, result
 
     def _start(self) -> Any:
         if self._executor is None:
