@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fastrec.jobs.normalize import normalize
     from fastrec.jobs.report import Report
     from fastrec.jobs.validate import validate
+    from fastrec.jobs.verify import Verification, verify
     from fastrec.records import Record
     from fastrec.stages.judge import Finding
     from fastrec.stages.summary import Summary
@@ -32,6 +33,7 @@ __all__ = [
     "Summary",
     "UsageError",
     "Verdict",
+    "Verification",
     "__version__",
     "decode",
     "encode",
@@ -41,6 +43,7 @@ __all__ = [
     "read",
     "sample_hash",
     "validate",
+    "verify",
 ]
 
 _HOMES = {
@@ -53,6 +56,7 @@ _HOMES = {
     "Summary": "fastrec.stages.summary",
     "UsageError": "fastrec.errors",
     "Verdict": "fastrec.api",
+    "Verification": "fastrec.jobs.verify",
     "decode": "fastrec.api",
     "encode": "fastrec.api",
     "generate": "fastrec.jobs.generate",
@@ -61,6 +65,7 @@ _HOMES = {
     "read": "fastrec.api",
     "sample_hash": "fastrec.hashing",
     "validate": "fastrec.jobs.validate",
+    "verify": "fastrec.jobs.verify",
 }
 
 

@@ -5,6 +5,7 @@
     ├── InvalidRecordError          `fastrec.decode` met a line that is not a valid record
     ├── WorkerDiedError             a worker process was killed or crashed
     ├── BadShardsError              some shards could not be read: all of them are named, nothing was published
+    ├── CorpusError                 a file of a published corpus is not what fastrec writes: path, reason, line
     └── ShardError                  an input file could not be read whole: path, byte offset, reason
         ├── ShardMissingError       it is not there, not a file, or may not be opened
         ├── ShardTruncatedError     it ends in the middle of a frame or member
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BadShardsError",
+    "CorpusError",
     "FastrecError",
     "InvalidRecordError",
     "ShardCorruptError",
@@ -128,3 +130,17 @@ class BadShardsError(FastrecError):
                 "Fetch them again, leave them out, or give --skip-bad-shards to publish the others.",
             ]
         )
+
+
+class CorpusError(FastrecError):
+    """A file of a published corpus is not what fastrec writes: it was damaged, or made by another version."""
+
+    def __init__(self, path: str, reason: str, line: int | None = None) -> None:
+        super().__init__(path, reason, line)
+        self.path = path
+        self.reason = reason
+        self.line = line
+
+    def __str__(self) -> str:
+        place = "" if self.line is None else f", line {self.line}"
+        return f"{shown(self.path)}{place}: {self.reason}"

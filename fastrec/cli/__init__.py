@@ -13,8 +13,10 @@ from fastrec import __version__
 from fastrec.cli.console import print_error, reader_may_leave, safe
 from fastrec.cli.generate import generate
 from fastrec.cli.normalize import normalize
+from fastrec.cli.rejects import rejects
 from fastrec.cli.schema import schema
 from fastrec.cli.validate import validate
+from fastrec.cli.verify import verify
 from fastrec.errors import FastrecError, shown
 
 __all__ = ["cli", "main"]
@@ -28,6 +30,8 @@ def cli() -> None:
     \b
     Examples:
       fastrec normalize runs/ -o corpus         make one clean, sorted corpus of a pile of shards
+      fastrec verify corpus                     check a corpus that was made before
+      fastrec rejects corpus                    list what was rejected, and why
       fastrec validate runs/                    check every record below a directory
       fastrec validate 'runs/**/*.jsonl.zst'    or those that a quoted pattern matches
       zcat old.gz | fastrec validate -          or standard input
@@ -36,7 +40,7 @@ def cli() -> None:
     """
 
 
-for command in (normalize, validate, schema, generate):
+for command in (normalize, verify, rejects, validate, schema, generate):
     cli.add_command(command)
 
 

@@ -17,9 +17,10 @@ from fastrec.cli.console import (
     safe,
     size_option,
 )
+from fastrec.cli.findings import print_groups
 
 if TYPE_CHECKING:
-    from fastrec.jobs.report import Group, Report
+    from fastrec.jobs.report import Report
 
 __all__ = ["validate"]
 
@@ -80,7 +81,8 @@ def validate(paths: tuple[str, ...], output_format: str, strict: bool, **options
         elif output_format == "github":
             _print_github(report)
         else:
-            _print_text(report)
+            rest = "findings of other kinds; --json-log FILE lists every one"
+            print_groups(report.groups, sum(report.codes.values()), rest)
         if output_format != "json":
             click.echo(_verdict(report, good=not failed and not report.bad_shards))
     if report.bad_shards:
@@ -107,26 +109,6 @@ def _print_github(report: Report) -> None:
 def _workflow(text: str, special: str) -> str:
     """Escape what has a meaning in a workflow command."""
     return safe("".join(f"%{ord(char):02X}" if char in special else char for char in text))
-
-
-def _print_text(report: Report) -> None:
-    for group in report.groups:
-        click.echo(_group(group))
-    hidden = sum(report.codes.values()) - sum(group.count for group in report.groups)
-    if hidden:
-        click.echo(f"… and {decimal(hidden)} findings of other kinds; --json-log FILE lists every one")
-
-
-def _group(group: Group) -> str:
-    colour = "red" if group.severity == "error" else "yellow"
-    times = f"{decimal(group.count)} ×"
-    places = ", ".join(f"{safe(place.source)}:{place.line}" for place in group.places)
-    more = ", …" if group.count > len(group.places) else ""
-    return (
-        f"{click.style(group.severity, fg=colour)} {group.code}  {times}\n"
-        f"    {safe(group.path)}: {safe(group.message)}\n"
-        f"    {places}{more}"
-    )
 
 
 def _verdict(report: Report, *, good: bool) -> str:

@@ -110,6 +110,12 @@ def _judge(algorithm: str, mode: Any) -> Judge:
     return Judge(algorithm=algorithm, sample_hash=mode)
 
 
+@lru_cache(maxsize=1)
+def _buffer(size: int) -> bytearray:
+    """Give the buffer of this process: memory that is touched once and then used by every task."""
+    return bytearray(size)
+
+
 class _Sorter:
     """The state of a task: the buffer that fills up, and what was given up to disk."""
 
@@ -119,7 +125,8 @@ class _Sorter:
         self._judge = _judge(order.options.hash, order.options.sample_hash)
         self._key_of = key_maker(order.options.order)
         self._result = Sorted(order.number)
-        self._text = bytearray()
+        self._text = _buffer(order.options.run_bytes)
+        self._size = 0  # of the text in the buffer
         self._ends: list[int] = []
         self._keys: list[bytes] = []
         self._rows: list[Any] = []
@@ -155,20 +162,21 @@ class _Sorter:
             if isinstance(chunk, LongLine):
                 self._reject_long(piece.source, chunk, books, rejects)
                 continue
+            normal = bytearray()
             batch = self._judge.judge_chunk(
-                chunk.data, self._text, line=piece.line - 1 + chunk.line, offset=piece.offset + chunk.offset
+                chunk.data, normal, line=piece.line - 1 + chunk.line, offset=piece.offset + chunk.offset
             )
-            self._add(piece, batch, books)
+            if self._size + len(normal) + len(self._keys) * _RECORD_BYTES > self._options.run_bytes:
+                self._spill()
+            self._add(piece, batch, normal, books)
             for reject in batch.rejects:
                 self._result.codes[reject.findings[0].code] += 1
                 rejects.write(spell(entry_of(shown(piece.source), reject)))
-            if len(self._text) + len(self._keys) * _RECORD_BYTES >= self._options.run_bytes:
-                self._spill()
         books.text_bytes, books.bom = stats.text_bytes, stats.bom
         if piece.temporary:
             os.unlink(piece.slice.shard.path)  # noqa: PTH108
 
-    def _add(self, piece: Piece, batch: Batch, books: PieceBooks) -> None:
+    def _add(self, piece: Piece, batch: Batch, normal: bytearray, books: PieceBooks) -> None:
         books.lines += batch.lines
         books.blank += batch.blank
         books.rejected += len(batch.rejects)
@@ -180,7 +188,9 @@ class _Sorter:
             result.replaced_examples = heapq.nsmallest(
                 HASH_EXAMPLES, result.replaced_examples + batch.replaced, key=HashReplaced.sort_key
             )
-        self._ends += batch.ends
+        start, self._size = self._size, self._size + len(normal)
+        self._text[start : self._size] = normal  # in place: the buffer has the room, unless a line is huge
+        self._ends += [start + end for end in batch.ends]
         self._keys += [key_of(record) for record in batch.records]
         self._rows += [row_of(record, number, line) for record, line in zip(batch.records, batch.numbers, strict=True)]
 
@@ -196,5 +206,5 @@ class _Sorter:
             return
         path = f"{self._order.directory}/run-{self._order.number:06d}-{len(self._result.runs):04d}"
         self._result.runs.append(spill_run(path, self._text, self._ends, self._keys, self._rows))
-        self._text = bytearray()
+        self._size = 0
         self._ends, self._keys, self._rows = [], [], []

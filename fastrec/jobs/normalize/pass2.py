@@ -25,7 +25,8 @@ from fastrec.stages.summary import Column, Tally, take_census
 
 __all__ = ["Part", "PartOrder", "Place", "make_part"]
 
-_BLOCK: Final = 512
+_BLOCK: Final = 512  # entries of the census in a block
+_COUNTED: Final = 20_000  # records that are added to the tally at a time
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -91,6 +92,8 @@ class _PartMaker:
         self._copies: Counter[int] = Counter()
         self._fields_met: list[Sequence[bytes]] = []
         self._fields_kept: list[Sequence[bytes]] = []
+        self._waiting_fields: list[Sequence[bytes]] = []
+        self._waiting_rows: list[Any] = []
         self._first = self._last = b""
         self._left_out: list[Entry] = []
         self._left_out_sources: Counter[int] = Counter()
@@ -107,11 +110,12 @@ class _PartMaker:
                     fields = list(map(self._split, window.keys))
                     self._fields_kept += fields
                 if window.keys:
-                    self._tally.add(fields, window.rows)
+                    self._count(fields, window.rows)
                     self._first = self._first or window.keys[0]
                     self._last = window.keys[-1]
                     writer.write(window.texts)
             written = writer.finish()
+        self._count([], [], at_least=1)
         self._write_census()
         return Part(
             order.number,
@@ -124,6 +128,14 @@ class _PartMaker:
             Counter(entry.code for entry in self._left_out),
             self._left_out_sources,
         )
+
+    def _count(self, fields: list[Sequence[bytes]], rows: list[Any], at_least: int = _COUNTED) -> None:
+        """Add records to the tally, many at a time: it adds up columns by model, and a column should be long."""
+        self._waiting_fields += fields
+        self._waiting_rows += rows
+        if len(self._waiting_rows) >= at_least:
+            self._tally.add(self._waiting_fields, self._waiting_rows)
+            self._waiting_fields, self._waiting_rows = [], []
 
     def _settle(self, window: Window) -> Window:
         """Leave out records that share their identity with another, as the option says.

@@ -39,17 +39,24 @@ Answers = list[tuple[bytes, bytes, int]]
 
 def take_census(fields: Iterable[Sequence[bytes]]) -> tuple[list[Entry], list[Entry]]:
     """List what some records hold, given the fields of their keys: by hash, and by sample_id."""
-    answers: dict[tuple[bytes, bytes, bytes], Counter[tuple[bytes, bytes]]] = {}
+    answers: dict[tuple[bytes, bytes, bytes], list[tuple[bytes, bytes]]] = {}
     for evaluation, sample, model, run, sample_id in fields:
         key = (evaluation, sample, sample_id)
-        if key in answers:
-            answers[key][model, run] += 1
+        who = answers.get(key)
+        if who is None:
+            answers[key] = [(model, run)]
         else:
-            answers[key] = Counter({(model, run): 1})
-    listed = {key: [(*who, count) for who, count in sorted(found.items())] for key, found in answers.items()}
+            who.append((model, run))
+    listed = {key: _counted(found) for key, found in answers.items()}
     by_hash = sorted((evaluation, sample, sample_id, who) for (evaluation, sample, sample_id), who in listed.items())
     by_id = sorted((evaluation, sample_id, sample, who) for (evaluation, sample, sample_id), who in listed.items())
     return by_hash, by_id
+
+
+def _counted(found: list[tuple[bytes, bytes]]) -> Answers:
+    if len(set(found)) == len(found):
+        return [(model, run, 1) for model, run in sorted(found)]
+    return [(*who, count) for who, count in sorted(Counter(found).items())]
 
 
 class Samples(msgspec.Struct):

@@ -50,9 +50,9 @@ def row_of(record: Record, source: int, line: int) -> tuple[Any, ...]:
         record.interaction_type,
         None if record.schema_version == SCHEMA_VERSION else record.schema_version,
         evaluation.is_correct,
-        score if score.__class__ is not int else _spelled(score),
+        score if score.__class__ is float or score.__class__ is bool else _spelled(score),
         bool(record.error),
-        len(turns) if turns else 1,
+        len(turns) if turns.__class__ is list else 1,
         sum([len(turn.tool_calls) for turn in turns if turn.tool_calls]) if turns else 0,
         _spelled(usage.input_tokens) if usage else None,
         _spelled(usage.output_tokens) if usage else None,
@@ -62,8 +62,8 @@ def row_of(record: Record, source: int, line: int) -> tuple[Any, ...]:
 
 
 def _spelled(number: int) -> int | str:
-    """Spell integers beyond 64 bits as text, in which rows can carry them."""
-    return number if _SMALLEST <= number <= _LARGEST else hex(number)
+    """Spell integers beyond 64 bits as text, in which rows can carry them; the parser's long integers become plain."""
+    return int(number) if _SMALLEST <= number <= _LARGEST else hex(number)
 
 
 def number_of(value: int | str) -> int:
@@ -82,8 +82,9 @@ def bucket_of(value: float) -> int:
 
 
 def bucket_value(bucket: int) -> float:
-    """Return the middle of a bucket."""
+    """Return the value of a bucket that is as far from its lowest as from its highest number, relatively."""
     if bucket == 0:
         return 0.0
     exponent, step = divmod(bucket, _MANTISSA)
-    return math.ldexp(0.5 + (step + 0.5) / (2 * _MANTISSA), exponent - 1_100)
+    low, high = (0.5 + end / (2 * _MANTISSA) for end in (step, step + 1))
+    return math.ldexp(2 * low * high / (low + high), exponent - 1_100)

@@ -19,6 +19,7 @@ from fastrec.stages.summary.rows import Column, number_of
 __all__ = ["ModelTally", "Tally"]
 
 _UNIT_BITS: Final = 1_074
+_ROOT_BITS: Final = 128  # further bits to which a root is taken
 
 
 class ModelTally(msgspec.Struct, array_like=True):
@@ -53,7 +54,8 @@ class ModelTally(msgspec.Struct, array_like=True):
         for place, column in enumerate((Column.INPUT_TOKENS, Column.OUTPUT_TOKENS, Column.TOTAL_TOKENS)):
             self.tokens[place] += sum(number_of(count) for count in columns[column] if count is not None)
         self.with_tokens += len(rows) - columns[Column.TOTAL_TOKENS].count(None)
-        for score, times in Counter(map(_exact, columns[Column.SCORE])).items():
+        for value, times in Counter(columns[Column.SCORE]).items():  # 1, 1.0 and true are one score here
+            score = _exact(value)
             self.score += score * times
             self.score_squared += score * score * times
         self.latency.update(bucket for bucket in columns[Column.LATENCY] if bucket is not None)
@@ -85,10 +87,11 @@ class ModelTally(msgspec.Struct, array_like=True):
         n = self.records
         if n < 2:
             return None
-        # Sum of squared deviations times n, in units of 2**-2148: exact, so never a hair below zero.
+        # Sum of squared deviations times n, in units of 2**-2148: exact, so never a hair below zero. The root is taken
+        # of an integer too: the variance of scores such as 1e-200 or 1e200 is beyond a double, their error is not.
         spread = self.score_squared * n - self.score**2
-        variance = _rounded(lambda: Fraction(spread, n * n * (n - 1) << 2 * _UNIT_BITS))
-        return None if variance is None else math.sqrt(variance)
+        root = math.isqrt((spread << 2 * _ROOT_BITS) // (n * n * (n - 1)))
+        return _rounded(lambda: Fraction(root, 1 << _UNIT_BITS + _ROOT_BITS))
 
     def latency_quantile(self, share: float) -> int | None:
         """Return the bucket below or in which this share of the records lies."""

@@ -1,0 +1,44 @@
+"""A published corpus: whether a directory is one, and what its manifest says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from fastrec.errors import CorpusError, UsageError, shown
+from fastrec.jobs.normalize.manifest import MANIFEST_FORMAT, Manifest
+
+__all__ = ["MANIFEST", "SUMMARY", "read_manifest"]
+
+MANIFEST: Final = "manifest.json"
+SUMMARY: Final = "summary.json"
+
+
+class _Head(msgspec.Struct):
+    """What every format of the manifest has."""
+
+    format: int
+
+
+def read_manifest(corpus: Path) -> Manifest:
+    """Read the manifest of a corpus.
+
+    Raises:
+        UsageError: The directory is no corpus.
+        CorpusError: It is, or was, but its manifest is damaged or of a format that this version does not know.
+        OSError: The manifest may not be read.
+    """
+    path = corpus / MANIFEST
+    if not path.exists():
+        reason = f"it holds no {MANIFEST}" if corpus.is_dir() else "there is no such directory"
+        raise UsageError(f"{shown(str(corpus))} is not a corpus: {reason}")
+    data = path.read_bytes()
+    try:
+        found = msgspec.json.decode(data, type=_Head).format
+        if found != MANIFEST_FORMAT:
+            raise CorpusError(str(path), f"its format is {found}, and this version of fastrec reads {MANIFEST_FORMAT}")
+        return msgspec.json.decode(data, type=Manifest)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+        raise CorpusError(str(path), f"is not a manifest: {exc}") from exc
