@@ -10,9 +10,12 @@ from xxhash import xxh3_64_intdigest, xxh3_128_hexdigest
 
 from fastrec.errors import UsageError
 
-__all__ = ["HASHES", "Hash", "fingerprint", "sample_hash"]
+__all__ = ["HASHES", "Hash", "fingerprint", "remembering", "sample_hash"]
 
 Hash = Callable[[str, str], str]
+
+_SLOTS: Final = 4_096
+_LONGEST: Final = 16 << 10  # characters; longer inputs are not remembered, so that memory stays bounded
 
 
 def _sha256(raw: str, reference: str) -> str:
@@ -40,6 +43,27 @@ def sample_hash(raw: str, reference: str, *, algorithm: str = "sha256") -> str:
     if algorithm not in HASHES:
         raise UsageError(f"algorithm must be one of {', '.join(HASHES)}, not {algorithm!r}")
     return HASHES[algorithm](raw, reference)
+
+
+def remembering(compute: Hash) -> Hash:
+    """Return a hash function that remembers the inputs it met last.
+
+    Many models answer the same questions, so most hashes of a task were computed before. A slot is found by lengths and
+    ends of the inputs and counts only if they are equal to the last character: what comes out is what `compute` gives.
+    """
+    slots: list[tuple[str, str, str]] = [("", "", compute("", ""))] * _SLOTS
+
+    def recall(raw: str, reference: str) -> str:
+        slot = hash((len(raw), len(reference), raw[-32:], reference[-16:])) % _SLOTS
+        known_raw, known_reference, digest = slots[slot]
+        if known_raw == raw and known_reference == reference:
+            return digest
+        digest = compute(raw, reference)
+        if len(raw) + len(reference) <= _LONGEST:
+            slots[slot] = (raw, reference, digest)
+        return digest
+
+    return recall
 
 
 def fingerprint(data: bytes | bytearray | memoryview) -> int:

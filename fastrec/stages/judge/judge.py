@@ -17,7 +17,7 @@ import msgspec
 from msgspec import UNSET
 from stringzilla import count, find
 
-from fastrec.hashing import HASHES
+from fastrec.hashing import HASHES, remembering
 from fastrec.records import Record, build, can_widen, drop_nulls, follows_rules, record_shape, widen
 from fastrec.stages.judge.batch import Batch, HashReplaced, Warned
 from fastrec.stages.judge.findings import Finding, Reject, describe
@@ -39,7 +39,7 @@ class Judge:
     def __init__(
         self, *, algorithm: str = "sha256", sample_hash: SampleHashMode = "replace", warnings: bool = False
     ) -> None:
-        self._hash = HASHES[algorithm]
+        self._hash = remembering(HASHES[algorithm])
         self._mode = sample_hash
         self._warnings = warnings
         self._decode = msgspec.json.Decoder(Record).decode
