@@ -20,6 +20,7 @@ import fastrec
 from fastrec import errors
 from fastrec.errors import (
     BadShardsError,
+    CorpusError,
     FastrecError,
     InvalidRecordError,
     ShardError,
@@ -390,6 +391,7 @@ EXAMPLES = {
     UsageError: [("name a file",)],
     InvalidRecordError: [(FINDINGS,), (FINDINGS, "a b.jsonl", 12), (FINDINGS, "a\udcff\n.jsonl", 3)],
     BadShardsError: [([ShardTruncatedError("a.jsonl", "is cut", 7), ShardError("a\udcff\n.jsonl", "is cut")],)],
+    CorpusError: [("out/manifest.json", "is not JSON"), ("a\udcff\n/rejects.jsonl.zst", "is not JSON", 3)],
     ShardError: SHARD_ERRORS,
 }
 FAMILY = [error for error in vars(errors).values() if isinstance(error, type) and issubclass(error, Exception)]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastrec.cli.console import decimal, jobs_option, megabytes, print_notice, safe, size_option
+from fastrec.cli.console import decimal, jobs_option, megabytes, print_json, print_notice, safe, size_option
 
 if TYPE_CHECKING:
     from fastrec.jobs.normalize import Plan, Report
@@ -97,7 +97,7 @@ def normalize(paths: tuple[str, ...], output: str, **given: Any) -> None:
             print_notice(f"skipped {skipped}")
     if as_json:
         _print_json(report)
-    if verbose:
+    elif verbose:
         from fastrec.cli.tables import print_summary
 
         print_summary(report.summary)
@@ -111,7 +111,7 @@ def normalize(paths: tuple[str, ...], output: str, **given: Any) -> None:
 def _print_json(document: object) -> None:
     import msgspec
 
-    click.echo(msgspec.json.format(msgspec.json.encode(document)))
+    print_json(msgspec.json.format(msgspec.json.encode(document)))
 
 
 def _print_plan(plan: Plan, *, as_json: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -35,7 +36,7 @@ def rejects(corpus: str, codes: tuple[str, ...], output_format: str, target: str
     read, one a line, so that they can be mended and given to `fastrec normalize` again.
 
     \b
-    Exit codes: 0 done, also if there are none; 2 wrong usage, or no corpus; 3 the rejects could not be read.
+    Exit codes: 0 done, 2 wrong usage, or no corpus, 3 the rejects could not be read.
 
     \b
     Examples:
@@ -86,7 +87,7 @@ def _extract(corpus: str, codes: tuple[str, ...], target: str) -> None:
 def _opened(target: str) -> Iterator[BinaryIO]:
     """Open what the lines go to: a new file, so that none that was mended already is lost; no half of one stays."""
     if target == _STDOUT:
-        stdout = click.get_binary_stream("stdout")
+        stdout = sys.stdout.buffer
         yield stdout
         stdout.flush()
         return

@@ -10,7 +10,7 @@ import click
 from fastrec.cli.console import decimal, safe
 
 if TYPE_CHECKING:
-    from fastrec.stages.summary import EvaluationSummary, Summary
+    from fastrec.stages.summary import EvaluationSummary, Summary, Tokens
 
 __all__ = ["print_summary", "print_table"]
 
@@ -38,7 +38,7 @@ def _print_models(evaluation: EvaluationSummary) -> None:
             "" if model.mean_score is None else f"{model.mean_score:.4g}",
             "" if model.score_standard_error is None else f"± {model.score_standard_error:.2g}",
             decimal(model.errors),
-            decimal(model.tokens.total) if model.tokens.records else "",
+            _tokens(model.tokens),
             "" if model.latency_ms.p50 is None else f"{model.latency_ms.p50:,.0f}",
         )
         for model in ranked[:_MOST_MODELS]
@@ -46,6 +46,12 @@ def _print_models(evaluation: EvaluationSummary) -> None:
     print_table(("model", "records", "accuracy", "score", "", "errors", "tokens", "p50 ms"), rows)
     if len(ranked) > _MOST_MODELS:
         click.echo(f"  … and {decimal(len(ranked) - _MOST_MODELS)} models more, in summary.json")
+
+
+def _tokens(tokens: Tokens) -> str:
+    if not tokens.records:
+        return ""
+    return decimal(tokens.total) if isinstance(tokens.total, int) else "very many"
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

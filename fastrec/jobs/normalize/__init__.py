@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
@@ -24,7 +24,8 @@ import msgspec
 from fastrec import __version__
 from fastrec.engine import Engine, make_engine
 from fastrec.errors import BadShardsError, ShardError
-from fastrec.jobs.normalize.books import Census, check_books, input_entries, read_census, summarize, tree_hash
+from fastrec.jobs.normalize.books import check_books, input_entries, summarize, tree_hash
+from fastrec.jobs.normalize.census import Census, read_census
 from fastrec.jobs.normalize.feed import PIECES, Feeder
 from fastrec.jobs.normalize.manifest import Manifest, PartEntry, RejectsEntry, read_key
 from fastrec.jobs.normalize.options import Options
@@ -32,7 +33,7 @@ from fastrec.jobs.normalize.pass1 import Order, Sorted, sort_pieces
 from fastrec.jobs.normalize.pass2 import Part, PartOrder, Place, make_part
 from fastrec.jobs.normalize.publish import Workplace, workplace
 from fastrec.jobs.normalize.rejects import shown, write_rejects
-from fastrec.jobs.plan import estimated_text, tasks_of
+from fastrec.jobs.plan import TASK_BYTES, estimated_text, tasks_of
 from fastrec.records import SCHEMA_VERSION
 from fastrec.stages.runs import cut_keys, join_key, slice_run
 from fastrec.stages.shards import SUFFIXES, Shard, find_shards
@@ -131,7 +132,7 @@ def plan(names: Sequence[str | os.PathLike[str]], options: Options, *, files_fro
         shards=len(shards),
         input_bytes=sum(shard.size for shard in shards),
         estimated_text_bytes=text,
-        tasks=len(tasks_of(shards)),
+        tasks=len(tasks_of(shards, min(TASK_BYTES, options.run_bytes))),
         estimated_parts=max(round(text / options.part_size), 1) if text else 0,
         paths=[shown(shard.path) for shard in shards],
         notices=notices,
@@ -195,6 +196,7 @@ class _Normalizer:
         inputs = input_entries(self._shards, results, parts, self._feeder.fed, PIECES)
         check_books(summary, inputs)
         rejects = self._write_rejects(results, parts)
+        parts = self._numbered([part for part in parts if part.records])
         document = summary.to_json()
         manifest = Manifest(
             fastrec=__version__,
@@ -218,31 +220,31 @@ class _Normalizer:
         """Sort all shards into runs."""
         self._progress.start("sort", sum(map(estimated_text, self._shards)))
         orders: dict[int, Order] = {}
-
-        def given() -> Any:
-            for order in self._feeder.orders():
-                orders[order.number] = order
-                yield order
-
-        results = {result.order: result for result in self._sort(given())}
-        bad = dict(self._feeder.bad)
-        for result in results.values():
-            bad.update({books.shard: books.error for books in result.books if books.error})
-        if bad and not self._options.skip_bad_shards:
-            raise BadShardsError([error for _, error in sorted(bad.items())])
-        if bad:
-            # What a bad shard has a share in is done again without it: its records count only as a whole.
+        results = {result.order: result for result in self._sort(_noted(self._feeder.orders(), orders))}
+        bad = self._skipped
+        while found := self._bad(results.values()):
+            bad |= found
+            if not self._options.skip_bad_shards:
+                raise BadShardsError([error for _, error in sorted(bad.items())])
+            # What a bad shard has a share in is done again without it: its records count only as a whole. Another
+            # shard may turn bad by then.
             spoilt = [order for order in orders.values() if any(piece.shard in bad for piece in order.pieces)]
-            again = [self._feeder.without(order, set(bad)) for order in spoilt]
             for order in spoilt:
-                del results[order.number]
-            results |= {result.order: result for result in self._sort(order for order in again if order)}
-            self._skipped = bad
+                del results[order.number], orders[order.number]
+            again = [rest for order in spoilt if (rest := self._feeder.without(order, set(bad)))]
+            results |= {result.order: result for result in self._sort(_noted(again, orders))}
         self._progress.finish()
         self._note_marks(results.values())
         return list(results.values())
 
-    def _sort(self, orders: Any) -> Any:
+    def _bad(self, results: Iterable[Sorted]) -> dict[int, ShardError]:
+        """Give the shards that turned out to be bad, but for those that are known."""
+        bad = dict(self._feeder.bad)
+        for result in results:
+            bad |= {books.shard: books.error for books in result.books if books.error}
+        return {shard: error for shard, error in bad.items() if shard not in self._skipped}
+
+    def _sort(self, orders: Iterable[Order]) -> Iterator[Sorted]:
         for _, result in self._engine.run(sort_pieces, orders):
             self._progress.advance(
                 sum(books.text_bytes for books in result.books),
@@ -293,7 +295,7 @@ class _Normalizer:
             parts |= self._make([msgspec.structs.replace(order, leave_out=losers) for order in touched])
             census.samples = read_census(prefixes, gather_across=False).samples
         self._progress.finish()
-        return self._numbered([part for _, part in sorted(parts.items()) if part.records]), census
+        return [part for _, part in sorted(parts.items())], census
 
     def _make(self, orders: list[PartOrder]) -> dict[int, Part]:
         made = {}
@@ -373,6 +375,12 @@ class _Normalizer:
             first=read_key(part.first, self._options.order),
             last=read_key(part.last, self._options.order),
         )
+
+
+def _noted(orders: Iterable[Order], into: dict[int, Order]) -> Iterator[Order]:
+    for order in orders:
+        into[order.number] = order
+        yield order
 
 
 def _part_name(number: int, suffix: str) -> str:

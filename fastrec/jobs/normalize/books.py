@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 
-import msgspec
-
 from fastrec.errors import FastrecError
+from fastrec.jobs.normalize.census import Census
 from fastrec.jobs.normalize.manifest import InputEntry
 from fastrec.jobs.normalize.options import Options
 from fastrec.jobs.normalize.pass1 import HASH_EXAMPLES, PieceBooks, Sorted
@@ -17,10 +16,9 @@ from fastrec.jobs.normalize.pass2 import Part
 from fastrec.jobs.normalize.rejects import shown
 from fastrec.records import SCHEMA_VERSION
 from fastrec.stages.judge import HashReplaced
-from fastrec.stages.runs import read_blocks, sample_id_of, text_of
+from fastrec.stages.runs import sample_id_of, text_of
 from fastrec.stages.shards import ReadStats, Shard
 from fastrec.stages.summary import (
-    CONFLICT_EXAMPLES,
     Books,
     Conflict,
     ConflictExample,
@@ -31,52 +29,14 @@ from fastrec.stages.summary import (
     ModelSummary,
     ModelTally,
     SampleHashes,
-    Samples,
     Summary,
     Tally,
     Tokens,
     bucket_value,
-    count_conflicts,
-    count_samples,
+    sayable,
 )
 
-__all__ = ["Census", "check_books", "input_entries", "read_census", "summarize", "tree_hash"]
-
-
-class Census(msgspec.Struct):
-    """What the census says of the whole corpus."""
-
-    samples: dict[bytes, Samples]
-    identities: int = 0
-    records: int = 0
-    examples: list[Conflict] = msgspec.field(default_factory=list)
-    across_hashes: list[Conflict] = msgspec.field(default_factory=list)
-    """Conflicts whose records have different hashes, and so different keys; only gathered if asked for."""
-
-
-def read_census(prefixes: Sequence[str], *, gather_across: bool) -> Census:
-    """Merge the census files of all parts."""
-    census = Census(count_samples([_entries(f"{prefix}-hash") for prefix in prefixes]))
-    # An evaluation of which nothing was kept has ids all the same.
-    counted = {**census.samples}
-    for conflict in count_conflicts([_entries(f"{prefix}-id") for prefix in prefixes], _Defaults(counted)):
-        census.identities += 1
-        census.records += conflict.records
-        if len(census.examples) < CONFLICT_EXAMPLES:
-            census.examples.append(conflict)
-        if gather_across and len(conflict.hashes) > 1:
-            census.across_hashes.append(conflict)
-    return census
-
-
-class _Defaults(dict[bytes, Samples]):
-    def __missing__(self, key: bytes) -> Samples:
-        return Samples()
-
-
-def _entries(path: str) -> Iterator[tuple[bytes, bytes, bytes, list[tuple[bytes, bytes, int]]]]:
-    for block in read_blocks(path):
-        yield from block
+__all__ = ["check_books", "input_entries", "summarize", "tree_hash"]
 
 
 def summarize(results: Iterable[Sorted], parts: Sequence[Part], census: Census, options: Options) -> Summary:
@@ -107,7 +67,7 @@ def summarize(results: Iterable[Sorted], parts: Sequence[Part], census: Census, 
         HashExample(
             evaluation_name=example.evaluation_name,
             model_id=example.model_id,
-            sample_id=_sayable(example.sample_id),
+            sample_id=sayable(example.sample_id),
             given=example.given,
             computed=example.computed,
         )
@@ -150,7 +110,8 @@ def _evaluations(tally: Tally, census: Census) -> Iterator[EvaluationSummary]:
 
 def _model(name: str, counted: ModelTally) -> ModelSummary:
     buckets = [counted.latency_quantile(share) for share in (0.5, 0.9, 0.99)]
-    quantiles = [None if bucket is None else float(f"{bucket_value(bucket):.4g}") for bucket in buckets]
+    quantiles = [None if bucket is None else float(f"{bucket_value(bucket):.5g}") for bucket in buckets]
+    sums = map(sayable, counted.tokens)
     return ModelSummary(
         model_id=name,
         records=counted.records,
@@ -161,29 +122,22 @@ def _model(name: str, counted: ModelTally) -> ModelSummary:
         errors=counted.errors,
         turns=counted.turns,
         tool_calls=counted.tool_calls,
-        tokens=Tokens(
-            records=counted.with_tokens, input=counted.tokens[0], output=counted.tokens[1], total=counted.tokens[2]
-        ),
+        tokens=Tokens(records=counted.with_tokens, **dict(zip(("input", "output", "total"), sums, strict=True))),
         latency_ms=Latency(records=counted.latency.total(), p50=quantiles[0], p90=quantiles[1], p99=quantiles[2]),
-        first_sample=_sayable(sample_id_of(counted.first)),
-        last_sample=_sayable(sample_id_of(counted.last)),
+        first_sample=sayable(sample_id_of(counted.first)),
+        last_sample=sayable(sample_id_of(counted.last)),
     )
 
 
 def _conflict(conflict: Conflict) -> ConflictExample:
     return ConflictExample(
         evaluation_name=text_of(conflict.evaluation),
-        sample_id=_sayable(sample_id_of(conflict.sample_id)),
+        sample_id=sayable(sample_id_of(conflict.sample_id)),
         model_id=text_of(conflict.model),
         evaluation_id=text_of(conflict.run),
         records=conflict.records,
         sample_hashes=[text_of(sample) for sample in conflict.hashes],
     )
-
-
-def _sayable(sample_id: int | str) -> int | str:
-    """Spell an integer of more digits than Python writes in hexadecimal."""
-    return hex(sample_id) if isinstance(sample_id, int) and sample_id.bit_length() > 14_000 else sample_id
 
 
 def input_entries(

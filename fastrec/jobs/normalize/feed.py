@@ -41,9 +41,12 @@ class Feeder:
         feedable = [number for number, shard in enumerate(self._shards) if self._must_feed(shard)]
         for number in feedable:
             yield from self._feed(number)
-        rest = [shard for number, shard in enumerate(self._shards) if number not in set(feedable)]
-        numbers = {shard: number for number, shard in enumerate(self._shards)}
+        numbers = {shard: number for number, shard in enumerate(self._shards) if number not in set(feedable)}
         pieces: dict[int, int] = {}
+        # A stream can be read only once, so it does not share a task that may have to be done again.
+        for shard in (shard for shard in numbers if shard.stream):
+            yield self._order((self._piece(numbers[shard], Slice(shard), pieces),))
+        rest = [shard for shard in numbers if not shard.stream]
         for slices in tasks_of(rest, min(TASK_BYTES, self._options.run_bytes)):
             yield self._order(tuple(self._piece(numbers[piece.shard], piece, pieces) for piece in slices))
 

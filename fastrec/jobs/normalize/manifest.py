@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from fastrec.stages.runs import FIELDS, key_splitter, sample_id_of, text_of
+from fastrec.stages.summary import sayable
 
 __all__ = ["MANIFEST_FORMAT", "InputEntry", "KeyEntry", "Manifest", "PartEntry", "RejectsEntry", "read_key"]
 
@@ -94,5 +95,5 @@ def read_key(key: bytes, order: tuple[str, ...]) -> KeyEntry:
     *strings, sample_id = key_splitter(order)(key)
     return KeyEntry(
         **dict(zip(FIELDS, map(text_of, strings), strict=False)),
-        sample_id=sample_id_of(sample_id),
+        sample_id=sayable(sample_id_of(sample_id)),
     )

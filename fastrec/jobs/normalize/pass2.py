@@ -16,16 +16,16 @@ from typing import Any, Final
 
 import msgspec
 
+from fastrec.jobs.normalize.census import write_census
 from fastrec.jobs.normalize.options import Options
 from fastrec.jobs.normalize.rejects import Entry, entry_of_conflict, spell
 from fastrec.stages.judge import Finding
-from fastrec.stages.runs import RunSlice, Window, gather, key_splitter, write_block
+from fastrec.stages.runs import RunSlice, Window, gather, key_splitter
 from fastrec.stages.shards import ShardWriter, Written
 from fastrec.stages.summary import Column, Tally, take_census
 
 __all__ = ["Part", "PartOrder", "Place", "make_part"]
 
-_BLOCK: Final = 512  # entries of the census in a block
 _COUNTED: Final = 20_000  # records that are added to the tally at a time
 
 
@@ -171,10 +171,7 @@ class _PartMaker:
         by_hash, by_id = take_census(self._fields_met)
         if self._options.conflicts != "keep":
             by_hash, _ = take_census(self._fields_kept)
-        for name, entries in (("hash", by_hash), ("id", by_id)):
-            with open(f"{self._order.census}-{name}", "wb") as file:  # noqa: PTH123 - plain strings
-                for first in range(0, len(entries), _BLOCK):
-                    write_block(file, entries[first : first + _BLOCK])
+        write_census(self._order.census, by_hash, by_id)
         if self._options.conflicts != "keep":
             with open(f"{self._order.census}-conflicts", "wb") as file:  # noqa: PTH123
                 self._left_out.sort(key=lambda entry: (entry.source, entry.line))

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import chain, islice
+from typing import Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -29,6 +30,8 @@ __all__ = [
     "spell",
     "write_rejects",
 ]
+
+_SOME_BYTES: Final = 1 << 16
 
 _encode = msgspec.json.Encoder().encode
 
@@ -160,8 +163,16 @@ def _lines_of(piece: RejectRange) -> Iterator[bytes]:
 
 
 def _file_lines(path: str) -> Iterator[bytes]:
-    with open(path, "rb") as file:  # noqa: PTH123 - see above
-        yield from file
+    """Give the lines of a file, which is open only while some are read: there may be thousands to merge."""
+    position = 0
+    while True:
+        with open(path, "rb") as file:  # noqa: PTH123 - see above
+            file.seek(position)
+            lines = file.readlines(_SOME_BYTES)
+            position = file.tell()
+        if not lines:
+            return
+        yield from lines
 
 
 def _place(line: bytes) -> tuple[str, int]:

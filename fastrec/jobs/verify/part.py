@@ -20,20 +20,20 @@ from typing import Any, Final
 import msgspec
 
 from fastrec.errors import ShardError
+from fastrec.jobs.normalize.census import write_census
 from fastrec.jobs.normalize.options import Options
 from fastrec.jobs.normalize.pass2 import Part
 from fastrec.jobs.validate import too_long
 from fastrec.jobs.verify.compare import digest_of
 from fastrec.jobs.verify.problems import Problems
 from fastrec.stages.judge import Batch, Finding, Judge, SampleHashMode
-from fastrec.stages.runs import key_maker, key_splitter, write_block
+from fastrec.stages.runs import key_maker, key_splitter
 from fastrec.stages.shards import Chunk, LongLine, ReadStats, Written, read_shard, shard_at
 from fastrec.stages.summary import Tally, row_of, take_census
 
 __all__ = ["CheckedPart", "PartToCheck", "check_part"]
 
 _CHUNK_BYTES: Final = 1 << 18  # a chunk and its normal form stay in the processor's cache
-_BLOCK: Final = 512  # entries of the census in a block
 
 
 class PartToCheck(msgspec.Struct, frozen=True):
@@ -102,7 +102,7 @@ class _PartChecker:
             self._problems.add("file.unreadable", f"cannot be read: {exc.strerror}")
         tally = Tally()
         tally.add(self._fields, self._rows)
-        self._write_census()
+        write_census(order.census, *take_census(self._fields))
         part = Part(
             number=order.number,
             written=Written(size, digest, stats.text_bytes, self._text_hash.hexdigest()),
@@ -168,7 +168,7 @@ class _PartChecker:
         """Name the lines of a chunk that are not their own normal form."""
         for reject in batch.rejects:
             self._refuse(reject.line, reject.findings[0])
-        lines = chunk.data.splitlines(keepends=True) if b"\r" not in chunk.data else _lines(chunk.data)
+        lines = _lines(chunk.data)
         seen = {reject.line for reject in batch.rejects} | set(batch.numbers)
         for number, line in enumerate(lines, chunk.line):
             if number not in seen:
@@ -187,13 +187,13 @@ class _PartChecker:
     def _text(self, batch: Batch, index: int) -> bytes:
         return bytes(self._normal[batch.ends[index - 1] if index else 0 : batch.ends[index]])
 
-    def _write_census(self) -> None:
-        for name, entries in zip(("hash", "id"), take_census(self._fields), strict=True):
-            with open(f"{self._order.census}-{name}", "wb") as file:  # noqa: PTH123 - plain strings
-                for first in range(0, len(entries), _BLOCK):
-                    write_block(file, entries[first : first + _BLOCK])
+
+def _lines(data: bytes) -> list[bytes]:
+    """Split into lines, newlines included."""
+    *whole, rest = data.split(b"\n")
+    return [line + b"\n" for line in whole] + ([rest] if rest else [])
 
 
 def _first_difference(one: bytes, other: bytes) -> int:
     """Return where two different lines begin to differ, by halving: comparing slices runs in C."""
-    return bisect_left(range(1, len(one) + 1), True, key=lambda size: one[:size] != other[:size])  # noqa: FBT003
+    return bisect_left(range(1, len(one) + 1), True, key=lambda size: one[:size] != other[:size])

@@ -69,7 +69,7 @@ class Problems(msgspec.Struct):
             self.listed.append(Problem(self.file, line, kind, message))
 
     def __iter__(self) -> Iterator[Problem]:
-        yield from self.listed
+        yield from sorted(self.listed, key=lambda problem: problem.line or 0)
         hidden = self.count - len(self.listed)
         if hidden:
             yield Problem(self.file, None, "more", f"{hidden:,} problems more in this file")

@@ -28,11 +28,11 @@ class HashReplaced(msgspec.Struct, frozen=True):
     given: str
     computed: str
 
-    def sort_key(self) -> tuple[str, str, bool, int, str, str]:
+    def sort_key(self) -> tuple[str, str, bool, int, str, str, str]:
         """Order by name, model and sample; integers before strings."""
         number, text = (0, self.sample_id) if isinstance(self.sample_id, str) else (self.sample_id, "")
         is_text = isinstance(self.sample_id, str)
-        return self.evaluation_name, self.model_id, is_text, number, text, self.given
+        return self.evaluation_name, self.model_id, is_text, number, text, self.given, self.computed
 
 
 class Batch(msgspec.Struct):

@@ -47,7 +47,15 @@ def write_block(file: Any, rows: Any) -> int:
 
 
 def read_blocks(path: str) -> Iterator[Any]:
-    """Give the blocks of a file one by one."""
-    with open(path, "rb") as file:  # noqa: PTH123 - a str from another process
-        while head := file.read(_LENGTH):
-            yield _decode(file.read(int.from_bytes(head, "big")))
+    """Give the blocks of a file one by one; it is open only while a block is read, so thousands can be merged."""
+    position = 0
+    while True:
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - a str from another process
+            descriptor = file.fileno()
+            head = os.pread(descriptor, _LENGTH, position)
+            if not head:
+                return
+            size = int.from_bytes(head, "big")
+            block = read_exactly(descriptor, size, position + _LENGTH)
+        position += _LENGTH + size
+        yield _decode(block)

@@ -97,6 +97,8 @@ def _in_directory(directory: str, problems: list[str]) -> list[str]:
     found = []
     for parent, directories, files in os.walk(directory, onerror=complain):
         directories[:] = [name for name in directories if not name.startswith(".")]
+        if "manifest.json" in files:  # a published corpus: what it rejected is beside it, not in it
+            files = [name for name in files if not name.startswith("rejects.jsonl")]
         for name in files:
             path = os.path.join(parent, name)  # noqa: PTH118 - as above
             # A dangling link stays in: it is reported as missing rather than passed over.

@@ -20,6 +20,7 @@ from fastrec.stages.summary.document import (
     SampleHashes,
     Summary,
     Tokens,
+    sayable,
 )
 from fastrec.stages.summary.rows import Column, bucket_value, row_of
 from fastrec.stages.summary.tally import ModelTally, Tally
@@ -46,5 +47,6 @@ __all__ = [
     "count_conflicts",
     "count_samples",
     "row_of",
+    "sayable",
     "take_census",
 ]

@@ -31,10 +31,15 @@ __all__ = [
 
 CONFLICT_EXAMPLES: Final = 100
 
-Entry = tuple[bytes, bytes, bytes, list[tuple[bytes, bytes, int]]]
-"""evaluation_name; sample_hash and sample_id in either order; who answered: model_id, evaluation_id, records."""
+Entry = tuple[bytes, bytes, bytes, int, bool, bytes]
+"""evaluation_name; sample_hash and sample_id in either order; how many models answered; whether any of them has several
+records; and who answered, packed: only where neighbours meet does it have to be known."""
 
 Answers = list[tuple[bytes, bytes, int]]
+"""Who answered: model_id, evaluation_id, records."""
+
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder(list[tuple[bytes, bytes, int]]).decode
 
 
 def take_census(fields: Iterable[Sequence[bytes]]) -> tuple[list[Entry], list[Entry]]:
@@ -47,16 +52,17 @@ def take_census(fields: Iterable[Sequence[bytes]]) -> tuple[list[Entry], list[En
             answers[key] = [(model, run)]
         else:
             who.append((model, run))
-    listed = {key: _counted(found) for key, found in answers.items()}
-    by_hash = sorted((evaluation, sample, sample_id, who) for (evaluation, sample, sample_id), who in listed.items())
-    by_id = sorted((evaluation, sample_id, sample, who) for (evaluation, sample, sample_id), who in listed.items())
-    return by_hash, by_id
+    packed = [(*key, *_packed(found)) for key, found in answers.items()]
+    by_hash = sorted(packed)
+    by_id = sorted((evaluation, sample_id, sample, *rest) for evaluation, sample, sample_id, *rest in packed)
+    return by_hash, by_id  # type: ignore[return-value]
 
 
-def _counted(found: list[tuple[bytes, bytes]]) -> Answers:
+def _packed(found: list[tuple[bytes, bytes]]) -> tuple[int, bool, bytes]:
+    models = len({model for model, _ in found})
     if len(set(found)) == len(found):
-        return [(model, run, 1) for model, run in sorted(found)]
-    return [(*who, count) for who, count in sorted(Counter(found).items())]
+        return models, False, _pack([(*who, 1) for who in sorted(found)])
+    return models, True, _pack([(*who, count) for who, count in sorted(Counter(found).items())])
 
 
 class Samples(msgspec.Struct):
@@ -86,14 +92,15 @@ def count_samples(lists: Iterable[Iterable[Entry]]) -> dict[bytes, Samples]:
     for evaluation, samples in groupby(_merged(lists), key=itemgetter(0)):
         found = counted[evaluation] = Samples()
         for _, entries in groupby(samples, key=itemgetter(1)):
-            ids, models = set(), set()
-            for _, _, sample_id, who in entries:
-                ids.add(sample_id)
-                models.update([answer[0] for answer in who])
+            same = list(entries)
             found.samples += 1
-            found.by_models[len(models)] += 1
-            found.hashes_with_many_ids += len(ids) > 1
+            found.by_models[same[0][3] if len(same) == 1 else len(_models(same))] += 1
+            found.hashes_with_many_ids += len({entry[2] for entry in same}) > 1
     return counted
+
+
+def _models(entries: list[Entry]) -> set[bytes]:
+    return {model for entry in entries for model, _, _ in _unpack(entry[5])}
 
 
 def count_conflicts(lists: Iterable[Iterable[Entry]], counted: dict[bytes, Samples]) -> Iterator[Conflict]:
@@ -102,18 +109,17 @@ def count_conflicts(lists: Iterable[Iterable[Entry]], counted: dict[bytes, Sampl
         entries = list(group)
         hashes = {entry[2] for entry in entries}
         counted[evaluation].ids_with_many_hashes += len(hashes) > 1
-        if len(entries) == 1 and not any(answer[2] > 1 for answer in entries[0][3]):
+        if len(entries) == 1 and not entries[0][4]:
             continue
         records: Counter[tuple[bytes, bytes]] = Counter()
+        hashes_of: dict[tuple[bytes, bytes], set[bytes]] = {}
         for entry in entries:
-            for model, run, count in entry[3]:
+            for model, run, count in _unpack(entry[5]):
                 records[model, run] += count
+                hashes_of.setdefault((model, run), set()).add(entry[2])
         for (model, run), count in sorted(records.items()):
             if count > 1:
-                held = {
-                    entry[2] for entry in entries if any(answer[:2] == (model, run) for answer in map(tuple, entry[3]))
-                }
-                yield Conflict(evaluation, sample_id, model, run, count, sorted(held))
+                yield Conflict(evaluation, sample_id, model, run, count, sorted(hashes_of[model, run]))
 
 
 def _merged(lists: Iterable[Iterable[Entry]]) -> Iterator[Any]:

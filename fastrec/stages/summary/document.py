@@ -22,12 +22,21 @@ __all__ = [
     "SampleHashes",
     "Summary",
     "Tokens",
+    "sayable",
 ]
 
 SUMMARY_FORMAT: Final = 1
 
 Count = Annotated[int, Meta(ge=0)]
 SampleId = int | str
+_MOST_BITS: Final = 14_000
+
+
+def sayable(value: int | str) -> int | str:
+    """Spell an integer of more digits than most readers of JSON take (4,300) in hexadecimal, as text."""
+    if isinstance(value, str):
+        return value
+    return hex(value) if value.bit_length() > _MOST_BITS else int(value)
 
 
 class Base(msgspec.Struct, kw_only=True):
@@ -88,12 +97,12 @@ class SampleHashes(Base, kw_only=True):
 
 
 class Tokens(Base, kw_only=True):
-    """Sums over the records that say their token usage."""
+    """Sums over the records that say their token usage; one of more than 4,200 digits is hexadecimal, as text."""
 
     records: Annotated[int, Meta(ge=0, description="Records with a token_usage.")]
-    input: Count
-    output: Count
-    total: Count
+    input: Count | str
+    output: Count | str
+    total: Count | str
 
 
 class Latency(Base, kw_only=True):

@@ -50,7 +50,7 @@ def row_of(record: Record, source: int, line: int) -> tuple[Any, ...]:
         record.interaction_type,
         None if record.schema_version == SCHEMA_VERSION else record.schema_version,
         evaluation.is_correct,
-        score if score.__class__ is float or score.__class__ is bool else _spelled(score),
+        score if score.__class__ is float or score.__class__ is bool else _spelled(score),  # type: ignore[arg-type]
         bool(record.error),
         len(turns) if turns.__class__ is list else 1,
         sum([len(turn.tool_calls) for turn in turns if turn.tool_calls]) if turns else 0,

@@ -1,0 +1,205 @@
+"""The corpora that are measured on, made once and kept below `out/bench/corpora`.
+
+A corpus is named, and known by a key: the digest of its plan and of the generator's source, so a corpus that would come
+out differently today is made anew, and the old one goes. All are zstd at level 3, one frame a shard.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from hashlib import sha256
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import zstandard
+
+from bench.real import real_files, scaled_real
+from fastrec.hashing import sample_hash
+from fastrec.jobs import generate
+from fastrec.jobs.generate import Recipe, lines
+from fastrec.stages.shards import Chunk, read_shard, shard_at
+
+__all__ = ["CORPORA", "LEVEL", "OUT", "Corpus", "available", "corpus", "generator_version", "shard_lines"]
+
+OUT: Final = Path(__file__).parents[1] / "out" / "bench"
+LEVEL: Final = 3
+_EDITION: Final = 1  # of this module: another number makes all corpora anew
+_SMALL_TEXT: Final = 160  # characters that stay of a text in a small record
+
+Named = Iterator[tuple[str, Iterable[bytes]]]
+
+
+class Generated(msgspec.Struct, frozen=True, tag=True):
+    """The lines of a recipe, in even shards; with `small`, long texts are cut short."""
+
+    recipe: Recipe
+    shards: int
+    small: bool = False
+
+
+class Resharded(msgspec.Struct, frozen=True, tag=True):
+    """The lines of another corpus, spread over another number of shards."""
+
+    of: str
+    shards: int
+
+
+class Copied(msgspec.Struct, frozen=True, tag=True):
+    """Another corpus so many times over, each time as other models."""
+
+    of: str
+    times: int
+
+
+class Real(msgspec.Struct, frozen=True, tag=True):
+    """The real records, so many times over; see `bench.real`."""
+
+    times: int
+
+
+Plan = Generated | Resharded | Copied | Real
+
+CORPORA: Final[dict[str, Plan]] = {
+    "mixed": Generated(Recipe(records=30_000, seed=1), 24),
+    "small": Generated(Recipe(records=200_000, seed=2, mix="single_turn"), 16, small=True),
+    "agentic": Generated(Recipe(records=5_000, seed=3, mix="agentic"), 16),
+    "unknown-keys": Generated(Recipe(records=20_000, seed=4, unknown_keys=1.0), 16),
+    "half-duplicates": Generated(Recipe(records=30_000, seed=5, duplicates=0.5), 16),
+    "giant-shard": Resharded("mixed", 1),
+    "2000-shards": Resharded("small", 2_000),
+    "2-shards": Resharded("small", 2),
+    "ten-lines": Generated(Recipe(records=10, seed=6), 1),
+    "real": Real(1),
+    "real-x10": Real(10),
+    "mixed-x10": Copied("mixed", 10),
+}
+
+
+class Corpus(msgspec.Struct, frozen=True):
+    """A corpus on disk."""
+
+    name: str
+    key: str
+    shards: tuple[str, ...]
+    """Names of files in its directory."""
+    lines: int
+    text_bytes: int
+    file_bytes: int
+
+    @property
+    def directory(self) -> Path:
+        """Where its shards are."""
+        return OUT / "corpora" / f"{self.name}-{self.key}"
+
+    def paths(self, every: int = 1) -> list[Path]:
+        """The shards, or every so many of them."""
+        return [self.directory / shard for shard in self.shards[::every]]
+
+
+def available(name: str) -> bool:
+    """Whether the corpus can be made here: the real records may not be there."""
+    plan = CORPORA[name]
+    return bool(real_files()) if isinstance(plan, Real) else True
+
+
+def corpus(name: str) -> Corpus:
+    """Give a corpus, made now if it is not there."""
+    key = _key(name)
+    directory = OUT / "corpora" / f"{name}-{key}"
+    about = directory / "corpus.json"
+    if not about.exists():
+        for stale in (OUT / "corpora").glob(f"{name}-{'?' * len(key)}"):
+            shutil.rmtree(stale)
+        directory.mkdir(parents=True)
+        made = _write(name, key, directory, _shards(CORPORA[name]))
+        about.write_bytes(msgspec.json.encode(made))
+    return msgspec.json.decode(about.read_bytes(), type=Corpus)
+
+
+def shard_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a shard, without their ends."""
+    for chunk in read_shard(shard_at(str(path))):
+        assert isinstance(chunk, Chunk)
+        yield from chunk.data.removesuffix(b"\n").split(b"\n")
+
+
+@lru_cache(maxsize=1)
+def generator_version() -> str:
+    """A digest of the generator's source: its text is a promise, but promises are changed now and then."""
+    assert generate.__file__
+    digest = sha256()
+    for path in sorted(Path(generate.__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:8]
+
+
+def _key(name: str) -> str:
+    plan = CORPORA[name]
+    digest = sha256(msgspec.json.encode((_EDITION, plan)))
+    if isinstance(plan, Generated):
+        digest.update(generator_version().encode())
+    elif isinstance(plan, Real):
+        digest.update(msgspec.json.encode([(path.name, path.stat().st_size) for path in real_files()]))
+    else:
+        digest.update(_key(plan.of).encode())
+    return digest.hexdigest()[:8]
+
+
+def _shards(plan: Plan) -> Named:
+    """Name the shards of a plan, and give their lines."""
+    if isinstance(plan, Generated):
+        stream = lines(plan.recipe)
+        return _even(map(_shrunk, stream) if plan.small else stream, plan.recipe.records, plan.shards)
+    if isinstance(plan, Resharded):
+        source = corpus(plan.of)
+        return _even(chain.from_iterable(map(shard_lines, source.paths())), source.lines, plan.shards)
+    if isinstance(plan, Copied):
+        return _copies(corpus(plan.of), plan.times)
+    return scaled_real(plan.times)
+
+
+def _even(stream: Iterator[bytes], count: int, shards: int) -> Named:
+    for number in range(shards):
+        share = count * (number + 1) // shards - count * number // shards
+        yield f"shard-{number:05d}", islice(stream, share)
+
+
+def _copies(source: Corpus, times: int) -> Named:
+    """Every shard so many times, with another prefix of its model each time."""
+    for number in range(times):
+        mark = f'"model_id": "v{number}-'.encode()
+        for path in source.paths():
+            text = (
+                line.replace(b'"model_id":"', mark, 1).replace(b'"model_id": "', mark, 1) for line in shard_lines(path)
+            )
+            yield f"v{number}-{path.name.removesuffix('.jsonl.zst')}", text
+
+
+def _shrunk(line: bytes) -> bytes:
+    """The record with its texts cut short, and its hash put right if it has one."""
+    record: dict[str, Any] = msgspec.json.decode(line)
+    for section in ("input", "output"):
+        for key, value in (record.get(section) or {}).items():
+            if isinstance(value, str):
+                record[section][key] = value[:_SMALL_TEXT]
+    if "sample_hash" in record:
+        record["sample_hash"] = sample_hash(record["input"]["raw"], record["input"]["reference"])
+    return msgspec.json.encode(record)
+
+
+def _write(name: str, key: str, directory: Path, shards: Named) -> Corpus:
+    names, count, text_bytes, file_bytes = [], 0, 0, 0
+    for stem, shard in shards:
+        path = directory / f"{stem}.jsonl.zst"
+        compressor = zstandard.ZstdCompressor(level=LEVEL, threads=0, write_checksum=True)
+        with path.open("wb") as file, compressor.stream_writer(file, closefd=False) as writer:
+            for line in shard:
+                text_bytes += writer.write(line + b"\n")
+                count += 1
+        file_bytes += path.stat().st_size
+        names.append(path.name)
+    return Corpus(name, key, tuple(names), count, text_bytes, file_bytes)

@@ -1,0 +1,69 @@
+"""`fastrec verify`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from fastrec.cli.console import decimal, jobs_option, megabytes, print_json, print_notice, reader_may_leave, safe
+
+if TYPE_CHECKING:
+    from fastrec.jobs.verify import Problem, Verification
+
+__all__ = ["verify"]
+
+
+@click.command
+@click.argument("corpus", type=click.Path())
+@jobs_option
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def verify(corpus: str, jobs: int, as_json: bool) -> None:
+    """Check a corpus that `fastrec normalize` made: checksums, order, normal form, no copies, and the books.
+
+    All that is wrong is named, each problem on a line of its own, with the file and the line where it has one.
+
+    \b
+    Exit codes: 0 sound, 1 something is wrong, 2 wrong usage, or no corpus, 3 it may not be read.
+
+    \b
+    Examples:
+      fastrec verify corpus
+      fastrec verify corpus --json | jq -r '.problems[].file' | sort -u
+    """
+    from fastrec.jobs.verify import verify as run
+
+    found = run(corpus, jobs=jobs)
+    with reader_may_leave():
+        for notice in found.notices:
+            print_notice(notice)
+        if as_json:
+            _print_json(found)
+        else:
+            for problem in found.problems:
+                click.echo(_spelled(problem))
+            click.echo(_verdict(found))
+    if not found.ok:
+        raise click.exceptions.Exit(1)
+
+
+def _print_json(found: Verification) -> None:
+    import msgspec
+
+    print_json(msgspec.json.format(msgspec.json.encode(found)))
+
+
+def _spelled(problem: Problem) -> str:
+    place = problem.file if problem.line is None else f"{problem.file}:{problem.line}"
+    return f"{safe(place)}: {safe(problem.message)} [{problem.kind}]"
+
+
+def _verdict(found: Verification) -> str:
+    """One line that says it all."""
+    word = click.style("sound" if found.ok else "not sound", fg="green" if found.ok else "red", bold=True)
+    problems = "" if found.ok else f"{decimal(len(found.problems))} problems; "
+    speed = found.text_bytes / 1e6 / max(found.seconds, 1e-9)
+    return (
+        f"{word}: {problems}{decimal(found.parts)} parts, {decimal(found.records)} records "
+        f"({megabytes(found.text_bytes)} in {found.seconds:.2f} s, {speed:.0f} MB/s)"
+    )

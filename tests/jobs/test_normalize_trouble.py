@@ -1,0 +1,322 @@
+"""Trouble: bad shards, outputs that are in the way, full disks. Nothing is half-used and nothing is left behind."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fastrec.engine import SerialEngine
+from fastrec.errors import BadShardsError, FastrecError, ShardCorruptError, ShardTruncatedError, UsageError
+from fastrec.jobs import normalize as module
+from fastrec.jobs.normalize import NoProgress, feed, normalize
+from fastrec.stages.shards import Format
+from tests.jobs.normalizing import Corpus, normalized, write
+from tests.samples import sample
+from tests.shards.compressing import compressed
+
+
+def lines_of(source: str, count: int = 5) -> list[bytes]:
+    return [json.dumps(sample(evaluation_id=source, sample_id=number)).encode() for number in range(count)]
+
+
+def text_of(source: str, count: int = 5) -> bytes:
+    return b"".join(line + b"\n" for line in lines_of(source, count))
+
+
+def sources(corpus: Corpus) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for line in corpus.lines:
+        source = json.loads(line)["evaluation_id"]
+        found[source] = found.get(source, 0) + 1
+    return found
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> Path:
+    """Good shards, and two that cannot be read whole, in between."""
+    folder = tmp_path / "in"
+    write(folder / "a.jsonl", lines_of("a"))
+    (folder / "b.jsonl.zst").write_bytes(compressed(Format.ZSTD, text_of("b", 300))[:-5])
+    write(folder / "c.jsonl", lines_of("c"), Format.GZIP)
+    spoilt = bytearray(compressed(Format.GZIP, text_of("d", 300)))
+    spoilt[-6] ^= 1
+    (folder / "d.jsonl.gz").write_bytes(bytes(spoilt))
+    write(folder / "e.jsonl", lines_of("e"), Format.ZSTD)
+    return folder
+
+
+@pytest.fixture
+def feeding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hand every compressed shard on in small chunks, as for many jobs, but in this process."""
+    monkeypatch.setattr(module, "_SMALL", 0)
+    monkeypatch.setattr(module, "make_engine", lambda _: SerialEngine())
+    monkeypatch.setattr(feed, "TASK_BYTES", 100)
+    monkeypatch.setattr(feed, "_FED_BYTES", 1_000)
+
+
+WAYS = {
+    "one task": lambda monkeypatch: {},
+    "a task each": lambda monkeypatch: monkeypatch.setattr(feed, "TASK_BYTES", 1) or {},
+    "fed": lambda monkeypatch: {"jobs": 2},
+    "a pool": lambda monkeypatch: monkeypatch.setattr(module, "_SMALL", 0) or {"jobs": 2},
+}
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Options for each way in which a shard may come to a worker."""
+    if request.param == "fed":
+        request.getfixturevalue("feeding")
+    options: dict[str, Any] = WAYS[request.param](monkeypatch)
+    return options
+
+
+# Bad shards
+
+
+def test_all_bad_shards_are_named_and_nothing_is_published(shards: Path, tmp_path: Path, way: dict[str, Any]) -> None:
+    """Whether a bad shard shares a task, has its own or is fed in chunks: all are named, and no trace is left."""
+    with pytest.raises(BadShardsError) as caught:
+        normalize(shards, tmp_path / "out", **way)
+    assert [(type(error), Path(error.path).name) for error in caught.value.errors] == [
+        (ShardTruncatedError, "b.jsonl.zst"),
+        (ShardCorruptError, "d.jsonl.gz"),
+    ]
+    assert "b.jsonl.zst" in str(caught.value)
+    assert "d.jsonl.gz" in str(caught.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+def test_the_others_are_published_if_asked_for(shards: Path, tmp_path: Path, way: dict[str, Any]) -> None:
+    """Without its bad shards a pile gives what the good ones alone give, and the manifest lists what was skipped."""
+    corpus = normalized(shards, tmp_path / "out", skip_bad_shards=True, **way)
+    assert sources(corpus) == {"a": 5, "c": 5, "e": 5}
+    assert [Path(entry["path"]).name for entry in corpus.manifest["inputs"]] == ["a.jsonl", "c.jsonl.gz", "e.jsonl.zst"]
+    assert [("b.jsonl.zst" in one, "d.jsonl.gz" in one) for one in corpus.manifest["skipped"]] == [
+        (True, False),
+        (False, True),
+    ]
+    good = [shards / "a.jsonl", shards / "c.jsonl.gz", shards / "e.jsonl.zst"]
+    assert corpus.same_for_all == normalized(good, tmp_path / "good").same_for_all
+
+
+def test_all_shards_may_be_bad(shards: Path, tmp_path: Path, way: dict[str, Any]) -> None:
+    """If every shard is skipped, an empty corpus is published that says so."""
+    bad = [shards / "b.jsonl.zst", shards / "d.jsonl.gz"]
+    corpus = normalized(bad, tmp_path / "out", skip_bad_shards=True, **way)
+    assert (corpus.books["lines"], corpus.manifest["inputs"], len(corpus.manifest["skipped"])) == (0, [], 2)
+
+
+class Meddler(NoProgress):
+    """Does something to the inputs when a task is done."""
+
+    def __init__(self, *deeds: Callable[[], object]) -> None:
+        self.deeds = list(deeds)
+
+    def advance(self, size: int, records: int, rejects: int) -> None:
+        if self.deeds:
+            self.deeds.pop(0)()
+
+
+def append(path: Path, text: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(text)
+
+
+def test_a_file_that_grows_between_its_ranges_is_bad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plain file that changes while others of its ranges are read is not half-used."""
+    monkeypatch.setattr(feed, "TASK_BYTES", 2_000)
+    growing = write(tmp_path / "growing.jsonl", lines_of("growing", 20))
+    good = write(tmp_path / "later.jsonl", lines_of("good"))
+    for skip in (False, True):
+        meddler = Meddler(lambda: append(growing, text_of("growing", 1)))
+        if skip:
+            corpus = normalized([growing, good], tmp_path / "out", meddler, skip_bad_shards=True)
+            assert sources(corpus) == {"good": 5}
+            assert "growing.jsonl: changed after it was found" in corpus.manifest["skipped"][0]
+        else:
+            with pytest.raises(BadShardsError, match=r"growing\.jsonl: changed after it was found"):
+                normalize([growing, good], tmp_path / "out", progress=meddler)
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_shard_that_turns_bad_on_the_second_look_is_skipped_too(shards: Path, tmp_path: Path) -> None:
+    """What shared a task with a bad shard is read again; if it changed by then, it is skipped by name as well."""
+    meddler = Meddler(lambda: append(shards / "c.jsonl.gz", b"x"))
+    corpus = normalized(shards, tmp_path / "out", meddler, skip_bad_shards=True)
+    assert sources(corpus) == {"a": 5, "e": 5}
+    assert [Path(one.split(":")[0]).name for one in corpus.manifest["skipped"]] == [
+        "b.jsonl.zst",
+        "c.jsonl.gz",
+        "d.jsonl.gz",
+    ]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_stream_is_not_lost_with_a_bad_shard(
+    place: int, jobs: int, shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Standard input can be read only once: a bad shard beside it does not cost its lines."""
+    monkeypatch.setattr(module, "make_engine", lambda _: SerialEngine())
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text_of("stdin"))))
+    names = [str(shards / "b.jsonl.zst"), str(shards / "a.jsonl")]
+    names.insert(place, "-")
+    corpus = normalized(names, tmp_path / "out", skip_bad_shards=True, jobs=jobs)
+    assert sources(corpus) == {"stdin": 5, "a": 5}
+
+
+def test_a_missing_shard_is_a_wrong_argument(tmp_path: Path) -> None:
+    """A name that stands for nothing is refused before anything is done."""
+    with pytest.raises(UsageError, match="missing"):
+        normalize([write(tmp_path / "in.jsonl", []), tmp_path / "missing.jsonl"], tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
+
+
+# Where the corpus goes
+
+
+@pytest.fixture
+def shard(tmp_path: Path) -> Path:
+    return write(tmp_path / "in" / "a.jsonl", lines_of("a"))
+
+
+def test_an_output_that_exists_is_refused(shard: Path, tmp_path: Path) -> None:
+    """Whatever stands at the output stays, a corpus or not, and the message says how to replace it."""
+    first = normalized(shard, tmp_path / "out")
+    before = first.same_for_all
+    (tmp_path / "empty").mkdir()
+    for name in ("out", "empty"):
+        with pytest.raises(UsageError, match="exists: give another output, or --overwrite"):
+            normalize(shard, tmp_path / name)
+    assert Corpus(tmp_path / "out").same_for_all == before
+
+
+def test_an_old_corpus_is_replaced_if_asked_for(shard: Path, tmp_path: Path) -> None:
+    """Overwriting leaves nothing of the old corpus, not even parts that the new one does not have."""
+    normalized(shard, tmp_path / "out", compression="gz", conflicts="keep")
+    other = write(tmp_path / "other.jsonl", lines_of("b"))
+    corpus = normalized(other, tmp_path / "out", overwrite=True)
+    assert sources(corpus) == {"b": 5}
+    assert [part.name for part in corpus.parts] == ["part-00000.jsonl.zst"]
+    (tmp_path / "empty").mkdir()
+    normalized(other, tmp_path / "empty", overwrite=True)
+    normalized(other, tmp_path / "new", overwrite=True)
+
+
+def test_the_old_corpus_stays_until_the_new_one_is_ready(shard: Path, shards: Path, tmp_path: Path) -> None:
+    """If overwriting fails, the old corpus is as it was; while it runs, it can be read."""
+    before = normalized(shard, tmp_path / "out").same_for_all
+    seen = []
+    meddler = Meddler(lambda: seen.append(Corpus(tmp_path / "out").same_for_all))
+    with pytest.raises(BadShardsError):
+        normalize(shards, tmp_path / "out", overwrite=True, progress=meddler)
+    assert seen == [before]
+    assert Corpus(tmp_path / "out").same_for_all == before
+    assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_what_is_no_corpus_is_never_replaced(kind: str, shard: Path, tmp_path: Path) -> None:
+    """Overwriting is for corpora: a file, or a folder with anything else in it, stays."""
+    if kind == "file":
+        (tmp_path / "out").write_text("precious")
+        precious = tmp_path / "out"
+    else:
+        precious = tmp_path / "out" / "thesis.tex"
+        precious.parent.mkdir()
+        precious.write_text("precious")
+    with pytest.raises(UsageError, match="is not a directory|holds something else than a corpus"):
+        normalize(shard, tmp_path / "out", overwrite=True)
+    assert precious.read_text() == "precious"
+
+
+def test_an_input_inside_of_the_output_is_refused(shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A corpus cannot be replaced by what is made of itself, by whatever name or link it is called."""
+    normalized(shard, tmp_path / "out")
+    (tmp_path / "link").symlink_to(tmp_path / "out")
+    monkeypatch.chdir(tmp_path)
+    for name in (tmp_path / "out", Path("out"), tmp_path / "in" / ".." / "out", tmp_path / "link"):
+        with pytest.raises(UsageError, match="lies in the output"):
+            normalize([shard, name], tmp_path / "out", overwrite=True)
+    with pytest.raises(UsageError, match="is not a directory|exists"):
+        normalize(shard, shard, overwrite=True)
+
+
+def test_an_output_inside_of_the_input_is_fine_once(shard: Path, tmp_path: Path) -> None:
+    """A corpus may be published below the folder that it is made of; a second time it would be its own input."""
+    normalized(shard.parent, shard.parent / "out")
+    with pytest.raises(UsageError, match="lies in the output"):
+        normalize(shard.parent, shard.parent / "out", overwrite=True)
+    assert not list(shard.parent.glob(".*"))
+
+
+def test_parents_of_the_output_are_made(shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An output several folders down, or a mere name, can be published."""
+    normalized(shard, tmp_path / "some" / "where" / "out")
+    monkeypatch.chdir(tmp_path)
+    normalized(shard, Path("plain"))
+    assert (tmp_path / "plain" / "manifest.json").exists()
+
+
+def test_temporary_files_go_where_they_are_told_to(shard: Path, tmp_path: Path) -> None:
+    """With a work directory nothing but the staged corpus is beside the output, and nothing stays in either."""
+    seen: list[list[str]] = []
+
+    def look() -> None:
+        seen.append([path.name for path in (tmp_path / "work").iterdir()])
+        seen.append([path.name for path in tmp_path.glob(".*")])
+
+    normalized(shard, tmp_path / "out", Meddler(look), work_dir=str(tmp_path / "work"))
+    assert [len(names) for names in seen] == [1, 1]
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+def test_a_published_corpus_has_the_usual_permissions(shard: Path, tmp_path: Path) -> None:
+    """The corpus is as readable as the umask says, though the work on it was private."""
+    umask = os.umask(0o027)
+    try:
+        corpus = normalized(shard, tmp_path / "out")
+    finally:
+        os.umask(umask)
+    assert (tmp_path / "out").stat().st_mode & 0o777 == 0o750
+    assert {path.stat().st_mode & 0o777 for path in corpus.path.iterdir()} == {0o640}
+
+
+@pytest.mark.parametrize("name", ["writev", "write", "fsync"])
+def test_a_full_disk_publishes_nothing(name: str, shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When a run or a part cannot be written, the error comes through, and nothing is left behind."""
+
+    def full(*_: Any) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, name, full)
+    with pytest.raises(OSError, match="No space left"):
+        normalize(shard, tmp_path / "out")
+    monkeypatch.undo()
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+def test_books_that_do_not_balance_are_not_published(
+    shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A defect that loses a line is told as one, and nothing is published."""
+    real = module.input_entries
+
+    def one_too_few(*arguments: Any) -> Any:
+        entries = real(*arguments)
+        entries[0].kept -= 1
+        return entries
+
+    monkeypatch.setattr(module, "input_entries", one_too_few)
+    with pytest.raises(FastrecError, match=r"a\.jsonl do not balance: 5 lines, but 4 kept"):
+        normalize(shard, tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]

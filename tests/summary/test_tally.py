@@ -1,0 +1,194 @@
+"""The tally: exact whatever the split and the order, and right by independent arithmetic."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from collections import Counter
+from fractions import Fraction
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from fastrec.stages.judge import Judge
+from fastrec.stages.runs import key_maker, key_splitter, sample_id_of
+from fastrec.stages.summary import Column, ModelTally, Tally, bucket_value, row_of
+from fastrec.stages.summary.rows import bucket_of
+from tests.samples import sample
+
+HUGE = [2**63, -(2**63) - 1, 2**64, 10**18, 10**19, 10**30, -(10**30), 10**400]
+scores = st.booleans() | st.integers(-3, 3) | st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from(HUGE)
+dice = st.integers(0, 2**32).map(random.Random)
+
+
+def rows_of(records: list[dict[str, Any]]) -> tuple[list[Any], list[Any]]:
+    """The fields and rows of records, by way of the judge and of a file, as in a run."""
+    out = bytearray()
+    batch = Judge().judge_chunk(b"\n".join(msgspec.json.encode(record) for record in records), out)
+    assert not batch.rejects
+    split, key = key_splitter(), key_maker()
+    rows = [
+        row_of(record, number % 3, line)
+        for number, (record, line) in enumerate(zip(batch.records, batch.numbers, strict=True))
+    ]
+    return [split(key(record)) for record in batch.records], msgspec.msgpack.decode(msgspec.msgpack.encode(rows))
+
+
+def tallied(*records: dict[str, Any]) -> ModelTally:
+    fields, rows = rows_of(list(records))
+    tally = Tally()
+    tally.add(fields, rows)
+    (only,) = tally.models.values()
+    return only
+
+
+def scored(score: Any, **changes: Any) -> dict[str, Any]:
+    return sample(evaluation={"score": score, "is_correct": bool(score)}, **changes)
+
+
+# Sums
+
+
+@given(st.lists(scores, min_size=1, max_size=12), dice)
+@example([0.1] * 10, random.Random(0))
+@example([1e308, 1e308, -1e308, 5e-324, True], random.Random(0))
+def test_a_tally_is_exact_whatever_the_split(several: list[Any], rng: random.Random) -> None:
+    """Records that are spread over tallies, merged in any order, give the same sums: those of fractions."""
+    fields, rows = rows_of([scored(score, sample_id=number) for number, score in enumerate(several)])
+    whole = Tally()
+    whole.add(fields, rows)
+    pieces = [Tally() for _ in range(3)]
+    places = list(range(len(rows)))
+    rng.shuffle(places)
+    for place in places:
+        pieces[rng.randrange(3)].add([fields[place]], [rows[place]])
+    rng.shuffle(pieces)
+    merged = Tally()
+    for piece in pieces:
+        merged += piece
+    assert merged == whole
+    (model,) = whole.models.values()
+    exact = [Fraction(score) for score in several]
+    assert Fraction(model.score, 2**1074) == sum(exact)
+    assert Fraction(model.score_squared, 2**2148) == sum(score**2 for score in exact)
+    assert (model.records, model.correct) == (len(several), sum(map(bool, several)))
+    try:
+        mean = float(sum(exact) / len(exact))
+    except OverflowError:
+        mean = None
+    assert model.mean_score() == mean
+
+
+@given(st.lists(st.floats(-1e6, 1e6) | st.integers(-5, 5) | st.booleans(), min_size=2, max_size=20))
+def test_the_standard_error_is_that_of_the_mean(several: list[Any]) -> None:
+    """It agrees with the sample deviation of the statistics module over the root of the count."""
+    expected = statistics.stdev([Fraction(score) for score in several]) / math.sqrt(len(several))
+    found = tallied(*(scored(score, sample_id=number) for number, score in enumerate(several))).score_standard_error()
+    assert found == pytest.approx(float(expected), rel=1e-12, abs=1e-320)
+
+
+@pytest.mark.parametrize(
+    ("several", "mean", "error"),
+    [
+        ([True], 1.0, None),
+        ([1, 1.0, True], 1.0, 0.0),
+        ([0.1, 0.1, 0.1], 0.1, 0.0),
+        ([True, False], 0.5, 0.5),
+        ([0, 10**400], None, None),
+        ([10**400, -(10**400)], 0.0, None),
+        ([10**18, 10**18 + 2], float(10**18 + 1), 1.0),
+        ([1e-200, 3e-200], 2e-200, 1e-200),
+        ([1e200, 3e200], 2e200, 1e200),
+        ([1.7e308, 1.7e308], 1.7e308, 0.0),
+        ([5e-324, 15e-324], 10e-324, 5e-324),
+    ],
+)
+def test_means_and_errors_are_rounded_once(several: list[Any], mean: float | None, error: float | None) -> None:
+    """A mean or an error that a double can hold is there, at any size; one that it cannot is null."""
+    found = tallied(*(scored(score, sample_id=number) for number, score in enumerate(several)))
+    assert found.mean_score() == mean
+    assert found.score_standard_error() == (error if error is None else pytest.approx(error, rel=1e-15, abs=0))
+
+
+def test_what_is_counted() -> None:
+    """Errors, turns, tool calls and tokens are sums over records; what a record does not say does not count."""
+    usage = {"input_tokens": 10**30, "output_tokens": 10**18, "total_tokens": 7}
+    found = tallied(
+        sample(),  # error: "none" is a word like any other; 10, 5 and 15 tokens; 12.5 ms
+        sample(sample_id="q-2", error="", token_usage=None, performance=None),
+        sample("agentic", model_id="org/model", error=None, token_usage=usage, performance={"latency_ms": 0}),
+        sample("multi_turn", sample_id=-5, error="timeout", performance={"latency_ms": None}),
+        sample("multi_turn", sample_id=9, interactions=[], token_usage={**usage, "total_tokens": 2**63}, unknown=1),
+    )
+    assert (found.records, found.correct, found.errors) == (5, 4, 3)
+    assert (found.turns, found.tool_calls) == (1 + 1 + 2 + 2 + 0, 1)
+    assert found.with_tokens == 4
+    assert found.tokens == [10 + 2 * 10**30 + 10, 5 + 2 * 10**18 + 5, 15 + 7 + 15 + 2**63]
+    assert found.latency == Counter({bucket_of(12.5): 2, 0: 1})
+    assert (sample_id_of(found.first), sample_id_of(found.last)) == (-5, "q-2")
+
+
+def test_kinds_of_records_are_counted() -> None:
+    """Interaction types, schema versions and sources are counted by record."""
+    fields, rows = rows_of([sample(), sample("agentic"), sample("agentic", schema_version="x", model_id="other")])
+    tally = Tally()
+    tally.add(fields, rows)
+    assert tally.interaction_types == {"single_turn": 1, "agentic": 2}
+    assert tally.schema_versions == {None: 2, "x": 1}
+    assert tally.sources == {0: 1, 1: 1, 2: 1}
+    assert sorted(model for _, model in tally.models) == [b"org/model", b"other"]
+
+
+@given(st.sampled_from(HUGE), st.booleans())
+def test_rows_carry_integers_of_any_size(number: int, unknown: bool) -> None:
+    """A score or a count beyond 64 bits survives the way through a file, on the fast path and on the slow one."""
+    usage = {"input_tokens": abs(number), "output_tokens": 0, "total_tokens": 10**18}
+    record = scored(number, token_usage=usage, **({"unknown": 1} if unknown else {}))
+    found = tallied(record)
+    assert Fraction(found.score, 2**1074) == number
+    assert found.tokens == [abs(number), 0, 10**18]
+
+
+# The histogram of latencies
+
+
+@given(st.floats(5e-324, 1.7e308) | st.integers(1, 10**300))
+@example(1.0)
+@example(2.0**-1074)
+@example(math.nextafter(1.0, 0))
+def test_a_bucket_is_known_to_one_in_128(value: float) -> None:
+    """The value of a latency's bucket is within 1/128 of it, or of the smallest step that a double has."""
+    assert abs(bucket_value(bucket_of(value)) - value) <= max(value / 128, 5e-324)
+
+
+@given(st.lists(st.floats(0, 1e12), min_size=2, max_size=50))
+def test_buckets_are_in_order(values: list[float]) -> None:
+    """A larger latency is never in a lower bucket, and zero has a bucket of its own."""
+    buckets = [bucket_of(value) if value else 0 for value in sorted(values)]
+    assert buckets == sorted(buckets)
+    assert all((bucket == 0) is (value == 0) for bucket, value in zip(buckets, sorted(values), strict=True))
+
+
+def test_an_integer_beyond_a_double_is_among_the_longest() -> None:
+    """A latency of 400 digits is counted with the longest that can be told, not refused."""
+    assert bucket_of(10**400) >= bucket_of(2.0**1023)
+    assert math.isfinite(bucket_value(bucket_of(10**400)))
+
+
+@given(st.lists(st.floats(0.001, 1e9) | st.just(0), min_size=1, max_size=60), st.sampled_from([0.5, 0.9, 0.99, 1.0]))
+def test_quantiles_are_those_of_the_sorted_list(values: list[float], share: float) -> None:
+    """A quantile is the bucket of the value at that rank, as in a sorted list of all values."""
+    records = [sample(sample_id=number, performance={"latency_ms": value}) for number, value in enumerate(values)]
+    bucket = tallied(*records).latency_quantile(share)
+    expected = sorted(values)[max(math.ceil(share * len(values)), 1) - 1]
+    assert bucket == (bucket_of(expected) if expected else 0)
+
+
+def test_no_latency_no_quantile() -> None:
+    """Records that do not say their latency have none."""
+    assert tallied(sample(performance=None)).latency_quantile(0.5) is None
+    assert rows_of([sample(performance={})])[1][0][Column.LATENCY] is None
