@@ -253,7 +253,6 @@ def test_many_parts_and_runs_need_few_open_files(
     assert len(corpus.rejects) == (2_500 if conflicts == "first" else 0)
 
 
-@pytest.mark.xfail(reason="examples of one record and one given hash stand in the order of arrival")
 def test_examples_of_replaced_hashes_do_not_depend_on_arrival(tmp_path: Path) -> None:
     """Lines that differ in the computed hash alone are told in one order, whichever came first."""
     several = [

@@ -16,6 +16,7 @@ import pytest
 from fastrec.engine import SerialEngine
 from fastrec.errors import BadShardsError, FastrecError, ShardCorruptError, ShardTruncatedError, UsageError
 from fastrec.jobs import normalize as module
+from fastrec.jobs.normalize import driver
 from fastrec.jobs.normalize import NoProgress, feed, normalize
 from fastrec.stages.shards import Format
 from tests.jobs.normalizing import Corpus, normalized, write
@@ -58,13 +59,13 @@ def feeding(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hand every compressed shard on in small chunks, as for many jobs, but in this process."""
     monkeypatch.setattr(module, "_SMALL", 0)
     monkeypatch.setattr(module, "make_engine", lambda _: SerialEngine())
-    monkeypatch.setattr(feed, "TASK_BYTES", 100)
+    monkeypatch.setattr(feed, "TASK_BYTES", 900)
     monkeypatch.setattr(feed, "_FED_BYTES", 1_000)
 
 
 WAYS = {
     "one task": lambda monkeypatch: {},
-    "a task each": lambda monkeypatch: monkeypatch.setattr(feed, "TASK_BYTES", 1) or {},
+    "a task each": lambda monkeypatch: monkeypatch.setattr(feed, "TASK_BYTES", 4_000) or {},
     "fed": lambda monkeypatch: {"jobs": 2},
     "a pool": lambda monkeypatch: monkeypatch.setattr(module, "_SMALL", 0) or {"jobs": 2},
 }
@@ -121,7 +122,7 @@ class Meddler(NoProgress):
     def __init__(self, *deeds: Callable[[], object]) -> None:
         self.deeds = list(deeds)
 
-    def advance(self, size: int, records: int, rejects: int) -> None:
+    def advance(self, *_: int) -> None:
         if self.deeds:
             self.deeds.pop(0)()
 
@@ -234,7 +235,7 @@ def test_what_is_no_corpus_is_never_replaced(kind: str, shard: Path, tmp_path: P
         precious = tmp_path / "out" / "thesis.tex"
         precious.parent.mkdir()
         precious.write_text("precious")
-    with pytest.raises(UsageError, match="is not a directory|holds something else than a corpus"):
+    with pytest.raises(UsageError, match=r"is not a directory|holds something else than a corpus"):
         normalize(shard, tmp_path / "out", overwrite=True)
     assert precious.read_text() == "precious"
 
@@ -247,11 +248,11 @@ def test_an_input_inside_of_the_output_is_refused(shard: Path, tmp_path: Path, m
     for name in (tmp_path / "out", Path("out"), tmp_path / "in" / ".." / "out", tmp_path / "link"):
         with pytest.raises(UsageError, match="lies in the output"):
             normalize([shard, name], tmp_path / "out", overwrite=True)
-    with pytest.raises(UsageError, match="is not a directory|exists"):
+    with pytest.raises(UsageError, match=r"is not a directory|exists"):
         normalize(shard, shard, overwrite=True)
 
 
-def test_an_output_inside_of_the_input_is_fine_once(shard: Path, tmp_path: Path) -> None:
+def test_an_output_inside_of_the_input_is_fine_once(shard: Path) -> None:
     """A corpus may be published below the folder that it is made of; a second time it would be its own input."""
     normalized(shard.parent, shard.parent / "out")
     with pytest.raises(UsageError, match="lies in the output"):
@@ -265,6 +266,28 @@ def test_parents_of_the_output_are_made(shard: Path, tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     normalized(shard, Path("plain"))
     assert (tmp_path / "plain" / "manifest.json").exists()
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_an_output_may_be_a_link(old: bool, shard: Path, tmp_path: Path) -> None:
+    """What a link points to is made or replaced, more than once; the link stays, and nothing is beside it."""
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    if old:
+        normalized(write(tmp_path / "other.jsonl", lines_of("b")), tmp_path / "real")
+    for _ in range(2):
+        assert sources(normalized(shard, tmp_path / "link", overwrite=True)) == {"a": 5}
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real" / "manifest.json").exists()
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_the_current_directory_can_be_the_output(shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty directory that one stands in is replaced like any other."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    normalize(shard, ".", overwrite=True)
+    assert (tmp_path / "here" / "manifest.json").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["here", "in"]
 
 
 def test_temporary_files_go_where_they_are_told_to(shard: Path, tmp_path: Path) -> None:
@@ -309,14 +332,14 @@ def test_books_that_do_not_balance_are_not_published(
     shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A defect that loses a line is told as one, and nothing is published."""
-    real = module.input_entries
+    real = driver.input_entries
 
     def one_too_few(*arguments: Any) -> Any:
         entries = real(*arguments)
         entries[0].kept -= 1
         return entries
 
-    monkeypatch.setattr(module, "input_entries", one_too_few)
+    monkeypatch.setattr(driver, "input_entries", one_too_few)
     with pytest.raises(FastrecError, match=r"a\.jsonl do not balance: 5 lines, but 4 kept"):
         normalize(shard, tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["in"]

@@ -54,9 +54,9 @@ class Workplace:
 def workplace(output: Path, work_dir: Path | None, shards: Sequence[Shard], *, overwrite: bool) -> Iterator[Workplace]:
     """Check where the corpus is to go, and make a place to work in; it is gone afterwards, whatever happens."""
     _check_output(output, shards, overwrite=overwrite)
-    place = Workplace(output, work_dir)
-    place.prepare()
+    place = Workplace(output.resolve(), work_dir)  # behind a link, so that the link stays and shows the new corpus
     try:
+        place.prepare()
         yield place
     finally:
         place.clear()

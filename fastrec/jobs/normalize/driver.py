@@ -1,0 +1,263 @@
+"""The driver: gives the orders of both passes, and makes a corpus of what comes back.
+
+It holds counts, fences and samples, never records; what a run takes in memory is in the workers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import sha256
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from fastrec import __version__
+from fastrec.engine import Engine
+from fastrec.errors import BadShardsError, ShardError
+from fastrec.jobs.normalize.books import check_books, input_entries, summarize, tree_hash
+from fastrec.jobs.normalize.census import Census, read_census
+from fastrec.jobs.normalize.feed import PIECES, Feeder
+from fastrec.jobs.normalize.manifest import Manifest, PartEntry, RejectsEntry, read_key
+from fastrec.jobs.normalize.options import Options
+from fastrec.jobs.normalize.pass1 import Order, Sorted, sort_pieces
+from fastrec.jobs.normalize.pass2 import Part, PartOrder, Place, make_part
+from fastrec.jobs.normalize.progress import Progress
+from fastrec.jobs.normalize.publish import Workplace
+from fastrec.jobs.normalize.rejects import shown, write_rejects
+from fastrec.jobs.plan import estimated_text
+from fastrec.records import SCHEMA_VERSION
+from fastrec.stages.runs import cut_keys, join_key, slice_run
+from fastrec.stages.shards import SUFFIXES, Shard
+from fastrec.stages.summary import Summary
+
+__all__ = ["Normalizer"]
+
+_LASTING: Final = ("hash", "sample_hash", "conflicts", "part_size", "compression", "level", "max_line_bytes")
+
+
+class Normalizer:
+    """One run, from shards to a corpus that is ready to be published."""
+
+    def __init__(
+        self, shards: Sequence[Shard], options: Options, place: Workplace, engine: Engine, progress: Progress
+    ) -> None:
+        self._shards = shards
+        self._options = options
+        self._place = place
+        self._engine = engine
+        self._progress = progress
+        self._feeder = Feeder(shards, str(place.work), options)
+        self._skipped: dict[int, ShardError] = {}
+        self.notices: list[str] = []
+
+    def run(self) -> tuple[Manifest, Summary]:
+        """Make the corpus in the place it is published from; what it is made of stays behind."""
+        results = self._pass1()
+        parts, census = self._pass2(results)
+        summary = summarize(results, parts, census, self._options)
+        inputs = input_entries(self._shards, results, parts, self._feeder.fed, PIECES)
+        check_books(summary, inputs)
+        rejects = self._write_rejects(results, parts)
+        parts = self._numbered([part for part in parts if part.records])
+        document = summary.to_json()
+        manifest = Manifest(
+            fastrec=__version__,
+            schema=SCHEMA_VERSION,
+            options={name: getattr(self._options, name) for name in _LASTING},
+            order=self._options.order,
+            records=summary.books.kept,
+            text_bytes=sum(part.written.text_bytes for part in parts),
+            text_sha256=tree_hash(part.written.text_sha256 for part in parts),
+            parts=[self._part_entry(part) for part in parts],
+            rejects=rejects,
+            summary_sha256=sha256(document).hexdigest(),
+            inputs=[entry for number, entry in enumerate(inputs) if number not in self._skipped],
+            skipped=[str(error) for _, error in sorted(self._skipped.items())],
+        )
+        _write(self._place.staging / "summary.json", document)
+        _write(self._place.staging / "manifest.json", manifest.to_json())
+        return manifest, summary
+
+    def _pass1(self) -> list[Sorted]:
+        """Sort all shards into runs."""
+        self._progress.start("sort", sum(map(estimated_text, self._shards)))
+        orders: dict[int, Order] = {}
+        results = {result.order: result for result in self._sort(_noted(self._feeder.orders(), orders))}
+        bad = self._skipped
+        while found := self._bad(results.values()):
+            bad |= found
+            if not self._options.skip_bad_shards:
+                raise BadShardsError([error for _, error in sorted(bad.items())])
+            # What a bad shard has a share in is done again without it: its records count only as a whole. Another
+            # shard may turn bad by then.
+            spoilt = [order for order in orders.values() if any(piece.shard in bad for piece in order.pieces)]
+            for order in spoilt:
+                del results[order.number], orders[order.number]
+            again = [rest for order in spoilt if (rest := self._feeder.without(order, set(bad)))]
+            results |= {result.order: result for result in self._sort(_noted(again, orders))}
+        self._progress.finish()
+        self._note_marks(results.values())
+        return list(results.values())
+
+    def _bad(self, results: Iterable[Sorted]) -> dict[int, ShardError]:
+        """Give the shards that turned out to be bad, but for those that are known."""
+        bad = dict(self._feeder.bad)
+        for result in results:
+            bad |= {books.shard: books.error for books in result.books if books.error}
+        return {shard: error for shard, error in bad.items() if shard not in self._skipped}
+
+    def _sort(self, orders: Iterable[Order]) -> Iterator[Sorted]:
+        for _, result in self._engine.run(sort_pieces, orders):
+            self._progress.advance(
+                sum(books.text_bytes for books in result.books),
+                sum(books.lines for books in result.books),
+                sum(books.rejected for books in result.books),
+            )
+            yield result
+
+    def _note_marks(self, results: Any) -> None:
+        marked = {books.shard for result in results for books in result.books if books.bom}
+        marked |= {shard for shard, stats in self._feeder.fed.items() if stats.bom}
+        for shard in sorted(marked):
+            self.notices.append(f"{shown(self._shards[shard].path)} begins with a byte order mark, which was skipped")
+
+    def _pass2(self, results: Sequence[Sorted]) -> tuple[list[Part], Census]:
+        """Make the parts, and take the census."""
+        runs = [run for result in results for run in result.runs]
+        cuts = cut_keys((sampled for run in runs for sampled in run.sample), self._options.part_size)
+        ranges = list(pairwise([None, *cuts, None]))
+        keeps = self._options.conflicts == "keep"
+        places = {} if keeps else self._places(results)
+        orders: list[PartOrder] = []
+        for low, high in ranges:
+            slices = [piece for run in runs if (piece := slice_run(run, low, high))]
+            number = len(orders)
+            name = _part_name(number, SUFFIXES[self._options.compression])
+            orders.append(
+                PartOrder(
+                    number,
+                    low,
+                    high,
+                    slices,
+                    str(self._place.staging / name),
+                    str(self._place.work / f"census-{number:05d}"),
+                    self._options,
+                    places,
+                )
+            )
+        self._progress.start("merge", sum(run.data_bytes for run in runs))
+        parts = self._make(orders if runs else [])
+        prefixes = [order.census for order in orders if runs]
+        census = read_census(prefixes, gather_across=not keeps)
+        if census.across_hashes:
+            losers = self._losers(census)
+            touched = [order for order in orders if any(_within(key, order) for key in losers)]
+            for order in touched:
+                del parts[order.number]
+            parts |= self._make([msgspec.structs.replace(order, leave_out=losers) for order in touched])
+            census.samples = read_census(prefixes, gather_across=False).samples
+        self._progress.finish()
+        return [part for _, part in sorted(parts.items())], census
+
+    def _make(self, orders: list[PartOrder]) -> dict[int, Part]:
+        made = {}
+        for number, part in self._engine.run(make_part, orders):
+            self._progress.advance(part.written.text_bytes, part.records, 0)
+            made[orders[number].number] = part
+        return made
+
+    def _numbered(self, parts: list[Part]) -> list[Part]:
+        """Close the gaps that parts of which nothing was kept leave behind."""
+        suffix = SUFFIXES[self._options.compression]
+        staging = self._place.staging
+        for path in sorted(staging.glob(f"part-*{suffix}")):
+            if path not in {staging / _part_name(part.number, suffix) for part in parts}:
+                path.unlink()
+        for number, part in enumerate(parts):
+            (staging / _part_name(part.number, suffix)).rename(staging / _part_name(number, suffix))
+            part.number = number
+        return parts
+
+    def _losers(self, census: Census) -> frozenset[bytes]:
+        """Name the keys whose records are left out because another key has the same identity."""
+        keys: set[bytes] = set()
+        for conflict in census.across_hashes:
+            rivals = sorted(
+                join_key(
+                    (conflict.evaluation, sample, conflict.model, conflict.run, conflict.sample_id), self._options.order
+                )
+                for sample in conflict.hashes
+            )
+            keys.update(rivals[1:] if self._options.conflicts == "first" else rivals)
+        return frozenset(keys)
+
+    def _places(self, results: Sequence[Sorted]) -> dict[int, Place]:
+        return {
+            books.number: Place(shown(self._shards[books.shard].path), base)
+            for books, base in self._with_line_bases(results)
+        }
+
+    def _with_line_bases(self, results: Sequence[Sorted]) -> Any:
+        """Give the books of all pieces, each with the number of lines of its shard that stand before it."""
+        pieces = sorted((books for result in results for books in result.books), key=lambda books: books.number)
+        shard, base = -1, 0
+        for books in pieces:
+            if books.shard != shard:
+                shard, base = books.shard, 0
+            # What was fed in chunks has its line numbers right already.
+            yield books, 0 if books.shard in self._feeder.fed else base
+            base += books.lines
+
+    def _write_rejects(self, results: Sequence[Sorted], parts: Sequence[Part]) -> RejectsEntry | None:
+        bases = {books.number: base for books, base in self._with_line_bases(results)}
+        ranges = [
+            msgspec.structs.replace(piece, line_base=bases[books.number])
+            for result in results
+            for books, piece in zip(result.books, result.rejects, strict=True)
+        ]
+        keeps = self._options.conflicts == "keep"
+        conflicts = [] if keeps else sorted(map(str, self._place.work.glob("census-*-conflicts")))
+        name = "rejects.jsonl.zst"
+        names = [shown(shard.path) for shard in self._shards]
+        written = write_rejects(str(self._place.staging / name), ranges, conflicts, names)
+        if written is None:
+            return None
+        count = sum(books.rejected for result in results for books in result.books)
+        count += sum(part.left_out.total() for part in parts)
+        return RejectsEntry(file=name, records=count, bytes=written.bytes, sha256=written.sha256)
+
+    def _part_entry(self, part: Part) -> PartEntry:
+        return PartEntry(
+            file=_part_name(part.number, SUFFIXES[self._options.compression]),
+            records=part.records,
+            bytes=part.written.bytes,
+            sha256=part.written.sha256,
+            text_bytes=part.written.text_bytes,
+            text_sha256=part.written.text_sha256,
+            first=read_key(part.first, self._options.order),
+            last=read_key(part.last, self._options.order),
+        )
+
+
+def _noted(orders: Iterable[Order], into: dict[int, Order]) -> Iterator[Order]:
+    for order in orders:
+        into[order.number] = order
+        yield order
+
+
+def _part_name(number: int, suffix: str) -> str:
+    return f"part-{number:05d}{suffix}"
+
+
+def _within(key: bytes, order: PartOrder) -> bool:
+    return (order.low is None or key >= order.low) and (order.high is None or key < order.high)
+
+
+def _write(path: Path, document: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(document)
+        file.flush()
+        os.fsync(file.fileno())
