@@ -135,7 +135,7 @@ choices = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=120)
+@settings(max_examples=80)
 @given(piles(), choices, st.booleans())
 def test_every_line_is_accounted_for(pile: list[list[Line]], options: dict[str, Any], pieces: bool) -> None:
     """Over any mix of lines and options: distinct records are preserved, copies dropped, bad lines kept whole."""

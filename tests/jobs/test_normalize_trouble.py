@@ -16,8 +16,7 @@ import pytest
 from fastrec.engine import SerialEngine
 from fastrec.errors import BadShardsError, FastrecError, ShardCorruptError, ShardTruncatedError, UsageError
 from fastrec.jobs import normalize as module
-from fastrec.jobs.normalize import driver
-from fastrec.jobs.normalize import NoProgress, feed, normalize
+from fastrec.jobs.normalize import NoProgress, driver, feed, normalize
 from fastrec.stages.shards import Format
 from tests.jobs.normalizing import Corpus, normalized, write
 from tests.samples import sample

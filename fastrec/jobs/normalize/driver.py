@@ -6,6 +6,7 @@ It holds counts, fences and samples, never records; what a run takes in memory i
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from itertools import pairwise
@@ -153,11 +154,15 @@ class Normalizer:
         prefixes = [order.census for order in orders if runs]
         census = read_census(prefixes, gather_across=not keeps)
         if census.across_hashes:
-            losers = self._losers(census)
-            touched = [order for order in orders if any(_within(key, order) for key in losers)]
+            losers = sorted(self._losers(census))
+            touched = [
+                msgspec.structs.replace(order, leave_out=frozenset(keys))
+                for order in orders
+                if (keys := losers[_place(losers, order.low, 0) : _place(losers, order.high, len(losers))])
+            ]
             for order in touched:
                 del parts[order.number]
-            parts |= self._make([msgspec.structs.replace(order, leave_out=losers) for order in touched])
+            parts |= self._make(touched)
             census.samples = read_census(prefixes, gather_across=False).samples
         self._progress.finish()
         return [part for _, part in sorted(parts.items())], census
@@ -252,8 +257,8 @@ def _part_name(number: int, suffix: str) -> str:
     return f"part-{number:05d}{suffix}"
 
 
-def _within(key: bytes, order: PartOrder) -> bool:
-    return (order.low is None or key >= order.low) and (order.high is None or key < order.high)
+def _place(keys: list[bytes], key: bytes | None, without: int) -> int:
+    return without if key is None else bisect_left(keys, key)
 
 
 def _write(path: Path, document: bytes) -> None:

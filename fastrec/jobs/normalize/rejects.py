@@ -57,7 +57,7 @@ class Entry(msgspec.Struct):
     errors: list[Problem] | UnsetType = UNSET
     """All reasons, if there are several."""
     raw: str | UnsetType = UNSET
-    """The exact bytes of the line, without its newline, if they are UTF-8."""
+    """The exact bytes of the line, without its newline, if they are UTF-8; after a conflict, the normal form."""
     raw_base64: str | UnsetType = UNSET
     """The exact bytes of the line otherwise."""
     truncated: bool | UnsetType = UNSET
