@@ -3,12 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 
-.PHONY: help run test lint bench format clean
+.PHONY: help run test lint bench bench-report bench-peers bench-instructions format clean
 .DELETE_ON_ERROR:
 
 help:            ## List the targets.
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 18
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 20
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -38,8 +39,17 @@ format: $(VENV)/dev.stamp ## Let ruff mend what it can.
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/dev.stamp ## Run the benchmarks.
-	$(BIN)/python -m pytest bench --benchmark-only --override-ini python_files='bench_*.py'
+bench: $(VENV)/dev.stamp ## Measure, compare with the best before, add a line to bench/history.jsonl (BENCH_ARGS).
+	$(BIN)/python -m bench.track $(BENCH_ARGS)
+
+bench-report: $(VENV)/dev.stamp ## Draw the history of figures: out/bench/report.html.
+	$(BIN)/python -m bench.report
+
+bench-peers: $(VENV)/dev.stamp ## Compare with other tools and write the tables of README.md (BENCH_ARGS).
+	$(BIN)/python -m bench.showdown $(BENCH_ARGS)
+
+bench-instructions: $(VENV)/dev.stamp ## Count the judge's instructions per record under valgrind.
+	$(BIN)/python -m bench.instructions
 
 clean:           ## Remove what the other targets made.
 	rm -rf $(VENV) out dist build .pytest_cache .mypy_cache .ruff_cache

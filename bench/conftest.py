@@ -1,51 +1,103 @@
-"""What the stage benchmarks share: text from the generator, and figures in MB/s and records/s beside the times."""
+"""What the stage benchmarks share: text, and figures in MB/s of text and records/s beside the times."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import gc
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 import pytest
 
+from bench.corpora import corpus, shard_lines
+from bench.real import real_files
 from fastrec.jobs.generate import Recipe, lines
 
 __all__: list[str] = []
 
-CHUNK_BYTES = 1 << 18
+CHUNK_BYTES: Final = 1 << 18
+RECORDS: Final = 6_000
+ROUNDS: Final = 9
+
+Text = list[bytes]
 
 
-def chunks_of(recipe: Recipe) -> list[bytes]:
-    """The lines of a recipe in chunks as a reader gives them."""
+def chunks_of(stream: Iterator[bytes]) -> Text:
+    """Lines in chunks as a reader gives them."""
     chunks, chunk, size = [], [], 0
-    for line in lines(recipe):
+    for line in stream:
         chunk.append(line)
         size += len(line) + 1
         if size >= CHUNK_BYTES:
             chunks.append(b"\n".join(chunk) + b"\n")
             chunk, size = [], 0
+    if chunk:
+        chunks.append(b"\n".join(chunk) + b"\n")
     return chunks
 
 
 @pytest.fixture(scope="session")
-def plain() -> list[bytes]:
+def plain() -> Text:
     """Mixed records that have only keys of the schema."""
-    return chunks_of(Recipe(records=6_000, seed=1))
+    return chunks_of(lines(Recipe(records=RECORDS, seed=1)))
 
 
 @pytest.fixture(scope="session")
-def unknown() -> list[bytes]:
+def unknown() -> Text:
     """The same, every record with unknown keys."""
-    return chunks_of(Recipe(records=6_000, seed=1, unknown_keys=1.0))
+    return chunks_of(lines(Recipe(records=RECORDS, seed=1, unknown_keys=1.0)))
+
+
+@pytest.fixture(scope="session")
+def real() -> Text:
+    """Real records, if they are here."""
+    if not real_files():
+        pytest.skip("the real evaluation records are not beside this checkout")
+    return chunks_of(line for path in corpus("real").paths(every=2) for line in shard_lines(path))
+
+
+@pytest.fixture(autouse=True)
+def _no_collector() -> Iterator[None]:
+    """The tasks run without the garbage collector, so their stages are measured without it."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 @pytest.fixture
-def measure(benchmark: Any) -> Callable[[Callable[[], Any], int, int], None]:
-    """Time a function that handles so many bytes and records."""
+def measure(benchmark: Any) -> Callable[..., None]:
+    """Time a function that handles some text; `setup` gives its arguments anew for each round."""
 
-    def run(function: Callable[[], Any], size: int, records: int) -> None:
-        benchmark.pedantic(function, rounds=7, warmup_rounds=1)
+    def run(function: Callable[..., Any], text: Text, setup: Callable[[], Any] | None = None) -> None:
+        benchmark.pedantic(function, setup=setup, rounds=ROUNDS, warmup_rounds=1)
         best = benchmark.stats.stats.min
-        benchmark.extra_info["MB/s"] = round(size / best / 1e6)
-        benchmark.extra_info["records/s"] = round(records / best)
+        benchmark.extra_info["MB/s"] = round(sum(map(len, text)) / best / 1e6, 1)
+        benchmark.extra_info["records/s"] = round(sum(chunk.count(b"\n") for chunk in text) / best)
 
     return run
+
+
+@pytest.fixture
+def compare(benchmark: Any) -> Callable[..., None]:
+    """Time two functions in turns; the figure is the speed of the first relative to the second's."""
+
+    def run(one: Callable[[], Any], other: Callable[[], Any], *, weight: float = 1.0, less: float = 0.0) -> None:
+        times: tuple[list[float], list[float]] = ([], [])
+        for _ in range(ROUNDS):
+            for function, taken in zip((one, other), times, strict=True):
+                start = time.perf_counter()
+                function()
+                taken.append(time.perf_counter() - start)
+        benchmark.pedantic(one, rounds=1)
+        benchmark.extra_info["ratio"] = round(min(times[1]) / min(times[0]) * weight - less, 4)
+
+    return run
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: Any) -> None:
+    """Show the figures, which the table of times leaves out."""
+    session = getattr(config, "_benchmarksession", None)
+    for bench in session.benchmarks if session else ():
+        shown = "   ".join(f"{value:>12,} {name}" for name, value in bench.extra_info.items())
+        terminalreporter.write_line(f"{bench.name.removeprefix('test_'):40} {shown}")

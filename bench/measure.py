@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 import psutil
@@ -91,7 +91,7 @@ class _Sampler:
         """The processor time of all processes, as last seen."""
         return sum(self._cpu.values())
 
-    def __enter__(self) -> _Sampler:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

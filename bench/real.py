@@ -1,9 +1,9 @@
 """The real records, where they lie beside the checkout, and a way to have more of them.
 
 There are 24 shards of 80 MB of text. Ten times as much is made of ten versions of each model: version `k` answers
-question `i` with what the model answered to question `i + 37 k`. So each question is asked of 240 models, as in the large
-corpora that the tool is for, and the answers to it differ. Mere copies under other names would stand side by side once
-sorted, and compress at a speed and to a size that no corpus ever does.
+question `i` with what the model answered to question `i + 37 k`. So each question is asked of 240 models, as in the
+large corpora that the tool is for, and the answers to it differ. Mere copies under other names would stand side by side
+once sorted, and compress at a speed and to a size that no corpus ever does.
 """
 
 from __future__ import annotations
@@ -31,9 +31,11 @@ def real_files() -> tuple[Path, ...]:
     return tuple(Path(shard.path) for shard in find_shards([str(_REAL)])[0])
 
 
-def scaled_real(times: int) -> Iterator[tuple[str, Iterable[bytes]]]:
-    """Name the shards of so many versions, and give their lines."""
+def scaled_real(times: int, only: str = "") -> Iterator[tuple[str, Iterable[bytes]]]:
+    """Name the shards of so many versions, of one evaluation or of all, and give their lines."""
     for path in real_files():
+        if only not in {"", path.parent.name}:
+            continue
         lines = list(_lines(path))
         records = [json.loads(line) for line in lines]
         ascii_only = b"\\u" in b"".join(lines)

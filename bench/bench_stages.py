@@ -1,0 +1,163 @@
+"""The stages of a run one by one, in their order: what each does to a second's worth of text."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pytest
+import zstandard
+
+from fastrec.hashing import HASHES
+from fastrec.records import Record
+from fastrec.stages.judge import Judge
+from fastrec.stages.runs import Run, gather, key_maker, slice_run, spill
+from fastrec.stages.shards import Format, ShardWriter, chunks, decompress, read_shard, shard_at
+from fastrec.stages.summary import row_of
+
+__all__: list[str] = []
+
+Text = list[bytes]
+Measure = Callable[..., None]
+
+_BLOCK: Final = 1 << 20
+_WINDOW: Final = 16 << 20
+_RUNS: Final = 8
+_PACK: Final[dict[Format, Callable[[bytes], bytes]]] = {
+    Format.PLAIN: bytes,
+    Format.ZSTD: zstandard.ZstdCompressor(level=3, write_checksum=True).compress,
+    Format.GZIP: lambda text: gzip.compress(text, 6, mtime=0),
+}
+
+
+class Sorted:
+    """Judged records as a task holds them before it spills."""
+
+    def __init__(self, chunks_of_text: Text) -> None:
+        judge, key_of = Judge(), key_maker()
+        self.text = bytearray()
+        self.ends: list[int] = []
+        self.keys: list[bytes] = []
+        self.rows: list[Any] = []
+        for chunk in chunks_of_text:
+            batch = judge.judge_chunk(chunk, self.text)
+            self.ends += batch.ends
+            self.keys += map(key_of, batch.records)
+            self.rows += [row_of(record, 0, line) for line, record in enumerate(batch.records)]
+
+    def spill(self, path: Path) -> Run:
+        """Sort and spill."""
+        return spill(str(path), self.text, self.ends, self.keys, self.rows)
+
+
+@pytest.fixture(scope="session")
+def records(plain: Text) -> list[Record]:
+    """The records of the text, in normal form, decoded."""
+    judge, out = Judge(), bytearray()
+    return [record for chunk in plain for record in judge.judge_chunk(chunk, out).records]
+
+
+@pytest.fixture(scope="session")
+def runs(plain: Text, tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
+    """The text as sorted runs."""
+    folder = tmp_path_factory.mktemp("runs")
+    return [Sorted(plain[number::_RUNS]).spill(folder / f"run-{number}") for number in range(_RUNS)]
+
+
+@pytest.mark.parametrize("format_", list(_PACK), ids=lambda format_: format_.value)
+def test_open_and_decompress(measure: Measure, plain: Text, tmp_path: Path, format_: Format) -> None:
+    """Read a shard's file and decompress it."""
+    path = tmp_path / "shard"
+    path.write_bytes(_PACK[format_](b"".join(plain)))
+
+    def read() -> None:
+        with path.open("rb", buffering=0) as file:
+            for _ in decompress(format_, iter(lambda: file.read(_BLOCK), b""), path=str(path)):
+                pass
+
+    measure(read, plain)
+
+
+def test_split(measure: Measure, plain: Text) -> None:
+    """Cut blocks of text into chunks of whole lines."""
+    text = b"".join(plain)
+    blocks = [text[start : start + (_BLOCK >> 1)] for start in range(0, len(text), _BLOCK >> 1)]
+
+    def split() -> None:
+        for _ in chunks(iter(blocks), chunk_bytes=1 << 18):
+            pass
+
+    measure(split, plain)
+
+
+def test_read_shard(measure: Measure, plain: Text, tmp_path: Path) -> None:
+    """Open, decompress and split a zstd shard, as a task does."""
+    path = tmp_path / "shard"
+    path.write_bytes(_PACK[Format.ZSTD](b"".join(plain)))
+
+    def read() -> None:
+        for _ in read_shard(shard_at(str(path)), chunk_bytes=1 << 18):
+            pass
+
+    measure(read, plain)
+
+
+@pytest.mark.parametrize("algorithm", list(HASHES))
+def test_hash(measure: Measure, plain: Text, records: list[Record], algorithm: str) -> None:
+    """Compute `sample_hash`."""
+    compute = HASHES[algorithm]
+    asked = [(record.input.raw, record.input.reference) for record in records]
+
+    def compute_all() -> None:
+        for raw, reference in asked:
+            compute(raw, reference)
+
+    measure(compute_all, plain)
+
+
+def test_encode(measure: Measure, plain: Text, records: list[Record]) -> None:
+    """Encode records into a buffer."""
+    encode_into = msgspec.json.Encoder(order="deterministic").encode_into
+    out = bytearray()
+
+    def encode_all() -> None:
+        for number, record in enumerate(records):
+            if number % 50 == 0:  # about a chunk
+                out.clear()
+            encode_into(record, out, -1)
+
+    measure(encode_all, plain)
+
+
+def test_sort_and_spill(measure: Measure, plain: Text, tmp_path: Path) -> None:
+    """Sort judged records and write them as a run."""
+    held = Sorted(plain)
+    measure(lambda: held.spill(tmp_path / "run"), plain)
+
+
+def test_gather_and_merge(measure: Measure, plain: Text, runs: list[Run]) -> None:
+    """Read a range of keys from all runs and merge it; here it is the range of all."""
+    slices = [piece for run in runs if (piece := slice_run(run, None, None))]
+
+    def gather_all() -> None:
+        for _ in gather(slices, None, None, _WINDOW):
+            pass
+
+    measure(gather_all, plain)
+
+
+def test_compress(measure: Measure, plain: Text, runs: list[Run], tmp_path: Path) -> None:
+    """Compress sorted text, checksum it, and write it as a part."""
+    slices = [piece for run in runs if (piece := slice_run(run, None, None))]
+    windows = list(gather(slices, None, None, _WINDOW))
+
+    def compress() -> None:
+        with ShardWriter(str(tmp_path / "part"), "zst", 3) as writer:
+            for window in windows:
+                writer.write(window.texts)
+            writer.finish()
+
+    measure(compress, plain)

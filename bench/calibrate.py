@@ -1,0 +1,59 @@
+"""Calibration: how fast this machine is right now, so that figures of other days and machines can be compared.
+
+A fixed piece of work that is none of ours and close to ours in kind: msgspec decodes and encodes plain dicts, Python
+makes keys, sorts and counts, SHA-256 hashes, zstd compresses. One core, a few times, the best counts. Bare
+recompression, the other calibration, is a trial like any other: figures that use two cores are ratios to it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from hashlib import sha256
+from typing import Final
+
+import msgspec
+import zstandard
+
+__all__ = ["calibrate"]
+
+_ROUNDS: Final = 7
+_RECORDS: Final = 4_000
+
+
+def calibrate() -> float:
+    """Give the seconds that the fixed work takes here and now."""
+    lines = _lines()
+    return min(_work(lines) for _ in range(_ROUNDS))
+
+
+def _lines() -> list[bytes]:
+    """Records from a formula: the same everywhere, whatever becomes of the generator."""
+    records = [
+        {
+            "name": f"evaluation-{number % 7}",
+            "model": f"model-{number * 2654435761 % 101}",
+            "score": number % 11 / 10,
+            "text": " ".join(str(number * step * 40503 % 65537) for step in range(1, 240)),
+            "tags": [number % 3, number % 5, None, True],
+        }
+        for number in range(_RECORDS)
+    ]
+    return list(map(msgspec.json.encode, records))
+
+
+def _work(lines: list[bytes]) -> float:
+    start = time.perf_counter()
+    decode, encode_into = msgspec.json.Decoder().decode, msgspec.json.Encoder(order="deterministic").encode_into
+    keyed, counts, out = [], Counter[str](), bytearray()
+    for line in lines:
+        record = decode(line)
+        counts[record["model"]] += 1
+        begin = len(out)
+        encode_into(record, out, -1)
+        key = f"{record['name']}\0{sha256(record['text'].encode()).hexdigest()}\0{record['model']}".encode()
+        keyed.append((key, begin, len(out)))
+    keyed.sort()
+    text = b"".join([out[begin:end] for _, begin, end in keyed])
+    zstandard.ZstdCompressor(level=3).compress(text)
+    return time.perf_counter() - start

@@ -1,0 +1,57 @@
+"""Comparing a run with the best that was seen before, figure by figure.
+
+Only the same is compared: a figure measured on the same corpora. Lines of the same machine count, if there are any,
+else those of all machines: that is what relative figures are for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from bench.figures import Value
+from bench.history import Line, Machine
+
+__all__ = ["Comparison", "compare", "worse"]
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """A figure now and the best before."""
+
+    value: Value
+    best: float | None
+    """None if it was never measured before on the same."""
+
+    @property
+    def change(self) -> float | None:
+        """By which share it got worse; less than 0: it got better."""
+        if self.best is None or self.value.relative is None:
+            return None
+        if self.value.better == "lower":
+            return self.value.relative / self.best - 1 if self.best else None
+        return self.best / self.value.relative - 1 if self.value.relative else float("inf")
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether it got worse by more than is tolerated, or failed where it did not before."""
+        if self.best is not None and self.value.value is None:
+            return True
+        return self.change is not None and self.change > self.value.tolerance
+
+
+def compare(values: Iterable[Value], history: Sequence[Line], here: Machine) -> list[Comparison]:
+    """Compare each figure with its best earlier value."""
+    return [Comparison(value, _best(value, history, here)) for value in values]
+
+
+def worse(comparisons: Iterable[Comparison]) -> list[Comparison]:
+    """Those that got worse."""
+    return [comparison for comparison in comparisons if comparison.is_worse]
+
+
+def _best(value: Value, history: Sequence[Line], here: Machine) -> float | None:
+    lines = [line for line in history if (entry := line.figures.get(value.name)) and entry.of == value.of]
+    lines = [line for line in lines if line.machine == here] or lines
+    earlier = [line.figures[value.name].relative for line in lines]
+    return (min if value.better == "lower" else max)(earlier, default=None)

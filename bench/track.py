@@ -1,0 +1,104 @@
+"""`make bench`: measure, print a table, write a line to the history, and fail if a figure got worse.
+
+1. Make the corpora that are not there yet (once; a minute or two).
+2. Calibrate; run the stage benchmarks; run the trials; calibrate again: the better of the two counts.
+3. What looks worse than the best before is measured again before it is called so: machines are noisy.
+4. Print, write, compare. Exit code 1 if a figure is worse than the best before by more than 15 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from bench.calibrate import calibrate
+from bench.compare import Comparison, compare, worse
+from bench.corpora import corpus
+from bench.figures import SETS, Figure, Value, better_stage, figures_of, stage_values, trial_values, trials_of
+from bench.history import append, line_of, machine, read
+from bench.stages import Stage, run_stages
+from bench.tables import comparison_table
+from bench.trials import Results, run_trials
+
+__all__ = ["main"]
+
+_ROUNDS: Final = 2
+_BUSY: Final = 0.5
+
+
+class _Session:
+    """What was measured so far; measuring again keeps the better."""
+
+    def __init__(self, figures: Sequence[Figure], *, stages: bool, rounds: int) -> None:
+        self._figures = figures
+        self._with_stages = stages
+        self._rounds = rounds
+        self._stages: dict[str, Stage] = {}
+        self._results: Results = {}
+        self.calibration = float("inf")
+
+    def measure(self, names: set[str] | None = None) -> None:
+        """Measure all figures, or those of some names."""
+        self._calibrate()
+        if self._with_stages and (names is None or names & self._stages.keys()):
+            print("stages …")
+            for stage in run_stages():
+                self._stages[stage.name] = better_stage(self._stages.get(stage.name, stage), stage)
+        wanted = [figure for figure in self._figures if names is None or figure.name in names]
+        self._results = run_trials(trials_of(wanted), rounds=self._rounds, known=self._results)
+        self._calibrate()
+
+    def values(self) -> list[Value]:
+        """All figures."""
+        stages = stage_values(self._stages.values(), self.calibration)
+        return stages + trial_values(self._figures, self._results, self.calibration)
+
+    def _calibrate(self) -> None:
+        self.calibration = min(self.calibration, calibrate())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the set and return the exit code."""
+    options = _parser().parse_args(arguments)
+    load = os.getloadavg()[0]
+    if load > _BUSY:
+        print(f"the machine is not quiet (load {load:.1f}): figures will be worse than they should")
+    figures = figures_of(SETS if options.set == "all" else [options.set])
+    for name in dict.fromkeys(trial.corpus for trial in trials_of(figures)):
+        corpus(name)
+    started = time.perf_counter()
+    session = _Session(figures, stages=options.set in {"track", "all"}, rounds=options.rounds)
+    session.measure()
+    history, here = read(), machine()
+    comparisons = compare(session.values(), history, here)
+    if suspects := worse(comparisons):
+        print(f"measuring again: {', '.join(suspect.value.name for suspect in suspects)}")
+        session.measure({suspect.value.name for suspect in suspects})
+        comparisons = compare(session.values(), history, here)
+    print(f"\n{comparison_table(comparisons)}\n")
+    _close(comparisons, session.calibration, started)
+    if not options.dry_run:
+        append(line_of(session.values(), session.calibration, load))
+    return 1 if worse(comparisons) else 0
+
+
+def _close(comparisons: Sequence[Comparison], calibration: float, started: float) -> None:
+    print(f"{machine()}; calibration {calibration:.4f} s; took {time.perf_counter() - started:.0f} s")
+    for comparison in worse(comparisons):
+        print(f"WORSE: {comparison.value.name}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="bench.track", description="Measure, and compare with the best before.")
+    parser.add_argument("--set", choices=[*SETS, "all"], default="track", help="which figures")
+    parser.add_argument("--rounds", type=int, default=_ROUNDS, help="how often each trial runs; the best counts")
+    parser.add_argument("--dry-run", action="store_true", help="write nothing to the history")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

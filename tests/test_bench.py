@@ -1,0 +1,224 @@
+"""The logic of the benchmarks: comparing, remembering, showing. Nothing here looks at a clock."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+pytest.importorskip("psutil", reason="the benchmarks' own dependencies are not installed")
+
+from bench import corpora
+from bench.compare import compare, worse
+from bench.figures import FIGURES, Value, better_stage, stage_values, trial_values
+from bench.history import Line, Machine, append, line_of, machine, read
+from bench.measure import Measured, measure
+from bench.plot import Point, plot
+from bench.report import page
+from bench.showdown import put_block
+from bench.stages import Stage
+from bench.tables import comparison_table, number
+from bench.trials import Trial, better
+from bench.validators import strict_loads
+
+HERE = Machine("a processor", 2)
+
+
+def value(relative: float | None, *, better: str = "lower", of: str = "mixed-1", name: str = "figure") -> Value:
+    return Value(name=name, title="", value=relative, unit="×", better=better, relative=relative, of=of)
+
+
+def lines_of(*values: Value, where: Machine = HERE) -> list[Line]:
+    return [msgspec.structs.replace(line_of([each], 1.0, 0.0), machine=where) for each in values]
+
+
+def run(**fields: float) -> Measured:
+    return Measured(**{"seconds": 1.0, "cpu_seconds": 1.0, "peak_bytes": 1, **fields})
+
+
+@pytest.mark.parametrize(
+    ("direction", "before", "now", "is_worse"),
+    [
+        ("lower", 1.0, 1.14, False),
+        ("lower", 1.0, 1.16, True),
+        ("lower", 1.0, 0.5, False),
+        ("higher", 2.0, 1.75, False),
+        ("higher", 2.0, 1.7, True),
+        ("higher", 2.0, 4.0, False),
+    ],
+)
+def test_worse_is_more_than_15_percent_the_wrong_way(direction, before, now, is_worse) -> None:
+    history = lines_of(value(before, better=direction))
+    assert bool(worse(compare([value(now, better=direction)], history, HERE))) is is_worse
+
+
+def test_the_best_of_all_earlier_lines_counts() -> None:
+    history = lines_of(value(1.4), value(1.0), value(1.3))
+    assert compare([value(1.2)], history, HERE)[0].change == pytest.approx(0.2)
+
+
+def test_another_corpus_is_not_compared() -> None:
+    """A figure whose corpus was made anew starts a new history."""
+    assert compare([value(9.0)], lines_of(value(1.0, of="mixed-2")), HERE)[0].best is None
+
+
+def test_lines_of_this_machine_are_preferred() -> None:
+    elsewhere = Machine("another", 64)
+    history = lines_of(value(0.5), where=elsewhere) + lines_of(value(1.0))
+    assert compare([value(1.0)], history, HERE)[0].best == 1.0
+    assert compare([value(1.0)], history, Machine("a third", 4))[0].best == 0.5
+
+
+def test_a_figure_that_fails_now_and_did_not_before_is_worse() -> None:
+    assert worse(compare([value(None)], lines_of(value(1.0)), HERE))
+    assert not worse(compare([value(None)], [], HERE))
+
+
+def test_throughput_is_compared_relative_to_the_calibration() -> None:
+    """A machine of half the speed gives the same relative figure."""
+    fast = stage_values([Stage("split", {"MB/s": 1000.0})], 0.1)[0]
+    slow = stage_values([Stage("split", {"MB/s": 500.0})], 0.2)[0]
+    assert fast.relative == slow.relative
+    assert fast.value != slow.value
+
+
+def test_seconds_are_compared_relative_to_the_calibration_and_ratios_as_they_are() -> None:
+    by_name = {figure.name: figure for figure in FIGURES}
+    ten = by_name["ten lines"]
+    floor = by_name["normalize / recompression, mixed"]
+    results = {ten.trials[0]: run(seconds=0.3), floor.trials[0]: run(seconds=3.0), floor.trials[1]: run(seconds=2.0)}
+    ten_lines, ratio = trial_values([ten, floor], results, 0.1)
+    assert (ten_lines.value, ten_lines.relative) == (0.3, pytest.approx(3.0))
+    assert (ratio.value, ratio.relative) == (1.5, 1.5)
+    assert ten_lines.reached is True
+    assert ratio.reached is False
+
+
+def test_a_peer_that_fails_leaves_its_error_in_place_of_the_figure() -> None:
+    figure = next(figure for figure in FIGURES if figure.name == "normalize vs Polars, mixed")
+    polars = run()
+    polars = msgspec.structs.replace(polars, error="ComputeError")
+    found = trial_values([figure], {figure.trials[0]: run(), figure.trials[1]: polars}, 1.0)[0]
+    assert found.value is None
+    assert found.error == "Polars: ComputeError"
+    assert line_of([found], 1.0, 0.0).figures == {}
+    assert "ComputeError" in comparison_table(compare([found], [], HERE))
+
+
+def test_of_two_runs_of_a_stage_the_better_counts() -> None:
+    slow, fast = Stage("split", {"MB/s": 1.0}), Stage("split", {"MB/s": 2.0})
+    dear, cheap = Stage("duplicate_key_check", {"ratio": 0.2}), Stage("duplicate_key_check", {"ratio": 0.1})
+    assert better_stage(slow, fast) == fast
+    assert better_stage(dear, cheap) == cheap
+
+
+def test_names_of_figures_are_unique() -> None:
+    names = [figure.name for figure in FIGURES]
+    assert len(names) == len(set(names))
+
+
+def test_every_corpus_of_a_figure_has_a_plan() -> None:
+    assert {trial.corpus for figure in FIGURES for trial in figure.trials} <= set(corpora.CORPORA)
+
+
+def test_the_history_reads_back_what_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    line = line_of([value(1.5)], 0.1, 0.2)
+    append(line, path)
+    append(line, path)
+    assert read(path) == [line, line]
+    assert read(tmp_path / "none") == []
+
+
+def test_the_machine_has_no_name() -> None:
+    assert set(msgspec.to_builtins(machine())) == {"cpu", "cores"}
+
+
+def test_of_two_runs_the_shorter_times_and_the_larger_memory_count() -> None:
+    first, second = run(seconds=2.0, cpu_seconds=3.0, peak_bytes=5), run(seconds=1.0, cpu_seconds=4.0, peak_bytes=4)
+    assert better(first, second) == run(seconds=1.0, cpu_seconds=3.0, peak_bytes=5)
+
+
+def test_a_command_is_measured_with_its_children() -> None:
+    child = "import time; held = bytearray(100_000_000)\nwhile time.process_time() < 0.4: pass"
+    measured = measure(
+        [sys.executable, "-c", f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"]
+    )
+    assert measured.error is None
+    assert measured.cpu_seconds >= 0.4
+    assert measured.peak_bytes > 100_000_000
+
+
+@pytest.mark.parametrize(
+    ("code", "word"),
+    [
+        ("raise ValueError('no')", "ValueError"),
+        ("import no_such_module", "not installed"),
+        ("import sys; sys.exit(7)", "exit code 7"),
+        ("import os; os.kill(os.getpid(), 9)", "killed"),
+    ],
+)
+def test_a_failure_is_told_in_a_word(code: str, word: str) -> None:
+    assert measure([sys.executable, "-c", code]).error == word
+
+
+def test_a_command_that_takes_too_long_is_ended() -> None:
+    assert measure([sys.executable, "-c", "import time; time.sleep(60)"], timeout=0.5).error == "over 0 s"
+
+
+def test_only_what_stands_between_the_marks_is_replaced() -> None:
+    text = "before\n<!-- peers -->\nold\n<!-- /peers -->\nafter\n"
+    new = put_block(text, "new")
+    assert new == "before\n<!-- peers -->\nnew\n<!-- /peers -->\nafter\n"
+    assert put_block(new, "new") == new
+    with pytest.raises(ValueError, match="peers"):
+        put_block("no marks", "new")
+
+
+def test_the_page_needs_nothing_but_itself() -> None:
+    history = lines_of(value(1.5, name="a <figure>"), value(1.2, name="a <figure>"))
+    html = page(history)
+    assert "<svg" in html
+    assert "a &lt;figure&gt;" in html
+    assert "http" not in html
+    assert "src=" not in html
+
+
+@pytest.mark.parametrize("values", [[0.0], [1.0], [-0.1, 0.2], [3.0, 2.0, 1.0]])
+def test_any_values_can_be_drawn(values: list[float]) -> None:
+    drawn = plot([Point(each, "run") for each in values], None)
+    assert drawn.count("<circle") == len(values)
+    assert "nan" not in drawn
+
+
+@pytest.mark.parametrize(
+    ("each", "unit", "shown"),
+    [(1234.5, "MB/s", "1,234 MB/s"), (1.234, "×", "1.23 ×"), (0.0123, "×", "0.012 ×"), (None, "s", "failed")],
+)
+def test_numbers_are_short(each: float | None, unit: str, shown: str) -> None:
+    assert number(each, unit) == shown
+
+
+@pytest.mark.parametrize("line", [b'{"a": 1, "a": 2}', b'{"a": NaN}', b'{"a": Infinity}', b'"\xff"', b"{"])
+def test_the_strict_parser_of_the_peers_is_strict(line: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        strict_loads(line)
+
+
+def test_a_corpus_is_kept_until_its_plan_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpora, "OUT", tmp_path)
+    plan = corpora.CORPORA["ten-lines"]
+    first = corpora.corpus("ten-lines")
+    assert first.lines == 10
+    assert sum(len(list(corpora.shard_lines(path))) for path in first.paths()) == 10
+    assert corpora.corpus("ten-lines") == first
+    changed = msgspec.structs.replace(plan, recipe=msgspec.structs.replace(plan.recipe, records=11))
+    monkeypatch.setitem(corpora.CORPORA, "ten-lines", changed)
+    assert corpora.corpus("ten-lines").lines == 11
+    assert not first.directory.exists()
+
+
+def test_trials_are_told_apart_by_all_that_matters() -> None:
+    assert len({Trial("a", "b"), Trial("a", "b", jobs=1), Trial("a", "b", every=2), Trial("a", "c")}) == 4
