@@ -16,7 +16,7 @@ from fastrec.stages.shards import Format, Shard
 
 __all__ = ["TASK_BYTES", "Slice", "estimated_text", "slices_of", "tasks_of"]
 
-TASK_BYTES: Final = 48 << 20
+TASK_BYTES: Final = 32 << 20
 """Text per task: enough to make its fixed costs vanish, little enough to spread evenly over workers."""
 
 # How much text a byte of a file holds, at a guess; real records gave 3.3 to 12.

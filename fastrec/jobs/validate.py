@@ -156,7 +156,7 @@ def _by_shard(results: Iterable[tuple[Slice, Tally]]) -> Iterator[tuple[Shard, T
 
 @lru_cache(maxsize=1)
 def _judge(algorithm: str) -> Judge:
-    return Judge(algorithm=algorithm, warnings=True)
+    return Judge(algorithm=algorithm, warnings=True, fill=False)
 
 
 def _validate_task(order: _Order) -> list[Tally]:

@@ -71,12 +71,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def run_bytes(self) -> int:
         """How much a worker gathers before it spills: sorting and spilling need some more on top of it."""
-        return min(max(self.memory_per_job // 5, 1 << 20), 64 << 20)
+        return min(max(self.memory_per_job // 5, 1 << 20), 40 << 20)
 
     @property
     def window_bytes(self) -> int:
         """How much of a part is merged at a time."""
-        return min(max(self.memory_per_job // 16, 1 << 20), 16 << 20)
+        return min(max(self.memory_per_job // 32, 1 << 20), 8 << 20)
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

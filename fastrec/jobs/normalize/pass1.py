@@ -28,7 +28,7 @@ from fastrec.stages.runs import spill as spill_run
 from fastrec.stages.shards import LongLine, ReadStats, read_shard
 from fastrec.stages.summary import row_of
 
-__all__ = ["HASH_EXAMPLES", "Order", "Piece", "PieceBooks", "Sorted", "sort_pieces"]
+__all__ = ["HASH_EXAMPLES", "Order", "Piece", "PieceBooks", "Sorted", "release_buffer", "sort_pieces"]
 
 HASH_EXAMPLES: Final = 10
 _CHUNK_BYTES: Final = 1 << 18  # a chunk and its normal form stay in the processor's cache
@@ -114,6 +114,11 @@ def _judge(algorithm: str, mode: Any) -> Judge:
 def _buffer(size: int) -> bytearray:
     """Give the buffer of this process: memory that is touched once and then used by every task."""
     return bytearray(size)
+
+
+def release_buffer() -> None:
+    """Give the buffer back: pass 2 has no use for it."""
+    _buffer.cache_clear()
 
 
 class _Sorter:

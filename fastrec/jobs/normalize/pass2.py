@@ -18,6 +18,7 @@ import msgspec
 
 from fastrec.jobs.normalize.census import write_census
 from fastrec.jobs.normalize.options import Options
+from fastrec.jobs.normalize.pass1 import release_buffer
 from fastrec.jobs.normalize.rejects import Entry, entry_of_conflict, spell
 from fastrec.stages.judge import Finding
 from fastrec.stages.runs import RunSlice, Window, gather, key_splitter
@@ -72,6 +73,7 @@ class Part(msgspec.Struct):
 
 def make_part(order: PartOrder) -> Part:
     """Make one part. Runs in a worker."""
+    release_buffer()
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -37,11 +37,26 @@ class Judge:
     """Judges lines. Make one per process: it learns the unknown keys that its input has, and decoders do not pickle."""
 
     def __init__(
-        self, *, algorithm: str = "sha256", sample_hash: SampleHashMode = "replace", warnings: bool = False
+        self,
+        *,
+        algorithm: str = "sha256",
+        sample_hash: SampleHashMode = "replace",
+        warnings: bool = False,
+        fill: bool = True,
     ) -> None:
+        """Make a judge.
+
+        Args:
+            algorithm: How `sample_hash` is computed.
+            sample_hash: What becomes of a `sample_hash` that is not the computed one.
+            warnings: Look for what is odd about valid records too.
+            fill: Compute a `sample_hash` that is absent. Whoever only asks for verdicts can do without, and gets normal
+                forms that lack it.
+        """
         self._hash = remembering(HASHES[algorithm])
         self._mode = sample_hash
         self._warnings = warnings
+        self._fill = fill
         self._decode = msgspec.json.Decoder(Record).decode
         self._encode_into = msgspec.json.Encoder(order="deterministic").encode_into
         self._learned: dict[str, set[str]] = {}
@@ -91,7 +106,7 @@ class Judge:
         batch = Batch()
         records, numbers, ends = batch.records, batch.numbers, batch.ends
         decode, encode_into, compute_hash = self._decode, self._encode_into, self._hash
-        mode, with_warnings = self._mode, self._warnings
+        mode, with_warnings, fill = self._mode, self._warnings, self._fill
         view = memoryview(data)
         size = len(data)
         start = len(into)
@@ -115,12 +130,13 @@ class Judge:
                     valid = follows_rules(record)
             if valid:
                 asked = record.input
-                computed = compute_hash(asked.raw, asked.reference)
                 given = record.sample_hash
+                computed = compute_hash(asked.raw, asked.reference) if fill or given is not UNSET else ""
                 if given is UNSET:
                     filled += 1
-                    excess -= 1
-                    record.sample_hash = computed
+                    if fill:
+                        excess -= 1
+                        record.sample_hash = computed
                 elif given == computed:
                     verified += 1
                 elif mode == "verify":
