@@ -52,13 +52,15 @@ class ModelTally(msgspec.Struct, array_like=True):
         self.turns += sum(columns[Column.TURNS])
         self.tool_calls += sum(columns[Column.TOOL_CALLS])
         for place, column in enumerate((Column.INPUT_TOKENS, Column.OUTPUT_TOKENS, Column.TOTAL_TOKENS)):
-            self.tokens[place] += sum(number_of(count) for count in columns[column] if count is not None)
+            self.tokens[place] += _sum(columns[column])
         self.with_tokens += len(rows) - columns[Column.TOTAL_TOKENS].count(None)
         for value, times in Counter(columns[Column.SCORE]).items():  # 1, 1.0 and true are one score here
             score = _exact(value)
             self.score += score * times
             self.score_squared += score * score * times
-        self.latency.update(bucket for bucket in columns[Column.LATENCY] if bucket is not None)
+        buckets = Counter(columns[Column.LATENCY])
+        del buckets[None]  # records without a latency
+        self.latency.update(buckets)
         lowest, highest = min(sample_ids), max(sample_ids)
         self.first = min(self.first, lowest) if self.first else lowest
         self.last = max(self.last, highest)
@@ -139,6 +141,14 @@ class Tally(msgspec.Struct):
             else:
                 self.models[key] = model
         return self
+
+
+def _sum(column: Sequence[int | str | None]) -> int:
+    """Add up what is not None; integers beyond 64 bits are text."""
+    try:
+        return sum(filter(None, column))  # type: ignore[arg-type]
+    except TypeError:
+        return sum(number_of(count) for count in column if count is not None)
 
 
 def _exact(score: float | str) -> int:
