@@ -148,7 +148,7 @@ def test_text_groups_findings_with_counts_places_and_a_verdict(corpus: Path) -> 
     assert lines[at + 1] == "    bad.jsonl:2, bad.jsonl:3, more.jsonl:1, …"
     assert "warning warn.sample_hash  1 ×" in lines
     verdict = lines[-1]
-    assert verdict.startswith("not valid: 10 lines, 2 valid, 7 invalid, 1 warnings, 1 blank (")
+    assert verdict.startswith("not valid: 10 lines, 2 valid, 7 invalid, 1 warning, 1 blank (")
     assert verdict.endswith(" MB/s)")
     assert done.stderr == b""
 
@@ -157,10 +157,10 @@ def test_text_groups_findings_with_counts_places_and_a_verdict(corpus: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "start", "end"),
     [
-        (["good.jsonl"], "valid: 1 lines, 1 valid, 0 invalid, 0 warnings (", "MB/s)"),
-        (["warned.jsonl"], "valid: 2 lines, 2 valid, 0 invalid, 1 warnings (", "MB/s)"),
-        (["warned.jsonl", "--strict"], "not valid: 2 lines, 2 valid, 0 invalid, 1 warnings (", "MB/s)"),
-        (["good.jsonl", "truncated.jsonl.zst"], "not valid: 1 lines, 1 valid", "MB/s)"),
+        (["good.jsonl"], "valid: 1 line, 1 valid, 0 invalid, 0 warnings (", "MB/s)"),
+        (["warned.jsonl"], "valid: 2 lines, 2 valid, 0 invalid, 1 warning (", "MB/s)"),
+        (["warned.jsonl", "--strict"], "not valid: 2 lines, 2 valid, 0 invalid, 1 warning (", "MB/s)"),
+        (["good.jsonl", "truncated.jsonl.zst"], "not valid: 1 line, 1 valid", "MB/s)"),
         (["bad.jsonl", "--max-errors", "1"], "not valid: 3 lines", "MB/s); stopped at --max-errors"),
     ],
 )

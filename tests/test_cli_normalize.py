@@ -56,7 +56,7 @@ def invoke(*arguments: Any) -> Result:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["good.jsonl"], 0, "9 lines: 8 kept, 1 duplicates, 0 rejected, 0 blank; 0 conflicts; 1 parts"),
+        (["good.jsonl"], 0, "9 lines: 8 kept, 1 duplicate, 0 rejected, 0 blank; 0 conflicts; 1 part"),
         (["bad.jsonl"], 1, "10 lines: 8 kept, 0 duplicates, 2 rejected"),
         (["truncated.jsonl.zst", "good.jsonl"], 3, "error: 1 shard could not be read whole; nothing was published"),
         (
@@ -172,7 +172,7 @@ def test_the_closing_line_says_it_all() -> None:
     write(Path("more.jsonl"), [GOOD[0].replace(b'"error": "none"', b'"error": "other"'), b""])
     result = invoke("good.jsonl", "more.jsonl", "-o", "out")
     (line,) = result.stderr.splitlines()
-    expected = "11 lines: 9 kept, 1 duplicates, 0 rejected, 1 blank; 1 conflicts; 1 parts, "
+    expected = "11 lines: 9 kept, 1 duplicate, 0 rejected, 1 blank; 1 conflict; 1 part, "
     assert line.startswith(expected)
     sizes, seconds, speed = line.removeprefix(expected).replace(" in ", ", ").split(", ")
     assert " kB → " in sizes
@@ -183,7 +183,7 @@ def test_the_closing_line_says_it_all() -> None:
 def test_verbose_prints_the_table() -> None:
     """With -v the summary is printed as a table, models by accuracy."""
     result = invoke("good.jsonl", "-o", "out", "-v")
-    assert "arithmetic: 8 records, 1 models, 1 samples, 1 answered by all models" in result.stdout
+    assert "arithmetic: 8 records, 1 model, 1 sample, 1 answered by all models" in result.stdout
     assert [word for word in ("model", "org/model", "100.0%") if word not in result.stdout] == []
 
 
@@ -216,7 +216,7 @@ def test_a_dry_run_writes_nothing(as_json: bool) -> None:
     else:
         assert result.stdout.splitlines()[:2] == ["good.jsonl", "bad.jsonl"]
         assert "2 shards, " in result.stdout
-        assert "1 tasks, about 1 parts" in result.stdout
+        assert "1 task, about 1 part" in result.stdout
 
 
 def test_paths_come_from_a_list_and_from_stdin() -> None:

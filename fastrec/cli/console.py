@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import click
 
 __all__ = [
+    "counted",
     "decimal",
     "hush",
     "jobs_option",
@@ -80,6 +81,15 @@ def print_notice(message: str) -> None:
 def decimal(number: int) -> str:
     """Spell a count for people."""
     return f"{number:,}"
+
+
+def counted(number: int, noun: str) -> str:
+    """Spell a count of things for people.
+
+    >>> counted(1, "part"), counted(1_200, "line")
+    ('1 part', '1,200 lines')
+    """
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def megabytes(size: int) -> str:

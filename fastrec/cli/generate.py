@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from fastrec.cli.console import decimal, megabytes
+from fastrec.cli.console import counted, megabytes
 
 __all__ = ["generate"]
 
@@ -44,7 +44,7 @@ def generate(output: str, **options: object) -> None:
 
     made = run(output, **options)  # type: ignore[arg-type]
     click.echo(
-        f"{decimal(made.lines)} lines in {decimal(len(made.paths))} shards: "
+        f"{counted(made.lines, 'line')} in {counted(len(made.paths), 'shard')}: "
         f"{megabytes(made.text_bytes)} of text, {megabytes(made.file_bytes)} on disk",
         err=True,
     )

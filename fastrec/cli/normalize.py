@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastrec.cli.console import decimal, jobs_option, megabytes, print_json, print_notice, safe, size_option
+from fastrec.cli.console import counted, decimal, jobs_option, megabytes, print_json, print_notice, safe, size_option
 
 if TYPE_CHECKING:
     from fastrec.jobs.normalize import Plan, Report
@@ -123,9 +123,9 @@ def _print_plan(plan: Plan, *, as_json: bool) -> None:
     for path in plan.paths:
         click.echo(safe(path))
     click.echo(
-        f"{decimal(plan.shards)} shards, {megabytes(plan.input_bytes)}, "
+        f"{counted(plan.shards, 'shard')}, {megabytes(plan.input_bytes)}, "
         f"about {megabytes(plan.estimated_text_bytes)} of text: "
-        f"{decimal(plan.tasks)} tasks, about {decimal(plan.estimated_parts)} parts"
+        f"{counted(plan.tasks, 'task')}, about {counted(plan.estimated_parts, 'part')}"
     )
 
 
@@ -133,9 +133,9 @@ def _closing_line(report: Report) -> str:
     books, conflicts = report.summary.books, report.summary.conflicts
     speed = report.text_bytes / 1e6 / max(report.seconds, 1e-9)
     return (
-        f"{decimal(books.lines)} lines: {decimal(books.kept)} kept, {decimal(books.duplicates)} duplicates, "
+        f"{counted(books.lines, 'line')}: {decimal(books.kept)} kept, {counted(books.duplicates, 'duplicate')}, "
         f"{decimal(books.rejected)} rejected, {decimal(books.blank)} blank; "
-        f"{decimal(conflicts.identities)} conflicts; {decimal(report.parts)} parts, "
+        f"{counted(conflicts.identities, 'conflict')}; {counted(report.parts, 'part')}, "
         f"{megabytes(report.input_bytes)} → {megabytes(report.output_bytes)} "
         f"in {report.seconds:.2f} s, {speed:.0f} MB/s"
     )

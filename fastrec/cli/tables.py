@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fastrec.cli.console import decimal, safe
+from fastrec.cli.console import counted, decimal, safe
 
 if TYPE_CHECKING:
     from fastrec.stages.summary import EvaluationSummary, Summary, Tokens
@@ -21,8 +21,8 @@ def print_summary(summary: Summary) -> None:
     """Print what is in a corpus, an evaluation after the other, models ranked by accuracy."""
     for evaluation in summary.evaluations:
         click.echo(
-            f"\n{click.style(safe(evaluation.evaluation_name), bold=True)}: {decimal(evaluation.records)} records, "
-            f"{decimal(evaluation.models)} models, {decimal(evaluation.samples)} samples, "
+            f"\n{click.style(safe(evaluation.evaluation_name), bold=True)}: {counted(evaluation.records, 'record')}, "
+            f"{counted(evaluation.models, 'model')}, {counted(evaluation.samples, 'sample')}, "
             f"{decimal(evaluation.samples_all_models)} answered by all models"
         )
         _print_models(evaluation)
@@ -45,7 +45,7 @@ def _print_models(evaluation: EvaluationSummary) -> None:
     ]
     print_table(("model", "records", "accuracy", "score", "", "errors", "tokens", "p50 ms"), rows)
     if len(ranked) > _MOST_MODELS:
-        click.echo(f"  … and {decimal(len(ranked) - _MOST_MODELS)} models more, in summary.json")
+        click.echo(f"  … and {counted(len(ranked) - _MOST_MODELS, 'model')} more, in summary.json")
 
 
 def _tokens(tokens: Tokens) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fastrec.cli.console import (
+    counted,
     decimal,
     jobs_option,
     megabytes,
@@ -115,15 +116,15 @@ def _verdict(report: Report, *, good: bool) -> str:
     """One line that says it all."""
     word = click.style("valid" if good else "not valid", fg="green" if good else "red", bold=True)
     parts = [
-        f"{decimal(report.lines)} lines",
+        counted(report.lines, "line"),
         f"{decimal(report.valid)} valid",
         f"{decimal(report.invalid)} invalid",
-        f"{decimal(report.warnings)} warnings",
+        counted(report.warnings, "warning"),
     ]
     if report.blank:
         parts.append(f"{decimal(report.blank)} blank")
     if report.bad_shards:
-        parts.append(f"{decimal(len(report.bad_shards))} of {decimal(report.shards)} shards unreadable")
+        parts.append(f"{decimal(len(report.bad_shards))} of {counted(report.shards, 'shard')} unreadable")
     speed = report.text_bytes / 1e6 / max(report.seconds, 1e-9)
     timing = f"{megabytes(report.text_bytes)} in {report.seconds:.2f} s, {speed:.0f} MB/s"
     early = "; stopped at --max-errors" if report.stopped_early else ""

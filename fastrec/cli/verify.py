@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fastrec.cli.console import decimal, jobs_option, megabytes, print_json, print_notice, reader_may_leave, safe
+from fastrec.cli.console import counted, jobs_option, megabytes, print_json, print_notice, reader_may_leave, safe
 
 if TYPE_CHECKING:
     from fastrec.jobs.verify import Problem, Verification
@@ -61,9 +61,9 @@ def _spelled(problem: Problem) -> str:
 def _verdict(found: Verification) -> str:
     """One line that says it all."""
     word = click.style("sound" if found.ok else "not sound", fg="green" if found.ok else "red", bold=True)
-    problems = "" if found.ok else f"{decimal(len(found.problems))} problems; "
+    problems = "" if found.ok else f"{counted(len(found.problems), 'problem')}; "
     speed = found.text_bytes / 1e6 / max(found.seconds, 1e-9)
     return (
-        f"{word}: {problems}{decimal(found.parts)} parts, {decimal(found.records)} records "
+        f"{word}: {problems}{counted(found.parts, 'part')}, {counted(found.records, 'record')} "
         f"({megabytes(found.text_bytes)} in {found.seconds:.2f} s, {speed:.0f} MB/s)"
     )
