@@ -12,9 +12,8 @@ from typing import Any
 import msgspec
 
 from fastrec.errors import FastrecError, InvalidRecordError, UsageError, shown
-from fastrec.jobs.validate import too_long
 from fastrec.records import Record, build, can_widen, record_shape, widen
-from fastrec.stages.judge import Batch, Finding, Judge, Reject
+from fastrec.stages.judge import Batch, Finding, Judge, Reject, too_long
 from fastrec.stages.judge.findings import json_path
 from fastrec.stages.judge.normal import normal_form
 from fastrec.stages.judge.parse import MAX_DEPTH, LongInteger
@@ -109,7 +108,7 @@ def read(paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str]) -> It
     for shard in shards:
         for chunk in read_shard(shard, chunk_bytes=_CHUNK_BYTES):
             if isinstance(chunk, LongLine):
-                raise InvalidRecordError((too_long(chunk, MAX_LINE_BYTES),), shard.path, chunk.line)
+                raise InvalidRecordError((too_long(chunk.length, MAX_LINE_BYTES),), shard.path, chunk.line)
             yield from _records(chunk.data, shard.path, chunk.line)
 
 

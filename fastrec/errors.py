@@ -18,6 +18,7 @@ itself in `__str__` alone. The command line maps the family to exit codes in one
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -38,12 +39,18 @@ __all__ = [
     "UsageError",
     "WorkerDiedError",
     "shown",
+    "utf8",
 ]
 
 
 def shown(path: str) -> str:
     """Spell a path for a message: one with line breaks or bytes that are not UTF-8 is quoted and escaped."""
     return path if path.isprintable() else repr(path)
+
+
+def utf8(path: str) -> str:
+    """Spell a path so that it can be written as UTF-8 into a document, whatever bytes it is made of."""
+    return os.fsencode(path).decode(errors="backslashreplace")
 
 
 class FastrecError(Exception):

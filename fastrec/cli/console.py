@@ -36,9 +36,11 @@ def safe(text: str) -> str:
     return _UNSAFE.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
-def print_json(document: bytes) -> None:
-    """Print JSON text that is indented; what could steer a terminal stands inside of its strings, as an escape."""
-    lines = document.decode().split("\n")
+def print_json(document: object) -> None:
+    """Print a document as indented JSON; what could steer a terminal stands inside of its strings, as an escape."""
+    import msgspec
+
+    lines = msgspec.json.format(msgspec.json.encode(document)).decode().split("\n")
     click.echo("\n".join(_UNSAFE.sub(_json_escape, line) for line in lines))
 
 

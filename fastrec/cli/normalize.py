@@ -96,7 +96,7 @@ def normalize(paths: tuple[str, ...], output: str, **given: Any) -> None:
         for skipped in report.skipped:
             print_notice(f"skipped {skipped}")
     if as_json:
-        _print_json(report)
+        print_json(report)
     elif verbose:
         from fastrec.cli.tables import print_summary
 
@@ -108,15 +108,9 @@ def normalize(paths: tuple[str, ...], output: str, **given: Any) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _print_json(document: object) -> None:
-    import msgspec
-
-    print_json(msgspec.json.format(msgspec.json.encode(document)))
-
-
 def _print_plan(plan: Plan, *, as_json: bool) -> None:
     if as_json:
-        _print_json(plan)
+        print_json(plan)
         return
     for notice in plan.notices:
         print_notice(notice)

@@ -52,16 +52,10 @@ def rejects(corpus: str, codes: tuple[str, ...], output_format: str, target: str
     found = run(corpus, codes=codes)
     with reader_may_leave():
         if output_format == "json":
-            _print_json(found)
+            print_json(found)
         else:
             print_groups(found.groups, found.lines, "lines with other reasons; --code CODE lists those of one code")
             click.echo(_closing_line(found, codes))
-
-
-def _print_json(found: Rejects) -> None:
-    import msgspec
-
-    print_json(msgspec.json.format(msgspec.json.encode(found)))
 
 
 def _closing_line(found: Rejects, codes: tuple[str, ...]) -> str:

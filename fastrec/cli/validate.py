@@ -78,7 +78,7 @@ def validate(paths: tuple[str, ...], output_format: str, strict: bool, **options
         for bad in report.bad_shards:
             print_error(f"{bad}. Its records do not count; fetch it again or leave it out")
         if output_format == "json":
-            _print_json(report)
+            print_json(report)
         elif output_format == "github":
             _print_github(report)
         else:
@@ -90,12 +90,6 @@ def validate(paths: tuple[str, ...], output_format: str, strict: bool, **options
         raise click.exceptions.Exit(3)
     if failed:
         raise click.exceptions.Exit(1)
-
-
-def _print_json(report: Report) -> None:
-    import msgspec
-
-    print_json(msgspec.json.format(msgspec.json.encode(report)))
 
 
 def _print_github(report: Report) -> None:

@@ -38,19 +38,13 @@ def verify(corpus: str, jobs: int, as_json: bool) -> None:
         for notice in found.notices:
             print_notice(notice)
         if as_json:
-            _print_json(found)
+            print_json(found)
         else:
             for problem in found.problems:
                 click.echo(_spelled(problem))
             click.echo(_verdict(found))
     if not found.ok:
         raise click.exceptions.Exit(1)
-
-
-def _print_json(found: Verification) -> None:
-    import msgspec
-
-    print_json(msgspec.json.format(msgspec.json.encode(found)))
 
 
 def _spelled(problem: Problem) -> str:

@@ -7,7 +7,6 @@ the plan. A shard that could not be read whole leaves nothing but its error.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,19 +14,14 @@ from typing import Final, Self
 
 import msgspec
 
-from fastrec.errors import FastrecError, shown
+from fastrec.errors import FastrecError, shown, utf8
 from fastrec.stages.judge import Finding
 from fastrec.stages.shards import Shard
 
-__all__ = ["Books", "FindingLog", "Group", "Place", "Report", "Tally", "log_findings", "utf8"]
+__all__ = ["Books", "FindingLog", "Group", "Place", "Report", "Tally", "log_findings"]
 
 _PLACES: Final = 3  # first places that a group remembers
 _GROUPS: Final = 1_000  # groups that a report remembers; the findings of further ones are counted by code alone
-
-
-def utf8(path: str) -> str:
-    """Spell a path so that it can be written as UTF-8, whatever bytes it is made of."""
-    return os.fsencode(path).decode(errors="backslashreplace")
 
 
 class Place(msgspec.Struct, frozen=True):

@@ -25,10 +25,10 @@ from fastrec.errors import ShardError, UsageError, shown
 from fastrec.hashing import HASHES
 from fastrec.jobs.plan import Slice, tasks_of
 from fastrec.jobs.report import Books, FindingLog, Report, Tally, log_findings
-from fastrec.stages.judge import Finding, Judge
+from fastrec.stages.judge import Judge, too_long
 from fastrec.stages.shards import MAX_LINE_BYTES, MAX_WINDOW, LongLine, ReadStats, Shard, find_shards, read_shard
 
-__all__ = ["too_long", "validate"]
+__all__ = ["validate"]
 
 _CHUNK_BYTES: Final = 1 << 18  # a chunk and its normal form stay in the processor's cache
 _SMALL: Final = 8 << 20  # text that is judged before a pool would have started
@@ -187,7 +187,7 @@ def _validate_slice(piece: Slice, order: _Order, judge: Judge, log: str | None) 
             stats=stats,
         ):
             if isinstance(chunk, LongLine):
-                found = [(chunk.line, too_long(chunk, order.max_line_bytes))]
+                found = [(chunk.line, too_long(chunk.length, order.max_line_bytes))]
                 tally.invalid += 1
                 tally.lines += 1
             else:
@@ -214,8 +214,3 @@ def _validate_slice(piece: Slice, order: _Order, judge: Judge, log: str | None) 
         return Tally(error=str(exc), logs=tally.logs)
     tally.text_bytes, tally.bom = stats.text_bytes, stats.bom
     return tally
-
-
-def too_long(line: LongLine, limit: int) -> Finding:
-    """Say that a line is over the limit."""
-    return Finding("line.too_long", "$", f"expected at most {limit:,} bytes in a line, found {line.length:,}")

@@ -20,11 +20,11 @@ from typing import Any, Final
 import msgspec
 
 from fastrec.engine import make_engine
+from fastrec.errors import utf8
 from fastrec.jobs.normalize.driver import Normalizer
 from fastrec.jobs.normalize.options import Options
 from fastrec.jobs.normalize.progress import NoProgress, Progress
 from fastrec.jobs.normalize.publish import workplace
-from fastrec.jobs.normalize.rejects import shown
 from fastrec.jobs.plan import TASK_BYTES, estimated_text, tasks_of
 from fastrec.stages.shards import find_shards
 from fastrec.stages.summary import Summary
@@ -97,7 +97,7 @@ def plan(names: Sequence[str | os.PathLike[str]], options: Options, *, files_fro
         estimated_text_bytes=text,
         tasks=len(tasks_of(shards, min(TASK_BYTES, options.run_bytes))),
         estimated_parts=max(round(text / options.part_size), 1) if text else 0,
-        paths=[shown(shard.path) for shard in shards],
+        paths=[utf8(shard.path) for shard in shards],
         notices=notices,
     )
 

@@ -7,13 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 
-from fastrec.errors import FastrecError
+from fastrec.errors import FastrecError, utf8
 from fastrec.jobs.normalize.census import Census
 from fastrec.jobs.normalize.manifest import InputEntry
 from fastrec.jobs.normalize.options import Options
 from fastrec.jobs.normalize.pass1 import HASH_EXAMPLES, PieceBooks, Sorted
 from fastrec.jobs.normalize.pass2 import Part
-from fastrec.jobs.normalize.rejects import shown
 from fastrec.records import SCHEMA_VERSION
 from fastrec.stages.judge import HashReplaced
 from fastrec.stages.runs import sample_id_of, text_of
@@ -146,7 +145,7 @@ def input_entries(
     """Write the books of each shard; `pieces` is the number of pieces a shard's numbers leave room for."""
     entries = [
         InputEntry(
-            path=shown(shard.path),
+            path=utf8(shard.path),
             format=shard.format.value if shard.format else "stream",
             bytes=shard.size,
             text_bytes=0,

@@ -17,7 +17,7 @@ import msgspec
 
 from fastrec import __version__
 from fastrec.engine import Engine
-from fastrec.errors import BadShardsError, ShardError
+from fastrec.errors import BadShardsError, ShardError, utf8
 from fastrec.jobs.normalize.books import check_books, input_entries, summarize, tree_hash
 from fastrec.jobs.normalize.census import Census, read_census
 from fastrec.jobs.normalize.feed import PIECES, Feeder
@@ -27,7 +27,7 @@ from fastrec.jobs.normalize.pass1 import Order, Sorted, sort_pieces
 from fastrec.jobs.normalize.pass2 import Part, PartOrder, Place, make_part
 from fastrec.jobs.normalize.progress import Progress
 from fastrec.jobs.normalize.publish import Workplace
-from fastrec.jobs.normalize.rejects import shown, write_rejects
+from fastrec.jobs.normalize.rejects import write_rejects
 from fastrec.jobs.plan import estimated_text
 from fastrec.records import SCHEMA_VERSION
 from fastrec.stages.runs import cut_keys, join_key, slice_run
@@ -123,7 +123,7 @@ class Normalizer:
         marked = {books.shard for result in results for books in result.books if books.bom}
         marked |= {shard for shard, stats in self._feeder.fed.items() if stats.bom}
         for shard in sorted(marked):
-            self.notices.append(f"{shown(self._shards[shard].path)} begins with a byte order mark, which was skipped")
+            self.notices.append(f"{utf8(self._shards[shard].path)} begins with a byte order mark, which was skipped")
 
     def _pass2(self, results: Sequence[Sorted]) -> tuple[list[Part], Census]:
         """Make the parts, and take the census."""
@@ -201,7 +201,7 @@ class Normalizer:
 
     def _places(self, results: Sequence[Sorted]) -> dict[int, Place]:
         return {
-            books.number: Place(shown(self._shards[books.shard].path), base)
+            books.number: Place(utf8(self._shards[books.shard].path), base)
             for books, base in self._with_line_bases(results)
         }
 
@@ -226,7 +226,7 @@ class Normalizer:
         keeps = self._options.conflicts == "keep"
         conflicts = [] if keeps else sorted(map(str, self._place.work.glob("census-*-conflicts")))
         name = "rejects.jsonl.zst"
-        names = [shown(shard.path) for shard in self._shards]
+        names = [utf8(shard.path) for shard in self._shards]
         written = write_rejects(str(self._place.staging / name), ranges, conflicts, names)
         if written is None:
             return None

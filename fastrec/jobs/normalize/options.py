@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Final, Literal
 
 import msgspec
@@ -82,8 +81,3 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise UsageError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
-
-
-def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -17,12 +17,11 @@ from typing import Any, Final
 
 import msgspec
 
-from fastrec.errors import ShardError
+from fastrec.errors import ShardError, utf8
 from fastrec.jobs.normalize.options import Options
-from fastrec.jobs.normalize.rejects import RejectRange, entry_of, entry_of_long_line, shown, spell
+from fastrec.jobs.normalize.rejects import RejectRange, entry_of, entry_of_long_line, spell
 from fastrec.jobs.plan import Slice
-from fastrec.jobs.validate import too_long
-from fastrec.stages.judge import Batch, HashReplaced, Judge
+from fastrec.stages.judge import Batch, HashReplaced, Judge, too_long
 from fastrec.stages.runs import Run, key_maker
 from fastrec.stages.runs import spill as spill_run
 from fastrec.stages.shards import LongLine, ReadStats, read_shard
@@ -176,7 +175,7 @@ class _Sorter:
             self._add(piece, batch, normal, books)
             for reject in batch.rejects:
                 self._result.codes[reject.findings[0].code] += 1
-                rejects.write(spell(entry_of(shown(piece.source), reject)))
+                rejects.write(spell(entry_of(utf8(piece.source), reject)))
         books.text_bytes, books.bom = stats.text_bytes, stats.bom
         if piece.temporary:
             os.unlink(piece.slice.shard.path)  # noqa: PTH108
@@ -200,11 +199,11 @@ class _Sorter:
         self._rows += [row_of(record, number, line) for record, line in zip(batch.records, batch.numbers, strict=True)]
 
     def _reject_long(self, source: str, line: LongLine, books: PieceBooks, rejects: Any) -> None:
-        finding = too_long(line, self._options.max_line_bytes)
+        finding = too_long(line.length, self._options.max_line_bytes)
         books.lines += 1
         books.rejected += 1
         self._result.codes[finding.code] += 1
-        rejects.write(spell(entry_of_long_line(shown(source), line, finding)))
+        rejects.write(spell(entry_of_long_line(utf8(source), line, finding)))
 
     def _spill(self) -> None:
         if not self._keys:

@@ -6,7 +6,6 @@ Each task writes its own file of them; at the end they are put together by sourc
 from __future__ import annotations
 
 import base64
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import chain, islice
@@ -26,7 +25,6 @@ __all__ = [
     "entry_of_conflict",
     "entry_of_long_line",
     "raw_of",
-    "shown",
     "spell",
     "write_rejects",
 ]
@@ -178,8 +176,3 @@ def _file_lines(path: str) -> Iterator[bytes]:
 def _place(line: bytes) -> tuple[str, int]:
     entry = _decode(line)
     return entry.source, entry.line
-
-
-def shown(path: str) -> str:
-    """Spell a path so that it can be written as UTF-8, whatever bytes it is made of."""
-    return os.fsencode(path).decode(errors="backslashreplace")

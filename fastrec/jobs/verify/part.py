@@ -23,10 +23,9 @@ from fastrec.errors import ShardError
 from fastrec.jobs.normalize.census import write_census
 from fastrec.jobs.normalize.options import Options
 from fastrec.jobs.normalize.pass2 import Part
-from fastrec.jobs.validate import too_long
 from fastrec.jobs.verify.compare import digest_of
 from fastrec.jobs.verify.problems import Problems
-from fastrec.stages.judge import Batch, Finding, Judge, SampleHashMode
+from fastrec.stages.judge import Batch, Finding, Judge, SampleHashMode, too_long
 from fastrec.stages.runs import key_maker, key_splitter
 from fastrec.stages.shards import Chunk, LongLine, ReadStats, Written, read_shard, shard_at
 from fastrec.stages.summary import Tally, row_of, take_census
@@ -121,7 +120,7 @@ class _PartChecker:
         shard = shard_at(order.path)
         for chunk in read_shard(shard, chunk_bytes=_CHUNK_BYTES, max_line_bytes=order.longest, stats=stats):
             if isinstance(chunk, LongLine):
-                self._refuse(chunk.line, too_long(chunk, order.longest))
+                self._refuse(chunk.line, too_long(chunk.length, order.longest))
             else:
                 self._text_hash.update(chunk.data)
                 self._check(chunk)

@@ -2,7 +2,7 @@
 
 from fastrec.stages.judge.batch import Batch, HashReplaced, Warned
 from fastrec.stages.judge.codes import CODES, ERRORS, WARNINGS, Code
-from fastrec.stages.judge.findings import Finding, Reject
+from fastrec.stages.judge.findings import Finding, Reject, too_long
 from fastrec.stages.judge.judge import Judge, SampleHashMode
 
 __all__ = [
@@ -17,4 +17,5 @@ __all__ = [
     "Reject",
     "SampleHashMode",
     "Warned",
+    "too_long",
 ]

@@ -10,7 +10,7 @@ import msgspec
 
 from fastrec.stages.judge.codes import CODES, RANK
 
-__all__ = ["Finding", "Reject", "describe", "in_order", "json_path"]
+__all__ = ["Finding", "Reject", "describe", "in_order", "json_path", "too_long"]
 
 _LONGEST_VALUE = 60
 
@@ -38,6 +38,11 @@ class Reject(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...]
     raw: bytes
     """The line's exact bytes, without its newline."""
+
+
+def too_long(length: int, limit: int) -> Finding:
+    """Say that a line is over the limit."""
+    return Finding("line.too_long", "$", f"expected at most {limit:,} bytes in a line, found {length:,}")
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:

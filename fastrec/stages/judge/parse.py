@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -53,70 +54,64 @@ def parse(line: bytes) -> tuple[Any, list[Finding]]:
     try:
         text = line.decode()
     except UnicodeDecodeError as exc:
-        return None, [
-            Finding(
-                "json.utf8",
-                "$",
-                f"expected UTF-8, found byte 0x{line[exc.start]:02x} at byte {exc.start:,} of the line",
-            )
-        ]
+        found = f"byte 0x{line[exc.start]:02x} at byte {exc.start:,} of the line"
+        return None, [Finding("json.utf8", "$", f"expected UTF-8, found {found}")]
     if line.count(b"[") + line.count(b"{") > MAX_DEPTH and (depth := _depth(line)) > MAX_DEPTH:
         return None, [Finding("json.depth", "$", f"expected at most {MAX_DEPTH} levels of nesting, found {depth:,}")]
-    duplicates: dict[int, list[str]] = {}
-    flawed = False
+    reader = _Reader()
+    try:
+        value = reader.read(text)
+    except json.JSONDecodeError as exc:
+        found = f"{exc.msg}, at byte {len(text[: exc.pos].encode()):,} of the line"
+        return None, [Finding("json.syntax", "$", f"expected one JSON object, found: {found}")]
+    if not reader.flawed and (_ESCAPED_SURROGATE.search(text) is None or _is_spellable(value)):
+        return value, []
+    flaws = list(_flaws(value, reader.duplicates))
+    # An object with a key twice may itself have been dropped by a key twice further out, but that one is in the value.
+    assert bool(reader.duplicates) == any(flaw.code == "json.duplicate_key" for flaw in flaws)
+    return value, flaws
 
-    def pairs_hook(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+
+class _Reader:
+    """Reads JSON with the stdlib's parser, and notes the flaws that it would let pass."""
+
+    def __init__(self) -> None:
+        self.flawed = False
+        self.duplicates: dict[int, list[str]] = {}
+        """The keys that came again, by the id of their object."""
+        self._kept: list[Any] = []  # those objects, so that no other gets the id of one that was dropped
+
+    def read(self, text: str) -> Any:
+        return json.loads(
+            text,
+            object_pairs_hook=self._object,
+            parse_float=self._number,
+            parse_int=self._integer,
+            parse_constant=self._no_number,
+        )
+
+    def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         value = dict(pairs)
         if len(value) != len(pairs):
-            seen: set[str] = set()
-            duplicates[id(value)] = [key for key, _ in pairs if key in seen or seen.add(key)]  # type: ignore[func-returns-value]
-            kept.append(value)  # so that no other dict gets its id
+            self.flawed = True
+            self._kept.append(value)
+            self.duplicates[id(value)] = [key for key, times in Counter(key for key, _ in pairs).items() if times > 1]
         return value
 
-    def number_hook(text: str) -> float:
+    def _number(self, text: str) -> float:
         value = float(text)
-        return value if math.isfinite(value) else no_number(text)
+        return value if math.isfinite(value) else self._no_number(text)
 
-    def integer_hook(text: str) -> int | float:
+    def _integer(self, text: str) -> int | float:
         if len(text) <= 18:
             return int(text)
-        if len(text.lstrip("-")) > MAX_DIGITS:
-            return no_number(text)
-        return _long_integer(text)
+        return self._no_number(text) if len(text.lstrip("-")) > MAX_DIGITS else _long_integer(text)
 
-    def no_number(text: str) -> float:
-        nonlocal flawed
-        flawed = True
+    def _no_number(self, text: str) -> float:
+        self.flawed = True
         value = _NoNumber()
         value.text = text
         return value
-
-    kept: list[Any] = []
-    try:
-        value = json.loads(
-            text,
-            object_pairs_hook=pairs_hook,
-            parse_float=number_hook,
-            parse_int=integer_hook,
-            parse_constant=no_number,
-        )
-    except json.JSONDecodeError as exc:
-        place = len(text[: exc.pos].encode())
-        return None, [
-            Finding(
-                "json.syntax",
-                "$",
-                f"expected one JSON object, found: {exc.msg}, at byte {place:,} of the line",
-            )
-        ]
-    if not flawed and not duplicates and (_ESCAPED_SURROGATE.search(text) is None or _is_spellable(value)):
-        return value, []
-    flaws = list(_flaws(value, duplicates))
-    if duplicates and not any(flaw.code == "json.duplicate_key" for flaw in flaws):
-        # Everything that held duplicates was itself dropped by a later duplicate, which then is in the list: this
-        # cannot happen. If it does, the line must not pass.
-        flaws.append(Finding("json.duplicate_key", "$", "expected each key once, found one twice"))
-    return value, flaws
 
 
 def _is_spellable(value: Any) -> bool:

@@ -43,7 +43,6 @@ class ShardWriter:
         self._file_hash, self._text_hash = sha256(), sha256()
         self._bytes = self._text_bytes = 0
         self._waiting: list[Any] = []
-        self._waiting_bytes = 0
 
     def write(self, texts: Iterable[bytes | memoryview]) -> None:
         """Append texts."""
