@@ -3,7 +3,7 @@
     FastrecError                    exit 3 unless told otherwise
     ├── UsageError                  the command line or the arguments are wrong (exit 2)
     ├── InvalidRecordError          `fastrec.decode` met a line that is not a valid record
-    ├── WorkerDiedError             a worker process was killed or crashed
+    ├── WorkerDiedError             a task killed its worker process twice: it is named
     ├── BadShardsError              some shards could not be read: all of them are named, nothing was published
     ├── CorpusError                 a file of a published corpus is not what fastrec writes: path, reason, line
     └── ShardError                  an input file could not be read whole: path, byte offset, reason
@@ -66,12 +66,16 @@ class UsageError(FastrecError):
 
 
 class WorkerDiedError(FastrecError):
-    """A worker process was killed, ran out of memory or crashed."""
+    """A worker process died of a task, and died again when the task was tried alone; `task` names it."""
+
+    def __init__(self, task: str) -> None:
+        super().__init__(task)
+        self.task = task
 
     def __str__(self) -> str:
         return (
-            "a worker process died: it was killed, perhaps for want of memory, or it crashed. "
-            "Nothing was published. Try again with fewer --jobs or less --memory"
+            f"a worker process died twice of the same task: {self.task}. It was killed, perhaps for want of memory, or "
+            "it crashed. Nothing was published. Try again with fewer --jobs or less --memory, or leave the shard out"
         )
 
 

@@ -1,15 +1,29 @@
-"""The pool engine: tasks in worker processes, through the pool that joblib uses (loky).
+"""The pool engine: tasks in worker processes.
 
-The executor is used directly rather than through `joblib.Parallel`, whose generators pull arguments without waiting
-for the results to be taken.
+Where this process has a single thread, workers are forked from it: they start within milliseconds, with all modules
+loaded. Everywhere else a forked copy may inherit a lock that nobody will ever release, and workers are fresh
+interpreters, in the pool that joblib uses (loky), half a second later. Its executor is used directly rather than
+through `joblib.Parallel`, whose generators pull arguments without waiting for the results to be taken.
+
+A worker that dies takes its pool with it, and nobody can tell which task killed it. So a new pool starts, and all tasks
+that were under way are suspects: each is tried again alone. Whoever kills its worker then is named.
 """
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from fastrec.errors import WorkerDiedError
 
@@ -18,7 +32,9 @@ __all__ = ["PoolEngine"]
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
-_AHEAD = 2  # tasks per worker that are handed over in advance, so that none waits for the next
+_AHEAD: Final = 2  # tasks per worker that are handed over in advance, so that none waits for the next
+_LOOK_EVERY: Final = 1.0  # seconds between two looks at the workers
+_STOPPED_LOOKS: Final = 5  # so often a worker is found stopped before it is taken for dead
 
 
 class PoolEngine:
@@ -27,43 +43,133 @@ class PoolEngine:
     def __init__(self, jobs: int) -> None:
         self.jobs = jobs
         self._executor: Any = None
+        self._stopped: Counter[int] = Counter()
 
     def run(self, task: Callable[[Argument], Result], arguments: Iterable[Argument]) -> Iterator[tuple[int, Result]]:
         """Run a task on each argument, in any order."""
-        executor = self._start()
         waiting = enumerate(arguments)
-        running: dict[Future[Result], int] = {}
+        running: dict[Future[Result], tuple[int, Argument]] = {}
         exhausted = False
         while not exhausted or running:
-            while not exhausted and len(running) < self.jobs * _AHEAD:
+            suspects: list[tuple[int, Argument]] = []
+            while not exhausted and not suspects and len(running) < self.jobs * _AHEAD:
                 numbered = next(waiting, None)
                 if numbered is None:
                     exhausted = True
-                else:
-                    running[executor.submit(task, numbered[1])] = numbered[0]
-            done, _ = wait(running, return_when=FIRST_COMPLETED)
-            for future in done:
-                number = running.pop(future)
+                    continue
+                try:
+                    running[self._executor.submit(task, numbered[1])] = numbered
+                except BrokenExecutor:
+                    suspects.append(numbered)
+            for future in self._finished(running):
+                number, argument = running.pop(future)
                 try:
                     result = future.result()
-                except BrokenExecutor as exc:
-                    raise WorkerDiedError from exc
+                except BrokenExecutor:
+                    suspects.append((number, argument))
+                    continue
                 yield number, result
+            if suspects:  # then all that ran has come to an end, one way or the other, or will do so at once
+                while running:
+                    for future in self._finished(running):
+                        number, argument = running.pop(future)
+                        if future.exception() is None:
+                            yield number, future.result()
+                        else:
+                            suspects.append((number, argument))
+                yield from self._run_alone(task, suspects)
 
-    def _start(self) -> Any:
-        if self._executor is None:
-            from joblib.externals.loky import get_reusable_executor  # noqa: PLC0415 - takes 150 ms to load
+    def _finished(self, running: Iterable[Future[Result]]) -> set[Future[Result]]:
+        """Wait until something has finished; none if nothing runs."""
+        running = set(running)
+        while running:
+            done, _ = wait(running, timeout=_LOOK_EVERY, return_when=FIRST_COMPLETED)
+            if done:
+                return done
+            self._kill_the_stopped()
+        return set()
 
-            self._executor = get_reusable_executor(max_workers=self.jobs)
-        return self._executor
+    def _run_alone(
+        self, task: Callable[[Argument], Result], suspects: list[tuple[int, Argument]]
+    ) -> Iterator[tuple[int, Result]]:
+        """Run tasks one by one in a pool of one; then start the full pool again."""
+        self._end(kill=True)
+        self._start(1)
+        for number, argument in sorted(suspects, key=lambda suspect: suspect[0]):
+            try:
+                future = self._executor.submit(task, argument)
+                self._finished([future])
+                result = future.result()
+            except BrokenExecutor as exc:
+                raise WorkerDiedError(str(argument)) from exc
+            yield number, result
+        self._end(kill=False)
+        self._start(self.jobs)
+
+    def _kill_the_stopped(self) -> None:
+        """Kill workers that somebody stopped and that nobody lets go on: their tasks are done again."""
+        for pid in self._workers():
+            self._stopped[pid] = self._stopped[pid] + 1 if _is_stopped(pid) else 0
+            if self._stopped[pid] >= _STOPPED_LOOKS:
+                _kill(pid)
+
+    def _workers(self) -> list[int]:
+        return list(self._executor._processes or ())  # noqa: SLF001 - neither executor shows them otherwise
+
+    def _start(self, jobs: int) -> None:
+        if _is_alone():
+            fork = multiprocessing.get_context("fork")
+            self._executor = concurrent.futures.ProcessPoolExecutor(jobs, fork, _become_worker, (os.getpid(),))
+        else:
+            from joblib.externals.loky import ProcessPoolExecutor  # noqa: PLC0415 - takes 100 ms to load
+
+            self._executor = ProcessPoolExecutor(jobs, initializer=_become_worker, initargs=(os.getpid(),))
+        self._executor.submit(os.getpid)  # the first task starts all workers
+        self._stopped.clear()
+
+    def _end(self, *, kill: bool) -> None:
+        if kill:
+            for pid in self._workers():
+                _kill(pid)
+        self._executor.shutdown(wait=True)
 
     def __enter__(self) -> Self:
+        self._start(self.jobs)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Let the workers go; after an error, without waiting for what they do."""
-        if self._executor is not None:
-            self._executor.shutdown(wait=True, kill_workers=kind is not None)
-            self._executor = None
+        self._end(kill=kind is not None)
+
+
+def _is_alone() -> bool:
+    """Tell whether this process runs on Linux and has one thread: then nothing can be amiss in a forked copy of it."""
+    return sys.platform == "linux" and len(os.listdir("/proc/self/task")) == 1  # noqa: PTH208
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _is_stopped(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
+            return file.read().rpartition(b")")[2].split()[0] in b"Tt"
+    except (OSError, IndexError):
+        return False
+
+
+def _become_worker(parent: int) -> None:
+    """Leave interrupts from the keyboard to the parent, and do not outlive it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_LOOK_EVERY / 2)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()

@@ -12,12 +12,15 @@ from typing import Final
 
 import msgspec
 
+from fastrec.errors import shown
 from fastrec.stages.shards import Format, Shard
 
 __all__ = ["TASK_BYTES", "Slice", "estimated_text", "slices_of", "tasks_of"]
 
 TASK_BYTES: Final = 32 << 20
 """Text per task: enough to make its fixed costs vanish, little enough to spread evenly over workers."""
+_SMALLEST: Final = 4 << 20
+_FEWEST: Final = 16  # tasks, if they are not smaller than that
 
 # How much text a byte of a file holds, at a guess; real records gave 3.3 to 12.
 _EXPANSION: Final = {Format.PLAIN: 1, Format.ZSTD: 4, Format.GZIP: 4, Format.BZ2: 5, Format.XZ: 5}
@@ -29,6 +32,12 @@ class Slice(msgspec.Struct, frozen=True):
     shard: Shard
     start: int = 0
     end: int | None = None
+
+    def __str__(self) -> str:
+        if (self.start, self.end) == (0, None):
+            return shown(self.shard.path)
+        end = self.shard.size if self.end is None else self.end
+        return f"{shown(self.shard.path)}, bytes {self.start:,} to {end:,}"
 
     @property
     def estimated_text(self) -> int:
@@ -55,7 +64,9 @@ def slices_of(shard: Shard, task_bytes: int = TASK_BYTES) -> Iterator[Slice]:
 
 
 def tasks_of(shards: Iterable[Shard], task_bytes: int = TASK_BYTES) -> list[tuple[Slice, ...]]:
-    """Gather the slices of shards into tasks of about `task_bytes`."""
+    """Gather the slices of shards into tasks of about `task_bytes`, or less where there would be too few to share."""
+    shards = list(shards)
+    task_bytes = min(task_bytes, max(sum(map(estimated_text, shards)) // _FEWEST, _SMALLEST))
     tasks: list[tuple[Slice, ...]] = []
     gathered: list[Slice] = []
     size = 0

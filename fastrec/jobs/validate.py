@@ -45,6 +45,9 @@ class _Order(msgspec.Struct, frozen=True):
     """What the names of the slices' logs begin with."""
     algorithm: str
 
+    def __str__(self) -> str:
+        return "reading " + "; ".join(map(str, self.slices))
+
 
 def validate(
     paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],

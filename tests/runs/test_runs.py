@@ -208,7 +208,7 @@ def test_cuts_make_even_parts(parts: int, size: int) -> None:
     """Parts of records of one size differ by a record at most."""
     sample = sample_of(1_000, size)
     total = 1_000 * size * module.SAMPLE_ONE_IN
-    cuts = cut_keys(sample, total // parts)
+    cuts = cut_keys(sample, -(-total // parts))
     assert len(cuts) == parts - 1
     counts = Counter(sum(sampled.key >= cut for cut in cuts) for sampled in sample)
     assert max(counts.values()) - min(counts.values()) <= 1

@@ -96,7 +96,7 @@ def plan(names: Sequence[str | os.PathLike[str]], options: Options, *, files_fro
         input_bytes=sum(shard.size for shard in shards),
         estimated_text_bytes=text,
         tasks=len(tasks_of(shards, min(TASK_BYTES, options.run_bytes))),
-        estimated_parts=max(round(text / options.part_size), 1) if text else 0,
+        estimated_parts=-(-text // options.part_size),
         paths=[utf8(shard.path) for shard in shards],
         notices=notices,
     )

@@ -86,7 +86,7 @@ class Normalizer:
         """Sort all shards into runs."""
         self._progress.start("sort", sum(map(estimated_text, self._shards)))
         orders: dict[int, Order] = {}
-        results = {result.order: result for result in self._sort(_noted(self._feeder.orders(), orders))}
+        results = {result.order: result for result in self._sort(self._feeder.orders(), orders)}
         bad = self._skipped
         while found := self._bad(results.values()):
             bad |= found
@@ -98,7 +98,7 @@ class Normalizer:
             for order in spoilt:
                 del results[order.number], orders[order.number]
             again = [rest for order in spoilt if (rest := self._feeder.without(order, set(bad)))]
-            results |= {result.order: result for result in self._sort(_noted(again, orders))}
+            results |= {result.order: result for result in self._sort(again, orders)}
         self._progress.finish()
         self._note_marks(results.values())
         return list(results.values())
@@ -110,8 +110,12 @@ class Normalizer:
             bad |= {books.shard: books.error for books in result.books if books.error}
         return {shard: error for shard, error in bad.items() if shard not in self._skipped}
 
-    def _sort(self, orders: Iterable[Order]) -> Iterator[Sorted]:
-        for _, result in self._engine.run(sort_pieces, orders):
+    def _sort(self, orders: Iterable[Order], noted: dict[int, Order]) -> Iterator[Sorted]:
+        """Carry out orders, and note them."""
+        for _, result in self._engine.run(sort_pieces, _noted(orders, noted)):
+            for piece in noted[result.order].pieces:
+                if piece.temporary:
+                    Path(piece.slice.shard.path).unlink()
             self._progress.advance(
                 sum(books.text_bytes for books in result.books),
                 sum(books.lines for books in result.books),

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fastrec.errors import ShardError, utf8
+from fastrec.errors import ShardError, shown, utf8
 from fastrec.jobs.normalize.options import Options
 from fastrec.jobs.normalize.rejects import RejectRange, entry_of, entry_of_long_line, spell
 from fastrec.jobs.plan import Slice
@@ -51,7 +51,12 @@ class Piece(msgspec.Struct, frozen=True):
     long_lines: tuple[LongLine, ...] = ()
     """Lines before the chunk that were too long."""
     temporary: bool = False
-    """A chunk is deleted once it was judged."""
+    """A chunk is deleted by whoever gave the order, once it was carried out."""
+
+    def __str__(self) -> str:
+        if not self.temporary:
+            return str(self.slice)
+        return f"{shown(self.source)}, bytes {self.offset + 1:,} to {self.offset + self.slice.shard.size:,} of its text"
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -61,6 +66,9 @@ class Order(msgspec.Struct, frozen=True):
     pieces: tuple[Piece, ...]
     directory: str
     options: Options
+
+    def __str__(self) -> str:
+        return "reading " + "; ".join(map(str, self.pieces))
 
 
 class PieceBooks(msgspec.Struct):
@@ -177,8 +185,6 @@ class _Sorter:
                 self._result.codes[reject.findings[0].code] += 1
                 rejects.write(spell(entry_of(utf8(piece.source), reject)))
         books.text_bytes, books.bom = stats.text_bytes, stats.bom
-        if piece.temporary:
-            os.unlink(piece.slice.shard.path)  # noqa: PTH108
 
     def _add(self, piece: Piece, batch: Batch, normal: bytearray, books: PieceBooks) -> None:
         books.lines += batch.lines

@@ -53,6 +53,9 @@ class PartOrder(msgspec.Struct, frozen=True):
     leave_out: frozenset[bytes] = frozenset()
     """Keys whose records lose against another of the same identity."""
 
+    def __str__(self) -> str:
+        return f"writing part {self.number} of the corpus"
+
 
 class Part(msgspec.Struct):
     """What a worker gives back."""

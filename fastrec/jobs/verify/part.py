@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fastrec.errors import ShardError
+from fastrec.errors import ShardError, shown
 from fastrec.jobs.normalize.census import write_census
 from fastrec.jobs.normalize.options import Options
 from fastrec.jobs.normalize.pass2 import Part
@@ -45,6 +45,9 @@ class PartToCheck(msgspec.Struct, frozen=True):
     census: str
     """Where the census goes, `-hash` and `-id` added."""
     options: Options
+
+    def __str__(self) -> str:
+        return f"reading {shown(self.path)}"
 
 
 class CheckedPart(msgspec.Struct):

