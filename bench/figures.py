@@ -36,6 +36,8 @@ Set = Literal["track", "peers", "long"]
 Better = Literal["lower", "higher"]
 
 NORMALIZE, VALIDATE, FLOOR = "fastrec normalize", "fastrec validate", "bare recompression"
+_METHOD: Final = "forked-pool"
+"""How trials are run, the peers included: changes whenever ratios before and after cannot be compared."""
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
@@ -296,7 +298,7 @@ def _value(figure: Figure, results: Results, calibration: float) -> Value:
         unit=figure.unit,
         better=figure.better,
         relative=relative,
-        of=" ".join(f"{name}-{corpus(name).key}" for name in corpora),
+        of=" ".join([_METHOD, *(f"{name}-{corpus(name).key}" for name in corpora)]),
         target=figure.target,
         tolerance=figure.tolerance,
         error="; ".join(failed) or None,
