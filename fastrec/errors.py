@@ -4,13 +4,14 @@
     ├── UsageError                  the command line or the arguments are wrong (exit 2)
     ├── InvalidRecordError          `fastrec.decode` met a line that is not a valid record
     ├── WorkerDiedError             a task killed its worker process twice: it is named
+    ├── LockedError                 another run writes to the same place: who it is
     ├── BadShardsError              some shards could not be read: all of them are named, nothing was published
     ├── CorpusError                 a file of a published corpus is not what fastrec writes: path, reason, line
     └── ShardError                  an input file could not be read whole: path, byte offset, reason
         ├── ShardMissingError       it is not there, not a file, or may not be opened
         ├── ShardTruncatedError     it ends in the middle of a frame or member
         ├── ShardCorruptError       its bytes are not what its format or checksum says
-        └── ShardLimitError         reading it would break a limit (zstd window)
+        └── ShardLimitError         reading it would break a limit (zstd window, memory)
 
 Every error keeps its arguments in `args`, so it survives pickling on its way back from a worker, and formats
 itself in `__str__` alone. The command line maps the family to exit codes in one place.
@@ -18,11 +19,12 @@ itself in `__str__` alone. The command line maps the family to exit codes in one
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from fastrec.stages.judge import Finding
 
@@ -31,6 +33,7 @@ __all__ = [
     "CorpusError",
     "FastrecError",
     "InvalidRecordError",
+    "LockedError",
     "ShardCorruptError",
     "ShardError",
     "ShardLimitError",
@@ -38,6 +41,8 @@ __all__ = [
     "ShardTruncatedError",
     "UsageError",
     "WorkerDiedError",
+    "naming",
+    "out_of_memory",
     "shown",
     "utf8",
 ]
@@ -51,6 +56,17 @@ def shown(path: str) -> str:
 def utf8(path: str) -> str:
     """Spell a path so that it can be written as UTF-8 into a document, whatever bytes it is made of."""
     return os.fsencode(path).decode(errors="backslashreplace")
+
+
+@contextlib.contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Name a file in errors of the operating system that do not: a failed write says no more than "no space left"."""
+    try:
+        yield
+    except OSError as exc:
+        if exc.filename is None:
+            exc.filename = path
+        raise
 
 
 class FastrecError(Exception):
@@ -77,6 +93,18 @@ class WorkerDiedError(FastrecError):
             f"a worker process died twice of the same task: {self.task}. It was killed, perhaps for want of memory, or "
             "it crashed. Nothing was published. Try again with fewer --jobs or less --memory, or leave the shard out"
         )
+
+
+class LockedError(FastrecError):
+    """Another run writes to the same place."""
+
+    def __init__(self, path: str, holder: str) -> None:
+        super().__init__(path, holder)
+        self.path = path
+        self.holder = holder
+
+    def __str__(self) -> str:
+        return f"{shown(self.path)} is being written by another run, {self.holder}: wait until it ends, or stop it"
 
 
 class InvalidRecordError(FastrecError, ValueError):
@@ -123,6 +151,11 @@ class ShardCorruptError(ShardError):
 
 class ShardLimitError(ShardError):
     """Reading the shard would need more memory than a limit allows; the reason names the option that raises it."""
+
+
+def out_of_memory(path: str) -> ShardLimitError:
+    """Say that a shard could not be read for want of memory."""
+    return ShardLimitError(path, "needs more memory than there is, for one of its lines: try fewer --jobs")
 
 
 class BadShardsError(FastrecError):

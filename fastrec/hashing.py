@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from hashlib import sha256
 from typing import Final
 
-from xxhash import xxh3_64_intdigest, xxh3_128_hexdigest
+from xxhash import xxh3_64_intdigest, xxh3_128, xxh3_128_hexdigest
 
 from fastrec.errors import UsageError
 
-__all__ = ["HASHES", "Hash", "fingerprint", "remembering", "sample_hash"]
+__all__ = ["HASHES", "Hash", "fingerprint", "hash_of_file", "remembering", "sample_hash"]
 
 Hash = Callable[[str, str], str]
 
+_BLOCK: Final = 1 << 20
 _SLOTS: Final = 4_096
 _LONGEST: Final = 16 << 10  # characters; longer inputs are not remembered, so that memory stays bounded
 
@@ -69,3 +71,17 @@ def remembering(compute: Hash) -> Hash:
 def fingerprint(data: bytes | bytearray | memoryview) -> int:
     """Return a 64-bit xxh3 of some bytes: fast, the same everywhere, and not a proof of equality."""
     return xxh3_64_intdigest(data)
+
+
+def hash_of_file(path: str, start: int = 0, size: int | None = None) -> tuple[int, str]:
+    """Return how many bytes a file holds from `start` on, at most `size`, and their 128-bit xxh3."""
+    digest = xxh3_128()
+    count = 0
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        while block := os.pread(descriptor, _BLOCK if size is None else min(_BLOCK, size - count), start + count):
+            digest.update(block)
+            count += len(block)
+    finally:
+        os.close(descriptor)
+    return count, digest.hexdigest()

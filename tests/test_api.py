@@ -23,9 +23,11 @@ from fastrec.errors import (
     CorpusError,
     FastrecError,
     InvalidRecordError,
+    LockedError,
     ShardError,
     ShardTruncatedError,
     UsageError,
+    WorkerDiedError,
 )
 from fastrec.stages.judge import Finding
 from fastrec.stages.shards import Format
@@ -389,6 +391,8 @@ SHARD_ERRORS = [("dir/a.jsonl", "is cut"), ("a.jsonl", "is cut", 12_345), ("a\ud
 EXAMPLES = {
     FastrecError: [("it broke",)],
     UsageError: [("name a file",)],
+    LockedError: [("out", "process 7 on earth"), ("a\udcff\n", "process 7 on earth")],
+    WorkerDiedError: [("reading a.jsonl",)],
     InvalidRecordError: [(FINDINGS,), (FINDINGS, "a b.jsonl", 12), (FINDINGS, "a\udcff\n.jsonl", 3)],
     BadShardsError: [([ShardTruncatedError("a.jsonl", "is cut", 7), ShardError("a\udcff\n.jsonl", "is cut")],)],
     CorpusError: [("out/manifest.json", "is not JSON"), ("a\udcff\n/rejects.jsonl.zst", "is not JSON", 3)],

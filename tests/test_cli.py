@@ -411,7 +411,7 @@ def test_head_gets_its_line(corpus: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "code", "said"), [(signal.SIGINT, 130, "error: interrupted"), (signal.SIGTERM, 143, "")]
+    ("number", "code", "said"), [(signal.SIGINT, 130, "error: interrupted"), (signal.SIGTERM, 143, "error: terminated")]
 )
 def test_a_signal_ends_the_command_with_its_code(tmp_path: Path, number: int, code: int, said: str) -> None:
     """130 if interrupted, 143 if terminated: without a traceback, and without scratch files left."""

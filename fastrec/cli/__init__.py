@@ -47,6 +47,8 @@ for command in (normalize, verify, rejects, validate, schema, generate):
 def main() -> None:
     """Run the command line; every error of ours ends in a message and its exit code, here and nowhere else."""
     signal.signal(signal.SIGTERM, _terminate)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a job in the background ignores it
+        signal.signal(signal.SIGINT, _interrupt)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # an old terminal cannot show all that we print
@@ -54,19 +56,25 @@ def main() -> None:
         code = cli(standalone_mode=False) or 0
     except click.ClickException as exc:
         code = _explain(exc)
-    except (click.Abort, KeyboardInterrupt):
-        code = _fail(130, "interrupted")
+    except (click.Abort, KeyboardInterrupt) as exc:
+        code = _fail(130, "interrupted", exc.__cause__ or exc)
+    except SystemExit as exc:
+        code = exc.code if isinstance(exc.code, int) else 1
+        if code == 128 + signal.SIGTERM:
+            _fail(code, "terminated", exc)
     except FastrecError as exc:
-        code = _fail(exc.exit_code, str(exc))
+        code = _fail(exc.exit_code, str(exc), exc)
     except OSError as exc:
         place = f"{shown(os.fsdecode(exc.filename))}: " if isinstance(exc.filename, (str, bytes)) else ""
-        code = _fail(3, f"{place}{exc.strerror or exc}")
+        code = _fail(3, f"{place}{exc.strerror or exc}", exc)
+    except MemoryError as exc:
+        code = _fail(3, "there is not enough memory: try fewer --jobs", exc)
     sys.exit(code)
 
 
-def _fail(code: int, problem: str) -> int:
+def _fail(code: int, problem: str, error: BaseException) -> int:
     with reader_may_leave():
-        print_error(problem)
+        print_error("\n".join([problem, *getattr(error, "__notes__", ())]))
     return code
 
 
@@ -82,3 +90,8 @@ def _explain(exc: click.ClickException) -> int:
 
 def _terminate(signum: int, _frame: object) -> None:
     sys.exit(128 + signum)  # through every `finally` and `with`: no scratch files and no workers stay behind
+
+
+def _interrupt(_signum: int, _frame: object) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second one does not wait for anything
+    raise KeyboardInterrupt

@@ -50,6 +50,7 @@ class MaxRejects(click.ParamType):  # type: ignore[type-arg,unused-ignore]
               help="What to do with different records of one identity.")  # fmt: skip
 @click.option("--max-rejects", type=MaxRejects(), default="0", help="Exit 0 up to so many rejected lines.")
 @click.option("--skip-bad-shards", is_flag=True, help="Publish without the shards that cannot be read.")
+@click.option("--fresh", is_flag=True, help="Use nothing that an earlier, unfinished run has left.")
 @click.option("--overwrite", is_flag=True, help="Replace a corpus that is there.")
 @click.option("--work-dir", type=click.Path(), help="Where to put temporary files.  [default: beside the output]")
 @click.option("--files-from", type=click.Path(), help="Read further paths from this file (- for stdin), one a line.")
@@ -86,13 +87,14 @@ def normalize(paths: tuple[str, ...], output: str, **given: Any) -> None:
     if dry_run:
         _print_plan(plan(paths, options, files_from=files_from), as_json=as_json)
         return
+    from fastrec.cli.limits import cap_memory
     from fastrec.cli.progress import make_progress
 
+    cap_memory(options.jobs)
     with make_progress(quiet=quiet) as progress:
-        report = run(paths, output, options, files_from=files_from, progress=progress)
+        notice = None if quiet else print_notice
+        report = run(paths, output, options, files_from=files_from, progress=progress, notice=notice)
     if not quiet:
-        for notice in report.notices:
-            print_notice(notice)
         for skipped in report.skipped:
             print_notice(f"skipped {skipped}")
     if as_json:

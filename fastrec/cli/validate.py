@@ -68,8 +68,10 @@ def validate(paths: tuple[str, ...], output_format: str, strict: bool, **options
       fastrec validate 'runs/2026-*/*.jsonl.zst' --json-log findings.jsonl
       fastrec validate runs/ --format github --strict
     """
+    from fastrec.cli.limits import cap_memory
     from fastrec.jobs.validate import validate as run
 
+    cap_memory(int(options["jobs"]))  # type: ignore[call-overload]
     report = run(paths, **options)  # type: ignore[arg-type]
     failed = bool(report.invalid or (strict and report.warnings))
     with reader_may_leave():

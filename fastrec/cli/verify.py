@@ -31,8 +31,10 @@ def verify(corpus: str, jobs: int, as_json: bool) -> None:
       fastrec verify corpus
       fastrec verify corpus --json | jq -r '.problems[].file' | sort -u
     """
+    from fastrec.cli.limits import cap_memory
     from fastrec.jobs.verify import verify as run
 
+    cap_memory(jobs)
     found = run(corpus, jobs=jobs)
     with reader_may_leave():
         for notice in found.notices:

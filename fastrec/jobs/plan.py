@@ -2,12 +2,12 @@
 
 Many small shards share a task; a large plain file is cut into byte ranges, each of which owns the lines that start in
 it. A compressed shard cannot be cut: it is one slice, however large. The plan depends on the shards alone, never on the
-number of jobs.
+number of jobs; and how a shard is cut depends on that shard alone, so that what was done for it holds when others come.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -15,12 +15,12 @@ import msgspec
 from fastrec.errors import shown
 from fastrec.stages.shards import Format, Shard
 
-__all__ = ["TASK_BYTES", "Slice", "estimated_text", "slices_of", "tasks_of"]
+__all__ = ["TASK_BYTES", "Slice", "estimated_text", "gather_tasks", "slices_of", "tasks_of"]
 
 TASK_BYTES: Final = 32 << 20
 """Text per task: enough to make its fixed costs vanish, little enough to spread evenly over workers."""
 _SMALLEST: Final = 4 << 20
-_FEWEST: Final = 16  # tasks, if they are not smaller than that
+_FEWEST: Final = 16  # tasks, and slices of a shard, if they are not smaller than that
 
 # How much text a byte of a file holds, at a guess; real records gave 3.3 to 12.
 _EXPANSION: Final = {Format.PLAIN: 1, Format.ZSTD: 4, Format.GZIP: 4, Format.BZ2: 5, Format.XZ: 5}
@@ -54,6 +54,7 @@ def estimated_text(shard: Shard) -> int:
 
 def slices_of(shard: Shard, task_bytes: int = TASK_BYTES) -> Iterator[Slice]:
     """Cut a shard into slices of at most about `task_bytes`, if it can be cut."""
+    task_bytes = min(task_bytes, max(shard.size // _FEWEST, _SMALLEST))
     if not shard.splittable or shard.size <= task_bytes + task_bytes // 2:
         yield Slice(shard)
         return
@@ -64,19 +65,22 @@ def slices_of(shard: Shard, task_bytes: int = TASK_BYTES) -> Iterator[Slice]:
 
 
 def tasks_of(shards: Iterable[Shard], task_bytes: int = TASK_BYTES) -> list[tuple[Slice, ...]]:
-    """Gather the slices of shards into tasks of about `task_bytes`, or less where there would be too few to share."""
-    shards = list(shards)
-    task_bytes = min(task_bytes, max(sum(map(estimated_text, shards)) // _FEWEST, _SMALLEST))
+    """Cut shards into slices, and gather those into tasks."""
+    return gather_tasks([piece for shard in shards for piece in slices_of(shard, task_bytes)], task_bytes)
+
+
+def gather_tasks(slices: Sequence[Slice], task_bytes: int = TASK_BYTES) -> list[tuple[Slice, ...]]:
+    """Gather slices into tasks of about `task_bytes`, or less where there would be too few tasks to share."""
+    task_bytes = min(task_bytes, max(sum(piece.estimated_text for piece in slices) // _FEWEST, _SMALLEST))
     tasks: list[tuple[Slice, ...]] = []
     gathered: list[Slice] = []
     size = 0
-    for shard in shards:
-        for piece in slices_of(shard, task_bytes):
-            if gathered and size + piece.estimated_text > task_bytes:
-                tasks.append(tuple(gathered))
-                gathered, size = [], 0
-            gathered.append(piece)
-            size += piece.estimated_text
+    for piece in slices:
+        if gathered and size + piece.estimated_text > task_bytes:
+            tasks.append(tuple(gathered))
+            gathered, size = [], 0
+        gathered.append(piece)
+        size += piece.estimated_text
     if gathered:
         tasks.append(tuple(gathered))
     return tasks

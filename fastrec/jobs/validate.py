@@ -21,7 +21,7 @@ from typing import Final
 import msgspec
 
 from fastrec.engine import make_engine
-from fastrec.errors import ShardError, UsageError, shown
+from fastrec.errors import ShardError, UsageError, out_of_memory, shown
 from fastrec.hashing import HASHES
 from fastrec.jobs.plan import Slice, tasks_of
 from fastrec.jobs.report import Books, FindingLog, Report, Tally, log_findings
@@ -215,5 +215,7 @@ def _validate_slice(piece: Slice, order: _Order, judge: Judge, log: str | None) 
     except ShardError as exc:
         # Never half-used: what was read of it counts for nothing.
         return Tally(error=str(exc), logs=tally.logs)
+    except MemoryError:
+        return Tally(error=str(out_of_memory(piece.shard.path)), logs=tally.logs)
     tally.text_bytes, tally.bom = stats.text_bytes, stats.bom
     return tally

@@ -267,9 +267,10 @@ def test_a_line_that_is_too_long_is_rejected_by_its_head(jobs: int, tmp_path: Pa
 
 def test_names_that_are_not_utf8_can_be_told(tmp_path: Path) -> None:
     """A shard whose name is no text is named in manifest and rejects with its bytes escaped."""
-    path = Path(str(tmp_path / "in-\udcff.jsonl"))
+    path = Path(str(tmp_path / "in" / "in-\udcff.jsonl"))
+    path.parent.mkdir()
     path.write_bytes(b"{\n" + line_of() + b"\n")
-    corpus = normalized(tmp_path, tmp_path / "out")
+    corpus = normalized(path.parent, tmp_path / "out")
     assert corpus.manifest["inputs"][0]["path"].endswith("in-\\xff.jsonl")
     assert corpus.rejects[0]["source"].endswith("in-\\xff.jsonl")
 

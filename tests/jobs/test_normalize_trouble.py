@@ -83,7 +83,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> dict
 
 
 def test_all_bad_shards_are_named_and_nothing_is_published(shards: Path, tmp_path: Path, way: dict[str, Any]) -> None:
-    """Whether a bad shard shares a task, has its own or is fed in chunks: all are named, and no trace is left."""
+    """Whether a bad shard shares a task, has its own or is fed in chunks: all are named, and there is no corpus."""
     with pytest.raises(BadShardsError) as caught:
         normalize(shards, tmp_path / "out", **way)
     assert [(type(error), Path(error.path).name) for error in caught.value.errors] == [
@@ -92,7 +92,7 @@ def test_all_bad_shards_are_named_and_nothing_is_published(shards: Path, tmp_pat
     ]
     assert "b.jsonl.zst" in str(caught.value)
     assert "d.jsonl.gz" in str(caught.value)
-    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+    assert names_in(tmp_path) == [".out.fastrec-new", ".out.fastrec-work", "in"]
 
 
 def test_the_others_are_published_if_asked_for(shards: Path, tmp_path: Path, way: dict[str, Any]) -> None:
@@ -113,6 +113,10 @@ def test_all_shards_may_be_bad(shards: Path, tmp_path: Path, way: dict[str, Any]
     bad = [shards / "b.jsonl.zst", shards / "d.jsonl.gz"]
     corpus = normalized(bad, tmp_path / "out", skip_bad_shards=True, **way)
     assert (corpus.books["lines"], corpus.manifest["inputs"], len(corpus.manifest["skipped"])) == (0, [], 2)
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
 
 
 class Meddler(NoProgress):
@@ -221,7 +225,7 @@ def test_the_old_corpus_stays_until_the_new_one_is_ready(shard: Path, shards: Pa
         normalize(shards, tmp_path / "out", overwrite=True, progress=meddler)
     assert seen == [before]
     assert Corpus(tmp_path / "out").same_for_all == before
-    assert not list(tmp_path.glob(".*"))
+    assert names_in(tmp_path) == [".out.fastrec-new", ".out.fastrec-work", "in", "out"]
 
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
@@ -245,18 +249,25 @@ def test_an_input_inside_of_the_output_is_refused(shard: Path, tmp_path: Path, m
     (tmp_path / "link").symlink_to(tmp_path / "out")
     monkeypatch.chdir(tmp_path)
     for name in (tmp_path / "out", Path("out"), tmp_path / "in" / ".." / "out", tmp_path / "link"):
-        with pytest.raises(UsageError, match="lies in the output"):
+        with pytest.raises(UsageError, match="is input and output at once"):
             normalize([shard, name], tmp_path / "out", overwrite=True)
-    with pytest.raises(UsageError, match=r"is not a directory|exists"):
+    with pytest.raises(UsageError, match="lies in the output"):
+        normalize(tmp_path / "out" / "part-00000.jsonl.zst", tmp_path / "out", overwrite=True)
+    with pytest.raises(UsageError, match="lies in the output"):
         normalize(shard, shard, overwrite=True)
 
 
-def test_an_output_inside_of_the_input_is_fine_once(shard: Path) -> None:
-    """A corpus may be published below the folder that it is made of; a second time it would be its own input."""
-    normalized(shard.parent, shard.parent / "out")
-    with pytest.raises(UsageError, match="lies in the output"):
-        normalize(shard.parent, shard.parent / "out", overwrite=True)
-    assert not list(shard.parent.glob(".*"))
+@pytest.mark.parametrize("name", ["out", "below/it/out", "."])
+def test_an_output_inside_of_an_input_is_refused(
+    name: str, shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Below a folder that is read, a corpus would be its own input the next time: refused before any work."""
+    (tmp_path / "link").symlink_to(shard.parent)
+    monkeypatch.chdir(shard.parent)
+    for folder in (shard.parent, tmp_path / "link", Path()):
+        with pytest.raises(UsageError, match=r"lies in the input|input and output at once"):
+            normalize(folder, shard.parent / name, overwrite=True)
+    assert names_in(shard.parent) == ["a.jsonl"]
 
 
 def test_parents_of_the_output_are_made(shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,7 +309,8 @@ def test_temporary_files_go_where_they_are_told_to(shard: Path, tmp_path: Path) 
         seen.append([path.name for path in tmp_path.glob(".*")])
 
     normalized(shard, tmp_path / "out", Meddler(look), work_dir=str(tmp_path / "work"))
-    assert [len(names) for names in seen] == [1, 1]
+    assert [len(names) for names in seen] == [1, 2]
+    assert sorted(seen[1]) == [".out.fastrec-lock", ".out.fastrec-new"]
     assert list((tmp_path / "work").iterdir()) == []
 
 
@@ -315,16 +327,18 @@ def test_a_published_corpus_has_the_usual_permissions(shard: Path, tmp_path: Pat
 
 @pytest.mark.parametrize("name", ["writev", "write", "fsync"])
 def test_a_full_disk_publishes_nothing(name: str, shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When a run or a part cannot be written, the error comes through, and nothing is left behind."""
+    """When a run or a part cannot be written, the error comes through with the file's name, and there is no corpus."""
 
     def full(*_: Any) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, name, full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(OSError, match="No space left") as caught:
         normalize(shard, tmp_path / "out")
     monkeypatch.undo()
-    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+    assert ".fastrec-" in caught.value.filename
+    assert not (tmp_path / "out").exists()
+    assert sources(normalized(shard, tmp_path / "out")) == {"a": 5}
 
 
 def test_books_that_do_not_balance_are_not_published(
@@ -341,4 +355,4 @@ def test_books_that_do_not_balance_are_not_published(
     monkeypatch.setattr(driver, "input_entries", one_too_few)
     with pytest.raises(FastrecError, match=r"a\.jsonl do not balance: 5 lines, but 4 kept"):
         normalize(shard, tmp_path / "out")
-    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+    assert not (tmp_path / "out").exists()

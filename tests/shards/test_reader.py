@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from xxhash import xxh3_128_hexdigest
 
 from fastrec.errors import ShardCorruptError, ShardError, ShardMissingError, ShardTruncatedError
 from fastrec.stages.shards import Chunk, Format, LongLine, ReadStats, Shard, read_shard, shard_at
@@ -42,7 +43,8 @@ def test_a_file_of_any_format_is_read_whole(tmp_path, format_):
     assert shard.format is format_
     assert text_in(items) == TEXT
     assert [item.line for item in items] == [TEXT[: item.offset - 3].count(b"\n") + 1 for item in items]
-    assert stats == ReadStats(bom=True, lines=499, text_bytes=len(TEXT) + 3, raw_bytes=shard.size)
+    raw_hash = xxh3_128_hexdigest(Path(shard.path).read_bytes())
+    assert stats == ReadStats(bom=True, lines=499, text_bytes=len(TEXT) + 3, raw_bytes=shard.size, raw_hash=raw_hash)
 
 
 @pytest.mark.parametrize("format_", ALL_FORMATS)

@@ -11,20 +11,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from fastrec.engine import make_engine
-from fastrec.errors import utf8
-from fastrec.jobs.normalize.driver import Normalizer
+from fastrec.errors import shown, utf8
+from fastrec.jobs.normalize.driver import Normalizer, purpose_of
+from fastrec.jobs.normalize.journal import Journal
 from fastrec.jobs.normalize.options import Options
 from fastrec.jobs.normalize.progress import NoProgress, Progress
-from fastrec.jobs.normalize.publish import workplace
+from fastrec.jobs.normalize.publish import Workplace, check_output, too_little_space, workplace
 from fastrec.jobs.plan import TASK_BYTES, estimated_text, tasks_of
 from fastrec.stages.shards import find_shards
 from fastrec.stages.summary import Summary
@@ -109,20 +111,43 @@ def run(
     *,
     files_from: str | None = None,
     progress: Progress | None = None,
+    notice: Callable[[str], None] | None = None,
 ) -> Report:
-    """Normalize, and report what it took."""
+    """Normalize, and report what it took.
+
+    Args:
+        names: Files, directories, globs, or `-` for standard input.
+        output: The directory to publish.
+        options: How to do it.
+        files_from: A file with further paths, one a line.
+        progress: Hears how far the run is.
+        notice: Hears what is good to know, when it is found out; the report has all of it too.
+    """
     started = time.perf_counter()
-    shards, notices = find_shards([os.fspath(name) for name in names], files_from=files_from)
+    notices: list[str] = []
+
+    def note(message: str) -> None:
+        notices.append(message)
+        if notice:
+            notice(message)
+
+    paths = [os.fspath(name) for name in names]
+    shards, found = find_shards(paths, files_from=files_from)
+    for message in found:
+        note(message)
     if sum(map(estimated_text, shards)) < _SMALL and not any(shard.stream for shard in shards):
         options = msgspec.structs.replace(options, jobs=1, memory=options.memory_per_job * options.jobs)
-    work_dir = Path(options.work_dir) if options.work_dir else None
-    with (
-        workplace(Path(output), work_dir, shards, overwrite=options.overwrite) as place,
-        make_engine(options.jobs) as engine,
-    ):
-        normalizer = Normalizer(shards, options, place, engine, progress or NoProgress())
-        manifest, summary = normalizer.run()
-        place.publish()
+    target, work_dir = Path(output), Path(options.work_dir) if options.work_dir else None
+    check_output(target, paths, shards)
+    with workplace(target, work_dir, overwrite=options.overwrite, fresh=options.fresh) as place:
+        if scarce := too_little_space(place, shards):
+            note(scarce)
+        with _kept_for_the_next_run(place), Journal(place.work / "journal", purpose_of(options)) as journal:
+            with make_engine(options.jobs) as engine:
+                listener = progress or NoProgress()
+                normalizer = Normalizer(shards, options, place, engine, progress=listener, journal=journal, notice=note)
+                manifest, summary = normalizer.run()
+            place.publish()
     return Report(
         output=os.fspath(output),
         summary=summary,
@@ -133,5 +158,21 @@ def run(
         output_bytes=sum(part.bytes for part in manifest.parts),
         seconds=time.perf_counter() - started,
         skipped=manifest.skipped,
-        notices=notices + normalizer.notices,
+        notices=notices,
     )
+
+
+@contextlib.contextmanager
+def _kept_for_the_next_run(place: Workplace) -> Iterator[None]:
+    """If the run fails, say where its work is; if there is none worth keeping, remove it."""
+    try:
+        yield
+    except BaseException as exc:
+        if any(path.name != "journal" for path in (*place.work.iterdir(), *place.staging.iterdir())):
+            exc.add_note(
+                f"What was finished is kept in {shown(str(place.work))}: the same command goes on from there, "
+                "or starts anew with --fresh."
+            )
+        else:
+            place.clear()
+        raise

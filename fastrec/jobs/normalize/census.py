@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from fastrec.errors import naming
 from fastrec.stages.runs import read_blocks, write_block
 from fastrec.stages.summary import CONFLICT_EXAMPLES, Conflict, Entry, Samples, count_conflicts, count_samples
 
@@ -26,12 +27,14 @@ class Census(msgspec.Struct):
     """Conflicts whose records have different hashes, and so different keys; only gathered if asked for."""
 
 
-def write_census(prefix: str, by_hash: Sequence[Entry], by_id: Sequence[Entry]) -> None:
-    """Write the two lists of a part."""
-    for name, entries in (("hash", by_hash), ("id", by_id)):
-        with open(f"{prefix}-{name}", "wb") as file:  # noqa: PTH123 - plain strings, from and to workers
+def write_census(prefix: str, by_hash: Sequence[Entry], by_id: Sequence[Entry]) -> list[str]:
+    """Write the two lists of a part; return the names of the files."""
+    paths = [f"{prefix}-hash", f"{prefix}-id"]
+    for path, entries in zip(paths, (by_hash, by_id), strict=True):
+        with naming(path), open(path, "wb") as file:  # noqa: PTH123 - plain strings, from and to workers
             for first in range(0, len(entries), _BLOCK):
                 write_block(file, entries[first : first + _BLOCK])
+    return paths
 
 
 def read_census(prefixes: Sequence[str], *, gather_across: bool) -> Census:

@@ -7,23 +7,28 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+import zstandard
+from xxhash import xxh3_128_hexdigest
 
 from fastrec import __version__
 from fastrec.engine import Engine
-from fastrec.errors import BadShardsError, ShardError, utf8
+from fastrec.errors import BadShardsError, ShardError, naming, utf8
 from fastrec.jobs.normalize.books import check_books, input_entries, summarize, tree_hash
 from fastrec.jobs.normalize.census import Census, read_census
-from fastrec.jobs.normalize.feed import PIECES, Feeder
+from fastrec.jobs.normalize.earlier import find_parts, find_tasks
+from fastrec.jobs.normalize.feed import Feeder
+from fastrec.jobs.normalize.journal import Journal, PartDone, TaskDone
 from fastrec.jobs.normalize.manifest import Manifest, PartEntry, RejectsEntry, read_key
 from fastrec.jobs.normalize.options import Options
-from fastrec.jobs.normalize.pass1 import Order, Sorted, sort_pieces
+from fastrec.jobs.normalize.pass1 import PIECES, Order, Sorted, sort_pieces
 from fastrec.jobs.normalize.pass2 import Part, PartOrder, Place, make_part
 from fastrec.jobs.normalize.progress import Progress
 from fastrec.jobs.normalize.publish import Workplace
@@ -32,27 +37,43 @@ from fastrec.jobs.plan import estimated_text
 from fastrec.records import SCHEMA_VERSION
 from fastrec.stages.runs import cut_keys, join_key, slice_run
 from fastrec.stages.shards import SUFFIXES, Shard
-from fastrec.stages.summary import Summary
+from fastrec.stages.summary import Summary, Tally
 
-__all__ = ["Normalizer"]
+__all__ = ["Normalizer", "purpose_of"]
 
 _LASTING: Final = ("hash", "sample_hash", "conflicts", "part_size", "compression", "level", "max_line_bytes")
+
+
+def purpose_of(options: Options) -> dict[str, Any]:
+    """Say what the work of a run is good for: what makes the bytes of a corpus, beside its records."""
+    lasting = {name: getattr(options, name) for name in (*_LASTING, "max_window", "order")}
+    return {"fastrec": __version__, "zstd": zstandard.ZSTD_VERSION, "journal": 1, **lasting}
 
 
 class Normalizer:
     """One run, from shards to a corpus that is ready to be published."""
 
     def __init__(
-        self, shards: Sequence[Shard], options: Options, place: Workplace, engine: Engine, progress: Progress
+        self,
+        shards: Sequence[Shard],
+        options: Options,
+        place: Workplace,
+        engine: Engine,
+        *,
+        progress: Progress,
+        journal: Journal,
+        notice: Callable[[str], None],
     ) -> None:
         self._shards = shards
         self._options = options
         self._place = place
         self._engine = engine
         self._progress = progress
+        self._journal = journal
+        self._notice = notice
         self._feeder = Feeder(shards, str(place.work), options)
         self._skipped: dict[int, ShardError] = {}
-        self.notices: list[str] = []
+        self._made_of = b""
 
     def run(self) -> tuple[Manifest, Summary]:
         """Make the corpus in the place it is published from; what it is made of stays behind."""
@@ -86,7 +107,10 @@ class Normalizer:
         """Sort all shards into runs."""
         self._progress.start("sort", sum(map(estimated_text, self._shards)))
         orders: dict[int, Order] = {}
-        results = {result.order: result for result in self._sort(self._feeder.orders(), orders)}
+        results: dict[int, Sorted] = {}
+        self._use(self._find_earlier(), orders, results)
+        results |= {result.order: result for result in self._sort(self._feeder.orders(), orders)}
+        self._use(self._feeder.met_again, orders, results)
         bad = self._skipped
         while found := self._bad(results.values()):
             bad |= found
@@ -113,21 +137,50 @@ class Normalizer:
     def _sort(self, orders: Iterable[Order], noted: dict[int, Order]) -> Iterator[Sorted]:
         """Carry out orders, and note them."""
         for _, result in self._engine.run(sort_pieces, _noted(orders, noted)):
-            for piece in noted[result.order].pieces:
+            pieces = noted[result.order].pieces
+            for piece in pieces:
                 if piece.temporary:
                     Path(piece.slice.shard.path).unlink()
-            self._progress.advance(
-                sum(books.text_bytes for books in result.books),
-                sum(books.lines for books in result.books),
-                sum(books.rejected for books in result.books),
-            )
+            if not any(books.error for books in result.books) and not any(piece.slice.shard.stream for piece in pieces):
+                self._journal.add(TaskDone(pieces, result))
+            self._advance(result)
             yield result
+
+    def _advance(self, result: Sorted) -> None:
+        self._progress.advance(
+            sum(books.text_bytes for books in result.books),
+            sum(books.lines for books in result.books),
+            sum(books.rejected for books in result.books),
+        )
+
+    def _find_earlier(self) -> list[tuple[Order, Sorted]]:
+        """Find what an earlier run has sorted, and remove what is of no use."""
+        make_order = partial(Order, directory=str(self._place.work), options=self._options)
+        earlier = find_tasks(self._journal.entries, self._feeder.pieces(), self._engine, make_order)
+        parts = self._place.staging.glob("part-*")
+        self._place.sweep({str(self._journal.path), *earlier.files(), *map(str, parts), *self._census_files()})
+        self._feeder.go_on_from(earlier)
+        if count := len(earlier.tasks) + len(earlier.chunks):
+            of = sum(isinstance(entry, TaskDone) for entry in self._journal.entries)
+            self._notice(f"going on from an earlier run: {count:,} of its {of:,} finished tasks are used again")
+        return earlier.tasks
+
+    def _census_files(self) -> list[str]:
+        parts = (entry.part for entry in self._journal.entries if isinstance(entry, PartDone))
+        return [file.path for part in parts for file in part.kept]
+
+    def _use(self, done: Iterable[tuple[Order, Sorted]], orders: dict[int, Order], results: dict[int, Sorted]) -> None:
+        """Take the results of orders that need not be given."""
+        for order, result in done:
+            orders[order.number] = order
+            results[order.number] = result
+            self._advance(result)
 
     def _note_marks(self, results: Any) -> None:
         marked = {books.shard for result in results for books in result.books if books.bom}
         marked |= {shard for shard, stats in self._feeder.fed.items() if stats.bom}
         for shard in sorted(marked):
-            self.notices.append(f"{utf8(self._shards[shard].path)} begins with a byte order mark, which was skipped")
+            self._notice(f"{utf8(self._shards[shard].path)} begins with a byte order mark, which was skipped")
 
     def _pass2(self, results: Sequence[Sorted]) -> tuple[list[Part], Census]:
         """Make the parts, and take the census."""
@@ -154,6 +207,7 @@ class Normalizer:
                 )
             )
         self._progress.start("merge", sum(run.data_bytes for run in runs))
+        self._made_of = _made_of(results, self._journal.purpose)
         parts = self._make(orders if runs else [])
         prefixes = [order.census for order in orders if runs]
         census = read_census(prefixes, gather_across=not keeps)
@@ -172,11 +226,32 @@ class Normalizer:
         return [part for _, part in sorted(parts.items())], census
 
     def _make(self, orders: list[PartOrder]) -> dict[int, Part]:
-        made = {}
+        made_of = {order.number: self._fingerprint(order) for order in orders}
+        wanted = {made_of[order.number]: order.path for order in orders}
+        found = find_parts(self._journal.entries, wanted, self._engine)
+        if found:
+            self._notice(f"{len(found):,} of {len(orders):,} parts were finished by an earlier run")
+        made = {order.number: found[made_of[order.number]] for order in orders if made_of[order.number] in found}
+        for part in made.values():
+            self._progress.advance(part.written.text_bytes, part.records, 0)
+        orders = [order for order in orders if order.number not in made]
         for number, part in self._engine.run(make_part, orders):
+            self._journal.add(
+                PartDone(
+                    made_of[orders[number].number],
+                    msgspec.structs.replace(part, tally=Tally()),
+                    part.tally.packed(),
+                )
+            )
             self._progress.advance(part.written.text_bytes, part.records, 0)
             made[orders[number].number] = part
         return made
+
+    def _fingerprint(self, order: PartOrder) -> str:
+        """Give what a part is made of: all that was sorted, the range, and what is left out of it."""
+        return xxh3_128_hexdigest(
+            msgspec.msgpack.encode((self._made_of, order.number, order.low, order.high, sorted(order.leave_out)))
+        )
 
     def _numbered(self, parts: list[Part]) -> list[Part]:
         """Close the gaps that parts of which nothing was kept leave behind."""
@@ -251,6 +326,12 @@ class Normalizer:
         )
 
 
+def _made_of(results: Iterable[Sorted], purpose: dict[str, Any]) -> bytes:
+    """Spell all that the corpus is made of: the texts by piece, and the options."""
+    texts = sorted((books.number, books.raw_hash, books.raw_start) for result in results for books in result.books)
+    return msgspec.msgpack.encode((texts, purpose), order="deterministic")
+
+
 def _noted(orders: Iterable[Order], into: dict[int, Order]) -> Iterator[Order]:
     for order in orders:
         into[order.number] = order
@@ -266,7 +347,7 @@ def _place(keys: list[bytes], key: bytes | None, without: int) -> int:
 
 
 def _write(path: Path, document: bytes) -> None:
-    with path.open("wb") as file:
+    with naming(str(path)), path.open("wb") as file:
         file.write(document)
         file.flush()
         os.fsync(file.fileno())

@@ -3,6 +3,9 @@
 A large compressed shard, and a stream, can only be read in one place and from front to back. It is decompressed here,
 in the process that gives the orders, and handed on in chunks of whole lines, so that one huge shard keeps all workers
 busy.
+
+What an earlier run has done is not ordered again: slices of shards are left out of the plan; of a shard that is fed,
+the chunks whose text was met before.
 """
 
 from __future__ import annotations
@@ -10,18 +13,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from fastrec.errors import ShardError
+from xxhash import xxh3_128_hexdigest
+
+from fastrec.errors import ShardError, naming
+from fastrec.jobs.normalize.earlier import Earlier
 from fastrec.jobs.normalize.options import Options
-from fastrec.jobs.normalize.pass1 import Order, Piece
-from fastrec.jobs.plan import TASK_BYTES, Slice, estimated_text, tasks_of
+from fastrec.jobs.normalize.pass1 import PIECES, Order, Piece, Sorted
+from fastrec.jobs.plan import TASK_BYTES, Slice, estimated_text, gather_tasks, slices_of
 from fastrec.stages.shards import Chunk, Format, LongLine, ReadStats, Shard, read_shard
 
-__all__ = ["PIECES", "Feeder"]
+__all__ = ["Feeder"]
 
 _FED_BYTES: Final = 16 << 20
 """Text per chunk that is handed on."""
-PIECES: Final = 1 << 24
-"""More pieces than a shard is ever cut into."""
 
 
 class Feeder:
@@ -32,41 +36,67 @@ class Feeder:
         self._directory = directory
         self._options = options
         self._orders = 0
+        self._slices = self._cut()
+        self._earlier = Earlier()
         self.bad: dict[int, ShardError] = {}
         self.fed: dict[int, ReadStats] = {}
         """What was read of the shards that were fed."""
+        self.met_again: list[tuple[Order, Sorted]] = []
+        """Of the chunks that were fed: those that an earlier run has done."""
+
+    def pieces(self) -> dict[tuple[str, int, int | None], Piece]:
+        """Give all slices of shards that are read by workers, by path and range."""
+        return {
+            (piece.shard.path, piece.start, piece.end): self._piece(number, piece)
+            for number, piece in self._slices.items()
+        }
+
+    def go_on_from(self, earlier: Earlier) -> None:
+        """Leave out what an earlier run has done."""
+        self._earlier = earlier
+        self._orders = earlier.next_order
 
     def orders(self) -> Iterator[Order]:
         """Give the orders, the shards to be fed first: they take longest."""
-        feedable = [number for number, shard in enumerate(self._shards) if self._must_feed(shard)]
-        for number in feedable:
-            yield from self._feed(number)
-        numbers = {shard: number for number, shard in enumerate(self._shards) if number not in set(feedable)}
-        pieces: dict[int, int] = {}
+        for number, shard in enumerate(self._shards):
+            if self._must_feed(shard):
+                yield from self._feed(number)
+        numbers = {piece: number for number, piece in self._slices.items() if number not in self._earlier.covered}
         # A stream can be read only once, so it does not share a task that may have to be done again.
-        for shard in (shard for shard in numbers if shard.stream):
-            yield self._order((self._piece(numbers[shard], Slice(shard), pieces),))
-        rest = [shard for shard in numbers if not shard.stream]
-        for slices in tasks_of(rest, min(TASK_BYTES, self._options.run_bytes)):
-            yield self._order(tuple(self._piece(numbers[piece.shard], piece, pieces) for piece in slices))
+        for piece in (piece for piece in numbers if piece.shard.stream):
+            yield self._order((self._piece(numbers[piece], piece),))
+        rest = [piece for piece in numbers if not piece.shard.stream]
+        for slices in gather_tasks(rest, self._task_bytes()):
+            yield self._order(tuple(self._piece(numbers[piece], piece) for piece in slices))
 
     def without(self, order: Order, bad: set[int]) -> Order | None:
         """Give an order again, without the pieces of some shards; None if nothing is left of it."""
         pieces = tuple(piece for piece in order.pieces if piece.shard not in bad)
         return self._order(pieces) if pieces else None
 
+    def _task_bytes(self) -> int:
+        return min(TASK_BYTES, self._options.run_bytes)
+
     def _must_feed(self, shard: Shard) -> bool:
         if self._options.jobs == 1:
             return False
         return shard.stream or (not shard.splittable and estimated_text(shard) > 2 * TASK_BYTES)
 
+    def _cut(self) -> dict[int, Slice]:
+        """Cut into slices what is not fed; pieces count up through the shards and within each."""
+        return {
+            number * PIECES + count: piece
+            for number, shard in enumerate(self._shards)
+            if not self._must_feed(shard)
+            for count, piece in enumerate(slices_of(shard, self._task_bytes()))
+        }
+
     def _order(self, pieces: tuple[Piece, ...]) -> Order:
         self._orders += 1
         return Order(self._orders - 1, pieces, self._directory, self._options)
 
-    def _piece(self, shard: int, piece: Slice, counts: dict[int, int]) -> Piece:
-        counts[shard] = counts.get(shard, -1) + 1
-        return Piece(shard * PIECES + counts[shard], shard, self._shards[shard].path, piece)
+    def _piece(self, number: int, piece: Slice) -> Piece:
+        return Piece(number, number // PIECES, piece.shard.path, piece)
 
     def _feed(self, shard: int) -> Iterator[Order]:
         """Decompress a shard into chunks, each a temporary plain file, and order each to be sorted."""
@@ -84,23 +114,27 @@ class Feeder:
                 if isinstance(chunk, LongLine):
                     long_lines.append(chunk)
                     continue
-                yield self._chunk_order(shard, count, chunk, tuple(long_lines))
+                yield from self._chunk_order(shard, count, chunk, tuple(long_lines))
                 long_lines.clear()
                 count += 1
         except ShardError as exc:
             self.bad[shard] = exc
             return
         if long_lines:
-            yield self._chunk_order(shard, count, Chunk(b"", stats.text_bytes, stats.lines), tuple(long_lines))
+            yield from self._chunk_order(shard, count, Chunk(b"", stats.text_bytes, stats.lines), tuple(long_lines))
 
-    def _chunk_order(self, shard: int, count: int, chunk: Chunk, long_lines: tuple[LongLine, ...]) -> Order:
+    def _chunk_order(self, shard: int, count: int, chunk: Chunk, long_lines: tuple[LongLine, ...]) -> Iterator[Order]:
         path = f"{self._directory}/chunk-{shard:06d}-{count:06d}"
         # A newline in front, and reading from behind it: the chunk is the middle of a text, so no bytes of it may be
         # taken for a byte order mark or for the head of a compressed file.
-        with open(path, "wb") as file:  # noqa: PTH123
-            file.write(b"\n")
-            file.write(chunk.data)
-        piece = Slice(Shard(path, len(chunk.data) + 1, Format.PLAIN), start=1)
+        slice_ = Slice(Shard(path, len(chunk.data) + 1, Format.PLAIN), start=1)
         number, source = shard * PIECES + count, self._shards[shard].path
         offset, line = chunk.offset - 1, chunk.line
-        return self._order((Piece(number, shard, source, piece, offset, line, long_lines, temporary=True),))
+        piece = Piece(number, shard, source, slice_, offset, line, long_lines, temporary=True)
+        if self._earlier.chunks and (done := self._earlier.take_chunk(piece, xxh3_128_hexdigest(chunk.data))):
+            self.met_again.append(done)
+            return
+        with naming(path), open(path, "wb") as file:  # noqa: PTH123
+            file.write(b"\n")
+            file.write(chunk.data)
+        yield self._order((piece,))

@@ -39,6 +39,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     memory: int | None = None
     """Total budget in bytes; None stands for 512 MiB per job."""
     skip_bad_shards: bool = False
+    fresh: bool = False
+    """Take nothing from an earlier run that did not finish."""
     overwrite: bool = False
     work_dir: str | None = None
 

@@ -17,7 +17,8 @@ from typing import Any, Final
 
 import msgspec
 
-from fastrec.errors import ShardError, shown, utf8
+from fastrec.errors import ShardError, naming, out_of_memory, shown, utf8
+from fastrec.jobs.normalize.kept import Kept, keep
 from fastrec.jobs.normalize.options import Options
 from fastrec.jobs.normalize.rejects import RejectRange, entry_of, entry_of_long_line, spell
 from fastrec.jobs.plan import Slice
@@ -27,9 +28,11 @@ from fastrec.stages.runs import spill as spill_run
 from fastrec.stages.shards import LongLine, ReadStats, read_shard
 from fastrec.stages.summary import row_of
 
-__all__ = ["HASH_EXAMPLES", "Order", "Piece", "PieceBooks", "Sorted", "release_buffer", "sort_pieces"]
+__all__ = ["HASH_EXAMPLES", "PIECES", "Order", "Piece", "PieceBooks", "Sorted", "release_buffer", "sort_pieces"]
 
 HASH_EXAMPLES: Final = 10
+PIECES: Final = 1 << 24
+"""More pieces than a shard is ever cut into: the number of a piece, divided by it, is that of its shard."""
 _CHUNK_BYTES: Final = 1 << 18  # a chunk and its normal form stay in the processor's cache
 _RECORD_BYTES: Final = 700  # what a record takes in memory beside its text: key, row, numbers
 
@@ -83,6 +86,10 @@ class PieceBooks(msgspec.Struct):
     rejected: int = 0
     text_bytes: int = 0
     bom: bool = False
+    raw_start: int = 0
+    raw_bytes: int = 0
+    raw_hash: str = ""
+    """Of what was read of the shard: where it began, how much, and its 128-bit xxh3."""
     error: ShardError | None = None
 
 
@@ -98,6 +105,8 @@ class Sorted(msgspec.Struct):
     filled: int = 0
     replaced: int = 0
     replaced_examples: list[HashReplaced] = msgspec.field(default_factory=list)
+    kept: list[Kept] = msgspec.field(default_factory=list)
+    """The files that it left in the work directory."""
 
 
 def sort_pieces(order: Order) -> Sorted:
@@ -145,7 +154,8 @@ class _Sorter:
 
     def run(self) -> Sorted:
         rejects_path = os.path.join(self._order.directory, f"rejects-{self._order.number:06d}")  # noqa: PTH118
-        with open(rejects_path, "wb") as rejects:  # noqa: PTH123 - workers take and give plain strings
+        # Workers take and give plain strings.
+        with naming(rejects_path), open(rejects_path, "wb") as rejects:  # noqa: PTH123
             for piece in self._order.pieces:
                 start = rejects.tell()
                 books = PieceBooks(piece.number, piece.shard, piece.offset + piece.slice.start)
@@ -154,8 +164,11 @@ class _Sorter:
                     self._take(piece, books, rejects)
                 except ShardError as exc:
                     books.error = exc
+                except MemoryError:
+                    books.error = out_of_memory(piece.source)
                 self._result.rejects.append(RejectRange(rejects_path, start, rejects.tell(), piece.shard, books.start))
         self._spill()
+        self._result.kept.append(keep(rejects_path))
         return self._result
 
     def _take(self, piece: Piece, books: PieceBooks, rejects: Any) -> None:
@@ -185,6 +198,7 @@ class _Sorter:
                 self._result.codes[reject.findings[0].code] += 1
                 rejects.write(spell(entry_of(utf8(piece.source), reject)))
         books.text_bytes, books.bom = stats.text_bytes, stats.bom
+        books.raw_start, books.raw_bytes, books.raw_hash = stats.raw_start, stats.raw_bytes, stats.raw_hash
 
     def _add(self, piece: Piece, batch: Batch, normal: bytearray, books: PieceBooks) -> None:
         books.lines += batch.lines
@@ -215,6 +229,9 @@ class _Sorter:
         if not self._keys:
             return
         path = f"{self._order.directory}/run-{self._order.number:06d}-{len(self._result.runs):04d}"
-        self._result.runs.append(spill_run(path, self._text, self._ends, self._keys, self._rows))
+        run = spill_run(path, self._text, self._ends, self._keys, self._rows)
+        self._result.runs.append(run)
+        self._result.kept.append(Kept(path, run.data_bytes, run.data_hash))
+        self._result.kept.append(Kept(f"{path}.index", run.index_bytes, run.index_hash))
         self._size = 0
         self._ends, self._keys, self._rows = [], [], []

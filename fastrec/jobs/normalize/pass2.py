@@ -16,7 +16,9 @@ from typing import Any, Final
 
 import msgspec
 
+from fastrec.errors import naming
 from fastrec.jobs.normalize.census import write_census
+from fastrec.jobs.normalize.kept import Kept, keep
 from fastrec.jobs.normalize.options import Options
 from fastrec.jobs.normalize.pass1 import release_buffer
 from fastrec.jobs.normalize.rejects import Entry, entry_of_conflict, spell
@@ -72,6 +74,8 @@ class Part(msgspec.Struct):
     """Records that `--conflicts` left out, by code."""
     left_out_sources: Counter[int]
     """The same, by piece."""
+    kept: list[Kept] = msgspec.field(default_factory=list)
+    """The files that it left in the work directory."""
 
 
 def make_part(order: PartOrder) -> Part:
@@ -121,7 +125,7 @@ class _PartMaker:
                     writer.write(window.texts)
             written = writer.finish()
         self._count([], [], at_least=1)
-        self._write_census()
+        kept = [keep(path) for path in self._write_census()]
         return Part(
             order.number,
             written,
@@ -132,6 +136,7 @@ class _PartMaker:
             self._copies,
             Counter(entry.code for entry in self._left_out),
             self._left_out_sources,
+            kept,
         )
 
     def _count(self, fields: list[Sequence[bytes]], rows: list[Any], at_least: int = _COUNTED) -> None:
@@ -170,14 +175,16 @@ class _PartMaker:
         finding = Finding(code, "$", "expected one record of this identity, found others that differ")
         self._left_out.append(entry_of_conflict(place.source, row[Column.LINE] + place.line_base, finding, text))
 
-    def _write_census(self) -> None:
-        """Write the two lists of the census, and what was left out, sorted."""
+    def _write_census(self) -> list[str]:
+        """Write the two lists of the census, and what was left out, sorted; return the names of the files."""
         # What is there to answer is counted among the kept; what disagrees, among all that were met.
         by_hash, by_id = take_census(self._fields_met)
         if self._options.conflicts != "keep":
             by_hash, _ = take_census(self._fields_kept)
-        write_census(self._order.census, by_hash, by_id)
+        paths = write_census(self._order.census, by_hash, by_id)
         if self._options.conflicts != "keep":
-            with open(f"{self._order.census}-conflicts", "wb") as file:  # noqa: PTH123
+            paths.append(f"{self._order.census}-conflicts")
+            with naming(paths[-1]), open(paths[-1], "wb") as file:  # noqa: PTH123
                 self._left_out.sort(key=lambda entry: (entry.source, entry.line))
                 file.writelines(map(spell, self._left_out))
+        return paths

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["read_blocks", "read_exactly", "write_block", "write_views"]
+__all__ = ["pack_block", "read_blocks", "read_exactly", "write_block", "write_views"]
 
 _MOST_VIEWS: Final = 1_024  # what one writev takes on every system we know
 _LENGTH: Final = 4
@@ -39,10 +39,15 @@ def read_exactly(descriptor: int, size: int, offset: int) -> bytes:
     return data
 
 
+def pack_block(rows: Any) -> bytes:
+    """Spell a block of rows as it stands in a file of blocks."""
+    block = _encode(rows)
+    return len(block).to_bytes(_LENGTH, "big") + block
+
+
 def write_block(file: Any, rows: Any) -> int:
     """Append a block to a file of blocks, and return its size."""
-    block = _encode(rows)
-    written: int = file.write(len(block).to_bytes(_LENGTH, "big") + block)
+    written: int = file.write(pack_block(rows))
     return written
 
 

@@ -29,6 +29,7 @@ class RunSlice(msgspec.Struct, frozen=True, array_like=True):
 
     path: str
     fences: list[Fence]
+    renumbered: dict[int, int] | None = None
 
 
 class Window(msgspec.Struct):
@@ -50,7 +51,7 @@ def slice_run(run: Run, low: bytes | None, high: bytes | None) -> RunSlice | Non
     if first >= beyond:
         return None
     end = run.fences[beyond] if beyond < len(keys) else Fence(b"", run.index_bytes, run.data_bytes)
-    return RunSlice(run.path, [*run.fences[first:beyond], end])
+    return RunSlice(run.path, [*run.fences[first:beyond], end], run.renumbered)
 
 
 def gather(slices: Sequence[RunSlice], low: bytes | None, high: bytes | None, window_bytes: int) -> Iterator[Window]:
@@ -85,6 +86,7 @@ class _Cursor:
     def __init__(self, piece: RunSlice, low: bytes | None) -> None:
         self._path = piece.path
         self._fences = piece.fences
+        self._renumbered = piece.renumbered
         self._block = 0
         self._keys: list[bytes] = []  # read but not yet taken
         self._sizes: list[int] = []
@@ -117,6 +119,10 @@ class _Cursor:
         self._offset += sum(self._sizes[:count])
         del self._keys[:count], self._rows[:count], self._sizes[:count]
 
+    def _renumber(self, rows: list[Any]) -> list[Any]:
+        assert self._renumbered is not None
+        return [[self._renumbered[source], *rest] for source, *rest in rows]
+
     def _read_index(self, until: int) -> None:
         """Read the index up to a block."""
         if until <= self._block:
@@ -133,7 +139,7 @@ class _Cursor:
             keys, sizes, rows = _decode(data[position + _HEAD : position + _HEAD + size])
             self._keys += keys
             self._sizes += sizes
-            self._rows += rows
+            self._rows += rows if self._renumbered is None else self._renumber(rows)
             position += _HEAD + size
         self._block = until
 

@@ -12,10 +12,12 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
+from xxhash import xxh3_128
 
+from fastrec.errors import naming
 from fastrec.hashing import fingerprint
 from fastrec.stages.runs.copies import in_order
-from fastrec.stages.runs.files import write_block, write_views
+from fastrec.stages.runs.files import pack_block, write_views
 
 __all__ = ["BLOCK_ROWS", "SAMPLE_ONE_IN", "Fence", "Run", "Sampled", "spill"]
 
@@ -53,6 +55,11 @@ class Run(msgspec.Struct, frozen=True, array_like=True):
     sample: list[Sampled]
     dropped: list[int]
     """The sources of the exact copies that were dropped."""
+    data_hash: str = ""
+    """128-bit xxh3 of the data file."""
+    index_hash: str = ""
+    renumbered: dict[int, int] | None = None
+    """By sources as they stand in the index: what they are called now."""
 
 
 def spill(path: str, text: bytearray, ends: list[int], keys: list[bytes], rows: list[Row]) -> Run:
@@ -69,28 +76,45 @@ def spill(path: str, text: bytearray, ends: list[int], keys: list[bytes], rows: 
     with memoryview(text) as view:
         order, copies = in_order(keys, rows, lambda index: bytes(view[starts[index] : ends[index]]))
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        try:
-            views = [view[starts[index] : ends[index]] for index in order]
-            write_views(descriptor, views)
-        finally:
-            os.close(descriptor)
-        del views  # they keep the buffer from being reused
+        with naming(path):
+            try:
+                views = [view[starts[index] : ends[index]] for index in order]
+                write_views(descriptor, views)
+            finally:
+                os.close(descriptor)
+        data_hash = xxh3_128()
+        for text_view in views:
+            data_hash.update(text_view)
+        del views, text_view  # they keep the buffer from being reused
     fences: list[Fence] = []
     index_offset = data_offset = 0
-    with open(f"{path}.index", "wb", opener=_private) as file:
+    index_hash = xxh3_128()
+    index_path = f"{path}.index"
+    with naming(index_path), open(index_path, "wb", opener=_private) as file:
         for first in range(0, len(order), BLOCK_ROWS):
             block = order[first : first + BLOCK_ROWS]
             fences.append(Fence(keys[block[0]], index_offset, data_offset))
             sizes = [ends[index] - starts[index] for index in block]
-            index_offset += write_block(
-                file, ([keys[index] for index in block], sizes, [rows[index] for index in block])
-            )
+            packed = pack_block(([keys[index] for index in block], sizes, [rows[index] for index in block]))
+            file.write(packed)
+            index_hash.update(packed)
+            index_offset += len(packed)
             data_offset += sum(sizes)
     threshold = 2**64 // SAMPLE_ONE_IN
     sample = [
         Sampled(keys[index], ends[index] - starts[index]) for index in order if fingerprint(keys[index]) < threshold
     ]
-    return Run(path, len(order), data_offset, index_offset, fences, sample, [rows[index][0] for index in copies])
+    return Run(
+        path,
+        len(order),
+        data_offset,
+        index_offset,
+        fences,
+        sample,
+        [rows[index][0] for index in copies],
+        data_hash.hexdigest(),
+        index_hash.hexdigest(),
+    )
 
 
 def _private(path: str, flags: int) -> int:

@@ -17,7 +17,7 @@ from fastrec.stages.shards.lines import (
     chunks,
     line_start,
 )
-from fastrec.stages.shards.reader import STDIN, Shard, read_shard, shard_at
+from fastrec.stages.shards.reader import STDIN, Shard, own_bytes, read_shard, shard_at
 from fastrec.stages.shards.write import COMPRESSIONS, SUFFIXES, ShardWriter, Written
 
 __all__ = [
@@ -40,6 +40,7 @@ __all__ = [
     "find_shards",
     "format_of_name",
     "line_start",
+    "own_bytes",
     "read_shard",
     "shard_at",
 ]

@@ -73,6 +73,10 @@ class ReadStats(msgspec.Struct):
     text_bytes: int = 0
     raw_bytes: int = 0
     """As stored in the file: the same as `text_bytes` if it is plain."""
+    raw_start: int = 0
+    """Where they begin in the file."""
+    raw_hash: str = ""
+    """Their 128-bit xxh3."""
 
 
 def chunks(

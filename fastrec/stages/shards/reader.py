@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 
 import msgspec
+from xxhash import xxh3_128
 
 from fastrec.errors import ShardCorruptError, ShardError, ShardMissingError
 from fastrec.stages.shards.decompress import MAX_WINDOW, decompress
@@ -34,7 +35,7 @@ from fastrec.stages.shards.lines import (
     line_start,
 )
 
-__all__ = ["STDIN", "Shard", "read_shard", "shard_at"]
+__all__ = ["STDIN", "Shard", "own_bytes", "read_shard", "shard_at"]
 
 STDIN = "-"
 READ_BYTES = 1 << 20
@@ -99,6 +100,7 @@ def read_shard(
             first, size = 0, None
             if (start, end) != (0, None):
                 first, size = _own_bytes(shard.path, descriptor, start, end)
+            stats.raw_start = first
             text = _raw_blocks(read_block, shard.path, size, stats)
             if first == 0:
                 text = _text(text, shard.path, max_window)
@@ -135,6 +137,14 @@ def _fingerprint(descriptor: int) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
+def own_bytes(shard: Shard, start: int, end: int | None) -> tuple[int, int]:
+    """Where the bytes begin that belong to a range of a shard as it is now, and how many there are."""
+    with _opened(msgspec.structs.replace(shard, mtime_ns=0)) as (_, descriptor):
+        if (start, end) == (0, None):
+            return 0, os.fstat(descriptor).st_size
+        return _own_bytes(shard.path, descriptor, start, end)
+
+
 def _own_bytes(path: str, descriptor: int, start: int, end: int | None) -> tuple[int, int]:
     """Where the lines of a range begin and how many bytes they take; leaves the file at that place."""
     try:
@@ -153,18 +163,21 @@ def _own_bytes(path: str, descriptor: int, start: int, end: int | None) -> tuple
 
 
 def _raw_blocks(read: Callable[[int], bytes], path: str, size: int | None, stats: ReadStats) -> Iterator[bytes]:
-    """Blocks of `size` bytes in all, or up to the end, counted in `stats`."""
+    """Blocks of `size` bytes in all, or up to the end, counted and hashed in `stats`."""
+    digest = xxh3_128()
     while size is None or size > 0:
         try:
             block = read(READ_BYTES if size is None else min(size, READ_BYTES))
         except OSError as exc:
             raise ShardError(path, _reason("cannot be read", exc), stats.raw_bytes) from exc
         if not block:
-            return
+            break
         stats.raw_bytes += len(block)
+        digest.update(block)
         if size is not None:
             size -= len(block)
         yield block
+    stats.raw_hash = digest.hexdigest()
 
 
 def _text(raw: Iterator[bytes], path: str, max_window: int) -> Iterator[bytes]:

@@ -15,6 +15,8 @@ from typing import Any, Final, Self
 import msgspec
 import zstandard
 
+from fastrec.errors import naming
+
 __all__ = ["COMPRESSIONS", "SUFFIXES", "ShardWriter", "Written"]
 
 SUFFIXES: Final = {"zst": ".jsonl.zst", "gz": ".jsonl.gz", "none": ".jsonl"}
@@ -41,6 +43,7 @@ class ShardWriter:
     """Writes text to a new file; a context manager that flushes to disk before it closes."""
 
     def __init__(self, path: str, compression: str, level: int) -> None:
+        self._path = path
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
         self._compress, self._flush = _compressor(compression, level)
         self._file_hash, self._text_hash = sha256(), sha256()
@@ -72,8 +75,9 @@ class ShardWriter:
         self._file_hash.update(data)
         self._bytes += len(data)
         rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(self._descriptor, rest) :]
+        with naming(self._path):
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
 
     def finish(self) -> Written:
         """Write what is left, flush it to the disk, and close the file."""
@@ -81,8 +85,9 @@ class ShardWriter:
             self._put(memoryview(text))
         self._waiting = []
         self._store(self._flush())
-        os.fsync(self._descriptor)
-        self.close()
+        with naming(self._path):
+            os.fsync(self._descriptor)
+            self.close()
         return Written(self._bytes, self._file_hash.hexdigest(), self._text_bytes, self._text_hash.hexdigest())
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from fastrec.records import SCHEMA_VERSION, Record
 
-__all__ = ["Column", "bucket_of", "bucket_value", "number_of", "row_of"]
+__all__ = ["Column", "bucket_of", "bucket_value", "number_of", "row_of", "spelled"]
 
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 _MANTISSA: Final = 64
@@ -50,18 +50,18 @@ def row_of(record: Record, source: int, line: int) -> tuple[Any, ...]:
         record.interaction_type,
         None if record.schema_version == SCHEMA_VERSION else record.schema_version,
         evaluation.is_correct,
-        score if score.__class__ is float or score.__class__ is bool else _spelled(score),  # type: ignore[arg-type]
+        score if score.__class__ is float or score.__class__ is bool else spelled(score),  # type: ignore[arg-type]
         bool(record.error),
         len(turns) if turns.__class__ is list else 1,
         sum([len(turn.tool_calls) for turn in turns if turn.tool_calls]) if turns else 0,
-        _spelled(usage.input_tokens) if usage else None,
-        _spelled(usage.output_tokens) if usage else None,
-        _spelled(usage.total_tokens) if usage else None,
+        spelled(usage.input_tokens) if usage else None,
+        spelled(usage.output_tokens) if usage else None,
+        spelled(usage.total_tokens) if usage else None,
         bucket_of(latency) if latency else (0 if latency == 0 else None),
     )
 
 
-def _spelled(number: int) -> int | str:
+def spelled(number: int) -> int | str:
     """Spell integers beyond 64 bits as text, in which rows can carry them; the parser's long integers become plain."""
     return int(number) if _SMALLEST <= number <= _LARGEST else hex(number)
 

@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from fastrec.stages.summary.rows import Column, number_of
+from fastrec.stages.summary.rows import Column, number_of, spelled
 
 __all__ = ["ModelTally", "Tally"]
 
@@ -131,6 +131,29 @@ class Tally(msgspec.Struct):
         self.schema_versions.update([row[Column.SCHEMA_VERSION] for row in rows])
         self.sources.update([row[Column.SOURCE] for row in rows])
 
+    def packed(self) -> list[Any]:
+        """Spell the tally as plain lists, in which integers of any size fit."""
+        models = [[*key, *map(_packed, msgspec.structs.astuple(model))] for key, model in self.models.items()]
+        counts = (self.interaction_types, self.schema_versions, self.sources)
+        return [models, *map(_packed, counts)]
+
+    @classmethod
+    def unpacked(cls, packed: list[Any]) -> Tally:
+        """Read what `packed` spells."""
+        models, *counts = packed
+        types, versions, sources = (Counter(dict(pairs)) for pairs in counts)
+        tally = cls(types, versions, {}, sources)
+        for evaluation, model, *values in models:
+            fields = dict(zip(ModelTally.__struct_fields__, values, strict=True))
+            latency = Counter(dict(fields.pop("latency")))
+            tokens = [number_of(count) for count in fields.pop("tokens")]
+            first, last = fields.pop("first"), fields.pop("last")
+            numbers = {name: number_of(value) for name, value in fields.items()}
+            tally.models[evaluation, model] = ModelTally(
+                **numbers, tokens=tokens, latency=latency, first=first, last=last
+            )
+        return tally
+
     def __iadd__(self, other: Tally) -> Self:
         self.interaction_types.update(other.interaction_types)
         self.schema_versions.update(other.schema_versions)
@@ -141,6 +164,14 @@ class Tally(msgspec.Struct):
             else:
                 self.models[key] = model
         return self
+
+
+def _packed(value: Any) -> Any:
+    if isinstance(value, int):
+        return spelled(value)
+    if isinstance(value, list):
+        return list(map(_packed, value))
+    return list(value.items()) if isinstance(value, Counter) else value
 
 
 def _sum(column: Sequence[int | str | None]) -> int:

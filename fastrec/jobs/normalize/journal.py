@@ -1,0 +1,112 @@
+"""The journal: what a run has finished, so that the next run of the same command can go on from there.
+
+    purpose │ entry │ entry │ …        each: length, fingerprint, msgpack
+
+The purpose says what the work is for: version, options, order. Work for another purpose is of no use. An entry is
+written when a task of pass 1 or a part is finished. A last entry that was cut off by a crash is as if never written.
+
+Nothing is believed because it stands here. Before an entry is used, everything that it was made of and all that it left
+behind is read again, and its fingerprint compared.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any, Final, Self
+
+import msgspec
+
+from fastrec.errors import naming
+from fastrec.hashing import fingerprint
+from fastrec.jobs.normalize.pass1 import Piece, Sorted
+from fastrec.jobs.normalize.pass2 import Part
+
+__all__ = ["Entry", "Journal", "PartDone", "TaskDone"]
+
+_HEAD: Final = 12  # bytes before an entry: its length, its fingerprint
+_MOST: Final = 1 << 31
+
+
+class TaskDone(msgspec.Struct, frozen=True, tag="task"):
+    """A task of pass 1 was finished, all its pieces read to their ends."""
+
+    pieces: tuple[Piece, ...]
+    result: Sorted
+
+
+class PartDone(msgspec.Struct, frozen=True, tag="part"):
+    """A part was finished."""
+
+    made_of: str
+    """Fingerprint of all that went into it."""
+    part: Part
+    """Without its tally, whose sums outgrow the 64 bits that integers have here."""
+    tally: list[Any]
+
+
+Entry = TaskDone | PartDone
+
+
+class Journal:
+    """The file; open while a run works."""
+
+    def __init__(self, path: Path, purpose: dict[str, Any]) -> None:
+        self.path = path
+        self.purpose = purpose
+        self.entries: list[Entry] = []
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        head = _framed(_encode(purpose))
+        with open(self._descriptor, "rb", closefd=False) as file:
+            whole = file.read()
+        end = len(head) if whole.startswith(head) else 0
+        while end and (body := _entry_at(whole, end)) is not None:
+            try:
+                self.entries.append(_decode(body))
+            except msgspec.MsgspecError:
+                break
+            end += _HEAD + len(body)
+        with naming(str(path)):
+            os.ftruncate(self._descriptor, end)
+            os.lseek(self._descriptor, end, os.SEEK_SET)
+        if not end:
+            self._write(head)
+
+    def add(self, entry: Entry) -> None:
+        """Note that something is finished."""
+        try:
+            body = _encode(entry)
+        except (UnicodeEncodeError, OverflowError, TypeError):
+            return  # a path that is not UTF-8, or an example with a giant integer: that work cannot be used again
+        self._write(_framed(body))
+
+    def _write(self, data: bytes) -> None:
+        with naming(str(self.path)):
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)
+
+
+def _framed(body: bytes) -> bytes:
+    return len(body).to_bytes(4, "big") + fingerprint(body).to_bytes(8, "big") + body
+
+
+def _entry_at(data: bytes, start: int) -> bytes | None:
+    body = data[start + _HEAD : start + _HEAD + int.from_bytes(data[start : start + 4], "big")]
+    whole = data[start : start + _HEAD] + body
+    return body if body and whole == _framed(body) else None
+
+
+def _to_counter(_kind: Any, value: Any) -> Any:
+    return Counter(value)
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(TaskDone | PartDone, dec_hook=_to_counter).decode
