@@ -293,6 +293,27 @@ def test_a_second_run_is_told_who_writes(shards: Path, tmp_path: Path) -> None:
     assert names_in(tmp_path) == ["in", "out", "said"]
 
 
+def test_two_threads_do_not_write_one_output(shards: Path, tmp_path: Path) -> None:
+    """Within a process too, one run at a time writes to an output; another output is nobody's business."""
+
+    class Rival(NoProgress):
+        def finish(self) -> None:
+            with pytest.raises(LockedError, match="in this very process"):
+                normalize(shards, tmp_path / "out")
+            normalize(shards, tmp_path / "other", overwrite=True)
+
+    normalize(shards, tmp_path / "out", progress=Rival())
+    assert names_in(tmp_path) == ["in", "other", "out"]
+
+
+def test_parts_in_another_compression_are_not_mixed_in(shards: Path, tmp_path: Path) -> None:
+    """What another command has left in the place that the corpus is published from does not get into the corpus."""
+    interrupt(shards, tmp_path / "out", 1, "merge", compression="gz")
+    assert any((tmp_path / ".out.fastrec-new").iterdir())
+    corpus = normalized(shards, tmp_path / "out")
+    assert everything(corpus) == everything(normalized(shards, tmp_path / "anew"))
+
+
 def test_a_lock_that_a_dead_process_left_is_none(shards: Path, tmp_path: Path) -> None:
     """The file of the lock is only a name: who does not hold it does not count."""
     (tmp_path / ".out.fastrec-lock").write_text("process 1 on earth since ever\n")

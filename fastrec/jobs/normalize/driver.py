@@ -157,17 +157,19 @@ class Normalizer:
         """Find what an earlier run has sorted, and remove what is of no use."""
         make_order = partial(Order, directory=str(self._place.work), options=self._options)
         earlier = find_tasks(self._journal.entries, self._feeder.pieces(), self._engine, make_order)
-        parts = self._place.staging.glob("part-*")
-        self._place.sweep({str(self._journal.path), *earlier.files(), *map(str, parts), *self._census_files()})
+        self._place.sweep({str(self._journal.path), *earlier.files(), *self._files_of_parts()})
         self._feeder.go_on_from(earlier)
         if count := len(earlier.tasks) + len(earlier.chunks):
             of = sum(isinstance(entry, TaskDone) for entry in self._journal.entries)
             self._notice(f"going on from an earlier run: {count:,} of its {of:,} finished tasks are used again")
         return earlier.tasks
 
-    def _census_files(self) -> list[str]:
-        parts = (entry.part for entry in self._journal.entries if isinstance(entry, PartDone))
-        return [file.path for part in parts for file in part.kept]
+    def _files_of_parts(self) -> Iterator[str]:
+        """Name what the parts of an earlier run have left."""
+        for entry in self._journal.entries:
+            if isinstance(entry, PartDone):
+                yield str(self._place.staging / _part_name(entry.part.number, SUFFIXES[self._options.compression]))
+                yield from (file.path for file in entry.part.kept)
 
     def _use(self, done: Iterable[tuple[Order, Sorted]], orders: dict[int, Order], results: dict[int, Sorted]) -> None:
         """Take the results of orders that need not be given."""

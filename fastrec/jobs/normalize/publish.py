@@ -19,6 +19,7 @@ import socket
 from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 from fastrec.errors import LockedError, UsageError, shown
 from fastrec.hashing import fingerprint
@@ -26,6 +27,10 @@ from fastrec.jobs.plan import estimated_text
 from fastrec.stages.shards import Shard
 
 __all__ = ["Workplace", "check_output", "too_little_space", "workplace"]
+
+
+_HELD: Final[set[Path]] = set()
+"""The locks that this process holds."""
 
 
 class Workplace:
@@ -51,6 +56,12 @@ class Workplace:
                 _remove(directory)
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             directory.chmod(0o700)
+
+    def has_work(self) -> bool:
+        """Tell whether there is more than a journal that has only begun."""
+        with contextlib.suppress(OSError):
+            return any(path.name != "journal" for path in (*self.work.iterdir(), *self.staging.iterdir()))
+        return False
 
     def sweep(self, files: Collection[str]) -> None:
         """Remove all that is not named."""
@@ -135,6 +146,8 @@ def _refuse_what_is_there(place: Path, output: Path, *, overwrite: bool) -> None
 def _locked(output: Path) -> Iterator[None]:
     """Hold the lock of an output. It goes with the process, however that ends, and so is never stale."""
     path = output.parent / f".{output.name}.fastrec-lock"
+    if path in _HELD:  # such locks are those of a process, whatever its threads do
+        raise LockedError(str(output), "in this very process")
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
@@ -146,6 +159,7 @@ def _locked(output: Path) -> Iterator[None]:
         if _is_the_same(path, descriptor):
             break
         os.close(descriptor)  # its last holder has removed it since we opened it
+    _HELD.add(path)
     try:
         since = datetime.now(UTC).isoformat(timespec="seconds")
         os.ftruncate(descriptor, 0)
@@ -154,6 +168,7 @@ def _locked(output: Path) -> Iterator[None]:
     finally:
         path.unlink(missing_ok=True)
         os.close(descriptor)
+        _HELD.discard(path)
 
 
 def _is_the_same(path: Path, descriptor: int) -> bool:
