@@ -5,6 +5,7 @@
     ├── InvalidRecordError          `fastrec.decode` met a line that is not a valid record
     ├── WorkerDiedError             a task killed its worker process twice: it is named
     ├── LockedError                 another run writes to the same place: who it is
+    ├── ClusterError                a cluster cannot be reached, or nothing is left of it
     ├── BadShardsError              some shards could not be read: all of them are named, nothing was published
     ├── CorpusError                 a file of a published corpus is not what fastrec writes: path, reason, line
     └── ShardError                  an input file could not be read whole: path, byte offset, reason
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BadShardsError",
+    "ClusterError",
     "CorpusError",
     "FastrecError",
     "InvalidRecordError",
@@ -105,6 +107,18 @@ class LockedError(FastrecError):
 
     def __str__(self) -> str:
         return f"{shown(self.path)} is being written by another run, {self.holder}: wait until it ends, or stop it"
+
+
+class ClusterError(FastrecError):
+    """A cluster cannot be used: it does not answer, its workers are gone, or they are of another version."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(address, reason)
+        self.address = address
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"the Dask cluster at {shown(self.address)}: {self.reason}"
 
 
 class InvalidRecordError(FastrecError, ValueError):

@@ -20,6 +20,7 @@ import fastrec
 from fastrec import errors
 from fastrec.errors import (
     BadShardsError,
+    ClusterError,
     CorpusError,
     FastrecError,
     InvalidRecordError,
@@ -393,6 +394,7 @@ EXAMPLES = {
     UsageError: [("name a file",)],
     LockedError: [("out", "process 7 on earth"), ("a\udcff\n", "process 7 on earth")],
     WorkerDiedError: [("reading a.jsonl",)],
+    ClusterError: [("tcp://here:8786", "there were no workers for 30 seconds")],
     InvalidRecordError: [(FINDINGS,), (FINDINGS, "a b.jsonl", 12), (FINDINGS, "a\udcff\n.jsonl", 3)],
     BadShardsError: [([ShardTruncatedError("a.jsonl", "is cut", 7), ShardError("a\udcff\n.jsonl", "is cut")],)],
     CorpusError: [("out/manifest.json", "is not JSON"), ("a\udcff\n/rejects.jsonl.zst", "is not JSON", 3)],

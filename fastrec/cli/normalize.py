@@ -35,6 +35,9 @@ class MaxRejects(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @click.argument("paths", nargs=-1, type=click.Path())
 @click.option("-o", "--output", type=click.Path(), required=True, help="Directory to publish the corpus as.")
 @jobs_option
+@click.option("--engine", type=click.Choice(["pool", "dask"]), default="pool", show_default=True,
+              help="Where tasks run: processes of this machine, or a Dask cluster.")  # fmt: skip
+@click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler to use.  [default: a cluster on this machine]")
 @click.option("--memory", type=size_option, help="Total memory to use.  [default: 512MiB per job]")
 @click.option("--part-size", type=size_option, default="64MiB", show_default=True, help="Text per part.")
 @click.option("--compression", type=click.Choice(["zst", "gz", "none"]), default="zst", show_default=True,

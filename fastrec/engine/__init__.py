@@ -5,12 +5,21 @@ engine runs them; there is no debug path.
 """
 
 from fastrec.engine.base import Engine
+from fastrec.engine.cluster import ClusterEngine
 from fastrec.engine.pool import PoolEngine
 from fastrec.engine.serial import SerialEngine
 
-__all__ = ["Engine", "PoolEngine", "SerialEngine", "make_engine"]
+__all__ = ["ClusterEngine", "Engine", "PoolEngine", "SerialEngine", "make_engine"]
 
 
-def make_engine(jobs: int) -> Engine:
-    """Choose the engine for a number of processes."""
+def make_engine(jobs: int, kind: str = "pool", scheduler: str | None = None) -> Engine:
+    """Choose the engine.
+
+    Args:
+        jobs: How many processes; a cluster that is there has as many as it has.
+        kind: `pool`, which is this process alone if there is one job, or `dask`.
+        scheduler: The address of a Dask scheduler; without it, a cluster starts on this machine.
+    """
+    if kind == "dask":
+        return ClusterEngine(jobs, scheduler)
     return SerialEngine() if jobs == 1 else PoolEngine(jobs)

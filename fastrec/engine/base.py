@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
@@ -23,6 +24,10 @@ class Engine(Protocol):
         Arguments are taken only as fast as tasks are started, a few ahead, so that they can be made on the fly. What a
         task raises is raised here.
         """
+        ...
+
+    def reach(self, directories: Iterable[Path]) -> None:
+        """Make sure that whoever runs tasks can read and write below directories of this machine."""
         ...
 
     def __enter__(self) -> Self: ...

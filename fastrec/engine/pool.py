@@ -22,6 +22,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -132,6 +133,9 @@ class PoolEngine:
             for pid in self._workers():
                 _kill(pid)
         self._executor.shutdown(wait=True)
+
+    def reach(self, directories: Iterable[Path]) -> None:
+        """Whatever this process sees, its workers see."""
 
     def __enter__(self) -> Self:
         self._start(self.jobs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -21,6 +22,9 @@ class SerialEngine:
         """Run a task on each argument in turn."""
         for number, argument in enumerate(arguments):
             yield number, task(argument)
+
+    def reach(self, directories: Iterable[Path]) -> None:
+        """This process sees what it sees."""
 
     def __enter__(self) -> Self:
         return self

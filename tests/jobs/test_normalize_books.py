@@ -117,7 +117,7 @@ def in_pieces() -> Iterator[None]:
     """Read, spill and merge a few lines at a time: ranges of plain files, chunks of the others, many runs."""
     with ExitStack() as stack:
         stack.enter_context(patch.object(module, "_SMALL", 0))
-        stack.enter_context(patch.object(module, "make_engine", lambda _: SerialEngine()))
+        stack.enter_context(patch.object(module, "make_engine", lambda *_: SerialEngine()))
         stack.enter_context(patch.object(feed, "TASK_BYTES", 500))
         stack.enter_context(patch.object(feed, "_FED_BYTES", 1_000))
         stack.enter_context(patch.object(Options, "run_bytes", 2_000))

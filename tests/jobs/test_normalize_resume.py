@@ -244,7 +244,7 @@ def test_chunks_of_a_fed_shard_are_met_again(
     monkeypatch.setattr(feed, "TASK_BYTES", 1_000)
     monkeypatch.setattr(feed, "_FED_BYTES", 2_000)
     monkeypatch.setattr("fastrec.jobs.normalize._SMALL", 0)
-    monkeypatch.setattr("fastrec.jobs.normalize.make_engine", lambda _: SerialEngine())
+    monkeypatch.setattr("fastrec.jobs.normalize.make_engine", lambda *_: SerialEngine())
     path = tmp_path / "in" / "huge.jsonl.zst"
     path.parent.mkdir()
     path.write_bytes(compressed(Format.ZSTD, text_of("huge", 40)))

@@ -55,7 +55,7 @@ def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
 def feeding(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hand every compressed shard on in small chunks, as is done for many jobs, but do all in this process."""
     monkeypatch.setattr(module, "_SMALL", 0)
-    monkeypatch.setattr(module, "make_engine", lambda _: SerialEngine())
+    monkeypatch.setattr(module, "make_engine", lambda *_: SerialEngine())
     monkeypatch.setattr(feed, "TASK_BYTES", 100)
     monkeypatch.setattr(feed, "_FED_BYTES", 10_000)
 

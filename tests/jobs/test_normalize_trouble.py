@@ -57,7 +57,7 @@ def shards(tmp_path: Path) -> Path:
 def feeding(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hand every compressed shard on in small chunks, as for many jobs, but in this process."""
     monkeypatch.setattr(module, "_SMALL", 0)
-    monkeypatch.setattr(module, "make_engine", lambda _: SerialEngine())
+    monkeypatch.setattr(module, "make_engine", lambda *_: SerialEngine())
     monkeypatch.setattr(feed, "TASK_BYTES", 900)
     monkeypatch.setattr(feed, "_FED_BYTES", 1_000)
 
@@ -170,7 +170,7 @@ def test_a_stream_is_not_lost_with_a_bad_shard(
     place: int, jobs: int, shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Standard input can be read only once: a bad shard beside it does not cost its lines."""
-    monkeypatch.setattr(module, "make_engine", lambda _: SerialEngine())
+    monkeypatch.setattr(module, "make_engine", lambda *_: SerialEngine())
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text_of("stdin"))))
     names = [str(shards / "b.jsonl.zst"), str(shards / "a.jsonl")]
     names.insert(place, "-")

@@ -135,7 +135,8 @@ def run(
     shards, found = find_shards(paths, files_from=files_from)
     for message in found:
         note(message)
-    if sum(map(estimated_text, shards)) < _SMALL and not any(shard.stream for shard in shards):
+    small = sum(map(estimated_text, shards)) < _SMALL and not any(shard.stream for shard in shards)
+    if small and options.engine == "pool":
         options = msgspec.structs.replace(options, jobs=1, memory=options.memory_per_job * options.jobs)
     target, work_dir = Path(output), Path(options.work_dir) if options.work_dir else None
     check_output(target, paths, shards)
@@ -143,7 +144,8 @@ def run(
         if scarce := too_little_space(place, shards):
             note(scarce)
         with _kept_for_the_next_run(place), Journal(place.work / "journal", purpose_of(options)) as journal:
-            with make_engine(options.jobs) as engine:
+            with make_engine(options.jobs, options.engine, options.scheduler) as engine:
+                engine.reach((place.work, place.staging))
                 listener = progress or NoProgress()
                 normalizer = Normalizer(shards, options, place, engine, progress=listener, journal=journal, notice=note)
                 manifest, summary = normalizer.run()

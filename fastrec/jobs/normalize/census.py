@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -31,9 +33,11 @@ def write_census(prefix: str, by_hash: Sequence[Entry], by_id: Sequence[Entry]) 
     """Write the two lists of a part; return the names of the files."""
     paths = [f"{prefix}-hash", f"{prefix}-id"]
     for path, entries in zip(paths, (by_hash, by_id), strict=True):
-        with naming(path), open(path, "wb") as file:  # noqa: PTH123 - plain strings, from and to workers
+        temporary = f"{path}.{secrets.token_hex(4)}"
+        with naming(temporary), open(temporary, "wb") as file:  # noqa: PTH123 - plain strings, from and to workers
             for first in range(0, len(entries), _BLOCK):
                 write_block(file, entries[first : first + _BLOCK])
+        os.replace(temporary, path)  # noqa: PTH105
     return paths
 
 

@@ -256,10 +256,10 @@ class Normalizer:
         )
 
     def _numbered(self, parts: list[Part]) -> list[Part]:
-        """Close the gaps that parts of which nothing was kept leave behind."""
+        """Close the gaps that parts of which nothing was kept leave behind, and remove what dead workers left."""
         suffix = SUFFIXES[self._options.compression]
         staging = self._place.staging
-        for path in sorted(staging.glob(f"part-*{suffix}")):
+        for path in sorted(staging.glob("part-*")):
             if path not in {staging / _part_name(part.number, suffix) for part in parts}:
                 path.unlink()
         for number, part in enumerate(parts):

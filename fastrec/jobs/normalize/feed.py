@@ -78,8 +78,8 @@ class Feeder:
         return min(TASK_BYTES, self._options.run_bytes)
 
     def _must_feed(self, shard: Shard) -> bool:
-        if self._options.jobs == 1:
-            return False
+        if self._options.jobs == 1 and self._options.engine == "pool":
+            return False  # this process does all the work itself
         return shard.stream or (not shard.splittable and estimated_text(shard) > 2 * TASK_BYTES)
 
     def _cut(self) -> dict[int, Slice]:

@@ -36,6 +36,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     max_window: int = MAX_WINDOW
 
     jobs: int = 1
+    engine: Literal["pool", "dask"] = "pool"
+    scheduler: str | None = None
+    """Address of a Dask scheduler; None stands for a cluster on this machine."""
     memory: int | None = None
     """Total budget in bytes; None stands for 512 MiB per job."""
     skip_bad_shards: bool = False
@@ -47,6 +50,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.jobs < 1:
             raise UsageError(f"jobs must be at least 1, not {self.jobs}")
+        _one_of("engine", self.engine, ("pool", "dask"))
+        if self.scheduler and self.engine != "dask":
+            raise UsageError("a scheduler is of use with the engine dask only: give --engine dask")
         _one_of("hash", self.hash, tuple(HASHES))
         _one_of("sample_hash", self.sample_hash, ("replace", "fill", "verify"))
         _one_of("conflicts", self.conflicts, ("keep", "first", "reject"))

@@ -9,6 +9,8 @@ One task makes one part. It also leaves a census of the samples it holds, in two
 from __future__ import annotations
 
 import gc
+import os
+import secrets
 from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
@@ -109,7 +111,9 @@ class _PartMaker:
 
     def run(self) -> Part:
         order, options = self._order, self._options
-        with ShardWriter(order.path, options.compression, options.level) as writer:
+        # Under a name of its own until it is whole: a worker that was taken for dead may still be writing this part.
+        temporary = f"{order.path}.{secrets.token_hex(4)}"
+        with ShardWriter(temporary, options.compression, options.level) as writer:
             for window in gather(order.slices, order.low, order.high, options.window_bytes):
                 self._copies.update([row[Column.SOURCE] for row in window.copies])
                 fields = list(map(self._split, window.keys))
@@ -124,6 +128,7 @@ class _PartMaker:
                     self._last = window.keys[-1]
                     writer.write(window.texts)
             written = writer.finish()
+        os.replace(temporary, order.path)  # noqa: PTH105 - plain strings, from and to workers
         self._count([], [], at_least=1)
         kept = [keep(path) for path in self._write_census()]
         return Part(

@@ -1,0 +1,204 @@
+"""The cluster engine: tasks on the workers of a Dask cluster, through its client.
+
+joblib's own Dask backend hangs when a worker dies; the client does not: the scheduler gives the task to another worker,
+and gives up after some deaths. What the client cannot tell, that nobody is left to work or to give orders, is looked
+for here, once in a while, and ends the run.
+
+A worker of Dask may have several threads, and may be taken for dead while it still works. So a task never shares its
+process with another, and writes files that nobody else writes.
+"""
+
+from __future__ import annotations
+
+import logging
+import platform
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+import msgspec
+
+from fastrec import __version__
+from fastrec.errors import ClusterError, UsageError, WorkerDiedError, shown
+
+__all__ = ["ClusterEngine"]
+
+Argument = TypeVar("Argument")
+Result = TypeVar("Result")
+
+_AHEAD: Final = 2  # tasks per worker that are handed over in advance, so that none waits for the next
+_LOOK_EVERY: Final = 1.0  # seconds between two looks at the cluster
+_PATIENCE: Final = 30.0  # seconds to wait for a scheduler or for workers that are gone
+_CONNECT: Final = 10.0  # seconds to wait for a scheduler at the start
+
+_one_at_a_time = threading.Lock()
+
+
+class ClusterEngine:
+    """Runs tasks on a cluster that is there, or on one of processes on this machine."""
+
+    def __init__(self, jobs: int, scheduler: str | None = None) -> None:
+        self.jobs = jobs
+        self._scheduler = scheduler
+        self._cluster: Any = None
+        self._client: Any = None
+
+    def run(self, task: Callable[[Argument], Result], arguments: Iterable[Argument]) -> Iterator[tuple[int, Result]]:
+        """Run a task on each argument, in any order."""
+        waiting = enumerate(arguments)
+        running: dict[Any, tuple[int, Argument]] = {}
+        exhausted = False
+        while not exhausted or running:
+            while not exhausted and len(running) < self.jobs * _AHEAD:
+                numbered = next(waiting, None)
+                if numbered is None:
+                    exhausted = True
+                else:
+                    running[self._client.submit(_run_alone, task, numbered[1], pure=False)] = numbered
+            for future in self._finished(running):
+                number, argument = running.pop(future)
+                yield number, self._result_of(future, argument)
+
+    def reach(self, directories: Iterable[Path]) -> None:
+        """Make sure that every worker sees directories of this machine, and may write to them."""
+        for directory in directories:
+            mark = directory / f".{time.time_ns():x}"
+            mark.touch()
+            seen = self._ask(_sees, str(mark))
+            mark.unlink()
+            blind = sorted(worker for worker, sees in seen.items() if not sees)
+            if blind:
+                raise UsageError(
+                    f"{shown(str(directory))} cannot be reached by {_some(blind)}: put the output, and --work-dir, on "
+                    "storage that all workers share under the same name"
+                )
+
+    def _finished(self, running: Iterable[Any]) -> list[Any]:
+        """Wait until something has finished; none if nothing runs."""
+        futures = list(running)
+        lost_since = None
+        while futures:
+            try:
+                with self._client.as_current():
+                    return list(_distributed().wait(futures, timeout=_LOOK_EVERY, return_when="FIRST_COMPLETED").done)
+            except TimeoutError:
+                pass
+            except _distributed().CancelledError as exc:
+                raise ClusterError(self._address(), "the scheduler is gone, and our tasks with it") from exc
+            trouble = self._trouble()
+            lost_since = None if trouble is None else lost_since or time.monotonic()
+            if lost_since and time.monotonic() - lost_since >= _PATIENCE:
+                raise ClusterError(self._address(), f"{trouble} for {_PATIENCE:.0f} seconds")
+        return []
+
+    def _result_of(self, future: Any, argument: object) -> Any:
+        try:
+            return future.result()
+        except _distributed().KilledWorker as exc:
+            raise WorkerDiedError(str(argument)) from exc
+        except (_distributed().CancelledError, _distributed().comm.CommClosedError) as exc:
+            raise ClusterError(self._address(), "the scheduler is gone, and our tasks with it") from exc
+
+    def _trouble(self) -> str | None:
+        """Say what is wrong with the cluster, if something is."""
+        if self._client.status != "running":
+            return "the scheduler was gone"
+        try:
+            workers = self._client.sync(self._client.scheduler.ncores, callback_timeout=_LOOK_EVERY * 5)
+        except (OSError, TimeoutError):
+            return "the scheduler did not answer"
+        return None if workers else "there were no workers"
+
+    def _ask(self, question: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
+        """Ask all workers."""
+        answers: dict[str, Any] = self._client.run(question, *arguments)
+        return answers
+
+    def _address(self) -> str:
+        return self._scheduler or "this machine"
+
+    def __enter__(self) -> Self:
+        if self._scheduler is None:
+            self._cluster = _distributed().LocalCluster(
+                n_workers=self.jobs,
+                threads_per_worker=1,
+                processes=True,
+                memory_limit=0,
+                dashboard_address=":0",
+                silence_logs=logging.CRITICAL,
+            )
+        try:
+            address = self._cluster or self._scheduler
+            self._client = _distributed().Client(address, timeout=_CONNECT, set_as_default=False)
+            self._client.wait_for_workers(1, timeout=_CONNECT)
+        except (OSError, TimeoutError, ValueError) as exc:
+            self.__exit__(None, None, None)
+            raise ClusterError(self._address(), f"no scheduler with workers answers there ({exc})") from exc
+        try:
+            self._refuse_other_versions()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def _refuse_other_versions(self) -> None:
+        here = _versions()
+        answers = self._ask(_versions)
+        self.jobs = max(len(answers), 1)
+        for worker, there in sorted(answers.items()):
+            for name, version in here.items():
+                if there.get(name) != version:
+                    raise ClusterError(
+                        self._address(),
+                        f"worker {worker} has {name} {there.get(name)} and this process {version}: install the same",
+                    )
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave the cluster; one that was started here ends."""
+        logging.getLogger("distributed").setLevel(logging.CRITICAL)  # it complains about what we close
+        if self._client is not None:
+            self._client.close(timeout=5)
+        if self._cluster is not None:
+            self._cluster.close(timeout=5)
+
+
+def _distributed() -> Any:
+    """Load Dask, which takes half a second, when it is needed."""
+    try:
+        import distributed  # noqa: PLC0415
+    except ImportError as exc:
+        raise UsageError("--engine dask needs more packages: pip install 'fastrec[dask]'") from exc
+    return distributed
+
+
+def _run_alone(task: Callable[[Argument], Result], argument: Argument) -> Result:
+    with _one_at_a_time:
+        return task(argument)
+
+
+def _versions() -> dict[str, str]:
+    """What must be the same here and there. Runs in a worker too."""
+    return {"fastrec": __version__, "Python": platform.python_version(), "msgspec": msgspec.__version__}
+
+
+def _sees(mark: str) -> bool:
+    """Tell whether a file is there, and another can be put beside it. Runs in a worker."""
+    beside = Path(f"{mark}-{threading.get_ident():x}")
+    try:
+        if not Path(mark).exists():
+            return False
+        beside.touch()
+        beside.unlink()
+    except OSError:
+        return False
+    return True
+
+
+def _some(workers: list[str]) -> str:
+    more = f" and {len(workers) - 3:,} more workers" if len(workers) > 3 else ""
+    return f"{', '.join(workers[:3])}{more}"

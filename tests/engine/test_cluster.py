@@ -1,0 +1,240 @@
+"""The cluster engine, on a real scheduler with three worker processes over TCP."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fastrec.engine import ClusterEngine, cluster
+from fastrec.errors import ClusterError, UsageError, WorkerDiedError
+from fastrec.jobs.normalize import Options, run
+from tests.engine.test_pool import die_always, double, fail
+from tests.jobs.normalizing import Corpus, normalized
+
+distributed = pytest.importorskip("distributed", reason="the extra `dask` is not installed")
+
+# Dask starts threads that outlive what they were started for, and is loose with sockets when a peer dies.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
+    pytest.mark.filterwarnings("ignore:Sending large graph"),
+]
+
+ROOT = Path(__file__).parents[2]
+
+
+class Cluster:
+    """A scheduler and workers, each a process of its own."""
+
+    def __init__(self, workers: int = 3) -> None:
+        self.environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        self.scheduler = subprocess.Popen(
+            [*_command("scheduler"), "--host", "127.0.0.1", "--port", "0", "--no-dashboard"],
+            stderr=subprocess.PIPE,
+            text=True,
+            env=self.environment,
+        )
+        assert self.scheduler.stderr
+        for line in self.scheduler.stderr:
+            if "Scheduler at:" in line:
+                self.address = line.split()[-1]
+                break
+        self.workers = [self.start_worker() for _ in range(workers)]
+
+    def start_worker(self) -> subprocess.Popen[bytes]:
+        options = ["--nworkers", "1", "--nthreads", "1", "--no-nanny", "--no-dashboard", "--memory-limit", "0"]
+        return subprocess.Popen(
+            [*_command("worker"), self.address, *options], stderr=subprocess.DEVNULL, env=self.environment
+        )
+
+    def close(self) -> None:
+        for process in (*self.workers, self.scheduler):
+            process.kill()
+            process.wait()
+        if self.scheduler.stderr:
+            self.scheduler.stderr.close()
+
+
+def _command(name: str) -> list[str]:
+    return [sys.executable, "-m", "distributed.cli.dask_" + name]
+
+
+@pytest.fixture
+def three() -> Iterator[Cluster]:
+    """A scheduler with three workers."""
+    running = Cluster()
+    yield running
+    running.close()
+
+
+@pytest.fixture(scope="module")
+def calm() -> Iterator[Cluster]:
+    """One that nobody harms."""
+    running = Cluster()
+    yield running
+    running.close()
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Shards that make many tasks and parts."""
+    folder = tmp_path_factory.mktemp("shards")
+    command = [sys.executable, "-m", "fastrec", "generate", "-n", "400", "--shards", "12", "-o", str(folder / "in")]
+    subprocess.run(command, check=True, capture_output=True)
+    return folder / "in"
+
+
+@pytest.fixture(scope="module")
+def whole(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """What comes of them in this process."""
+    return normalized(shards, tmp_path_factory.mktemp("serial") / "out", part_size=200_000).same_for_all
+
+
+def slowly(number: int) -> int:
+    time.sleep(0.3)
+    return number
+
+
+def versions_of_another() -> dict[str, str]:
+    return {"fastrec": "0.0.1", "Python": "3.11.0", "msgspec": "0.1"}
+
+
+def test_every_argument_gives_its_result(calm: Cluster) -> None:
+    """All results come back, each with the number of its argument; an error in a task is raised here."""
+    with ClusterEngine(1, calm.address) as engine:
+        assert sorted(engine.run(double, range(20))) == [(number, 2 * number) for number in range(20)]
+        assert list(engine.run(double, [])) == []
+        with pytest.raises(ValueError, match="three"):
+            list(engine.run(fail, range(10)))
+
+
+def test_arguments_are_taken_as_they_are_needed(calm: Cluster) -> None:
+    """An endless stream of arguments can be fed."""
+    taken = []
+
+    def arguments() -> Iterator[int]:
+        for number in range(10_000):
+            taken.append(number)
+            yield number
+
+    with ClusterEngine(1, calm.address) as engine:
+        results = engine.run(double, arguments())
+        next(results)
+        assert len(taken) <= 12
+        results.close()
+
+
+def test_a_killed_worker_costs_nothing_but_time(three: Cluster) -> None:
+    """Its tasks go to the others."""
+    with ClusterEngine(1, three.address) as engine:
+        results = engine.run(slowly, range(12))
+        got = [next(results)]
+        three.workers[0].send_signal(signal.SIGKILL)
+        assert sorted([*got, *results]) == [(number, number) for number in range(12)]
+
+
+def test_a_task_that_keeps_killing_is_named(three: Cluster) -> None:
+    """When the scheduler gives a task up, the task is named."""
+    three.workers += [three.start_worker() for _ in range(2)]
+    with pytest.raises(WorkerDiedError) as caught, ClusterEngine(1, three.address) as engine:
+        engine._client.wait_for_workers(5, timeout=30)
+        list(engine.run(die_always, [3]))
+    assert caught.value.task == "3"
+
+
+@pytest.mark.parametrize("who", ["workers", "scheduler"])
+def test_when_nobody_is_left_the_run_ends(who: str, three: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All workers dead, or the scheduler: an error within the time that is stated, no hang."""
+    monkeypatch.setattr(cluster, "_PATIENCE", 3.0)
+    begin = time.monotonic()
+    with pytest.raises(ClusterError) as caught, ClusterEngine(1, three.address) as engine:
+        for number, _ in engine.run(slowly, range(100)):
+            if number == 2:
+                for process in three.workers if who == "workers" else [three.scheduler]:
+                    process.kill()
+    assert time.monotonic() - begin < 40
+    assert three.address in str(caught.value)
+
+
+def test_a_scheduler_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong address is told within seconds."""
+    monkeypatch.setattr(cluster, "_CONNECT", 1.0)
+    with (
+        pytest.raises(ClusterError, match=r"tcp://127\.0\.0\.1:9: no scheduler with workers"),
+        ClusterEngine(1, "tcp://127.0.0.1:9"),
+    ):
+        pass
+
+
+def test_workers_of_another_version_are_refused(calm: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker with another fastrec, Python or msgspec is named, with both versions."""
+    real = ClusterEngine._ask
+    monkeypatch.setattr(ClusterEngine, "_ask", lambda engine, *_: real(engine, versions_of_another))
+    with (
+        pytest.raises(ClusterError, match=r"worker tcp://.* has fastrec 0\.0\.1 and this process"),
+        ClusterEngine(1, calm.address),
+    ):
+        pass
+
+
+def test_a_directory_that_workers_do_not_see_is_refused(
+    calm: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What this process can write to and a worker cannot is told before any work."""
+    with ClusterEngine(1, calm.address) as engine:
+        engine.reach([tmp_path])
+        real = engine._ask
+        monkeypatch.setattr(engine, "_ask", lambda question, mark: real(question, "/nowhere" + mark))
+        with pytest.raises(UsageError, match="cannot be reached by tcp://"):
+            engine.reach([tmp_path])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("scheduler", ["here", "elsewhere"])
+def test_a_cluster_gives_the_same_bytes(
+    scheduler: str, request: pytest.FixtureRequest, shards: Path, whole: dict[str, bytes], tmp_path: Path
+) -> None:
+    """On a cluster of its own or on one that is there, normalize publishes what this process alone does."""
+    address = request.getfixturevalue("calm").address if scheduler == "elsewhere" else None
+    corpus = normalized(shards, tmp_path / "out", engine="dask", scheduler=address, jobs=2, part_size=200_000)
+    assert corpus.same_for_all == whole
+
+
+class Killer:
+    """Kills a worker when a pass has begun."""
+
+    def __init__(self, running: Cluster, stage: str) -> None:
+        self.running, self.stage, self.now, self.killed = running, stage, "", False
+
+    def start(self, stage: str, _: int) -> None:
+        self.now = stage
+
+    def advance(self, *_: Any) -> None:
+        if self.now == self.stage and not self.killed:
+            self.killed = True
+            self.running.workers[0].kill()
+
+    def finish(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("stage", ["sort", "merge"])
+def test_a_worker_killed_in_a_pass_changes_no_byte(
+    stage: str, three: Cluster, shards: Path, whole: dict[str, bytes], tmp_path: Path
+) -> None:
+    """In the first pass or in the second: the run finishes, with the same bytes."""
+    killer = Killer(three, stage)
+    options = Options(engine="dask", scheduler=three.address, part_size=200_000)
+    run([shards], tmp_path / "out", options, progress=killer)
+    assert killer.killed
+    assert Corpus(tmp_path / "out").same_for_all == whole
