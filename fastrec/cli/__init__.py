@@ -6,25 +6,51 @@ import io
 import os
 import signal
 import sys
+import traceback
+from typing import Any
 
 import click
 
 from fastrec import __version__
+from fastrec.cli.completion import completion
 from fastrec.cli.console import print_error, reader_may_leave, safe
 from fastrec.cli.generate import generate
 from fastrec.cli.normalize import normalize
 from fastrec.cli.rejects import rejects
 from fastrec.cli.schema import schema
+from fastrec.cli.settings import did_you_mean, read_settings
 from fastrec.cli.validate import validate
 from fastrec.cli.verify import verify
 from fastrec.errors import FastrecError, shown
 
 __all__ = ["cli", "main"]
 
+_DETAILS = {"-vv", "-vvv"}
+_DEFECT = "It is a defect of fastrec. Run the command again with -vv, and report what it prints."
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+
+class _Commands(click.Group):
+    """The commands, in the order of their use; a wrong name is answered with one that is spelled alike."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's interface
+        return list(self.commands)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as exc:
+            if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+                hint = did_you_mean(args[0], self.commands) or f": there are {', '.join(self.commands)}"
+                raise click.UsageError(f"there is no command {args[0]!r}{hint}", ctx) from exc
+            raise
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="fastrec")
-def cli() -> None:
+@click.option("--config", type=click.Path(), envvar="FASTREC_CONFIG",
+              help="File with settings.  [default: fastrec.toml, or [tool.fastrec] in pyproject.toml]")  # fmt: skip
+@click.pass_context
+def cli(context: click.Context, config: str | None) -> None:
     """Turn piles of compressed JSONL evaluation records into one clean, sorted, comparable corpus.
 
     \b
@@ -37,10 +63,26 @@ def cli() -> None:
       zcat old.gz | fastrec validate -          or standard input
       fastrec schema                            print the schema of a record
       fastrec generate -n 10000 -o corpus/      make a synthetic corpus to try things on
+
+    \b
+    Settings for every night stand in fastrec.toml, or under [tool.fastrec] in pyproject.toml:
+      jobs = 4
+      [normalize]
+      max-rejects = "0.1%"
+
+    \b
+    Environment:
+      FASTREC_JOBS, FASTREC_MEMORY, FASTREC_WORK_DIR,
+      FASTREC_ENGINE, FASTREC_SCHEDULER, FASTREC_CONFIG    as the options of these names
+      FASTREC_NO_PROGRESS=1, NO_COLOR=1                    no progress, no colour
     """
+    if os.environ.get("NO_COLOR"):
+        context.color = False
+    if context.invoked_subcommand:
+        context.default_map = read_settings(config, cli.commands)
 
 
-for command in (normalize, verify, rejects, validate, schema, generate):
+for command in (normalize, verify, rejects, validate, schema, generate, completion):
     cli.add_command(command)
 
 
@@ -69,6 +111,10 @@ def main() -> None:
         code = _fail(3, f"{place}{exc.strerror or exc}", exc)
     except MemoryError as exc:
         code = _fail(3, "there is not enough memory: try fewer --jobs", exc)
+    except Exception as exc:  # noqa: BLE001 - a defect of ours; a traceback helps those who mend it, if they ask for it
+        code = _fail(3, f"this should not happen: {type(exc).__name__}: {exc}\n{_DEFECT}", exc)
+        if _DETAILS & set(sys.argv[1:]):
+            traceback.print_exc()
     sys.exit(code)
 
 

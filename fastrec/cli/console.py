@@ -22,6 +22,7 @@ __all__ = [
     "reader_may_leave",
     "safe",
     "size_option",
+    "verbose_option",
 ]
 
 # Control characters, and those that reorder or hide text on a terminal.
@@ -136,7 +137,12 @@ jobs_option = click.option(
     "-j",
     "--jobs",
     type=click.IntRange(min=1),
+    envvar="FASTREC_JOBS",
     default=cores,
     show_default="all cores",
     help="Processes to use. Small inputs are handled in one anyway.",
+)
+
+verbose_option = click.option(
+    "-v", "--verbose", count=True, expose_value=False, help="With -vv, show where an unexpected error comes from."
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from fastrec.cli.console import counted, megabytes
+from fastrec.cli.console import counted, megabytes, verbose_option
 
 __all__ = ["generate"]
 
@@ -33,6 +33,7 @@ _share = click.FloatRange(0, 1)
 @click.option("--rejects", type=_share, default=0.0, help="Share of lines that are not valid, of every code.")
 @click.option("--blanks", type=_share, default=0.0, help="Share of blank lines.")
 @click.option("--warnings", type=_share, default=0.0, help="Share of records with something to warn about.")
+@verbose_option
 def generate(output: str, **options: object) -> None:
     """Make a synthetic corpus: many models that answer the same questions, in every spelling.
 

@@ -35,10 +35,13 @@ class MaxRejects(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @click.argument("paths", nargs=-1, type=click.Path())
 @click.option("-o", "--output", type=click.Path(), required=True, help="Directory to publish the corpus as.")
 @jobs_option
-@click.option("--engine", type=click.Choice(["pool", "dask"]), default="pool", show_default=True,
-              help="Where tasks run: processes of this machine, or a Dask cluster.")  # fmt: skip
-@click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler to use.  [default: a cluster on this machine]")
-@click.option("--memory", type=size_option, help="Total memory to use.  [default: 512MiB per job]")
+@click.option("--engine", type=click.Choice(["pool", "dask"]), envvar="FASTREC_ENGINE", default="pool",
+              show_default=True, help="Where tasks run: processes of this machine, or a Dask cluster.")  # fmt: skip
+@click.option("--scheduler", metavar="ADDRESS", envvar="FASTREC_SCHEDULER",
+              help="Dask scheduler to use.  [default: a cluster on this machine]")  # fmt: skip
+@click.option(
+    "--memory", type=size_option, envvar="FASTREC_MEMORY", help="Total memory to use.  [default: 512MiB per job]"
+)
 @click.option("--part-size", type=size_option, default="64MiB", show_default=True, help="Text per part.")
 @click.option("--compression", type=click.Choice(["zst", "gz", "none"]), default="zst", show_default=True,
               help="How parts are compressed.")  # fmt: skip
@@ -55,7 +58,8 @@ class MaxRejects(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @click.option("--skip-bad-shards", is_flag=True, help="Publish without the shards that cannot be read.")
 @click.option("--fresh", is_flag=True, help="Use nothing that an earlier, unfinished run has left.")
 @click.option("--overwrite", is_flag=True, help="Replace a corpus that is there.")
-@click.option("--work-dir", type=click.Path(), help="Where to put temporary files.  [default: beside the output]")
+@click.option("--work-dir", type=click.Path(), envvar="FASTREC_WORK_DIR",
+              help="Where to put temporary files.  [default: beside the output]")  # fmt: skip
 @click.option("--files-from", type=click.Path(), help="Read further paths from this file (- for stdin), one a line.")
 @click.option(
     "--max-line-bytes", type=size_option, default="1GiB", show_default=True, help="A longer line is rejected."
@@ -64,7 +68,8 @@ class MaxRejects(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @click.option("--dry-run", is_flag=True, help="Say what would be read, and stop.")
 @click.option("--json", "as_json", is_flag=True, help="Print the final report as JSON on stdout.")
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
-@click.option("-v", "--verbose", is_flag=True, help="Print the summary table too.")
+@click.option("--no-progress", is_flag=True, envvar="FASTREC_NO_PROGRESS", help="Draw no progress on a terminal.")
+@click.option("-v", "--verbose", count=True, help="Print the summary table too; -vv: details of unexpected errors.")
 def normalize(paths: tuple[str, ...], output: str, **given: Any) -> None:
     """Turn any pile of shards into one clean, sorted corpus.
 
@@ -83,6 +88,7 @@ def normalize(paths: tuple[str, ...], output: str, **given: Any) -> None:
     from fastrec.jobs.normalize import Options, plan, run
 
     dry_run, as_json, quiet, verbose = (given.pop(name) for name in ("dry_run", "as_json", "quiet", "verbose"))
+    no_progress = given.pop("no_progress")
     most, is_share = given.pop("max_rejects")
     files_from = given.pop("files_from")
     sort_by = tuple(field.strip() for field in (given.pop("sort_by") or "").split(",") if field.strip())
@@ -94,7 +100,7 @@ def normalize(paths: tuple[str, ...], output: str, **given: Any) -> None:
     from fastrec.cli.progress import make_progress
 
     cap_memory(options.jobs)
-    with make_progress(quiet=quiet) as progress:
+    with make_progress(quiet=quiet or no_progress) as progress:
         notice = None if quiet else print_notice
         report = run(paths, output, options, files_from=files_from, progress=progress, notice=notice)
     if not quiet:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from fastrec.cli.console import decimal, print_json, print_notice, reader_may_leave
+from fastrec.cli.console import decimal, print_json, print_notice, reader_may_leave, verbose_option
 from fastrec.cli.findings import print_groups
 from fastrec.errors import FastrecError, UsageError, shown
 
@@ -29,6 +29,7 @@ _STDOUT = "-"
               help="How to list: for people or for programs.")  # fmt: skip
 @click.option("--extract", "target", type=click.Path(dir_okay=False, allow_dash=True), metavar="FILE",
               help="Write the rejected lines to this new file (- for stdout) instead of listing them.")  # fmt: skip
+@verbose_option
 def rejects(corpus: str, codes: tuple[str, ...], output_format: str, target: str | None) -> None:
     """List what was rejected on the way to CORPUS, or write the lines back out to be mended.
 

@@ -17,6 +17,7 @@ from fastrec.cli.console import (
     reader_may_leave,
     safe,
     size_option,
+    verbose_option,
 )
 from fastrec.cli.findings import print_groups
 
@@ -53,6 +54,7 @@ __all__ = ["validate"]
     show_default=True,
     help="What a given sample_hash is compared with.",
 )
+@verbose_option
 def validate(paths: tuple[str, ...], output_format: str, strict: bool, **options: object) -> None:
     """Check every record of some shards against the schema.
 

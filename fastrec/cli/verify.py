@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fastrec.cli.console import counted, jobs_option, megabytes, print_json, print_notice, reader_may_leave, safe
+from fastrec.cli.console import (
+    counted,
+    jobs_option,
+    megabytes,
+    print_json,
+    print_notice,
+    reader_may_leave,
+    safe,
+    verbose_option,
+)
 
 if TYPE_CHECKING:
     from fastrec.jobs.verify import Problem, Verification
@@ -18,6 +27,7 @@ __all__ = ["verify"]
 @click.argument("corpus", type=click.Path())
 @jobs_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@verbose_option
 def verify(corpus: str, jobs: int, as_json: bool) -> None:
     """Check a corpus that `fastrec normalize` made: checksums, order, normal form, no copies, and the books.
 
