@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 
-.PHONY: help run test lint bench bench-report bench-peers bench-instructions format clean
+.PHONY: help run test lint bench bench-report bench-peers bench-instructions format dist clean
 .DELETE_ON_ERROR:
 
 help:            ## List the targets.
@@ -50,6 +50,20 @@ bench-peers: $(VENV)/dev.stamp ## Compare with other tools and write the tables 
 
 bench-instructions: $(VENV)/dev.stamp ## Count the judge's instructions per record under valgrind.
 	$(BIN)/python -m bench.instructions
+
+$(VENV)/release.stamp: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --group release
+	@touch $@
+
+dist: $(VENV)/release.stamp  ## Build wheel and sdist, check them, and try the wheel in an empty environment: dist/.
+	rm -rf dist out/dist-venv
+	$(BIN)/python -m build --quiet --outdir dist
+	$(BIN)/python -m twine check --strict dist/*
+	$(PYTHON) -m venv out/dist-venv
+	out/dist-venv/bin/python -m pip install --quiet dist/*.whl
+	out/dist-venv/bin/fastrec --version
+	out/dist-venv/bin/fastrec normalize corpora/demo -o out/dist-demo --overwrite --max-rejects 100%
+	out/dist-venv/bin/fastrec verify out/dist-demo
 
 clean:           ## Remove what the other targets made.
 	rm -rf $(VENV) out dist build .pytest_cache .mypy_cache .ruff_cache
