@@ -168,7 +168,7 @@ def _kept_for_the_next_run(place: Workplace) -> Iterator[None]:
     try:
         yield
     except BaseException as exc:
-        if any(path.name != "journal" for path in (*place.work.iterdir(), *place.staging.iterdir())):
+        if place.holds_work():
             exc.add_note(
                 f"What was finished is kept in {shown(str(place.work))}: the same command goes on from there, "
                 "or starts anew with --fresh."

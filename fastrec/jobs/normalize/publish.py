@@ -3,10 +3,11 @@
     .OUT.fastrec-lock    held by the run that writes OUT
     .OUT.fastrec-work    runs and the journal; elsewhere with --work-dir
     .OUT.fastrec-new     the corpus, until one rename makes it OUT
-    .OUT.fastrec-old     with --overwrite: the old corpus, between two renames
+    .OUT.fastrec-old     with --overwrite: the old corpus, between two renames, where one cannot do it
 
 All stand beside OUT, on the same file system. What a run has finished when it fails or is killed stays, and the next
-run goes on from there. A crash between the two renames leaves no OUT: the next run puts the old corpus back.
+run goes on from there. An old corpus and the new one change places in one step; where a file system cannot do that, a
+crash between two renames leaves no OUT, and the next run puts the old corpus back.
 """
 
 from __future__ import annotations
@@ -14,18 +15,26 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import shutil
 import socket
+import time
 from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
-from fastrec.errors import LockedError, UsageError, shown
+from fastrec.errors import LockedError, UsageError, naming, shown
 from fastrec.hashing import fingerprint
+from fastrec.jobs.normalize.exchange import exchange
 from fastrec.jobs.plan import estimated_text
 from fastrec.stages.shards import Shard
 
 __all__ = ["Workplace", "check_output", "too_little_space", "workplace"]
+
+_MANIFEST: Final = "manifest.json"
+_WORKERS_END: Final = 5.0  # seconds within which the workers of a killed run have ended, and with them its lock
+_HOLDER: Final = re.compile(r"process (\d+) on (.*) since ")
 
 
 class Workplace:
@@ -41,7 +50,7 @@ class Workplace:
 
     def recover(self) -> None:
         """Put the old corpus back, if a run ended between the two renames."""
-        if self._aside.exists() and not self.output.exists():
+        if not self.output.exists() and (self._aside / _MANIFEST).exists():
             self._aside.rename(self.output)
 
     def prepare(self, *, fresh: bool) -> None:
@@ -59,20 +68,50 @@ class Workplace:
                 if str(path) not in files:
                     _remove(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
+    def holds_work(self) -> bool:
+        """Tell whether there is anything that the next run could use."""
+        try:
+            return any(path.name != "journal" for path in (*self.work.iterdir(), *self.staging.iterdir()))
+        except OSError:  # the disk may be what failed: then better too much is kept
+            return True
+
     def publish(self) -> None:
-        """Put the new corpus in the place of the old one, if there is one."""
+        """Put the new corpus in the place of the old one, if there is one. If that fails, all is as it was."""
         self.staging.chmod(0o777 & ~_umask())
         _sync(self.staging)
-        _remove(self._aside)
+        _discard(self._aside)
+        new = self.staging.stat()
+        try:
+            self._change_places()
+            _sync(self.output.parent)
+        except BaseException:
+            # Whoever gave the order hears why; what cannot be taken back now is put right by the next run.
+            with contextlib.suppress(OSError):
+                self._take_back(new)
+            raise
+
+    def _change_places(self) -> None:
         if self.output.exists():
+            if exchange(self.staging, self.output):
+                return
             self.output.rename(self._aside)
         self.staging.rename(self.output)
-        _sync(self.output.parent)
+
+    def _take_back(self, new: os.stat_result) -> None:
+        if self.output.exists() and os.path.samestat(self.output.stat(), new):
+            if self.staging.exists():
+                exchange(self.staging, self.output)
+            else:
+                self.output.rename(self.staging)
+        self.recover()
 
     def clear(self) -> None:
         """Remove what is not published."""
-        for directory in (self.staging, self.work, self._aside):
+        for directory in (self.staging, self.work):
             _remove(directory)
+        with contextlib.suppress(OSError):  # what stays does no harm
+            if self.output.exists():
+                _discard(self._aside)
 
 
 @contextlib.contextmanager
@@ -127,33 +166,67 @@ def _refuse_what_is_there(place: Path, output: Path, *, overwrite: bool) -> None
         raise UsageError(f"{output} exists: give another output, or --overwrite to replace it")
     if not place.is_dir():
         raise UsageError(f"{output} is not a directory, so it cannot be replaced by a corpus")
-    if any(place.iterdir()) and not (place / "manifest.json").exists():
+    if any(place.iterdir()) and not (place / _MANIFEST).exists():
         raise UsageError(f"{output} holds something else than a corpus (no manifest.json): it is not replaced")
 
 
 @contextlib.contextmanager
 def _locked(output: Path) -> Iterator[None]:
-    """Hold the lock of an output. It goes with the process, however that ends, and so is never stale."""
+    """Hold the lock of an output. It goes with the process and its workers, however they end, so it is never stale."""
     path = output.parent / f".{output.name}.fastrec-lock"
+    descriptor = _take_lock(path, output)
+    try:
+        with naming(str(path)):
+            since = datetime.now(UTC).isoformat(timespec="seconds")
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()} since {since}\n".encode(), 0)
+        yield
+    finally:
+        with contextlib.suppress(OSError):  # the file is only a name: it does no harm if it stays
+            path.unlink()
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
+
+
+def _take_lock(path: Path, output: Path) -> int:
+    """Take the lock, and return its descriptor.
+
+    Forked workers hold it too. If a run was killed, they may still write for a moment, and whoever came in between
+    would find its files changed: so their end is waited for.
+    """
+    deadline = time.monotonic() + _WORKERS_END
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            with naming(str(path)):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_the_same(path, descriptor):
+                return descriptor
+        except BlockingIOError:
             holder = os.pread(descriptor, 1_000, 0).decode(errors="replace").strip()
+            if not _is_dead(holder) or time.monotonic() > deadline:
+                raise LockedError(str(output), holder or "which has only just begun") from None
+            time.sleep(0.05)
+        except OSError:
             os.close(descriptor)
-            raise LockedError(str(output), holder or "which has only just begun") from None
-        if _is_the_same(path, descriptor):
-            break
-        os.close(descriptor)  # its last holder has removed it since we opened it
+            raise
+        os.close(descriptor)  # its last holder has removed it since we opened it, or will do so
+
+
+def _is_dead(holder: str) -> bool:
+    """Tell whether the process that a lock names is known to have ended."""
+    found = _HOLDER.match(holder)
+    if not found or found[2] != socket.gethostname():
+        return False
     try:
-        since = datetime.now(UTC).isoformat(timespec="seconds")
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()} since {since}\n".encode(), 0)
-        yield
-    finally:
-        path.unlink(missing_ok=True)
-        os.close(descriptor)
+        os.kill(int(found[1]), 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _is_the_same(path: Path, descriptor: int) -> bool:
@@ -164,7 +237,15 @@ def _is_the_same(path: Path, descriptor: int) -> bool:
 
 
 def _remove(directory: Path) -> None:
-    shutil.rmtree(directory, ignore_errors=True)
+    with contextlib.suppress(OSError):  # not every error is ignored: one from closing a directory comes through
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _discard(corpus: Path) -> None:
+    """Remove a corpus, its manifest first: half of a corpus must not be taken for one and put back."""
+    with contextlib.suppress(OSError):
+        (corpus / _MANIFEST).unlink()
+    _remove(corpus)
 
 
 def _umask() -> int:
@@ -175,7 +256,8 @@ def _umask() -> int:
 
 def _sync(directory: Path) -> None:
     descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with naming(str(directory)):
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
