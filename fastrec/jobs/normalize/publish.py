@@ -200,19 +200,28 @@ def _take_lock(path: Path, output: Path) -> int:
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            with naming(str(path)):
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_the_same(path, descriptor):
+            holder = _lock(path, descriptor)
+            if holder is None and _is_the_same(path, descriptor):
                 return descriptor
-        except BlockingIOError:
-            holder = os.pread(descriptor, 1_000, 0).decode(errors="replace").strip()
-            if not _is_dead(holder) or time.monotonic() > deadline:
-                raise LockedError(str(output), holder or "which has only just begun") from None
-            time.sleep(0.05)
-        except OSError:
+        except BaseException:
             os.close(descriptor)
             raise
-        os.close(descriptor)  # its last holder has removed it since we opened it, or will do so
+        os.close(descriptor)
+        if holder is None:
+            continue  # its last holder has removed it since we opened it
+        if not _is_dead(holder) or time.monotonic() > deadline:
+            raise LockedError(str(output), holder or "which has only just begun")
+        time.sleep(0.05)
+
+
+def _lock(path: Path, descriptor: int) -> str | None:
+    """Lock a file; if another process holds it, give what that says of itself."""
+    with naming(str(path)):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return os.pread(descriptor, 1_000, 0).decode(errors="replace").strip()
+    return None
 
 
 def _is_dead(holder: str) -> bool:
