@@ -21,8 +21,7 @@ from fastrec import cli
 from fastrec.errors import BadShardsError, CorpusError, FastrecError, LockedError, UsageError
 from fastrec.jobs.corpus import read_manifest
 from fastrec.jobs.generate import generate
-from fastrec.jobs.normalize import exchange, normalize, pass1
-from fastrec.jobs.normalize import publish as publishing
+from fastrec.jobs.normalize import exchange, lock, normalize, pass1
 from fastrec.jobs.validate import validate
 from fastrec.jobs.verify import verify
 from fastrec.stages.shards import Format
@@ -193,8 +192,8 @@ def test_workers_of_a_dead_run(host: str, held: Any, shard: Path, tmp_path: Path
 
 def test_workers_that_do_not_end(held: Any, shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are not waited for for ever."""
-    monkeypatch.setattr(publishing, "_WORKERS_END", 0.2)
-    monkeypatch.setattr(publishing, "_is_dead", lambda _: True)
+    monkeypatch.setattr(lock, "_WORKERS_END", 0.2)
+    monkeypatch.setattr(lock, "_is_dead", lambda _: True)
     with pytest.raises(LockedError):
         normalize(shard, tmp_path / "out")
     assert held.poll() is None

@@ -11,7 +11,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
+
 from tests.faults.failing import contents
+from tests.shards.compressing import skippable
 
 HAS_PROC = Path("/proc/self/stat").exists()
 TIMEOUT = 60.0
@@ -25,9 +28,10 @@ def command(shards: Path, out: Path, *more: str) -> list[str]:
     return [sys.executable, "-m", "fastrec", "normalize", str(shards), "-o", str(out), *options, *more]
 
 
-def generate(folder: Path, records: int = 2_000, seed: int = 1) -> Path:
+def generate(folder: Path, records: int = 2_000, shards: int = 12, seed: int = 1) -> Path:
     """Make shards that take two workers about a second."""
-    where = ("-n", str(records), "--seed", str(seed), "-o", str(folder), "--shards", "12", "--compression", "mixed")
+    kind = "mixed" if shards > 1 else "zst"
+    where = ("-n", str(records), "--seed", str(seed), "-o", str(folder), "--shards", str(shards), "--compression", kind)
     shares = ("--duplicates", "0.1", "--conflicts", "0.02", "--rejects", "0.02", "--unknown-keys", "0.05")
     subprocess.run(
         [sys.executable, "-m", "fastrec", "generate", *where, *shares],
@@ -36,6 +40,26 @@ def generate(folder: Path, records: int = 2_000, seed: int = 1) -> Path:
         capture_output=True,
     )
     return folder
+
+
+def generate_one(folder: Path) -> Path:
+    """Make one shard that is so large, by its size on disk, that it is handed on to workers in chunks."""
+    generate(folder, 6_000, shards=1)
+    path = next(folder.iterdir())
+    path.write_bytes(path.read_bytes() + skippable(bytes(10 << 20)))
+    return folder
+
+
+class Pile(msgspec.Struct):
+    """Shards, the corpus that they give, and how long that takes."""
+
+    shards: Path
+    whole: dict[str, bytes]
+    seconds: float
+
+    @property
+    def bytes(self) -> int:
+        return sum(path.stat().st_size for path in self.shards.iterdir())
 
 
 class Process:
@@ -115,12 +139,12 @@ def is_running(pid: int, session: int) -> bool:
     return state != "Z" and int(fields[3]) == session
 
 
-def run_whole(shards: Path, out: Path, *more: str) -> tuple[dict[str, bytes], float]:
-    """Run undisturbed; give what was published, and the seconds that it took."""
-    process = Process(command(shards, out, *more))
+def make_pile(shards: Path, out: Path) -> Pile:
+    """Run undisturbed."""
+    process = Process(command(shards, out))
     code, said = process.end()
     assert code == 0, said
-    return contents(out), time.monotonic() - process.began
+    return Pile(shards, contents(out), time.monotonic() - process.began)
 
 
 def check_after(out: Path, allowed: list[dict[str, bytes] | None]) -> None:

@@ -24,7 +24,7 @@ from fastrec.jobs.normalize import Options
 from tests.faults.failing import LASTING, Scene, contents, cut_small, make_scene, no_exchange, try_fault
 from tests.faults.fuzzing import damaged, try_shards
 from tests.faults.injecting import OPERATIONS, REASONS, Faults
-from tests.faults.processes import HAS_PROC, Process, check_after, command, generate, run_whole
+from tests.faults.processes import HAS_PROC, Pile, Process, check_after, command, generate, generate_one, make_pile
 
 HOME = Path("out/soak")
 LONGEST = 120  # seconds that a case may take
@@ -82,9 +82,10 @@ class Soak:
             self._scenes.append(self._scene("rejected", replace=True, conflicts="reject", compression="gz"))
         self._cases: list[Callable[[random.Random], None]] = [self.fault] * 6 + [self.fuzz] * 6
         if HAS_PROC:
-            self._shards = generate(folder / "pile")
-            self._whole, self._seconds = run_whole(self._shards, folder / "whole")
-            self._pile_bytes = sum(path.stat().st_size for path in self._shards.iterdir())
+            self._piles = [
+                make_pile(generate(folder / "many"), folder / "made of many"),
+                make_pile(generate_one(folder / "one"), folder / "made of one"),
+            ]
             self._cases += [self.kill_parent, self.kill_worker, self.interrupt]
 
     def _scene(self, name: str, **options: Any) -> Scene:
@@ -121,34 +122,34 @@ class Soak:
 
     def kill_parent(self, dice: random.Random) -> None:
         """The command is killed, perhaps several times over."""
-        out = self._new_place()
+        out, pile = self._new_place(), dice.choice(self._piles)
         for _ in range(dice.randint(1, 3)):
-            process = self._start(out, dice)
+            process = self._start(pile, out, dice)
             process.send(signal.SIGKILL)
             process.end()
             self.counts.kills += 1
-            check_after(out, [None, self._whole])
+            check_after(out, [None, pile.whole])
             if dice.random() < 0.5:
                 process.workers_end()  # else the next run meets those of this one
-        self._run_again(out)
+        self._run_again(pile, out)
 
     def kill_worker(self, dice: random.Random) -> None:
         """A worker is killed, and perhaps another one stopped: the run does not mind."""
-        out = self._new_place()
-        process = self._start(out, dice)
+        out, pile = self._new_place(), dice.choice(self._piles)
+        process = self._start(pile, out, dice)
         workers = process.workers()
         for number, pid in zip((signal.SIGKILL, signal.SIGSTOP), workers[: dice.randint(1, 2)], strict=False):
             process.send(number, pid)
             self.counts.kills += 1
         code, said = process.end()
         assert code == 0, said
-        assert contents(out) == self._whole
+        assert contents(out) == pile.whole
         process.workers_end()
 
     def interrupt(self, dice: random.Random) -> None:
         """The command is interrupted or terminated, once or twice."""
-        out = self._new_place()
-        process = self._start(out, dice, at_least=0.5)
+        out, pile = self._new_place(), dice.choice(self._piles)
+        process = self._start(pile, out, dice, at_least=0.5)
         number = dice.choice([signal.SIGINT, signal.SIGTERM])
         send = dice.choice([process.send, process.send_all])
         for _ in range(dice.randint(1, 2)):
@@ -158,8 +159,8 @@ class Soak:
         code, said = process.end()
         assert code in (0, 128 + number, -number), said
         process.workers_end()
-        check_after(out, [None, self._whole])
-        self._run_again(out)
+        check_after(out, [None, pile.whole])
+        self._run_again(pile, out)
 
     def _new_place(self) -> Path:
         place = self._folder / "place"
@@ -167,17 +168,17 @@ class Soak:
         place.mkdir()
         return place / "out"
 
-    def _start(self, out: Path, dice: random.Random, at_least: float = 0.05) -> Process:
-        process = Process(command(self._shards, out, "--overwrite"))
-        process.sleep(dice.uniform(at_least, max(self._seconds, at_least)))
+    def _start(self, pile: Pile, out: Path, dice: random.Random, at_least: float = 0.05) -> Process:
+        process = Process(command(pile.shards, out, "--overwrite"))
+        process.sleep(dice.uniform(at_least, max(pile.seconds, at_least)))
         return process
 
-    def _run_again(self, out: Path) -> None:
-        code, said = Process(command(self._shards, out, "--overwrite")).end()
+    def _run_again(self, pile: Pile, out: Path) -> None:
+        code, said = Process(command(pile.shards, out, "--overwrite")).end()
         assert code == 0, said
-        assert contents(out) == self._whole
+        assert contents(out) == pile.whole
         assert [path.name for path in out.parent.iterdir()] == ["out"]
-        self.counts.bytes += self._pile_bytes
+        self.counts.bytes += pile.bytes
 
 
 def try_case(soak: Soak, seed: int, number: int) -> None:

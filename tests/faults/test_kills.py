@@ -7,29 +7,18 @@ import signal
 import time
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from tests.faults.failing import contents
-from tests.faults.processes import HAS_PROC, Process, check_after, command, generate, run_whole
+from tests.faults.processes import HAS_PROC, Pile, Process, check_after, command, generate, make_pile
 
 pytestmark = pytest.mark.skipif(not HAS_PROC, reason="needs /proc to see the workers")
-
-
-class Pile(msgspec.Struct):
-    """Shards, the corpus that they give, and how long that takes."""
-
-    shards: Path
-    whole: dict[str, bytes]
-    seconds: float
 
 
 @pytest.fixture(scope="module")
 def pile(tmp_path_factory: pytest.TempPathFactory) -> Pile:
     folder = tmp_path_factory.mktemp("pile")
-    shards = generate(folder / "in")
-    whole, seconds = run_whole(shards, folder / "out")
-    return Pile(shards, whole, seconds)
+    return make_pile(generate(folder / "in"), folder / "out")
 
 
 def run_again(pile: Pile, out: Path, *more: str) -> str:

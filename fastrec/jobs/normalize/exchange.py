@@ -12,7 +12,8 @@ __all__ = ["exchange"]
 
 _HERE: Final = -100  # AT_FDCWD
 _EXCHANGE: Final = 2  # RENAME_EXCHANGE, see renameat2(2)
-_CANNOT: Final = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
+_CANNOT: Final = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EXDEV, errno.EPERM}
+"""If it is something else that stands in the way, two renames will say what."""
 
 
 def exchange(one: Path, other: Path) -> bool:
