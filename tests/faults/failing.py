@@ -19,7 +19,8 @@ from tests.faults.injecting import Faults
 from tests.jobs.normalizing import audited, write
 from tests.jobs.test_normalize_trouble import lines_of
 
-NO_EXCHANGE = "two renames"
+LASTING = (errno.ENOSPC, errno.EROFS, errno.EDQUOT)
+"""Reasons that stay: where a disk is full, the next write fails too."""
 
 
 class Scene(msgspec.Struct):
@@ -79,13 +80,8 @@ def make_scene(folder: Path, *, replace: bool, **options: Any) -> Scene:
     return Scene(folder / "place", shards, options, contents(folder / "whole"), old)
 
 
-@pytest.fixture
-def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cut small corpora into several tasks and parts."""
-    cut_small(monkeypatch)
-
-
 def cut_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut small corpora into several tasks and parts."""
     monkeypatch.setattr(feed, "TASK_BYTES", 2_000)
     for name in ("spill", "cuts"):
         monkeypatch.setattr(sys.modules[f"fastrec.stages.runs.{name}"], "SAMPLE_ONE_IN", 1)
@@ -136,6 +132,3 @@ def check_message(error: OSError | FastrecError, faults: Faults) -> None:
     else:
         assert reason in str(error)
         assert any(name in str(error) for name in names)
-
-
-LASTING = (errno.ENOSPC, errno.EROFS, errno.EDQUOT)

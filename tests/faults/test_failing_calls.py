@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.faults.failing import LASTING, Scene, cut_small, make_scene, no_exchange, try_fault
+from tests.faults.failing import LASTING, Scene, contents, cut_small, make_scene, no_exchange, try_fault
 from tests.faults.injecting import OPERATIONS, REASONS, Faults
 
 SCENES: dict[str, dict[str, Any]] = {
@@ -44,3 +45,14 @@ def test_any_call_may_fail(operation: str, scene: Scene) -> None:
         if not try_fault(scene, Faults(scene.folder, operation, nth, reason, lasting=lasting)):
             break
     assert nth > step
+
+
+@pytest.mark.parametrize("scene", ["new", "replaced"], indirect=True)
+def test_a_write_may_take_less_than_it_was_given(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a disk that takes only some bytes of every write, the corpus is the same to the last byte."""
+    write, writev = os.write, os.writev
+    monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, memoryview(data)[:100]))
+    monkeypatch.setattr(os, "writev", lambda descriptor, views: writev(descriptor, views[:1]))
+    scene.begin()
+    scene.run()
+    assert contents(scene.out) == scene.new
