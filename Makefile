@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+SOAK_ARGS ?=
 
-.PHONY: help run test lint bench bench-report bench-peers bench-instructions format dist clean
+.PHONY: help run test lint soak bench bench-report bench-peers bench-instructions format dist clean
 .DELETE_ON_ERROR:
 
 help:            ## List the targets.
@@ -38,6 +39,9 @@ lint: $(VENV)/dev.stamp  ## Check style and types.
 format: $(VENV)/dev.stamp ## Let ruff mend what it can.
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+soak: $(VENV)/dev.stamp  ## Try faults, kills and damaged input at random for 10 minutes (SOAK_ARGS="--minutes 1 --seed 7").
+	$(BIN)/python -m tests.faults.soak $(SOAK_ARGS)
 
 bench: $(VENV)/dev.stamp ## Measure, compare with the best before, add a line to bench/history.jsonl (BENCH_ARGS).
 	$(BIN)/python -m bench.track $(BENCH_ARGS)

@@ -9,7 +9,7 @@ from typing import Final
 
 from xxhash import xxh3_64_intdigest, xxh3_128, xxh3_128_hexdigest
 
-from fastrec.errors import UsageError
+from fastrec.errors import UsageError, naming
 
 __all__ = ["HASHES", "Hash", "fingerprint", "hash_of_file", "remembering", "sample_hash"]
 
@@ -77,11 +77,9 @@ def hash_of_file(path: str, start: int = 0, size: int | None = None) -> tuple[in
     """Return how many bytes a file holds from `start` on, at most `size`, and their 128-bit xxh3."""
     digest = xxh3_128()
     count = 0
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with naming(path), open(path, "rb", buffering=0) as file:  # noqa: PTH123 - paths stay the str that was given
+        descriptor = file.fileno()
         while block := os.pread(descriptor, _BLOCK if size is None else min(_BLOCK, size - count), start + count):
             digest.update(block)
             count += len(block)
-    finally:
-        os.close(descriptor)
     return count, digest.hexdigest()

@@ -13,7 +13,7 @@ import click
 
 from fastrec import __version__
 from fastrec.cli.completion import completion
-from fastrec.cli.console import print_error, reader_may_leave, safe
+from fastrec.cli.console import print_error, safe, say
 from fastrec.cli.generate import generate
 from fastrec.cli.normalize import normalize
 from fastrec.cli.rejects import rejects
@@ -115,12 +115,13 @@ def main() -> None:
         code = _fail(3, f"this should not happen: {type(exc).__name__}: {exc}\n{_DEFECT}", exc)
         if _DETAILS & set(sys.argv[1:]):
             traceback.print_exc()
+    _heed_no_signals()
     sys.exit(code)
 
 
 def _fail(code: int, problem: str, error: BaseException) -> int:
-    with reader_may_leave():
-        print_error("\n".join([problem, *getattr(error, "__notes__", ())]))
+    _heed_no_signals()
+    print_error("\n".join([problem, *getattr(error, "__notes__", ())]))
     return code
 
 
@@ -128,10 +129,16 @@ def _explain(exc: click.ClickException) -> int:
     """Say what is wrong with the command line in click's words, usage and hints included, but nothing raw."""
     text = io.StringIO()
     exc.show(text)
-    with reader_may_leave():
-        for line in text.getvalue().rstrip("\n").split("\n"):
-            click.echo(safe(line), err=True)
+    for line in text.getvalue().rstrip("\n").split("\n"):
+        say(safe(line))
     return 2
+
+
+def _heed_no_signals() -> None:
+    """All is done: a signal from here on ends the process at once, rather than in a traceback."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _terminate(signum: int, _frame: object) -> None:

@@ -7,13 +7,15 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from typing import TextIO
 
 import click
+
+from fastrec.errors import naming
 
 __all__ = [
     "counted",
     "decimal",
-    "hush",
     "jobs_option",
     "megabytes",
     "print_error",
@@ -21,6 +23,7 @@ __all__ = [
     "print_notice",
     "reader_may_leave",
     "safe",
+    "say",
     "size_option",
     "verbose_option",
 ]
@@ -54,31 +57,40 @@ def _json_escape(match: re.Match[str]) -> str:
 def reader_may_leave() -> Iterator[None]:
     """Print in here: if whoever reads our output has had enough, that is no reason to complain."""
     try:
-        yield
+        with naming("standard output"):
+            yield
     except BrokenPipeError:
-        hush()
+        _hush(sys.stdout, sys.stderr)
 
 
-def hush() -> None:
+def _hush(*streams: TextIO) -> None:
     """Say no more, not even when Python flushes its streams at the end."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, sys.stderr):
+    for stream in streams:
         with contextlib.suppress(OSError, ValueError):  # a stream need not be a file
             os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
 
 
+def say(text: str) -> None:
+    """Print a line on stderr. If it cannot be heard, because a log is full, say, the work goes on all the same."""
+    try:
+        click.echo(text, err=True)
+    except OSError:
+        _hush(sys.stderr)
+
+
 def print_error(message: str) -> None:
     """Say on stderr what went wrong; a message may have several lines."""
     first, *rest = message.split("\n")
-    click.echo(f"{click.style('error:', fg='red', bold=True)} {safe(first)}", err=True)
+    say(f"{click.style('error:', fg='red', bold=True)} {safe(first)}")
     for line in rest:
-        click.echo(safe(line), err=True)
+        say(safe(line))
 
 
 def print_notice(message: str) -> None:
     """Say on stderr something that is good to know."""
-    click.echo(f"{click.style('note:', fg='cyan')} {safe(message)}", err=True)
+    say(f"{click.style('note:', fg='cyan')} {safe(message)}")
 
 
 def decimal(number: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from fastrec.cli.console import counted, megabytes, verbose_option
+from fastrec.cli.console import counted, megabytes, say, verbose_option
 
 __all__ = ["generate"]
 
@@ -44,8 +44,7 @@ def generate(output: str, **options: object) -> None:
     from fastrec.jobs.generate import generate as run
 
     made = run(output, **options)  # type: ignore[arg-type]
-    click.echo(
+    say(
         f"{counted(made.lines, 'line')} in {counted(len(made.paths), 'shard')}: "
-        f"{megabytes(made.text_bytes)} of text, {megabytes(made.file_bytes)} on disk",
-        err=True,
+        f"{megabytes(made.text_bytes)} of text, {megabytes(made.file_bytes)} on disk"
     )

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastrec.cli.console import counted, decimal, jobs_option, megabytes, print_json, print_notice, safe, size_option
+from fastrec.cli.console import (
+    counted,
+    decimal,
+    jobs_option,
+    megabytes,
+    print_json,
+    print_notice,
+    reader_may_leave,
+    safe,
+    say,
+    size_option,
+)
+from fastrec.errors import shown
 
 if TYPE_CHECKING:
     from fastrec.jobs.normalize import Plan, Report
@@ -94,7 +108,8 @@ def normalize(paths: tuple[str, ...], output: str, **given: Any) -> None:
     sort_by = tuple(field.strip() for field in (given.pop("sort_by") or "").split(",") if field.strip())
     options = Options(**given, sort_by=sort_by)
     if dry_run:
-        _print_plan(plan(paths, options, files_from=files_from), as_json=as_json)
+        with reader_may_leave():
+            _print_plan(plan(paths, options, files_from=files_from), as_json=as_json)
         return
     from fastrec.cli.limits import cap_memory
     from fastrec.cli.progress import make_progress
@@ -106,17 +121,28 @@ def normalize(paths: tuple[str, ...], output: str, **given: Any) -> None:
     if not quiet:
         for skipped in report.skipped:
             print_notice(f"skipped {skipped}")
-    if as_json:
-        print_json(report)
-    elif verbose:
-        from fastrec.cli.tables import print_summary
+    with _published(report), reader_may_leave():
+        if as_json:
+            print_json(report)
+        elif verbose:
+            from fastrec.cli.tables import print_summary
 
-        print_summary(report.summary)
+            print_summary(report.summary)
     if not quiet:
-        click.echo(_closing_line(report), err=True)
+        say(_closing_line(report))
     books = report.summary.books
     if books.rejected > (most / 100 * books.lines if is_share else most):
         raise click.exceptions.Exit(1)
+
+
+@contextlib.contextmanager
+def _published(report: Report) -> Iterator[None]:
+    """Print in here: if that fails, say that the work is done."""
+    try:
+        yield
+    except OSError as exc:
+        exc.add_note(f"The corpus is published all the same, as {shown(report.output)}.")
+        raise
 
 
 def _print_plan(plan: Plan, *, as_json: bool) -> None:

@@ -40,8 +40,7 @@ class _Line:
         self.clear()
 
     def clear(self) -> None:
-        sys.stderr.write("\r\x1b[K")
-        sys.stderr.flush()
+        self._show("")
 
     def _draw(self) -> None:
         self._drawn = now = time.monotonic()
@@ -55,8 +54,12 @@ class _Line:
             f"{self._done / 1e6 / passed:,.0f} MB/s, {self._records / passed:,.0f} records/s{rejects}{left}"
         )
         width = shutil.get_terminal_size().columns
-        sys.stderr.write("\r\x1b[K" + text[: max(width - 1, 20)])
-        sys.stderr.flush()
+        self._show(text[: max(width - 1, 20)])
+
+    def _show(self, text: str) -> None:
+        with contextlib.suppress(OSError):  # a terminal that is gone is no reason to stop
+            sys.stderr.write(f"\r\x1b[K{text}")
+            sys.stderr.flush()
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from fastrec.cli.console import decimal, print_json, print_notice, reader_may_leave, verbose_option
+from fastrec.cli.console import decimal, print_json, print_notice, reader_may_leave, say, verbose_option
 from fastrec.cli.findings import print_groups
 from fastrec.errors import FastrecError, UsageError, shown
 
@@ -75,7 +75,7 @@ def _extract(corpus: str, codes: tuple[str, ...], target: str) -> None:
         for place in done.truncated:
             print_notice(f"{place.source}:{place.line} was too long to be kept: it is left out here, mend it there")
         where = "" if target == _STDOUT else f" written to {shown(target)}"
-        click.echo(f"{decimal(done.lines)} rejected lines{where}" if done.lines else "no line was rejected", err=True)
+        say(f"{decimal(done.lines)} rejected lines{where}" if done.lines else "no line was rejected")
 
 
 @contextlib.contextmanager

@@ -36,6 +36,8 @@ Result = TypeVar("Result")
 _AHEAD: Final = 2  # tasks per worker that are handed over in advance, so that none waits for the next
 _LOOK_EVERY: Final = 1.0  # seconds between two looks at the workers
 _STOPPED_LOOKS: Final = 5  # so often a worker is found stopped before it is taken for dead
+_PARENT_EVERY: Final = 0.1  # seconds between two looks of a worker at its parent
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class PoolEngine:
@@ -118,6 +120,11 @@ class PoolEngine:
         return list(self._executor._processes or ())  # noqa: SLF001 - neither executor shows them otherwise
 
     def _start(self, jobs: int) -> None:
+        with _undisturbed():
+            self._start_executor(jobs)
+        self._stopped.clear()
+
+    def _start_executor(self, jobs: int) -> None:
         if _is_alone():
             fork = multiprocessing.get_context("fork")
             self._executor = concurrent.futures.ProcessPoolExecutor(jobs, fork, _become_worker, (os.getpid(),))
@@ -126,7 +133,6 @@ class PoolEngine:
 
             self._executor = ProcessPoolExecutor(jobs, initializer=_become_worker, initargs=(os.getpid(),))
         self._executor.submit(os.getpid)  # the first task starts all workers
-        self._stopped.clear()
 
     def _end(self, *, kill: bool) -> None:
         if kill:
@@ -138,7 +144,12 @@ class PoolEngine:
         """Whatever this process sees, its workers see."""
 
     def __enter__(self) -> Self:
-        self._start(self.jobs)
+        try:
+            self._start(self.jobs)
+        except BaseException:  # a signal that had to wait, for one
+            if self._executor is not None:
+                self._end(kill=True)
+            raise
         return self
 
     def __exit__(
@@ -151,6 +162,20 @@ class PoolEngine:
 def _is_alone() -> bool:
     """Tell whether this process runs on Linux and has one thread: then nothing can be amiss in a forked copy of it."""
     return sys.platform == "linux" and len(os.listdir("/proc/self/task")) == 1  # noqa: PTH208
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Let signals wait.
+
+    One that came in the middle of a start would leave workers that nobody knows of, and one that came to a worker in
+    its first moments would still be handled as in its parent.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _kill(pid: int) -> None:
@@ -170,10 +195,11 @@ def _become_worker(parent: int) -> None:
     """Leave interrupts from the keyboard to the parent, and do not outlive it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
     def watch() -> None:
         while os.getppid() == parent:
-            time.sleep(_LOOK_EVERY / 2)
+            time.sleep(_PARENT_EVERY)
         os.kill(os.getpid(), signal.SIGKILL)
 
     threading.Thread(target=watch, daemon=True).start()

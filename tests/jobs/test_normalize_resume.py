@@ -295,7 +295,7 @@ def test_two_threads_do_not_write_one_output(shards: Path, tmp_path: Path) -> No
 
     class Rival(NoProgress):
         def finish(self) -> None:
-            with pytest.raises(LockedError, match="in this very process"):
+            with pytest.raises(LockedError, match="another run, process"):
                 normalize(shards, tmp_path / "out")
             normalize(shards, tmp_path / "other", overwrite=True)
 
@@ -328,15 +328,18 @@ def test_a_crash_between_the_renames_loses_nothing(
     calls = []
 
     def rename(path: Path, target: Path) -> Path:
-        if ".fastrec-" in f"{path}{target}":
+        if "part-" not in path.name:
             calls.append(path)
             if len(calls) == nth:
                 raise KeyboardInterrupt
         return real(path, target)
 
+    monkeypatch.setattr(publishing, "exchange", lambda *_: False)
+    monkeypatch.setattr(publishing.Workplace, "_take_back", lambda *_: None)  # a killed process does nothing more
     monkeypatch.setattr(Path, "rename", rename)
     with pytest.raises(KeyboardInterrupt):
         normalize(shards, tmp_path / "out", overwrite=True)
+    assert (tmp_path / "out").exists() is (nth == 1)
     monkeypatch.undo()
     with pytest.raises(UsageError, match="exists"):
         normalize(shards, tmp_path / "out")
@@ -356,3 +359,39 @@ def test_too_little_space_is_noticed_before_the_work(
     report = run([shards], tmp_path / "out", Options(), notice=heard.append)
     assert "has 0.0 GB left" in heard[0]
     assert report.notices == heard
+
+
+def test_half_of_an_old_corpus_is_not_put_back(shards: Path, tmp_path: Path) -> None:
+    """An old corpus that was being removed when a run was killed is not one: it has lost its manifest first."""
+    old = tmp_path / ".out.fastrec-old"
+    normalize(write(tmp_path / "old.jsonl", lines_of("old")), old)
+    (old / "manifest.json").unlink()
+    assert everything(normalized(shards, tmp_path / "out")) == everything(normalized(shards, tmp_path / "anew"))
+
+
+def test_parts_for_other_options_are_not_published(shards: Path, tmp_path: Path) -> None:
+    """Parts that a run left before it was stopped do not end up in a corpus that is compressed in another way."""
+    interrupt(shards, tmp_path / "out", 1, "merge")
+    corpus = normalized(shards, tmp_path / "out", compression="gz")
+    assert everything(corpus) == everything(normalized(shards, tmp_path / "anew", compression="gz"))
+
+
+def stop(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_conflicts_of_parts_that_are_no_more_are_not_listed(
+    shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If fewer parts are made than before, what the others left out is not among the rejects."""
+    for name in ("spill", "cuts"):
+        monkeypatch.setattr(sys.modules[f"fastrec.stages.runs.{name}"], "SAMPLE_ONE_IN", 1)
+    options: dict[str, Any] = {"part_size": 1_100, "conflicts": "reject"}
+    write(shards / "h.jsonl", [line.replace(b'"score": ', b'"score": 1') for line in lines_of("same", 3)])
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(driver, "write_rejects", stop)
+        normalize(shards, tmp_path / "out", **options)
+    for name in "cdefgh":
+        next(shards.glob(f"{name}.*")).unlink()
+    corpus = normalized(shards, tmp_path / "out", **options)
+    assert everything(corpus) == everything(normalized(shards, tmp_path / "anew", **options))

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from fastrec.hashing import fingerprint
 from fastrec.stages.runs import Run, Sampled, Window, cut_keys, gather, read_blocks, slice_run, spill, write_block
-from fastrec.stages.runs.files import read_exactly, write_views
+from fastrec.stages.runs.files import read_range, write_views
 
 # The package offers a function of the module's name.
 module = importlib.import_module("fastrec.stages.runs.spill")
@@ -149,11 +149,10 @@ def test_short_reads_are_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyP
     path.write_bytes(bytes(range(200)))
     pread = os.pread
     monkeypatch.setattr(os, "pread", lambda descriptor, size, offset: pread(descriptor, min(size, 7), offset))
-    descriptor = os.open(path, os.O_RDONLY)
-    assert read_exactly(descriptor, 100, 50) == bytes(range(50, 150))
-    with pytest.raises(OSError, match="ends at byte 200, before byte 201"):
-        read_exactly(descriptor, 101, 100)
-    os.close(descriptor)
+    assert read_range(str(path), 100, 50) == bytes(range(50, 150))
+    with pytest.raises(OSError, match="ends at byte 200, before byte 201") as caught:
+        read_range(str(path), 101, 100)
+    assert caught.value.filename == str(path)
 
 
 def test_a_full_disk_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

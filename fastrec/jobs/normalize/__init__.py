@@ -170,7 +170,7 @@ def _kept_for_the_next_run(place: Workplace) -> Iterator[None]:
     try:
         yield
     except BaseException as exc:
-        if place.has_work():
+        if place.holds_work():
             exc.add_note(
                 f"What was finished is kept in {shown(str(place.work))}: the same command goes on from there, "
                 "or starts anew with --fresh."

@@ -164,12 +164,16 @@ class Normalizer:
             self._notice(f"going on from an earlier run: {count:,} of its {of:,} finished tasks are used again")
         return earlier.tasks
 
-    def _files_of_parts(self) -> Iterator[str]:
-        """Name what the parts of an earlier run have left."""
-        for entry in self._journal.entries:
-            if isinstance(entry, PartDone):
-                yield str(self._place.staging / _part_name(entry.part.number, SUFFIXES[self._options.compression]))
-                yield from (file.path for file in entry.part.kept)
+    def _files_of_parts(self) -> set[str]:
+        """Name the parts that an earlier run has made, and what it left beside them; who needs them checks them."""
+        parts = [entry.part for entry in self._journal.entries if isinstance(entry, PartDone)]
+        return {self._part_path(part.number) for part in parts} | {file.path for part in parts for file in part.kept}
+
+    def _part_path(self, number: int) -> str:
+        return str(self._place.staging / _part_name(number, SUFFIXES[self._options.compression]))
+
+    def _census_path(self, number: int) -> str:
+        return str(self._place.work / f"census-{number:05d}")
 
     def _use(self, done: Iterable[tuple[Order, Sorted]], orders: dict[int, Order], results: dict[int, Sorted]) -> None:
         """Take the results of orders that need not be given."""
@@ -195,15 +199,14 @@ class Normalizer:
         for low, high in ranges:
             slices = [piece for run in runs if (piece := slice_run(run, low, high))]
             number = len(orders)
-            name = _part_name(number, SUFFIXES[self._options.compression])
             orders.append(
                 PartOrder(
                     number,
                     low,
                     high,
                     slices,
-                    str(self._place.staging / name),
-                    str(self._place.work / f"census-{number:05d}"),
+                    self._part_path(number),
+                    self._census_path(number),
                     self._options,
                     places,
                 )
@@ -305,7 +308,7 @@ class Normalizer:
             for books, piece in zip(result.books, result.rejects, strict=True)
         ]
         keeps = self._options.conflicts == "keep"
-        conflicts = [] if keeps else sorted(map(str, self._place.work.glob("census-*-conflicts")))
+        conflicts = [] if keeps else [f"{self._census_path(part.number)}-conflicts" for part in parts]
         name = "rejects.jsonl.zst"
         names = [utf8(shard.path) for shard in self._shards]
         written = write_rejects(str(self._place.staging / name), ranges, conflicts, names)

@@ -11,6 +11,7 @@ behind is read again, and its fingerprint compared.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import Counter
 from pathlib import Path
@@ -57,7 +58,16 @@ class Journal:
         self.purpose = purpose
         self.entries: list[Entry] = []
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        head = _framed(_encode(purpose))
+        try:
+            with naming(str(path)):
+                self._go_to_the_end()
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+
+    def _go_to_the_end(self) -> None:
+        """Read the entries, cut off what is none, and begin anew if they are for another purpose."""
+        head = _framed(_encode(self.purpose))
         with open(self._descriptor, "rb", closefd=False) as file:
             whole = file.read()
         end = len(head) if whole.startswith(head) else 0
@@ -67,9 +77,8 @@ class Journal:
             except msgspec.MsgspecError:
                 break
             end += _HEAD + len(body)
-        with naming(str(path)):
-            os.ftruncate(self._descriptor, end)
-            os.lseek(self._descriptor, end, os.SEEK_SET)
+        os.ftruncate(self._descriptor, end)
+        os.lseek(self._descriptor, end, os.SEEK_SET)
         if not end:
             self._write(head)
 
@@ -91,7 +100,8 @@ class Journal:
         return self
 
     def __exit__(self, *_: object) -> None:
-        os.close(self._descriptor)
+        with contextlib.suppress(OSError):  # it holds hints only, and the corpus may be published by now
+            os.close(self._descriptor)
 
 
 def _framed(body: bytes) -> bytes:

@@ -147,7 +147,7 @@ class _Sorter:
         self._key_of = key_maker(order.options.order)
         self._result = Sorted(order.number)
         # A task may be done twice at the same time, if its first worker was taken for dead: to files of other names.
-        self._stem = f"{order.directory}/{{}}-{order.number:06d}-{secrets.token_hex(4)}"
+        self._name = f"{order.number:06d}-{secrets.token_hex(4)}"
         self._text = _buffer(order.options.run_bytes)
         self._size = 0  # of the text in the buffer
         self._ends: list[int] = []
@@ -155,7 +155,7 @@ class _Sorter:
         self._rows: list[Any] = []
 
     def run(self) -> Sorted:
-        rejects_path = self._stem.format("rejects")
+        rejects_path = f"{self._order.directory}/rejects-{self._name}"
         # Workers take and give plain strings.
         with naming(rejects_path), open(rejects_path, "wb") as rejects:  # noqa: PTH123
             for piece in self._order.pieces:
@@ -230,7 +230,7 @@ class _Sorter:
     def _spill(self) -> None:
         if not self._keys:
             return
-        path = f"{self._stem.format('run')}-{len(self._result.runs):04d}"
+        path = f"{self._order.directory}/run-{self._name}-{len(self._result.runs):04d}"
         run = spill_run(path, self._text, self._ends, self._keys, self._rows)
         self._result.runs.append(run)
         self._result.kept.append(Kept(path, run.data_bytes, run.data_hash))

@@ -3,34 +3,32 @@
     .OUT.fastrec-lock    held by the run that writes OUT
     .OUT.fastrec-work    runs and the journal; elsewhere with --work-dir
     .OUT.fastrec-new     the corpus, until one rename makes it OUT
-    .OUT.fastrec-old     with --overwrite: the old corpus, between two renames
+    .OUT.fastrec-old     with --overwrite: the old corpus, between two renames, where one cannot do it
 
 All stand beside OUT, on the same file system. What a run has finished when it fails or is killed stays, and the next
-run goes on from there. A crash between the two renames leaves no OUT: the next run puts the old corpus back.
+run goes on from there. An old corpus and the new one change places in one step; where a file system cannot do that, a
+crash between two renames leaves no OUT, and the next run puts the old corpus back.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
-import socket
 from collections.abc import Collection, Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from fastrec.errors import LockedError, UsageError, shown
+from fastrec.errors import UsageError, naming, shown
 from fastrec.hashing import fingerprint
+from fastrec.jobs.normalize.exchange import exchange
+from fastrec.jobs.normalize.lock import locked
 from fastrec.jobs.plan import estimated_text
 from fastrec.stages.shards import Shard
 
 __all__ = ["Workplace", "check_output", "too_little_space", "workplace"]
 
-
-_HELD: Final[set[Path]] = set()
-"""The locks that this process holds."""
+_MANIFEST: Final = "manifest.json"
 
 
 class Workplace:
@@ -46,7 +44,7 @@ class Workplace:
 
     def recover(self) -> None:
         """Put the old corpus back, if a run ended between the two renames."""
-        if self._aside.exists() and not self.output.exists():
+        if not self.output.exists() and (self._aside / _MANIFEST).exists():
             self._aside.rename(self.output)
 
     def prepare(self, *, fresh: bool) -> None:
@@ -57,12 +55,6 @@ class Workplace:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             directory.chmod(0o700)
 
-    def has_work(self) -> bool:
-        """Tell whether there is more than a journal that has only begun."""
-        with contextlib.suppress(OSError):
-            return any(path.name != "journal" for path in (*self.work.iterdir(), *self.staging.iterdir()))
-        return False
-
     def sweep(self, files: Collection[str]) -> None:
         """Remove all that is not named."""
         for directory in (self.staging, self.work):
@@ -70,20 +62,50 @@ class Workplace:
                 if str(path) not in files:
                     _remove(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
+    def holds_work(self) -> bool:
+        """Tell whether there is anything that the next run could use."""
+        try:
+            return any(path.name != "journal" for path in (*self.work.iterdir(), *self.staging.iterdir()))
+        except OSError:  # the disk may be what failed: then better too much is kept
+            return True
+
     def publish(self) -> None:
-        """Put the new corpus in the place of the old one, if there is one."""
+        """Put the new corpus in the place of the old one, if there is one. If that fails, all is as it was."""
         self.staging.chmod(0o777 & ~_umask())
         _sync(self.staging)
-        _remove(self._aside)
+        _discard(self._aside)
+        new = self.staging.stat()
+        try:
+            self._change_places()
+            _sync(self.output.parent)
+        except BaseException:
+            # Whoever gave the order hears why; what cannot be taken back now is put right by the next run.
+            with contextlib.suppress(OSError):
+                self._take_back(new)
+            raise
+
+    def _change_places(self) -> None:
         if self.output.exists():
+            if exchange(self.staging, self.output):
+                return
             self.output.rename(self._aside)
         self.staging.rename(self.output)
-        _sync(self.output.parent)
+
+    def _take_back(self, new: os.stat_result) -> None:
+        if self.output.exists() and os.path.samestat(self.output.stat(), new):
+            if self.staging.exists():
+                exchange(self.staging, self.output)
+            else:
+                self.output.rename(self.staging)
+        self.recover()
 
     def clear(self) -> None:
         """Remove what is not published."""
-        for directory in (self.staging, self.work, self._aside):
+        for directory in (self.staging, self.work):
             _remove(directory)
+        with contextlib.suppress(OSError):  # what stays does no harm
+            if self.output.exists():
+                _discard(self._aside)
 
 
 @contextlib.contextmanager
@@ -91,7 +113,7 @@ def workplace(output: Path, work_dir: Path | None, *, overwrite: bool, fresh: bo
     """Take a place to work in; it is gone after success, and stays for the next run otherwise."""
     place = Workplace(output.resolve(), work_dir)  # behind a link, so that the link stays and shows the new corpus
     place.output.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(place.output):
+    with locked(place.output):
         place.recover()
         _refuse_what_is_there(place.output, output, overwrite=overwrite)
         place.prepare(fresh=fresh)
@@ -138,48 +160,20 @@ def _refuse_what_is_there(place: Path, output: Path, *, overwrite: bool) -> None
         raise UsageError(f"{output} exists: give another output, or --overwrite to replace it")
     if not place.is_dir():
         raise UsageError(f"{output} is not a directory, so it cannot be replaced by a corpus")
-    if any(place.iterdir()) and not (place / "manifest.json").exists():
+    if any(place.iterdir()) and not (place / _MANIFEST).exists():
         raise UsageError(f"{output} holds something else than a corpus (no manifest.json): it is not replaced")
 
 
-@contextlib.contextmanager
-def _locked(output: Path) -> Iterator[None]:
-    """Hold the lock of an output. It goes with the process, however that ends, and so is never stale."""
-    path = output.parent / f".{output.name}.fastrec-lock"
-    if path in _HELD:  # such locks are those of a process, whatever its threads do
-        raise LockedError(str(output), "in this very process")
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            holder = os.pread(descriptor, 1_000, 0).decode(errors="replace").strip()
-            os.close(descriptor)
-            raise LockedError(str(output), holder or "which has only just begun") from None
-        if _is_the_same(path, descriptor):
-            break
-        os.close(descriptor)  # its last holder has removed it since we opened it
-    _HELD.add(path)
-    try:
-        since = datetime.now(UTC).isoformat(timespec="seconds")
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()} since {since}\n".encode(), 0)
-        yield
-    finally:
-        path.unlink(missing_ok=True)
-        os.close(descriptor)
-        _HELD.discard(path)
-
-
-def _is_the_same(path: Path, descriptor: int) -> bool:
-    try:
-        return os.path.samestat(path.stat(), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
-
-
 def _remove(directory: Path) -> None:
-    shutil.rmtree(directory, ignore_errors=True)
+    with contextlib.suppress(OSError):  # not every error is ignored: one from closing a directory comes through
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _discard(corpus: Path) -> None:
+    """Remove a corpus, its manifest first: half of a corpus must not be taken for one and put back."""
+    with contextlib.suppress(OSError):
+        (corpus / _MANIFEST).unlink()
+    _remove(corpus)
 
 
 def _umask() -> int:
@@ -190,7 +184,8 @@ def _umask() -> int:
 
 def _sync(directory: Path) -> None:
     descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with naming(str(directory)):
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from fastrec.errors import naming
 from fastrec.stages.judge import Finding, Reject
 from fastrec.stages.shards import LongLine, ShardWriter, Written
 
@@ -149,7 +150,7 @@ def write_rejects(
 
 def _lines_of(piece: RejectRange) -> Iterator[bytes]:
     """Give the lines of a piece, their numbers put right."""
-    with open(piece.path, "rb") as file:  # noqa: PTH123 - a str from another process
+    with naming(piece.path), open(piece.path, "rb") as file:  # noqa: PTH123 - a str from another process
         file.seek(piece.start)
         while file.tell() < piece.end:
             line = file.readline()
@@ -164,7 +165,7 @@ def _file_lines(path: str) -> Iterator[bytes]:
     """Give the lines of a file, which is open only while some are read: there may be thousands to merge."""
     position = 0
     while True:
-        with open(path, "rb") as file:  # noqa: PTH123 - see above
+        with naming(path), open(path, "rb") as file:  # noqa: PTH123 - see above
             file.seek(position)
             lines = file.readlines(_SOME_BYTES)
             position = file.tell()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
 
-__all__ = ["pack_block", "read_blocks", "read_exactly", "write_block", "write_views"]
+from fastrec.errors import naming
+
+__all__ = ["pack_block", "read_blocks", "read_range", "write_block", "write_views"]
 
 _MOST_VIEWS: Final = 1_024  # what one writev takes on every system we know
 _LENGTH: Final = 4
@@ -28,13 +31,18 @@ def write_views(descriptor: int, views: list[memoryview]) -> None:
                 rest = rest[os.write(descriptor, rest) :]
 
 
-def read_exactly(descriptor: int, size: int, offset: int) -> bytes:
+def read_range(path: str, size: int, offset: int) -> bytes:
     """Read a stretch of a file that is known to be there."""
+    with naming(path), open(path, "rb", buffering=0) as file:  # noqa: PTH123 - a str from another process
+        return _read_exactly(file.fileno(), size, offset)
+
+
+def _read_exactly(descriptor: int, size: int, offset: int) -> bytes:
     data = os.pread(descriptor, size, offset)
     while len(data) < size:
         more = os.pread(descriptor, size - len(data), offset + len(data))
         if not more:
-            raise OSError(f"a work file ends at byte {offset + len(data):,}, before byte {offset + size:,}")
+            raise OSError(errno.EIO, f"it ends at byte {offset + len(data):,}, before byte {offset + size:,}")
         data += more
     return data
 
@@ -55,12 +63,12 @@ def read_blocks(path: str) -> Iterator[Any]:
     """Give the blocks of a file one by one; it is open only while a block is read, so thousands can be merged."""
     position = 0
     while True:
-        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - a str from another process
+        with naming(path), open(path, "rb", buffering=0) as file:  # noqa: PTH123 - a str from another process
             descriptor = file.fileno()
             head = os.pread(descriptor, _LENGTH, position)
             if not head:
                 return
             size = int.from_bytes(head, "big")
-            block = read_exactly(descriptor, size, position + _LENGTH)
+            block = _read_exactly(descriptor, size, position + _LENGTH)
         position += _LENGTH + size
         yield _decode(block)

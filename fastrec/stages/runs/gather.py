@@ -7,7 +7,6 @@ sorted runs already, which is what Python's sort is best at.
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -15,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from fastrec.stages.runs.copies import in_order
-from fastrec.stages.runs.files import read_exactly
+from fastrec.stages.runs.files import read_range
 from fastrec.stages.runs.spill import Fence, Run
 
 __all__ = ["RunSlice", "Window", "gather", "slice_run"]
@@ -107,11 +106,7 @@ class _Cursor:
         keys, rows, sizes = self._keys[:count], self._rows[:count], self._sizes[:count]
         data = b""
         if count:
-            descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                data = read_exactly(descriptor, sum(sizes), self._offset)
-            finally:
-                os.close(descriptor)
+            data = read_range(self._path, sum(sizes), self._offset)
             self._skip(count)
         return keys, rows, sizes, data
 
@@ -128,11 +123,7 @@ class _Cursor:
         if until <= self._block:
             return
         begin, end = self._fences[self._block].index_offset, self._fences[until].index_offset
-        descriptor = os.open(f"{self._path}.index", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            data = memoryview(read_exactly(descriptor, end - begin, begin))
-        finally:
-            os.close(descriptor)
+        data = memoryview(read_range(f"{self._path}.index", end - begin, begin))
         position = 0
         while position < len(data):
             size = int.from_bytes(data[position : position + _HEAD], "big")

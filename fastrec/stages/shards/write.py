@@ -87,14 +87,15 @@ class ShardWriter:
         self._store(self._flush())
         with naming(self._path):
             os.fsync(self._descriptor)
-            self.close()
+        self.close()
         return Written(self._bytes, self._file_hash.hexdigest(), self._text_bytes, self._text_hash.hexdigest())
 
     def close(self) -> None:
         """Close the file if it is open."""
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
-            os.close(descriptor)
+            with naming(self._path):
+                os.close(descriptor)
 
     def __enter__(self) -> Self:
         return self

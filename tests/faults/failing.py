@@ -1,0 +1,134 @@
+"""One run that meets a fault, the next run that must mend everything, and what has to hold after each."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from fastrec.errors import FastrecError
+from fastrec.jobs.normalize import NoProgress, Options, feed, publish, run
+from fastrec.stages.shards import Format
+from tests.faults.injecting import Faults
+from tests.jobs.normalizing import audited, write
+from tests.jobs.test_normalize_trouble import lines_of
+
+LASTING = (errno.ENOSPC, errno.EROFS, errno.EDQUOT)
+"""Reasons that stay: where a disk is full, the next write fails too."""
+
+
+class Scene(msgspec.Struct):
+    """Shards, how to normalize them, and what must come of it."""
+
+    folder: Path
+    """All that the run under test writes lies below; the shards do not."""
+    shards: Path
+    options: dict[str, Any]
+    new: dict[str, bytes]
+    old: dict[str, bytes] | None
+    """The corpus that is to be replaced."""
+
+    @property
+    def out(self) -> Path:
+        return self.folder / "out"
+
+    def run(self) -> None:
+        run([self.shards], self.out, Options(**self.options, overwrite=self.old is not None), progress=NoProgress())
+
+    def begin(self) -> None:
+        """Put everything back to the beginning."""
+        clean(self.folder)
+        self.folder.mkdir()
+        if self.old is not None:
+            self.out.mkdir()
+            for name, data in self.old.items():
+                (self.out / name).write_bytes(data)
+
+
+def clean(path: Path) -> None:
+    """Remove a directory, or what is left of it."""
+    if path.exists():
+        shutil.rmtree(path)
+
+
+def contents(corpus: Path) -> dict[str, bytes]:
+    """All files of a corpus, the manifest included."""
+    return {path.name: path.read_bytes() for path in sorted(corpus.iterdir())}
+
+
+def make_scene(folder: Path, *, replace: bool, **options: Any) -> Scene:
+    """Shards of several formats with copies, conflicts and rejects, cut into a few tasks and parts."""
+    shards = folder / "in"
+    same = lines_of("same", 2)
+    write(shards / "a.jsonl", [*lines_of("a", 3), *same, b"{", b""])
+    write(shards / "b.jsonl", [*lines_of("b", 3), *same, same[0].replace(b"42", b"43")], Format.ZSTD)
+    write(shards / "c.jsonl", [b"[]", *lines_of("c", 3)], Format.GZIP)
+    old = None
+    if replace:
+        write(folder / "old.jsonl", lines_of("old"))
+        run([folder / "old.jsonl"], folder / "old", Options())
+        old = contents(folder / "old")
+    options = {"part_size": 6_000, "memory": 5 << 20, **options}
+    run([shards], folder / "whole", Options(**options))
+    assert len(audited(folder / "whole").parts) > 1
+    return Scene(folder / "place", shards, options, contents(folder / "whole"), old)
+
+
+def cut_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut small corpora into several tasks and parts."""
+    monkeypatch.setattr(feed, "TASK_BYTES", 2_000)
+    for name in ("spill", "cuts"):
+        monkeypatch.setattr(sys.modules[f"fastrec.stages.runs.{name}"], "SAMPLE_ONE_IN", 1)
+
+
+def no_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a file system where two directories cannot change places in one step."""
+    monkeypatch.setattr(publish, "exchange", lambda *_: False)
+
+
+def try_fault(scene: Scene, faults: Faults) -> bool:
+    """Run with a fault and then without; tell whether the fault was met at all."""
+    scene.begin()
+    error: OSError | FastrecError | None = None
+    try:
+        with faults:
+            scene.run()
+    except (OSError, FastrecError) as exc:
+        error = exc
+        error.__traceback__ = error.__context__ = None  # they keep half-read files open
+    if not faults.paths:
+        assert error is None
+    if error is None:
+        assert contents(scene.out) == scene.new, "the run says that all is well"
+    else:
+        check_message(error, faults)
+        if scene.old is None:
+            assert not scene.out.exists(), "the run failed, but something was published"
+        else:
+            assert contents(scene.out) == scene.old, "the run failed, so the old corpus must be there"
+    assert not faults.open, f"after {faults.operation} of {faults.paths} these are left open"
+    if error is not None:
+        scene.run()
+        assert contents(scene.out) == scene.new
+        assert [path.name for path in scene.folder.iterdir()] == ["out"], "something is left behind"
+    return bool(faults.paths)
+
+
+def check_message(error: OSError | FastrecError, faults: Faults) -> None:
+    """The error says what went wrong, and with which file."""
+    reason = os.strerror(faults.reason)
+    names = [Path(path).name for path in faults.paths]
+    if isinstance(error, OSError):
+        assert error.strerror == reason
+        assert isinstance(error.filename, (str, bytes)), f"{faults.operation} of {names} failed, and no file is named"
+        name = Path(os.fsdecode(error.filename)).name
+        assert name in names, f"{faults.operation} of {names} failed, and {name} is named"
+    else:
+        assert reason in str(error)
+        assert any(name in str(error) for name in names)

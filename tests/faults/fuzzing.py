@@ -1,0 +1,67 @@
+"""One run over damaged shards, and what has to hold whatever they are."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import msgspec
+
+from fastrec.errors import BadShardsError
+from fastrec.jobs.normalize import Options, run
+from tests.faults import mutating
+from tests.faults.failing import contents
+from tests.jobs.normalizing import Corpus, audited
+
+
+def write_shards(folder: Path, shards: list[tuple[str, bytes]]) -> Path:
+    folder.mkdir()
+    for number, (suffix, data) in enumerate(shards):
+        (folder / f"{number}.jsonl{suffix}").write_bytes(data)
+    return folder
+
+
+def damaged(dice: random.Random) -> list[tuple[str, bytes]]:
+    return [mutating.shard(dice) for _ in range(dice.randint(1, 4))]
+
+
+def try_shards(folder: Path, shards: list[tuple[str, bytes]], options: Options) -> int:
+    """Normalize, and again without the bad shards; give the exit code that the first run stands for.
+
+    Nothing but errors of the family, or of the operating system, may come out of it.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    place = write_shards(folder / "in", shards)
+    try:
+        report = run([place], folder / "out", options)
+    except BadShardsError as exc:
+        bad = {error.path for error in exc.errors}
+    else:
+        corpus = audited(folder / "out", report)
+        check_lines(corpus)
+        return 1 if corpus.books["rejected"] else 0
+    assert not (folder / "out").exists()
+    check_the_rest(folder, options, bad)
+    return 3
+
+
+def check_the_rest(folder: Path, options: Options, bad: set[str]) -> None:
+    """Skipping bad shards gives what the others give alone."""
+    skipping = msgspec.structs.replace(options, skip_bad_shards=True)
+    corpus = audited(folder / "out", run([folder / "in"], folder / "out", skipping))
+    check_lines(corpus)
+    assert len(corpus.manifest["skipped"]) == len(bad)
+    for path in bad:
+        Path(path).unlink()
+    if any((folder / "in").iterdir()):
+        run([folder / "in"], folder / "rest", options)
+        same = {name: data for name, data in contents(folder / "rest").items() if name != "manifest.json"}
+        assert {name: data for name, data in contents(folder / "out").items() if name != "manifest.json"} == same
+
+
+def check_lines(corpus: Corpus) -> None:
+    """Every line that went in is in the books."""
+    kept = corpus.books["kept"] + corpus.books["duplicates"] + corpus.books["rejected"] + corpus.books["blank"]
+    assert kept == corpus.books["lines"] == sum(entry["lines"] for entry in corpus.manifest["inputs"])

@@ -1,0 +1,153 @@
+"""The command in processes of its own, to be stopped and killed at any moment."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from tests.faults.failing import contents
+from tests.shards.compressing import skippable
+
+HAS_PROC = Path("/proc/self/stat").exists()
+TIMEOUT = 60.0
+WORKERS_END = 2.0
+"""Seconds within which no worker is left after its parent has ended."""
+
+
+def command(shards: Path, out: Path, *more: str) -> list[str]:
+    """Spell the command under test: two workers, several parts."""
+    options = ("--jobs", "2", "--part-size", "2M", "--memory", "64M", "--max-rejects", "100%")
+    return [sys.executable, "-m", "fastrec", "normalize", str(shards), "-o", str(out), *options, *more]
+
+
+def generate(folder: Path, records: int = 2_000, shards: int = 12, seed: int = 1) -> Path:
+    """Make shards that take two workers about a second."""
+    kind = "mixed" if shards > 1 else "zst"
+    where = ("-n", str(records), "--seed", str(seed), "-o", str(folder), "--shards", str(shards), "--compression", kind)
+    shares = ("--duplicates", "0.1", "--conflicts", "0.02", "--rejects", "0.02", "--unknown-keys", "0.05")
+    subprocess.run(
+        [sys.executable, "-m", "fastrec", "generate", *where, *shares],
+        check=True,
+        timeout=TIMEOUT,
+        capture_output=True,
+    )
+    return folder
+
+
+def generate_one(folder: Path) -> Path:
+    """Make one shard that is so large, by its size on disk, that it is handed on to workers in chunks."""
+    generate(folder, 6_000, shards=1)
+    path = next(folder.iterdir())
+    path.write_bytes(path.read_bytes() + skippable(bytes(10 << 20)))
+    return folder
+
+
+class Pile(msgspec.Struct):
+    """Shards, the corpus that they give, and how long that takes."""
+
+    shards: Path
+    whole: dict[str, bytes]
+    seconds: float
+
+    @property
+    def bytes(self) -> int:
+        return sum(path.stat().st_size for path in self.shards.iterdir())
+
+
+class Process:
+    """A run under way."""
+
+    def __init__(self, arguments: list[str]) -> None:
+        self.began = time.monotonic()
+        self._process = subprocess.Popen(
+            arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        )
+        self.pid = self._process.pid
+        self.seen: set[int] = set()
+        """The workers that were seen."""
+
+    def workers(self) -> list[int]:
+        """Give the children that run now."""
+        try:
+            text = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
+        except OSError:
+            return []
+        found = [int(pid) for pid in text.split()]
+        self.seen.update(found)
+        return found
+
+    def wait_until(self, holds: Callable[[], object]) -> bool:
+        """Wait until something holds; False if the run ends first."""
+        while self._process.poll() is None:
+            if holds():
+                return True
+            time.sleep(0.002)
+        return False
+
+    def sleep(self, seconds: float) -> None:
+        """Wait, and watch the workers come and go."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and self._process.poll() is None:
+            self.workers()
+            time.sleep(0.005)
+
+    def send(self, number: int, pid: int | None = None) -> None:
+        """Send a signal, to this process unless another is named."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid or self.pid, number)
+
+    def send_all(self, number: int) -> None:
+        """Send a signal to this process and its workers, as a terminal does."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
+
+    def end(self) -> tuple[int, str]:
+        """Wait for the end; give the exit code, and what was said. Kills a run that hangs, and says so."""
+        try:
+            output, errors = self._process.communicate(timeout=TIMEOUT)
+        except subprocess.TimeoutExpired:
+            self.send_all(signal.SIGKILL)
+            self._process.communicate()
+            raise AssertionError(f"hang: no end after {TIMEOUT:.0f} s") from None
+        said = (output + errors).decode()
+        assert "Traceback" not in said, said
+        return self._process.returncode, said
+
+    def workers_end(self) -> float:
+        """Wait until no worker is left; give the seconds that it took."""
+        began = time.monotonic()
+        while left := [pid for pid in self.seen if is_running(pid, self.pid)]:
+            assert time.monotonic() - began < WORKERS_END, f"workers {left} have outlived their parent"
+            time.sleep(0.01)
+        return time.monotonic() - began
+
+
+def is_running(pid: int, session: int) -> bool:
+    """Tell whether a process of this session runs; a number may belong to another by now."""
+    try:
+        state, *_ = fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return False
+    return state != "Z" and int(fields[3]) == session
+
+
+def make_pile(shards: Path, out: Path) -> Pile:
+    """Run undisturbed."""
+    process = Process(command(shards, out))
+    code, said = process.end()
+    assert code == 0, said
+    return Pile(shards, contents(out), time.monotonic() - process.began)
+
+
+def check_after(out: Path, allowed: list[dict[str, bytes] | None]) -> None:
+    """What stands at OUT is one of those, None for nothing, and nothing in between."""
+    found = contents(out) if out.exists() else None
+    assert any(found == one for one in allowed), "OUT is neither absent nor whole"

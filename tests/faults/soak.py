@@ -1,0 +1,262 @@
+"""The soak: all faults at random, for as long as one likes. `make soak` runs it.
+
+Each case is told by the seed and its number alone, so `--case 17` tries one again. Where the last call ended stands in
+out/soak/state.json, and the next one goes on from there. It prints what it tried, and ends with 1 if anything was lost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from fastrec.jobs.normalize import Options
+from tests.faults.failing import LASTING, Scene, contents, cut_small, make_scene, no_exchange, try_fault
+from tests.faults.fuzzing import damaged, try_shards
+from tests.faults.injecting import OPERATIONS, REASONS, Faults
+from tests.faults.processes import HAS_PROC, Pile, Process, check_after, command, generate, generate_one, make_pile
+
+HOME = Path("out/soak")
+LONGEST = 120  # seconds that a case may take
+
+
+class Counts(msgspec.Struct):
+    """What was tried."""
+
+    cases: int = 0
+    faults: int = 0
+    fuzzed: int = 0
+    kills: int = 0
+    signals: int = 0
+    bytes: int = 0
+    losses: int = 0
+    hangs: int = 0
+    tracebacks: int = 0
+
+    @property
+    def bad(self) -> int:
+        return self.losses + self.hangs + self.tracebacks
+
+    def __str__(self) -> str:
+        return (
+            f"{self.cases:,} cases: {self.faults:,} faults, {self.fuzzed:,} damaged piles, {self.kills:,} kills, "
+            f"{self.signals:,} signals, {self.bytes / 1e6:,.1f} MB; "
+            f"{self.losses} losses, {self.hangs} hangs, {self.tracebacks} tracebacks"
+        )
+
+
+class State(msgspec.Struct):
+    """Where a soak is."""
+
+    seed: int
+    next: int = 0
+    counts: Counts = msgspec.field(default_factory=Counts)
+
+
+class Hang(BaseException):
+    """A case took too long."""
+
+
+class Soak:
+    """The stage on which cases are played."""
+
+    def __init__(self, folder: Path, counts: Counts) -> None:
+        self.counts = counts
+        self._folder = folder
+        self._patch = pytest.MonkeyPatch()
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        with self._patch.context() as patch:
+            cut_small(patch)
+            self._scenes = [self._scene("new", replace=False), self._scene("replaced", replace=True, conflicts="first")]
+            self._scenes.append(self._scene("rejected", replace=True, conflicts="reject", compression="gz"))
+        self._cases: list[Callable[[random.Random], None]] = [self.fault] * 6 + [self.fuzz] * 6
+        if HAS_PROC:
+            self._piles = [
+                make_pile(generate(folder / "many"), folder / "made of many"),
+                make_pile(generate_one(folder / "one"), folder / "made of one"),
+            ]
+            self._cases += [self.kill_parent, self.kill_worker, self.interrupt]
+
+    def _scene(self, name: str, **options: Any) -> Scene:
+        (self._folder / name).mkdir()
+        return make_scene((self._folder / name).resolve(), **options)
+
+    def play(self, dice: random.Random) -> str:
+        """Play one case; give its name."""
+        case = dice.choice(self._cases)
+        case(dice)
+        return case.__name__
+
+    def fault(self, dice: random.Random) -> None:
+        """One call of a run fails, or that and all later ones of its kind."""
+        operation, reason = dice.choice(list(OPERATIONS)), dice.choice(REASONS)
+        with self._patch.context() as patch:
+            cut_small(patch)
+            if dice.random() < 0.3:
+                no_exchange(patch)
+            scene = dice.choice(self._scenes)
+            lasting = dice.random() < 0.5 and reason in LASTING and operation not in ("rename", "stat")
+            nth = int(50 ** dice.random())  # of most operations there are few calls
+            faults = Faults(scene.folder, operation, nth, reason, lasting=lasting)
+            self.counts.faults += try_fault(scene, faults)
+        self.counts.bytes += sum(path.stat().st_size for path in scene.shards.iterdir())
+
+    def fuzz(self, dice: random.Random) -> None:
+        """Damaged shards."""
+        shards = damaged(dice)
+        options = Options(conflicts=dice.choice(["keep", "first", "reject"]), memory=5 << 20, max_line_bytes=1 << 14)
+        try_shards(self._folder / "fuzz", shards, options)
+        self.counts.fuzzed += 1
+        self.counts.bytes += sum(len(data) for _, data in shards)
+
+    def kill_parent(self, dice: random.Random) -> None:
+        """The command is killed, perhaps several times over."""
+        out, pile = self._new_place(), dice.choice(self._piles)
+        for _ in range(dice.randint(1, 3)):
+            process = self._start(pile, out, dice)
+            process.send(signal.SIGKILL)
+            process.end()
+            self.counts.kills += 1
+            check_after(out, [None, pile.whole])
+            if dice.random() < 0.5:
+                process.workers_end()  # else the next run meets those of this one
+        self._run_again(pile, out)
+
+    def kill_worker(self, dice: random.Random) -> None:
+        """A worker is killed, and perhaps another one stopped: the run does not mind."""
+        out, pile = self._new_place(), dice.choice(self._piles)
+        process = self._start(pile, out, dice)
+        workers = process.workers()
+        for number, pid in zip((signal.SIGKILL, signal.SIGSTOP), workers[: dice.randint(1, 2)], strict=False):
+            process.send(number, pid)
+            self.counts.kills += 1
+        code, said = process.end()
+        assert code == 0, said
+        assert contents(out) == pile.whole
+        process.workers_end()
+
+    def interrupt(self, dice: random.Random) -> None:
+        """The command is interrupted or terminated, once or twice."""
+        out, pile = self._new_place(), dice.choice(self._piles)
+        process = self._start(pile, out, dice, at_least=0.5)
+        number = dice.choice([signal.SIGINT, signal.SIGTERM])
+        send = dice.choice([process.send, process.send_all])
+        for _ in range(dice.randint(1, 2)):
+            send(number)
+            self.counts.signals += 1
+            time.sleep(dice.choice([0, 0.01, 0.1]))
+        code, said = process.end()
+        assert code in (0, 128 + number, -number), said
+        process.workers_end()
+        check_after(out, [None, pile.whole])
+        self._run_again(pile, out)
+
+    def _new_place(self) -> Path:
+        place = self._folder / "place"
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir()
+        return place / "out"
+
+    def _start(self, pile: Pile, out: Path, dice: random.Random, at_least: float = 0.05) -> Process:
+        process = Process(command(pile.shards, out, "--overwrite"))
+        process.sleep(dice.uniform(at_least, max(pile.seconds, at_least)))
+        return process
+
+    def _run_again(self, pile: Pile, out: Path) -> None:
+        code, said = Process(command(pile.shards, out, "--overwrite")).end()
+        assert code == 0, said
+        assert contents(out) == pile.whole
+        assert [path.name for path in out.parent.iterdir()] == ["out"]
+        self.counts.bytes += pile.bytes
+
+
+def try_case(soak: Soak, seed: int, number: int) -> None:
+    """Play a case, and count what goes wrong."""
+    signal.alarm(LONGEST)
+    try:
+        soak.play(random.Random(f"{seed} {number}"))
+    except AssertionError as exc:
+        words = str(exc)
+        if words.startswith("hang"):
+            soak.counts.hangs += 1
+        elif "Traceback" in words:
+            soak.counts.tracebacks += 1
+        else:
+            soak.counts.losses += 1
+        traceback.print_exc()
+    except Hang:
+        soak.counts.hangs += 1
+        traceback.print_exc()
+    except Exception:  # noqa: BLE001 - whatever a run raises beside its own errors would be a traceback
+        soak.counts.tracebacks += 1
+        traceback.print_exc()
+    else:
+        return
+    finally:
+        signal.alarm(0)
+        soak.counts.cases += 1
+    print(f"case {number} failed; try it again with --seed {seed} --case {number}", flush=True)
+
+
+def load(seed: int | None) -> State:
+    """Give the state of the last call, unless another seed is wanted."""
+    try:
+        state = msgspec.json.decode((HOME / "state.json").read_bytes(), type=State)
+    except (OSError, msgspec.MsgspecError):
+        return State(seed or 0)
+    return state if seed in (None, state.seed) else State(seed)
+
+
+def wake(*_: object) -> None:
+    raise Hang
+
+
+def main() -> None:
+    """Play cases until the time is up."""
+    parser = argparse.ArgumentParser(prog="make soak")
+    parser.add_argument("--minutes", type=float, default=10.0, help="how long")
+    parser.add_argument("--seed", type=int, help="which cases; the last call's unless told")
+    parser.add_argument("--case", type=int, help="only this one")
+    given = parser.parse_args()
+    signal.signal(signal.SIGALRM, wake)
+    state = load(given.seed)
+    counts = Counts()
+    soak = Soak(HOME / "work", counts)
+    print(f"seed {state.seed}, from case {state.next if given.case is None else given.case}", flush=True)
+    if given.case is not None:
+        try_case(soak, state.seed, given.case)
+    else:
+        until = said = time.monotonic()
+        until += given.minutes * 60
+        while time.monotonic() < until:
+            try_case(soak, state.seed, state.next)
+            state.next += 1
+            whole = msgspec.structs.replace(
+                state, counts=Counts(*map(sum, zip(_items(state.counts), _items(counts), strict=True)))
+            )
+            (HOME / "state.json").write_bytes(msgspec.json.encode(whole))
+            if time.monotonic() - said > 30:
+                said = time.monotonic()
+                print(counts, flush=True)
+    print(counts)
+    shutil.rmtree(HOME / "work", ignore_errors=True)
+    sys.exit(1 if counts.bad else 0)
+
+
+def _items(counts: Counts) -> tuple[int, ...]:
+    return tuple(msgspec.structs.astuple(counts))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""Every call to the operating system that a run makes is let fail, one after the other: nothing is lost."""
+
+from __future__ import annotations
+
+import os
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.failing import LASTING, Scene, contents, cut_small, make_scene, no_exchange, try_fault
+from tests.faults.injecting import OPERATIONS, REASONS, Faults
+
+SCENES: dict[str, dict[str, Any]] = {
+    "new": {"replace": False},
+    "replaced": {"replace": True, "conflicts": "first"},
+    "two renames": {"replace": True, "compression": "gz"},
+}
+CASES = [
+    (scene, operation)
+    for scene in SCENES
+    for operation in OPERATIONS
+    if scene != "two renames" or operation in ("rename", "fsync", "stat", "unlink", "rmdir")
+]
+
+
+@pytest.fixture
+def scene(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    """A new corpus, or one that takes the place of another."""
+    cut_small(monkeypatch)
+    if request.param == "two renames":
+        no_exchange(monkeypatch)
+    return make_scene(tmp_path, **SCENES[request.param])
+
+
+@pytest.mark.parametrize(("scene", "operation"), CASES, indirect=["scene"])
+def test_any_call_may_fail(operation: str, scene: Scene) -> None:
+    """OUT is absent or as it was, the error names file and reason, and the next run gives the undisturbed bytes."""
+    # What takes hundreds of calls is tried at each of them for a new corpus, and at every fourth for the others.
+    step = 4 if scene.old and operation in ("open", "close", "pread") else 1
+    for nth in count(1, step):
+        reason = OPERATIONS[operation] if nth % 2 else REASONS[nth // 2 % len(REASONS)]
+        lasting = reason in LASTING and operation not in ("rename", "stat")  # a way back must be left
+        if not try_fault(scene, Faults(scene.folder, operation, nth, reason, lasting=lasting)):
+            break
+    assert nth > step
+
+
+@pytest.mark.parametrize("scene", ["new", "replaced"], indirect=True)
+def test_a_write_may_take_less_than_it_was_given(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a disk that takes only some bytes of every write, the corpus is the same to the last byte."""
+    write, writev = os.write, os.writev
+    monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, memoryview(data)[:100]))
+    monkeypatch.setattr(os, "writev", lambda descriptor, views: writev(descriptor, views[:1]))
+    scene.begin()
+    scene.run()
+    assert contents(scene.out) == scene.new

@@ -1,0 +1,97 @@
+"""File names and texts that are made to confuse: they work like any other, and never reach a terminal raw."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.jobs.normalizing import audited, write
+from tests.jobs.test_normalize_trouble import lines_of
+from tests.samples import sample
+from tests.shards.compressing import Format, compressed
+
+NAMES = [
+    b"with space.jsonl",
+    b"with\nnewline.jsonl",
+    b"with'quote\".jsonl",
+    b"bad-\xff\xfe-utf8.jsonl",
+    b"--leading-dash.jsonl",
+    b"-",
+    b"esc\x1b[31mred\x07.jsonl",
+    "bidi\u202etxt.jsonl".encode(),
+    b"*[star]?.jsonl",
+    b"%s{x}$(y)`z`.jsonl",
+]
+STEERING = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"
+
+
+def fastrec(*arguments: bytes | str, cwd: Path) -> tuple[int, bytes]:
+    """Run the command; there is no traceback, and nothing that could steer a terminal."""
+    command = [sys.executable, "-m", "fastrec", *arguments]
+    done = subprocess.run(command, cwd=cwd, capture_output=True, timeout=60, check=False)
+    said = done.stdout + done.stderr
+    assert b"Traceback" not in said
+    text = said.decode()
+    assert not [char for char in text if char != "\n" and not char.isprintable()], text
+    return done.returncode, said
+
+
+@pytest.mark.parametrize("name", NAMES, ids=ascii)
+def test_any_name_of_a_shard_works(name: bytes, tmp_path: Path) -> None:
+    """A shard of any name is read, named in errors if it is bad, and its rejects say where they are from."""
+    good, folder = tmp_path / "good.jsonl", tmp_path / "in"
+    folder.mkdir()
+    write(good, lines_of("a"))
+    path = os.path.join(os.fsencode(folder), name)  # noqa: PTH118 - a name of bytes
+    with open(path, "wb") as file:  # noqa: PTH123
+        file.write(compressed(Format.ZSTD, b"".join(line + b"\n" for line in [*lines_of("b"), b"{"])))
+    code, said = fastrec("normalize", b"./in/" + name.replace(b"[", b"[[]"), "-o", "out", cwd=tmp_path)
+    if not set(name) & set(b"*?["):  # those are patterns
+        assert code == 1, said
+        assert audited(tmp_path / "out").books["rejected"] == 1
+        fastrec("rejects", "out", cwd=tmp_path)
+        fastrec("verify", "out", cwd=tmp_path)
+    with open(path, "rb+") as file:  # noqa: PTH123
+        file.truncate(100)
+    if name != b"-":  # a directory is searched for *.jsonl*
+        code, said = fastrec("normalize", "in", "good.jsonl", "-o", "bad", cwd=tmp_path)
+        assert code == 3, said
+        assert b"1 shard could not be read whole" in said
+        assert not (tmp_path / "bad").exists()
+
+
+@pytest.mark.parametrize("name", NAMES[:5] + NAMES[6:], ids=ascii)
+def test_any_name_of_an_output_works(name: bytes, tmp_path: Path) -> None:
+    """A corpus of any name is published, and refused the second time."""
+    write(tmp_path / "in.jsonl", lines_of("a"))
+    code, said = fastrec("normalize", "in.jsonl", "-o", b"./" + name, cwd=tmp_path)
+    assert code == 0, said
+    audited(tmp_path / os.fsdecode(name))
+    code, said = fastrec("normalize", "in.jsonl", "-o", b"./" + name, cwd=tmp_path)
+    assert code == 2, said
+
+
+@pytest.mark.parametrize("options", [["-v"], ["--json"]])
+def test_texts_that_steer_a_terminal(options: list[str], tmp_path: Path) -> None:
+    """Escape sequences in records, in keys and in rejected lines are escaped wherever they are printed."""
+    record = sample(model_id=STEERING, evaluation_name=STEERING, evaluation_id=STEERING, **{STEERING: STEERING})
+    rival = sample(model_id=STEERING, evaluation_name=STEERING, evaluation_id=STEERING, error=STEERING)
+    bad = {**record, "schema_version": STEERING, "evaluation": {STEERING: STEERING}}
+    lines = [json.dumps(one, ensure_ascii=False).encode() for one in (record, rival, bad)]
+    write(tmp_path / "in.jsonl", [*lines, STEERING.encode()])
+    assert fastrec("normalize", "in.jsonl", "-o", "out", *options, cwd=tmp_path)[0] == 1
+    for command in (["rejects", "out"], ["rejects", "out", "--format", "json"], ["verify", "out"], ["validate", "."]):
+        fastrec(*command, cwd=tmp_path)
+
+
+@pytest.mark.parametrize("option", ["--sort-by", "--hash", "--memory", "--work-dir", "--files-from"])
+def test_arguments_that_steer_a_terminal(option: str, tmp_path: Path) -> None:
+    """What is wrong on the command line is not repeated raw."""
+    write(tmp_path / "in.jsonl", lines_of("a"))
+    code, _ = fastrec("normalize", "in.jsonl", "-o", "out", option, STEERING, cwd=tmp_path)
+    assert code in (0, 2)

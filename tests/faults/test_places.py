@@ -1,0 +1,155 @@
+"""Places that cannot be written to: full devices, full file systems, limits, read-only directories."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.failing import contents
+from tests.jobs.normalizing import audited, write
+from tests.jobs.test_normalize_trouble import lines_of
+
+FULL = Path("/dev/full")
+needs_full = pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory to be in, with a shard that has a reject."""
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "in.jsonl", [*lines_of("a", 50), b"{"])
+    return tmp_path
+
+
+def fastrec(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "fastrec", *map(str, arguments)]
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    done = subprocess.run(command, timeout=60, check=False, **streams)
+    assert b"Traceback" not in (done.stdout or b"") + (done.stderr or b"")
+    return done
+
+
+@needs_full
+@pytest.mark.parametrize("options", [["--json"], ["-v"]])
+def test_a_full_stdout_is_named_and_the_corpus_is_there(options: list[str], tmp_path: Path) -> None:
+    """When the report cannot be printed, the error says so, and that the corpus is published all the same."""
+    with FULL.open("wb") as full:
+        done = fastrec("normalize", "in.jsonl", "-o", "out", *options, stdout=full)
+    assert done.returncode == 3
+    assert b"error: standard output: No space left on device\nThe corpus is published all the same, as out.\n" in (
+        done.stderr
+    )
+    audited(tmp_path / "out")
+
+
+@needs_full
+@pytest.mark.parametrize(
+    "arguments",
+    [["schema"], ["validate", "in.jsonl"], ["verify", "out"], ["rejects", "out"], ["rejects", "out", "--extract", "-"]],
+)
+def test_a_full_stdout_is_an_error(arguments: list[str]) -> None:
+    """Whatever a command prints: if it does not arrive, the exit code says so."""
+    fastrec("normalize", "in.jsonl", "-o", "out")
+    with FULL.open("wb") as full:
+        done = fastrec(*arguments, stdout=full)
+    assert done.returncode == 3
+    assert done.stderr == b"error: standard output: No space left on device\n"
+
+
+@needs_full
+@pytest.mark.parametrize(
+    ("arguments", "code"), [(["in.jsonl", "-o", "out"], 1), (["missing", "-o", "out"], 2), (["in.jsonl"], 2)]
+)
+def test_a_full_log_changes_nothing(arguments: list[str], code: int, tmp_path: Path) -> None:
+    """What is said on stderr may be lost: the work is done, and the exit code is what it would have been."""
+    with FULL.open("wb") as full:
+        assert fastrec("normalize", *arguments, stderr=full).returncode == code
+    if code == 1:
+        audited(tmp_path / "out")
+
+
+def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
+    """Behind a closed pipe a corpus is made like anywhere else."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = fastrec("normalize", "in.jsonl", "-o", "out", "--json", stdout=writer, stderr=writer)
+    finally:
+        os.close(writer)
+    assert done.returncode == 1
+    audited(tmp_path / "out")
+
+
+@needs_full
+def test_rejects_are_not_half_extracted() -> None:
+    """A file that cannot take the rejected lines is named."""
+    fastrec("normalize", "in.jsonl", "-o", "out")
+    (Path.cwd() / "link").symlink_to(FULL)
+    done = fastrec("rejects", "out", "--extract", "link")
+    assert done.returncode == 2
+    assert b"link exists: name a new file" in done.stderr
+
+
+@pytest.mark.parametrize("most", [1, 200, 1_000, 4_000, 20_000])
+def test_a_limit_on_the_size_of_files(most: int, tmp_path: Path) -> None:
+    """Where no file may grow beyond a size, the run says which one would, and publishes nothing; the next one works."""
+    done = fastrec(
+        "normalize", "in.jsonl", "-o", "out", "--compression", "none",
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY)),
+    )  # fmt: skip
+    assert done.returncode == 3
+    assert b": File too large\n" in done.stderr
+    assert b".fastrec-" in done.stderr
+    assert not (tmp_path / "out").exists()
+    assert fastrec("normalize", "in.jsonl", "-o", "out", "--compression", "none").returncode == 1
+    audited(tmp_path / "out")
+
+
+def test_a_small_file_system_that_fills_up(tmp_path: Path) -> None:
+    """On a full file system nothing is published and the file is named; with room made, the next run goes on."""
+    if not shutil.which("unshare"):
+        pytest.skip("needs unshare to mount a small file system")
+    write(tmp_path / "big.jsonl", lines_of("big", 1_500))
+    run = f"{sys.executable} -m fastrec normalize big.jsonl -o small/out --compression none"
+    script = f"""
+        set -u
+        mkdir small && mount -t tmpfs -o size=2m tmpfs small || exit 99
+        {run}; echo code $?; test -e small/out && echo published
+        mount -o remount,size=20m small && {run}; echo code $?
+        cp -r small/out out
+    """
+    kind = ["--mount"] if os.geteuid() == 0 else ["--user", "--map-root-user", "--mount"]
+    done = subprocess.run(["unshare", *kind, "sh", "-c", script], capture_output=True, timeout=60, check=False)
+    if done.returncode == 99 or b"unshare" in done.stderr:
+        pytest.skip("this machine lets nobody mount a small file system")
+    assert done.stdout == b"code 3\ncode 0\n"
+    assert b"No space left on device" in done.stderr
+    assert b"small/.out.fastrec-" in done.stderr
+    assert b"Traceback" not in done.stderr
+    fastrec("normalize", "big.jsonl", "-o", "whole", "--compression", "none")
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write to a read-only directory")
+def test_a_read_only_directory(tmp_path: Path) -> None:
+    """A directory that may not be written to is named, and nothing else happens."""
+    (tmp_path / "locked").mkdir(mode=0o500)
+    done = fastrec("normalize", "in.jsonl", "-o", "locked/out")
+    assert done.returncode == 3
+    assert b"locked/.out.fastrec-lock: Permission denied" in done.stderr
+
+
+def test_an_output_below_a_file(tmp_path: Path) -> None:
+    """A parent that is no directory is named."""
+    done = fastrec("normalize", "in.jsonl", "-o", "in.jsonl/below/out")
+    assert done.returncode in (2, 3)
+    assert b"in.jsonl" in done.stderr
+    assert json.loads((tmp_path / "in.jsonl").read_bytes().split(b"\n")[0])
