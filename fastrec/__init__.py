@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from fastrec.api import Verdict, decode, encode, judge, read
     from fastrec.errors import FastrecError, InvalidRecordError, ShardError, UsageError
     from fastrec.hashing import sample_hash
+    from fastrec.jobs.cat import cat
     from fastrec.jobs.generate import generate
     from fastrec.jobs.normalize import normalize
     from fastrec.jobs.report import Report
@@ -35,6 +36,7 @@ __all__ = [
     "Verdict",
     "Verification",
     "__version__",
+    "cat",
     "decode",
     "encode",
     "generate",
@@ -57,6 +59,7 @@ _HOMES = {
     "UsageError": "fastrec.errors",
     "Verdict": "fastrec.api",
     "Verification": "fastrec.jobs.verify",
+    "cat": "fastrec.jobs.cat",
     "decode": "fastrec.api",
     "encode": "fastrec.api",
     "generate": "fastrec.jobs.generate",

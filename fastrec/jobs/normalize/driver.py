@@ -18,10 +18,10 @@ import msgspec
 from fastrec import __version__
 from fastrec.engine import Engine
 from fastrec.errors import BadShardsError, ShardError, utf8
-from fastrec.jobs.normalize.books import check_books, input_entries, summarize, tree_hash
+from fastrec.jobs.manifest import Manifest, PartEntry, RejectsEntry
+from fastrec.jobs.normalize.books import check_books, input_entries, read_key, summarize, tree_hash
 from fastrec.jobs.normalize.census import Census, read_census
 from fastrec.jobs.normalize.feed import PIECES, Feeder
-from fastrec.jobs.normalize.manifest import Manifest, PartEntry, RejectsEntry, read_key
 from fastrec.jobs.normalize.options import Options
 from fastrec.jobs.normalize.pass1 import Order, Sorted, sort_pieces
 from fastrec.jobs.normalize.pass2 import Part, PartOrder, Place, make_part
