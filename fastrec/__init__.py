@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fastrec.errors import FastrecError, InvalidRecordError, ShardError, UsageError
     from fastrec.hashing import sample_hash
     from fastrec.jobs.cat import cat
+    from fastrec.jobs.export import Exported, export
     from fastrec.jobs.generate import generate
     from fastrec.jobs.normalize import normalize
     from fastrec.jobs.report import Report
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Exported",
     "FastrecError",
     "Finding",
     "InvalidRecordError",
@@ -39,6 +41,7 @@ __all__ = [
     "cat",
     "decode",
     "encode",
+    "export",
     "generate",
     "judge",
     "normalize",
@@ -49,6 +52,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Exported": "fastrec.jobs.export",
     "FastrecError": "fastrec.errors",
     "Finding": "fastrec.stages.judge",
     "InvalidRecordError": "fastrec.errors",
@@ -62,6 +66,7 @@ _HOMES = {
     "cat": "fastrec.jobs.cat",
     "decode": "fastrec.api",
     "encode": "fastrec.api",
+    "export": "fastrec.jobs.export",
     "generate": "fastrec.jobs.generate",
     "judge": "fastrec.api",
     "normalize": "fastrec.jobs.normalize",

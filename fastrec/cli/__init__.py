@@ -12,6 +12,7 @@ import click
 from fastrec import __version__
 from fastrec.cli.cat import cat
 from fastrec.cli.console import print_error, reader_may_leave, safe
+from fastrec.cli.export import export
 from fastrec.cli.generate import generate
 from fastrec.cli.normalize import normalize
 from fastrec.cli.rejects import rejects
@@ -33,6 +34,7 @@ def cli() -> None:
       fastrec normalize runs/ -o corpus         make one clean, sorted corpus of a pile of shards
       fastrec verify corpus                     check a corpus that was made before
       fastrec cat corpus --evaluation GSM8K     print the records of an evaluation
+      fastrec export corpus -o tables           write it as Parquet, CSV or a matrix
       fastrec rejects corpus                    list what was rejected, and why
       fastrec validate runs/                    check every record below a directory
       fastrec validate 'runs/**/*.jsonl.zst'    or those that a quoted pattern matches
@@ -42,7 +44,7 @@ def cli() -> None:
     """
 
 
-for command in (normalize, verify, cat, rejects, validate, schema, generate):
+for command in (normalize, verify, cat, export, rejects, validate, schema, generate):
     cli.add_command(command)
 
 

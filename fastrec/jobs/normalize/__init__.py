@@ -21,11 +21,12 @@ import msgspec
 
 from fastrec.engine import make_engine
 from fastrec.errors import utf8
+from fastrec.jobs.corpus import MANIFEST
 from fastrec.jobs.normalize.driver import Normalizer
 from fastrec.jobs.normalize.options import Options
 from fastrec.jobs.normalize.progress import NoProgress, Progress
-from fastrec.jobs.normalize.publish import workplace
 from fastrec.jobs.plan import TASK_BYTES, estimated_text, tasks_of
+from fastrec.jobs.publish import workplace
 from fastrec.stages.shards import find_shards
 from fastrec.stages.summary import Summary
 
@@ -117,7 +118,14 @@ def run(
         options = msgspec.structs.replace(options, jobs=1, memory=options.memory_per_job * options.jobs)
     work_dir = Path(options.work_dir) if options.work_dir else None
     with (
-        workplace(Path(output), work_dir, shards, overwrite=options.overwrite) as place,
+        workplace(
+            Path(output),
+            work_dir,
+            [shard.path for shard in shards if not shard.stream],
+            overwrite=options.overwrite,
+            what="a corpus",
+            told_by=MANIFEST,
+        ) as place,
         make_engine(options.jobs) as engine,
     ):
         normalizer = Normalizer(shards, options, place, engine, progress or NoProgress())

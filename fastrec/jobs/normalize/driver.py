@@ -26,9 +26,9 @@ from fastrec.jobs.normalize.options import Options
 from fastrec.jobs.normalize.pass1 import Order, Sorted, sort_pieces
 from fastrec.jobs.normalize.pass2 import Part, PartOrder, Place, make_part
 from fastrec.jobs.normalize.progress import Progress
-from fastrec.jobs.normalize.publish import Workplace
 from fastrec.jobs.normalize.rejects import write_rejects
 from fastrec.jobs.plan import estimated_text
+from fastrec.jobs.publish import Workplace
 from fastrec.records import SCHEMA_VERSION
 from fastrec.stages.runs import cut_keys, join_key, slice_run
 from fastrec.stages.shards import SUFFIXES, Shard
