@@ -77,10 +77,18 @@ def corpus(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return found
 
 
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    """The same in the default order alone; not to be changed."""
+    directory = tmp_path_factory.mktemp("plain")
+    write(directory / "a.jsonl", records())
+    return normalized(directory / "a.jsonl", directory / "corpus", part_size=8_000)
+
+
 @pytest.fixture
-def damaged(corpus: Corpus, tmp_path: Path) -> Path:
+def damaged(plain: Corpus, tmp_path: Path) -> Path:
     """A copy of it, to be damaged."""
-    return Path(shutil.copytree(corpus.path, tmp_path / "corpus"))
+    return Path(shutil.copytree(plain.path, tmp_path / "corpus"))
 
 
 def invoke(*arguments: Any) -> Result:
@@ -283,7 +291,7 @@ def test_the_order_of_the_reference_is_that_of_the_corpus(corpus: Corpus) -> Non
 # Bad input
 
 
-def test_what_is_no_corpus_is_wrong_usage(corpus: Corpus, tmp_path: Path) -> None:
+def test_what_is_no_corpus_is_wrong_usage(plain: Corpus, tmp_path: Path) -> None:
     """A directory that is not there, one without a manifest, and arguments without sense: exit code 2."""
     done = run(tmp_path / "none")
     assert (done.returncode, done.stdout) == (2, b"")
@@ -299,13 +307,13 @@ def test_what_is_no_corpus_is_wrong_usage(corpus: Corpus, tmp_path: Path) -> Non
         (["--evaluations", "x"], b"--evaluation"),
         (["--jobs", "0"], b"--jobs"),
     ):
-        done = run(corpus.path, *options)
+        done = run(plain.path, *options)
         assert (done.returncode, done.stdout) == (2, b"")
         assert said in done.stderr
     with pytest.raises(UsageError, match="at least one"):
-        next(fastrec.cat(corpus.path, limit=0))
+        next(fastrec.cat(plain.path, limit=0))
     with pytest.raises(UsageError, match="not UTF-8"):
-        list(fastrec.cat(corpus.path, model="\udcff"))
+        list(fastrec.cat(plain.path, model="\udcff"))
 
 
 def test_a_damaged_manifest_is_named(damaged: Path) -> None:
@@ -363,29 +371,29 @@ def test_a_line_that_is_not_one_of_ours_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [[], ["--model", "org/1"], ["--model", "nobody"]])
-def test_a_reader_that_leaves_is_no_error(corpus: Corpus, options: list[str]) -> None:
+def test_a_reader_that_leaves_is_no_error(plain: Corpus, options: list[str]) -> None:
     """Behind a closed pipe nothing is said but what belongs on stderr anyway."""
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        done = run(corpus.path, *options, stdout=writer)
+        done = run(plain.path, *options, stdout=writer)
     finally:
         os.close(writer)
     assert done.returncode == 0
     assert done.stderr in (b"", b"note: no record is like that\n")
 
 
-def test_the_head_of_a_pipe(corpus: Corpus) -> None:
+def test_the_head_of_a_pipe(plain: Corpus) -> None:
     """`fastrec cat corpus | head -2` prints two lines and no complaint."""
-    command = f"{sys.executable} -m fastrec cat {corpus.path} | head -2"
+    command = f"{sys.executable} -m fastrec cat {plain.path} | head -2"
     done = subprocess.run(["sh", "-c", command], capture_output=True, check=True, timeout=60)
-    assert done.stdout == b"".join(line + b"\n" for line in corpus.lines[:2])
+    assert done.stdout == b"".join(line + b"\n" for line in plain.lines[:2])
     assert done.stderr == b""
 
 
-def test_nothing_found_is_said_on_stderr(corpus: Corpus) -> None:
+def test_nothing_found_is_said_on_stderr(plain: Corpus) -> None:
     """A mistyped name gives no output, exit code 0, and a note."""
-    done = invoke(corpus.path, "--evaluation", "no such")
+    done = invoke(plain.path, "--evaluation", "no such")
     assert (done.exit_code, done.stdout, done.stderr) == (0, "", "note: no record is like that\n")
 
 

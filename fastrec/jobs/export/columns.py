@@ -16,21 +16,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated, Any, Final, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 import pyarrow as pa
 from msgspec import UNSET, Raw, UnsetType
 
-from fastrec.jobs.export.decode import Row, spell_extra
+from fastrec.jobs.export.decode import Row
 from fastrec.records import Record
 from fastrec.stages.judge.findings import json_path
 from fastrec.stages.judge.normal import spell
 from fastrec.stages.judge.parse import LongInteger
 
-__all__ = ["EXTRA", "batch_of", "table_schema"]
-
-EXTRA: Final = "extra"
+__all__ = ["batch_of", "table_schema"]
 
 _TYPE_NAMES: Final = {
     bool: "boolean",
@@ -52,7 +50,7 @@ class _InexactError(Exception):
 
 def table_schema() -> pa.Schema:
     """Return the schema that all files have."""
-    return pa.schema([*_record().fields, pa.field(EXTRA, pa.string())])
+    return pa.schema([*_record().fields, pa.field("extra", pa.string())])
 
 
 def batch_of(rows: Sequence[Row]) -> pa.RecordBatch:
@@ -65,7 +63,7 @@ def batch_of(rows: Sequence[Row]) -> pa.RecordBatch:
         for row in rows:
             row.extra.update(columns.take_out(row.record, ()))
         arrays = columns.arrays(records)
-    extra = pa.array([spell_extra(row.extra) if row.extra else None for row in rows], pa.string())
+    extra = pa.array([spell(row.extra) if row.extra else None for row in rows], pa.string())
     return pa.RecordBatch.from_arrays([*arrays, extra], schema=table_schema())
 
 
@@ -228,17 +226,14 @@ def _record() -> _Object:
 
 def _column(name: str, hint: Any) -> _Column:
     """Choose the column for a field by the types that it may have."""
-    kinds = [kind for kind in get_args(hint) or (hint,) if kind not in (UnsetType, type(None))]
-    if get_origin(hint) in (list, dict, Literal, Annotated):
-        kinds = [hint]
-    kinds = [get_args(kind)[0] if get_origin(kind) is Annotated else kind for kind in kinds]
-    names = {kind if isinstance(kind, type) and get_origin(kind) is None else get_origin(kind) for kind in kinds}
+    choices = (hint,) if get_origin(hint) in (list, dict, Literal) else get_args(hint) or (hint,)
+    kinds = [kind for kind in choices if kind not in (UnsetType, type(None))]
     items = next((get_args(kind)[0] for kind in kinds if get_origin(kind) is list), None)
     if isinstance(items, type) and issubclass(items, msgspec.Struct):
         return _List(name, _Object(items))
     if len(kinds) == 1 and isinstance(kinds[0], type) and issubclass(kinds[0], msgspec.Struct):
         return _Struct(name, _Object(kinds[0]))
-    return _SIMPLE[frozenset(names)](name)
+    return _SIMPLE[frozenset(get_origin(kind) or kind for kind in kinds)](name)
 
 
 _SIMPLE: Final[dict[frozenset[Any], Callable[[str], _Column]]] = {

@@ -17,10 +17,9 @@ import msgspec
 
 from fastrec.records import Record, Shape, build, record_shape
 from fastrec.stages.judge.findings import json_path
-from fastrec.stages.judge.normal import spell
 from fastrec.stages.judge.slow import judge_slowly
 
-__all__ = ["Decoder", "Extra", "Row", "spell_extra"]
+__all__ = ["Decoder", "Extra", "Row"]
 
 Extra = dict[str, Any]
 """Values that no column holds, by the paths at which they stand."""
@@ -59,11 +58,6 @@ class Decoder:
             row = Row(build(Record, value), dict(_unknown(value, record_shape(), ())))
         self._refused = bool(row.extra)
         return row
-
-
-def spell_extra(extra: Extra) -> bytes:
-    """Spell what no column holds as a JSON object."""
-    return spell(extra)
 
 
 def _unknown(value: dict[str, Any], shape: Shape, steps: tuple[str | int, ...]) -> Iterator[tuple[str, Any]]:
