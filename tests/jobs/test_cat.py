@@ -24,7 +24,7 @@ from fastrec.jobs import cat as job
 from fastrec.jobs.cat.select import Finder, Ranges, Selection
 from fastrec.jobs.corpus import read_manifest
 from fastrec.jobs.generate import Recipe, lines
-from tests.jobs.normalizing import FIELDS, Corpus, normalized, place_of, write
+from tests.jobs.normalizing import FIELDS, Corpus, normalized, place_of, text_of, write
 from tests.samples import sample
 
 ASKED = {"evaluation": "evaluation_name", "model": "model_id", "sample_id": "sample_id", "hash": "sample_hash"}
@@ -225,9 +225,7 @@ def test_reading_stops_where_no_wanted_record_can_follow(tmp_path: Path) -> None
     corpus.parts[0].write_bytes(data[: len(data) * 3 // 4] + b"nonsense")
     assert list(fastrec.cat(corpus.path, evaluation="a")) == corpus.lines[:200]
     assert list(fastrec.cat(corpus.path, limit=250)) == corpus.lines[:250]
-    with pytest.raises(
-        CorpusError, match=r"is not what fastrec writes, from line .* on: .*; fastrec verify tells more"
-    ):
+    with pytest.raises(CorpusError, match=r"line that is not what fastrec writes: .*; fastrec verify tells more"):
         list(fastrec.cat(corpus.path, evaluation="b"))
 
 
@@ -272,15 +270,33 @@ def test_a_huge_integer_as_first_key_hides_nothing(tmp_path: Path) -> None:
     assert ranges.holds(manifest.parts[0])
 
 
+def found(selection: Selection, text: bytes) -> list[bytes]:
+    return list(Finder(selection).lines(text, 0, len(text)))
+
+
 def test_needles_in_strings_are_not_taken_for_fields() -> None:
     """What looks like a field inside of a string or of an inner object is a candidate at most."""
     line = fastrec.judge(records()[1]).normal + b"\n"
-    assert list(Finder(Selection(model="org/1")).lines(line)) == [line]
-    assert list(Finder(Selection(model="org/0")).lines(line)) == []
-    assert list(Finder(Selection(evaluation="z")).lines(line)) == []
+    assert found(Selection(model="org/1"), line) == [line]
+    assert found(Selection(model="org/0"), line) == []
+    assert found(Selection(evaluation="z"), line) == []
     silent = fastrec.judge(json.dumps(sample(error=None, zz=[{}, {"error": "inner"}])).encode()).normal + b"\n"
     assert b'"error":"inner"' in silent
-    assert list(Finder(Selection(where_error=True)).lines(silent)) == []
+    assert found(Selection(where_error=True), silent) == []
+
+
+@pytest.mark.parametrize("size", range(1, 40))
+def test_blocks_may_be_cut_anywhere(plain: Corpus, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines that two or many blocks share are found, whole and once."""
+
+    def blocks(shard: Any) -> Any:
+        text = text_of(Path(shard.path))
+        step = size if size > 20 else size * 97
+        return (text[start : start + step] for start in range(0, len(text), step))
+
+    monkeypatch.setattr(job, "read_text", blocks)
+    for asked in ({"model": "org/1"}, {"evaluation": "sums"}, {"sample_id": 5, "where_error": True}):
+        assert list(fastrec.cat(plain.path, **asked)) == reference(plain, **asked)
 
 
 def test_the_order_of_the_reference_is_that_of_the_corpus(corpus: Corpus) -> None:
@@ -366,7 +382,7 @@ def test_a_line_that_is_not_one_of_ours_is_an_error(tmp_path: Path) -> None:
     write(tmp_path / "a.jsonl", records(12))
     corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus", compression="none")
     corpus.parts[0].write_bytes(b'{"a": 1}\n')
-    with pytest.raises(CorpusError, match="is not what fastrec writes, from line 1 on"):
+    with pytest.raises(CorpusError, match="line that is not what fastrec writes"):
         list(fastrec.cat(corpus.path, model="org/1"))
 
 

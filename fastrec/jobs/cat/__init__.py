@@ -4,7 +4,7 @@
 2. Read each as far as such a record can still come. If the wanted ones are a stretch of the order, or little is to be
    read, here and now. Else one task per part searches it, and leaves what it found in a file that is handed on in turn.
 
-Nothing is decoded but the heads of candidates, and of the lines at the ends of chunks, which tell where we are.
+Nothing is decoded but the heads of candidates, and of the lines at the ends of blocks, which tell where we are.
 """
 
 from __future__ import annotations
@@ -24,13 +24,12 @@ from fastrec.errors import CorpusError, UsageError, shown
 from fastrec.jobs.cat.select import Finder, Ranges, Selection
 from fastrec.jobs.corpus import part_paths, read_manifest
 from fastrec.jobs.manifest import PartEntry
-from fastrec.stages.shards import MAX_LINE_BYTES, Chunk, LongLine, read_shard, shard_at
+from fastrec.stages.shards import read_text, shard_at
 
 __all__ = ["Selection", "cat", "cat_blocks"]
 
 _SMALL: Final = 32 << 20  # text that is searched before a pool would have paid
 _BLOCK: Final = 1 << 20
-_CHUNK_BYTES: Final = 1 << 18  # it stays in the processor's cache while it is searched
 
 
 def cat(
@@ -148,33 +147,50 @@ def _take(path: str) -> Iterator[bytes]:
 
 
 def _wanted_text(part: _PartToSearch) -> Generator[bytes]:
-    """Give the wanted lines of one part, whole chunks where all of them are wanted, up to where none can follow."""
+    """Give the wanted lines of one part, whole blocks where all of them are wanted, up to where none can follow."""
     ranges, finder = Ranges(part.selection, part.order), Finder(part.selection)
-    end = ranges.end_of(part.entry)
-    everything = not part.selection.wanted() and ranges.is_stretch
-    longest = max(part.entry.text_bytes, MAX_LINE_BYTES)
-    for chunk in read_shard(shard_at(part.path), chunk_bytes=_CHUNK_BYTES, max_line_bytes=longest):
-        if isinstance(chunk, LongLine):
-            raise CorpusError(part.path, f"is longer than the {longest:,} bytes of text in this part", chunk.line)
-        if everything:
-            yield chunk.data
-            continue
+    blocks = read_text(shard_at(part.path))
+    if ranges.is_stretch and not part.selection.wanted():
+        yield from blocks
+        return
+    end_of_part = ranges.end_of(part.entry)
+    for data, start, end in _whole_lines(blocks, part):
+        last = data.rfind(b"\n", start, end - 1) + 1 or start
         try:
-            last = _start_of_last(chunk)
-            if ranges.is_stretch and finder.wants(chunk.data, 0, 0) and finder.wants(chunk.data, last, 0):
-                yield chunk.data
-            elif text := b"".join(finder.lines(chunk.data)):
+            if ranges.is_stretch and finder.wants(data, start, end) and finder.wants(data, last, end):
+                yield data[start:end]
+            elif text := b"".join(finder.lines(data, start, end)):
                 yield text
-            place = ranges.place_of(finder.head(chunk.data, last))
+            place = ranges.place_of(finder.head(data, last))
         except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
-            reason = f"is not what fastrec writes, from line {chunk.line:,} on: {exc}; fastrec verify tells more"
+            reason = f"holds a line that is not what fastrec writes: {exc}; fastrec verify tells more"
             raise CorpusError(part.path, reason) from exc
-        if place is not None and not ranges.meets(place, end):
+        if place is not None and not ranges.meets(place, end_of_part):
             return
 
 
-def _start_of_last(chunk: Chunk) -> int:
-    return chunk.data.rfind(b"\n", 0, len(chunk.data) - 1) + 1
+def _whole_lines(blocks: Iterator[bytes], part: _PartToSearch) -> Iterator[tuple[bytes, int, int]]:
+    """Say where whole lines stand in blocks; only what two blocks share is copied: a search has time for no more."""
+    rest: list[bytes] = []
+    for block in blocks:
+        first = block.find(b"\n") + 1
+        if not first:
+            rest.append(block)
+            if sum(map(len, rest)) > part.entry.text_bytes:
+                raise CorpusError(part.path, "holds a line that is longer than all of its text should be")
+            continue
+        if rest:
+            line = b"".join([*rest, block[:first]])
+            yield line, 0, len(line)
+        else:
+            first = 0
+        end = block.rfind(b"\n") + 1
+        if first < end:
+            yield block, first, end
+        rest = [block[end:]] if end < len(block) else []
+    if rest:
+        line = b"".join(rest)
+        yield line, 0, len(line)
 
 
 def _first_lines(blocks: Generator[bytes], limit: int) -> Generator[bytes]:

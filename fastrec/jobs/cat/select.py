@@ -163,17 +163,17 @@ class Finder:
         end = data.find(_HEAD_END, start)
         return self._decode_head(data[start : max(end, start)] + b"}")
 
-    def lines(self, data: bytes) -> Iterator[bytes]:
-        """Give the wanted lines among whole lines, newlines included."""
-        places = [find(data, needle) for needle in self._needles]
+    def lines(self, data: bytes, start: int, end: int) -> Iterator[bytes]:
+        """Give the wanted lines of a stretch of whole lines, newlines included."""
+        places = [find(data, needle, start, end) for needle in self._needles]
         while (found := min((place for place in places if place >= 0), default=-1)) >= 0:
-            start = data.rfind(b"\n", 0, found) + 1
-            end = data.find(b"\n", found) + 1 or len(data)
-            if self.wants(data, start, end):
-                yield data[start:end]
+            first = data.rfind(b"\n", start, found) + 1 or start
+            beyond = data.find(b"\n", found, end) + 1 or end
+            if self.wants(data, first, beyond):
+                yield data[first:beyond]
             for number, place in enumerate(places):
-                if 0 <= place < end:
-                    places[number] = find(data, self._needles[number], end)
+                if 0 <= place < beyond:
+                    places[number] = find(data, self._needles[number], beyond, end)
 
     def wants(self, data: bytes, start: int, end: int) -> bool:
         """Tell whether a line is wanted."""
