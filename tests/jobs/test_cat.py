@@ -24,7 +24,8 @@ from fastrec.jobs import cat as job
 from fastrec.jobs.cat.select import Finder, Ranges, Selection
 from fastrec.jobs.corpus import read_manifest
 from fastrec.jobs.generate import Recipe, lines
-from tests.jobs.normalizing import FIELDS, Corpus, normalized, place_of, text_of, write
+from fastrec.stages.shards import reader
+from tests.jobs.normalizing import FIELDS, Corpus, normalized, place_of, write
 from tests.samples import sample
 
 ASKED = {"evaluation": "evaluation_name", "model": "model_id", "sample_id": "sample_id", "hash": "sample_hash"}
@@ -289,12 +290,7 @@ def test_needles_in_strings_are_not_taken_for_fields() -> None:
 def test_blocks_may_be_cut_anywhere(plain: Corpus, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lines that two or many blocks share are found, whole and once."""
 
-    def blocks(shard: Any) -> Any:
-        text = text_of(Path(shard.path))
-        step = size if size > 20 else size * 97
-        return (text[start : start + step] for start in range(0, len(text), step))
-
-    monkeypatch.setattr(job, "read_text", blocks)
+    monkeypatch.setattr(reader, "SKIM_BYTES", size if size > 20 else size * 97)
     for asked in ({"model": "org/1"}, {"evaluation": "sums"}, {"sample_id": 5, "where_error": True}):
         assert list(fastrec.cat(plain.path, **asked)) == reference(plain, **asked)
 

@@ -24,7 +24,7 @@ from fastrec.errors import CorpusError, UsageError, shown
 from fastrec.jobs.cat.select import Finder, Ranges, Selection
 from fastrec.jobs.corpus import part_paths, read_manifest
 from fastrec.jobs.manifest import PartEntry
-from fastrec.stages.shards import read_text, shard_at
+from fastrec.stages.shards import read_text, shard_at, skim_text
 
 __all__ = ["Selection", "cat", "cat_blocks"]
 
@@ -149,16 +149,16 @@ def _take(path: str) -> Iterator[bytes]:
 def _wanted_text(part: _PartToSearch) -> Generator[bytes]:
     """Give the wanted lines of one part, whole blocks where all of them are wanted, up to where none can follow."""
     ranges, finder = Ranges(part.selection, part.order), Finder(part.selection)
-    blocks = read_text(shard_at(part.path))
+    shard = shard_at(part.path)
     if ranges.is_stretch and not part.selection.wanted():
-        yield from blocks
+        yield from read_text(shard)
         return
     end_of_part = ranges.end_of(part.entry)
-    for data, start, end in _whole_lines(blocks, part):
+    for data, start, end in _whole_lines(skim_text(shard, part.entry.text_bytes), part):
         last = data.rfind(b"\n", start, end - 1) + 1 or start
         try:
             if ranges.is_stretch and finder.wants(data, start, end) and finder.wants(data, last, end):
-                yield data[start:end]
+                yield bytes(data[start:end])
             elif text := b"".join(finder.lines(data, start, end)):
                 yield text
             place = ranges.place_of(finder.head(data, last))
@@ -169,13 +169,15 @@ def _wanted_text(part: _PartToSearch) -> Generator[bytes]:
             return
 
 
-def _whole_lines(blocks: Iterator[bytes], part: _PartToSearch) -> Iterator[tuple[bytes, int, int]]:
+def _whole_lines(
+    blocks: Iterator[tuple[bytes | bytearray, int]], part: _PartToSearch
+) -> Iterator[tuple[bytes | bytearray, int, int]]:
     """Say where whole lines stand in blocks; only what two blocks share is copied: a search has time for no more."""
-    rest: list[bytes] = []
-    for block in blocks:
-        first = block.find(b"\n") + 1
+    rest: list[bytes | bytearray] = []
+    for block, size in blocks:
+        first = block.find(b"\n", 0, size) + 1
         if not first:
-            rest.append(block)
+            rest.append(block[:size])
             if sum(map(len, rest)) > part.entry.text_bytes:
                 raise CorpusError(part.path, "holds a line that is longer than all of its text should be")
             continue
@@ -184,10 +186,10 @@ def _whole_lines(blocks: Iterator[bytes], part: _PartToSearch) -> Iterator[tuple
             yield line, 0, len(line)
         else:
             first = 0
-        end = block.rfind(b"\n") + 1
+        end = block.rfind(b"\n", 0, size) + 1
         if first < end:
             yield block, first, end
-        rest = [block[end:]] if end < len(block) else []
+        rest = [block[end:size]] if end < size else []
     if rest:
         line = b"".join(rest)
         yield line, 0, len(line)

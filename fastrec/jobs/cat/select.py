@@ -158,24 +158,24 @@ class Finder:
         self._decode_head = msgspec.json.Decoder(Head).decode
         self._decode_error = msgspec.json.Decoder(_Error).decode
 
-    def head(self, data: bytes, start: int) -> Head:
+    def head(self, data: bytes | bytearray, start: int) -> Head:
         """Decode the beginning of the line that starts there."""
         end = data.find(_HEAD_END, start)
         return self._decode_head(data[start : max(end, start)] + b"}")
 
-    def lines(self, data: bytes, start: int, end: int) -> Iterator[bytes]:
+    def lines(self, data: bytes | bytearray, start: int, end: int) -> Iterator[bytes]:
         """Give the wanted lines of a stretch of whole lines, newlines included."""
         places = [find(data, needle, start, end) for needle in self._needles]
         while (found := min((place for place in places if place >= 0), default=-1)) >= 0:
             first = data.rfind(b"\n", start, found) + 1 or start
             beyond = data.find(b"\n", found, end) + 1 or end
             if self.wants(data, first, beyond):
-                yield data[first:beyond]
+                yield bytes(data[first:beyond])
             for number, place in enumerate(places):
                 if 0 <= place < beyond:
                     places[number] = find(data, self._needles[number], beyond, end)
 
-    def wants(self, data: bytes, start: int, end: int) -> bool:
+    def wants(self, data: bytes | bytearray, start: int, end: int) -> bool:
         """Tell whether a line is wanted."""
         head = self.head(data, start)
         if not all(bytes(getattr(head, field)) in values for field, values in self._spelled.items()):

@@ -17,7 +17,7 @@ from fastrec.stages.shards.lines import (
     chunks,
     line_start,
 )
-from fastrec.stages.shards.reader import STDIN, Shard, read_shard, read_text, shard_at
+from fastrec.stages.shards.reader import STDIN, Shard, read_shard, read_text, shard_at, skim_text
 from fastrec.stages.shards.write import COMPRESSIONS, SUFFIXES, ShardWriter, Written
 
 __all__ = [
@@ -43,4 +43,5 @@ __all__ = [
     "read_shard",
     "read_text",
     "shard_at",
+    "skim_text",
 ]
