@@ -66,6 +66,8 @@ class Fastrec:
         options = ["--jobs", str(job.jobs), *job.options]
         if self._name == "normalize":
             options += ["--output", f"{job.output}/corpus", "--level", str(job.level), "--max-rejects", "100%", "-q"]
+        if self._name == "export":
+            options += ["--output", f"{job.output}/tables", "-q"]
         return [sys.executable, "-m", "fastrec", self._name, *job.inputs, *options]
 
     def run(self, job: Job) -> None:
@@ -75,10 +77,11 @@ class Fastrec:
 
 def contenders() -> dict[str, Contender]:
     """All contenders by label. The modules of the peers are imported only by the one that runs."""
-    from bench.peers import NORMALIZING  # noqa: PLC0415 - it imports Job from here
+    from bench.peers import NORMALIZING, Decompression  # noqa: PLC0415 - it imports Job from here
     from bench.validators import VALIDATING  # noqa: PLC0415
 
-    everyone: list[Contender] = [Fastrec("normalize"), Fastrec("validate"), *NORMALIZING, *VALIDATING]
+    ours = map(Fastrec, ("normalize", "validate", "cat", "export"))
+    everyone: list[Contender] = [*ours, Decompression(), *NORMALIZING, *VALIDATING]
     return {contender.label: contender for contender in everyone}
 
 

@@ -21,7 +21,9 @@ import zstandard
 from bench.real import real_files, scaled_real
 from fastrec.hashing import sample_hash
 from fastrec.jobs import generate
+from fastrec.jobs.corpus import read_manifest
 from fastrec.jobs.generate import Recipe, lines
+from fastrec.jobs.normalize import normalize
 from fastrec.stages.shards import Chunk, read_shard, shard_at
 
 __all__ = ["CORPORA", "LEVEL", "OUT", "Corpus", "available", "corpus", "generator_version", "shard_lines"]
@@ -64,7 +66,13 @@ class Real(msgspec.Struct, frozen=True, tag=True):
     only: str = ""
 
 
-Plan = Generated | Resharded | Copied | Real
+class Published(msgspec.Struct, frozen=True, tag=True):
+    """What `normalize` makes of another corpus: its parts, with the manifest beside them."""
+
+    of: str
+
+
+Plan = Generated | Resharded | Copied | Real | Published
 
 CORPORA: Final[dict[str, Plan]] = {
     "mixed": Generated(Recipe(records=30_000, seed=1), 24),
@@ -80,6 +88,10 @@ CORPORA: Final[dict[str, Plan]] = {
     "real-x10": Real(10),
     "alpaca-x10": Real(10, only="alpaca"),  # the one that Polars can read: all values of a key are of one type
     "mixed-x10": Copied("mixed", 10),
+    "mixed-x4": Copied("mixed", 4),  # about 1 GB of text
+    "published-mixed-x4": Published("mixed-x4"),
+    "published-mixed": Published("mixed"),
+    "published-real-x10": Published("real-x10"),
 }
 
 
@@ -107,6 +119,8 @@ class Corpus(msgspec.Struct, frozen=True):
 def available(name: str) -> bool:
     """Whether the corpus can be made here: the real records may not be there."""
     plan = CORPORA[name]
+    if isinstance(plan, Published):
+        return available(plan.of)
     return bool(real_files()) if isinstance(plan, Real) else True
 
 
@@ -118,8 +132,12 @@ def corpus(name: str) -> Corpus:
     if not about.exists():
         for stale in (OUT / "corpora").glob(f"{name}-{'?' * len(key)}"):
             shutil.rmtree(stale)
-        directory.mkdir(parents=True)
-        made = _write(name, key, directory, _shards(CORPORA[name]))
+        plan = CORPORA[name]
+        if isinstance(plan, Published):
+            made = _publish(name, key, directory, corpus(plan.of))
+        else:
+            directory.mkdir(parents=True)
+            made = _write(name, key, directory, _shards(plan))
         about.write_bytes(msgspec.json.encode(made))
     return msgspec.json.decode(about.read_bytes(), type=Corpus)
 
@@ -153,7 +171,15 @@ def _key(name: str) -> str:
     return digest.hexdigest()[:8]
 
 
-def _shards(plan: Plan) -> Named:
+def _publish(name: str, key: str, directory: Path, source: Corpus) -> Corpus:
+    normalize([source.directory], directory, jobs=2, level=LEVEL)
+    manifest = read_manifest(directory)
+    parts = manifest.parts
+    size = sum(part.bytes for part in parts)
+    return Corpus(name, key, tuple(part.file for part in parts), manifest.records, manifest.text_bytes, size)
+
+
+def _shards(plan: Generated | Resharded | Copied | Real) -> Named:
     """Name the shards of a plan, and give their lines."""
     if isinstance(plan, Generated):
         stream = lines(plan.recipe)

@@ -31,11 +31,12 @@ __all__ = [
     "trials_of",
 ]
 
-SETS: Final = ("track", "peers", "long")
-Set = Literal["track", "peers", "long"]
+SETS: Final = ("track", "peers", "long", "use")
+Set = Literal["track", "peers", "long", "use"]
 Better = Literal["lower", "higher"]
 
 NORMALIZE, VALIDATE, FLOOR = "fastrec normalize", "fastrec validate", "bare recompression"
+CAT, EXPORT, READING = "fastrec cat", "fastrec export", "bare decompression"
 _METHOD: Final = "forked-pool"
 """How trials are run, the peers included: changes whenever ratios before and after cannot be compared."""
 
@@ -184,6 +185,46 @@ def _ten_times(one: str, ten: str, chosen: Set) -> tuple[Figure, Figure]:
     )
 
 
+def _found(*options: str) -> Figure:
+    """How long until the key ranges have led to what was asked for."""
+    name = "published-mixed-x4"
+    return Figure(
+        name=f"cat {options[0]}{' --limit' if '--limit' in options else ''}, 1 GB of text",
+        title="cat of what the key ranges find, whole process",
+        trials=(Trial(CAT, name, options=options),),
+        value=lambda runs: runs[0].seconds,
+        unit="s",
+        target=0.5,
+        set="use",
+    )
+
+
+def _searched(name: str, *options: str) -> Figure:
+    """`cat` where every part must be searched, relative to bare decompression."""
+    return Figure(
+        name=f"cat {options[0]} / decompression, {name}",
+        title="throughput of cat that has to search all parts ÷ bare decompression of them, same jobs",
+        trials=(Trial(CAT, name, options=options), Trial(READING, name)),
+        value=_speedup,
+        better="higher",
+        target=0.7,
+        set="use",
+    )
+
+
+def _exported(name: str) -> Figure:
+    """`export` to Parquet relative to `normalize` of the same records."""
+    return Figure(
+        name=f"export / normalize, {name}",
+        title="throughput of export to Parquet ÷ normalize of the same records, same jobs",
+        trials=(Trial(EXPORT, f"published-{name}"), Trial(NORMALIZE, name)),
+        value=_speedup,
+        better="higher",
+        target=0.5,
+        set="use",
+    )
+
+
 FIGURES: Final[tuple[Figure, ...]] = (
     *map(_floor, ("real-x10", "mixed", "small", "agentic", "unknown-keys", "half-duplicates")),
     *map(_cpu, ("real-x10", "mixed")),
@@ -248,6 +289,11 @@ FIGURES: Final[tuple[Figure, ...]] = (
         value=_seconds,
         set="long",
     ),
+    _found("--hash", "8" * 64),
+    _found("--evaluation", "trivia_choice", "--limit", "10"),
+    *(_searched(name, "--model", "v0-org-6/model-1b") for name in ("published-mixed-x4", "published-real-x10")),
+    *(_searched(name, "--sample-id", "5") for name in ("published-mixed-x4", "published-real-x10")),
+    *map(_exported, ("mixed", "real-x10")),
 )
 
 # What is wanted of the ratios among the stage benchmarks, and which way is good.

@@ -17,7 +17,7 @@ import zstandard
 from bench.contenders import Contender, Job
 from fastrec.engine import make_engine
 
-__all__ = ["NORMALIZING", "batches"]
+__all__ = ["NORMALIZING", "Decompression", "batches"]
 
 _BLOCK: Final = 1 << 20
 _KEYS: Final = ("evaluation_name", "sample_hash", "model_id", "evaluation_id", "sample_id")
@@ -66,6 +66,26 @@ def _recompress(task: tuple[list[str], str, int]) -> None:
         ):
             while block := text.read(_BLOCK):
                 packed.write(block)
+
+
+class Decompression:
+    """Decompresses shards in the same pool and drops the text: the floor for whoever looks for something in it."""
+
+    label = "bare decompression"
+    leaves_out = "everything: it only decompresses"
+
+    def run(self, job: Job) -> None:
+        """Decompress each shard."""
+        with make_engine(job.jobs) as engine:
+            for _ in engine.run(_decompress, job.shards()):
+                pass
+
+
+def _decompress(shard: str) -> None:
+    buffer = bytearray(_BLOCK >> 2)  # one for all of the text: nothing is allocated, nothing leaves the cache
+    with Path(shard).open("rb") as source, zstandard.ZstdDecompressor().stream_reader(source) as text:
+        while text.readinto(buffer):
+            pass
 
 
 class DuckDB:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from fastrec.api import Verdict, decode, encode, judge, read
     from fastrec.errors import FastrecError, InvalidRecordError, ShardError, UsageError
     from fastrec.hashing import sample_hash
+    from fastrec.jobs.cat import cat
+    from fastrec.jobs.export import Exported, export
     from fastrec.jobs.generate import generate
     from fastrec.jobs.normalize import normalize
     from fastrec.jobs.report import Report
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Exported",
     "FastrecError",
     "Finding",
     "InvalidRecordError",
@@ -35,8 +38,10 @@ __all__ = [
     "Verdict",
     "Verification",
     "__version__",
+    "cat",
     "decode",
     "encode",
+    "export",
     "generate",
     "judge",
     "normalize",
@@ -47,6 +52,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Exported": "fastrec.jobs.export",
     "FastrecError": "fastrec.errors",
     "Finding": "fastrec.stages.judge",
     "InvalidRecordError": "fastrec.errors",
@@ -57,8 +63,10 @@ _HOMES = {
     "UsageError": "fastrec.errors",
     "Verdict": "fastrec.api",
     "Verification": "fastrec.jobs.verify",
+    "cat": "fastrec.jobs.cat",
     "decode": "fastrec.api",
     "encode": "fastrec.api",
+    "export": "fastrec.jobs.export",
     "generate": "fastrec.jobs.generate",
     "judge": "fastrec.api",
     "normalize": "fastrec.jobs.normalize",

@@ -19,9 +19,10 @@ import pytest
 
 from fastrec import cli
 from fastrec.errors import BadShardsError, CorpusError, FastrecError, LockedError, UsageError
+from fastrec.jobs import exchange, lock
 from fastrec.jobs.corpus import read_manifest
 from fastrec.jobs.generate import generate
-from fastrec.jobs.normalize import exchange, lock, normalize, pass1
+from fastrec.jobs.normalize import normalize, pass1
 from fastrec.jobs.validate import validate
 from fastrec.jobs.verify import verify
 from fastrec.stages.shards import Format

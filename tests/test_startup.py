@@ -29,7 +29,16 @@ json.dump([out.getvalue(), sorted({{name.partition('.')[0] for name in sys.modul
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--version"], ["--help"], ["validate", "--help"], ["generate", "--help"], ["schema", "--help"]]
+    "arguments",
+    [
+        ["--version"],
+        ["--help"],
+        ["validate", "--help"],
+        ["generate", "--help"],
+        ["schema", "--help"],
+        ["cat", "--help"],
+        ["export", "--help"],
+    ],
 )
 def test_asking_for_help_loads_nothing_heavy(arguments: list[str]) -> None:
     """`--version` and `--help` load neither joblib, rich nor jsonschema-rs, nor anything else of the jobs."""
@@ -47,6 +56,11 @@ def test_importing_the_package_loads_nothing_but_itself() -> None:
 def test_judging_a_line_loads_no_pool() -> None:
     """Judging in this process needs no joblib."""
     assert not modules_after("import fastrec; fastrec.judge('{}')") & {"joblib", "rich", "click"}
+
+
+def test_looking_something_up_loads_no_judge() -> None:
+    """`fastrec.cat` answers in a moment: neither the arbiter nor joblib is loaded for it, nor what `export` needs."""
+    assert not modules_after("import fastrec; fastrec.cat") & {"joblib", "jsonschema_rs", "pyarrow", "numpy", "click"}
 
 
 def test_the_version_is_printed() -> None:

@@ -12,8 +12,10 @@ from typing import Any
 import click
 
 from fastrec import __version__
+from fastrec.cli.cat import cat
 from fastrec.cli.completion import completion
 from fastrec.cli.console import print_error, safe, say
+from fastrec.cli.export import export
 from fastrec.cli.generate import generate
 from fastrec.cli.normalize import normalize
 from fastrec.cli.rejects import rejects
@@ -57,6 +59,8 @@ def cli(context: click.Context, config: str | None) -> None:
     Examples:
       fastrec normalize runs/ -o corpus         make one clean, sorted corpus of a pile of shards
       fastrec verify corpus                     check a corpus that was made before
+      fastrec cat corpus --evaluation GSM8K     print the records of an evaluation
+      fastrec export corpus -o tables           write it as Parquet, CSV or a matrix
       fastrec rejects corpus                    list what was rejected, and why
       fastrec validate runs/                    check every record below a directory
       fastrec validate 'runs/**/*.jsonl.zst'    or those that a quoted pattern matches
@@ -82,7 +86,7 @@ def cli(context: click.Context, config: str | None) -> None:
         context.default_map = read_settings(config, cli.commands)
 
 
-for command in (normalize, verify, rejects, validate, schema, generate, completion):
+for command in (normalize, verify, cat, export, rejects, validate, schema, generate, completion):
     cli.add_command(command)
 
 

@@ -8,9 +8,10 @@ from typing import Final
 import msgspec
 
 from fastrec.errors import CorpusError, UsageError, shown
-from fastrec.jobs.normalize.manifest import MANIFEST_FORMAT, Manifest
+from fastrec.jobs.manifest import MANIFEST_FORMAT, KeyEntry, Manifest
+from fastrec.records import SCHEMA_VERSION
 
-__all__ = ["MANIFEST", "SUMMARY", "read_manifest"]
+__all__ = ["MANIFEST", "SUMMARY", "is_plain", "part_paths", "read_manifest"]
 
 MANIFEST: Final = "manifest.json"
 SUMMARY: Final = "summary.json"
@@ -42,3 +43,28 @@ def read_manifest(corpus: Path) -> Manifest:
         return msgspec.json.decode(data, type=Manifest)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
         raise CorpusError(str(path), f"is not a manifest: {exc}") from exc
+
+
+def part_paths(corpus: Path, manifest: Manifest) -> list[str]:
+    """Give the paths of the parts of a corpus whose records are to be used.
+
+    Raises:
+        CorpusError: The manifest is of another schema, or says what no manifest of ours says.
+    """
+    path = str(corpus / MANIFEST)
+    if manifest.schema != SCHEMA_VERSION:
+        reason = f"its records are of schema {manifest.schema}, and this version of fastrec reads {SCHEMA_VERSION}"
+        raise CorpusError(path, reason)
+    if sorted(manifest.order) != sorted(KeyEntry.__struct_fields__):
+        raise CorpusError(
+            path, f"its order must name {', '.join(KeyEntry.__struct_fields__)}, found {', '.join(manifest.order)}"
+        )
+    for part in manifest.parts:
+        if not is_plain(part.file):
+            raise CorpusError(path, f"names a part that does not lie beside it: {part.file!r}")
+    return [str(corpus / part.file) for part in manifest.parts]
+
+
+def is_plain(name: str) -> bool:
+    """Whether a name stands for something in the corpus itself."""
+    return Path(name).name == name and "\0" not in name

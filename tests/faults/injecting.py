@@ -20,7 +20,7 @@ from typing import Any, Self
 
 import pytest
 
-from fastrec.jobs.normalize import publish
+from fastrec.jobs import publish
 
 OPERATIONS = {
     "open": errno.EACCES,

@@ -15,8 +15,8 @@ import pytest
 
 from fastrec.engine import SerialEngine
 from fastrec.errors import BadShardsError, LockedError, UsageError
+from fastrec.jobs import publish as publishing
 from fastrec.jobs.normalize import NoProgress, Options, driver, feed, normalize, pass1, run
-from fastrec.jobs.normalize import publish as publishing
 from fastrec.stages.shards import Format
 from tests.jobs.normalizing import Corpus, normalized, write
 from tests.jobs.test_normalize_trouble import lines_of, names_in, text_of

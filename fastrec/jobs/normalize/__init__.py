@@ -22,12 +22,13 @@ import msgspec
 
 from fastrec.engine import make_engine
 from fastrec.errors import shown, utf8
+from fastrec.jobs.corpus import MANIFEST
 from fastrec.jobs.normalize.driver import Normalizer, purpose_of
 from fastrec.jobs.normalize.journal import Journal
 from fastrec.jobs.normalize.options import Options
 from fastrec.jobs.normalize.progress import NoProgress, Progress
-from fastrec.jobs.normalize.publish import Workplace, check_output, too_little_space, workplace
 from fastrec.jobs.plan import TASK_BYTES, estimated_text, tasks_of
+from fastrec.jobs.publish import Kind, Workplace, check_output, too_little_space, workplace
 from fastrec.stages.shards import find_shards
 from fastrec.stages.summary import Summary
 
@@ -140,7 +141,8 @@ def run(
         options = msgspec.structs.replace(options, jobs=1, memory=options.memory_per_job * options.jobs)
     target, work_dir = Path(output), Path(options.work_dir) if options.work_dir else None
     check_output(target, paths, shards)
-    with workplace(target, work_dir, overwrite=options.overwrite, fresh=options.fresh) as place:
+    kind = Kind("a corpus", MANIFEST)
+    with workplace(target, kind, work_dir, overwrite=options.overwrite, fresh=options.fresh) as place:
         if scarce := too_little_space(place, shards):
             note(scarce)
         with _kept_for_the_next_run(place), Journal(place.work / "journal", purpose_of(options)) as journal:

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 
 from fastrec.errors import FastrecError, utf8
+from fastrec.jobs.manifest import InputEntry, KeyEntry
 from fastrec.jobs.normalize.census import Census
-from fastrec.jobs.normalize.manifest import InputEntry
 from fastrec.jobs.normalize.options import Options
 from fastrec.jobs.normalize.pass1 import HASH_EXAMPLES, PieceBooks, Sorted
 from fastrec.jobs.normalize.pass2 import Part
 from fastrec.records import SCHEMA_VERSION
 from fastrec.stages.judge import HashReplaced
-from fastrec.stages.runs import sample_id_of, text_of
+from fastrec.stages.runs import FIELDS, key_splitter, sample_id_of, text_of
 from fastrec.stages.shards import ReadStats, Shard
 from fastrec.stages.summary import (
     Books,
@@ -35,7 +35,7 @@ from fastrec.stages.summary import (
     sayable,
 )
 
-__all__ = ["check_books", "input_entries", "summarize", "tree_hash"]
+__all__ = ["check_books", "input_entries", "read_key", "summarize", "tree_hash"]
 
 
 def summarize(results: Iterable[Sorted], parts: Sequence[Part], census: Census, options: Options) -> Summary:
@@ -198,3 +198,12 @@ def _add_piece(entry: InputEntry, piece: PieceBooks) -> None:
 def tree_hash(digests: Iterable[str]) -> str:
     """Return the hash over some hashes."""
     return sha256(b"".join(map(bytes.fromhex, digests))).hexdigest()
+
+
+def read_key(key: bytes, order: tuple[str, ...]) -> KeyEntry:
+    """Spell a sort key out."""
+    *strings, sample_id = key_splitter(order)(key)
+    return KeyEntry(
+        **dict(zip(FIELDS, map(text_of, strings), strict=False)),
+        sample_id=sayable(sample_id_of(sample_id)),
+    )

@@ -21,19 +21,19 @@ from xxhash import xxh3_128_hexdigest
 from fastrec import __version__
 from fastrec.engine import Engine
 from fastrec.errors import BadShardsError, ShardError, naming, utf8
-from fastrec.jobs.normalize.books import check_books, input_entries, summarize, tree_hash
+from fastrec.jobs.manifest import Manifest, PartEntry, RejectsEntry
+from fastrec.jobs.normalize.books import check_books, input_entries, read_key, summarize, tree_hash
 from fastrec.jobs.normalize.census import Census, read_census
 from fastrec.jobs.normalize.earlier import find_parts, find_tasks
 from fastrec.jobs.normalize.feed import Feeder
 from fastrec.jobs.normalize.journal import Journal, PartDone, TaskDone
-from fastrec.jobs.normalize.manifest import Manifest, PartEntry, RejectsEntry, read_key
 from fastrec.jobs.normalize.options import Options
 from fastrec.jobs.normalize.pass1 import PIECES, Order, Sorted, sort_pieces
 from fastrec.jobs.normalize.pass2 import Part, PartOrder, Place, make_part
 from fastrec.jobs.normalize.progress import Progress
-from fastrec.jobs.normalize.publish import Workplace
 from fastrec.jobs.normalize.rejects import write_rejects
 from fastrec.jobs.plan import estimated_text
+from fastrec.jobs.publish import Workplace
 from fastrec.records import SCHEMA_VERSION
 from fastrec.stages.runs import cut_keys, join_key, slice_run
 from fastrec.stages.shards import SUFFIXES, Shard

@@ -20,8 +20,9 @@ import msgspec
 
 from fastrec.engine import make_engine
 from fastrec.errors import CorpusError, UsageError
-from fastrec.jobs.corpus import MANIFEST, SUMMARY, read_manifest
-from fastrec.jobs.normalize.manifest import Manifest, PartEntry, read_key
+from fastrec.jobs.corpus import MANIFEST, SUMMARY, is_plain, read_manifest
+from fastrec.jobs.manifest import Manifest, PartEntry
+from fastrec.jobs.normalize.books import read_key
 from fastrec.jobs.normalize.options import Options
 from fastrec.jobs.verify.books import check_manifest, check_rejects, check_summary
 from fastrec.jobs.verify.compare import compare_documents, expected
@@ -124,14 +125,14 @@ class _Verifier:
                 self._corpus, manifest, self._options, parts if whole else None, census if whole else []
             )
         self._problems += problems
-        if manifest.rejects is not None and _is_plain(manifest.rejects.file):
+        if manifest.rejects is not None and is_plain(manifest.rejects.file):
             self._problems += check_rejects(self._corpus, manifest.rejects, summary, manifest.inputs)
 
     def _check_files(self) -> Iterator[Problem]:
         """Compare what is there with what the manifest names."""
         names = [part.file for part in self._manifest.parts]
         rejects = [self._manifest.rejects.file] if self._manifest.rejects else []
-        odd = [name for name in names + rejects if not _is_plain(name)]
+        odd = [name for name in names + rejects if not is_plain(name)]
         odd += [high for low, high in pairwise(names) if (len(low), low) >= (len(high), high)]
         for name in odd:
             yield Problem(MANIFEST, None, "manifest.files", f"expected names of parts in order, found {name!r}")
@@ -139,7 +140,7 @@ class _Verifier:
         # Names are shown as they can be written: a stray file may be called anything.
         there = {os.fsencode(path.name).decode(errors="backslashreplace"): path for path in self._corpus.iterdir()}
         for name in sorted(named - {name for name, path in there.items() if path.is_file()}):
-            if _is_plain(name):
+            if is_plain(name):
                 yield Problem(name, None, "file.missing", "expected a file, found none")
         for name in sorted(there.keys() - named):
             yield Problem(name, None, "file.stray", f"expected nothing that {MANIFEST} does not name")
@@ -158,7 +159,7 @@ class _Verifier:
                 self._options,
             )
             for number, entry in enumerate(self._manifest.parts)
-            if _is_plain(entry.file) and (self._corpus / entry.file).is_file()
+            if is_plain(entry.file) and (self._corpus / entry.file).is_file()
         ]
         small = sum(entry.text_bytes for entry in self._manifest.parts) < _SMALL
         with make_engine(1 if small else max(min(jobs, len(orders)), 1)) as engine:
@@ -183,11 +184,6 @@ class _Verifier:
             self._verification.text_bytes += result.part.written.text_bytes
             if result.part.records:
                 before = result
-
-
-def _is_plain(name: str) -> bool:
-    """Whether a name stands for something in the corpus itself."""
-    return Path(name).name == name and "\0" not in name
 
 
 def _differences(entry: PartEntry, result: CheckedPart, order: Sequence[str]) -> Iterator[tuple[str, str]]:

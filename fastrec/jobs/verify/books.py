@@ -11,9 +11,9 @@ import msgspec
 
 from fastrec.errors import CorpusError, ShardError
 from fastrec.jobs.corpus import MANIFEST, SUMMARY
+from fastrec.jobs.manifest import InputEntry, Manifest, RejectsEntry
 from fastrec.jobs.normalize.books import summarize, tree_hash
 from fastrec.jobs.normalize.census import read_census
-from fastrec.jobs.normalize.manifest import InputEntry, Manifest, RejectsEntry
 from fastrec.jobs.normalize.options import Options
 from fastrec.jobs.normalize.pass2 import Part
 from fastrec.jobs.rejects import decode_entry, numbered_lines

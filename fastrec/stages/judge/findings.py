@@ -50,8 +50,8 @@ def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(sorted(set(findings), key=lambda finding: (RANK[finding.code], finding.path, finding.message)))
 
 
-def json_path(steps: Iterable[str | int]) -> str:
-    """Spell a place in a record.
+def json_path(steps: Iterable[str | int], *, whole: bool = False) -> str:
+    """Spell a place in a record; keys that are very long are cut short, unless it is to be spelled whole.
 
     >>> json_path(["interactions", 0, "tool_calls", 2, "my key"])
     '$.interactions[0].tool_calls[2]["my key"]'
@@ -63,7 +63,7 @@ def json_path(steps: Iterable[str | int]) -> str:
         elif step.isidentifier():
             path.append(f".{step}")
         else:
-            path.append(f"[{json.dumps(_shorten(step), ensure_ascii=False)}]")
+            path.append(f"[{json.dumps(step if whole else _shorten(step), ensure_ascii=False)}]")
     return "".join(path)
 
 

@@ -17,7 +17,7 @@ from fastrec.stages.shards.lines import (
     chunks,
     line_start,
 )
-from fastrec.stages.shards.reader import STDIN, Shard, own_bytes, read_shard, shard_at
+from fastrec.stages.shards.reader import STDIN, Shard, own_bytes, read_shard, read_text, shard_at, skim_text
 from fastrec.stages.shards.write import COMPRESSIONS, SUFFIXES, ShardWriter, Written
 
 __all__ = [
@@ -42,5 +42,7 @@ __all__ = [
     "line_start",
     "own_bytes",
     "read_shard",
+    "read_text",
     "shard_at",
+    "skim_text",
 ]

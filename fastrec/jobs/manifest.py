@@ -6,10 +6,7 @@ from typing import Final
 
 import msgspec
 
-from fastrec.stages.runs import FIELDS, key_splitter, sample_id_of, text_of
-from fastrec.stages.summary import sayable
-
-__all__ = ["MANIFEST_FORMAT", "InputEntry", "KeyEntry", "Manifest", "PartEntry", "RejectsEntry", "read_key"]
+__all__ = ["MANIFEST_FORMAT", "InputEntry", "KeyEntry", "Manifest", "PartEntry", "RejectsEntry"]
 
 MANIFEST_FORMAT: Final = 1
 
@@ -88,12 +85,3 @@ class Manifest(msgspec.Struct, kw_only=True):
     def to_json(self) -> bytes:
         """Spell the document: indented, a newline at the end."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
-
-
-def read_key(key: bytes, order: tuple[str, ...]) -> KeyEntry:
-    """Spell a sort key out."""
-    *strings, sample_id = key_splitter(order)(key)
-    return KeyEntry(
-        **dict(zip(FIELDS, map(text_of, strings), strict=False)),
-        sample_id=sayable(sample_id_of(sample_id)),
-    )

@@ -1,4 +1,4 @@
-"""Publishing: OUT appears whole or not at all.
+"""Publishing: OUT, a corpus or an export of one, appears whole or not at all.
 
     .OUT.fastrec-lock    held by the run that writes OUT
     .OUT.fastrec-work    runs and the journal; elsewhere with --work-dir
@@ -17,25 +17,33 @@ import os
 import shutil
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import NamedTuple
 
 from fastrec.errors import UsageError, naming, shown
 from fastrec.hashing import fingerprint
-from fastrec.jobs.normalize.exchange import exchange
-from fastrec.jobs.normalize.lock import locked
+from fastrec.jobs.exchange import exchange
+from fastrec.jobs.lock import locked
 from fastrec.jobs.plan import estimated_text
 from fastrec.stages.shards import Shard
 
-__all__ = ["Workplace", "check_output", "too_little_space", "workplace"]
+__all__ = ["Kind", "Workplace", "check_output", "too_little_space", "workplace"]
 
-_MANIFEST: Final = "manifest.json"
+
+class Kind(NamedTuple):
+    """A kind of output: only one of the same kind is ever replaced."""
+
+    name: str
+    """In words: a corpus."""
+    told_by: str
+    """The name of the file that tells it."""
 
 
 class Workplace:
     """The directories of a run."""
 
-    def __init__(self, output: Path, work_dir: Path | None) -> None:
+    def __init__(self, output: Path, kind: Kind, work_dir: Path | None) -> None:
         self.output = output
+        self._kind = kind
         self.staging = output.parent / f".{output.name}.fastrec-new"
         # Several corpora of one name, in different places, may share a directory for their work.
         place = f".{fingerprint(os.fsencode(output)):016x}" if work_dir else ""
@@ -44,7 +52,7 @@ class Workplace:
 
     def recover(self) -> None:
         """Put the old corpus back, if a run ended between the two renames."""
-        if not self.output.exists() and (self._aside / _MANIFEST).exists():
+        if not self.output.exists() and (self._aside / self._kind.told_by).exists():
             self._aside.rename(self.output)
 
     def prepare(self, *, fresh: bool) -> None:
@@ -70,10 +78,10 @@ class Workplace:
             return True
 
     def publish(self) -> None:
-        """Put the new corpus in the place of the old one, if there is one. If that fails, all is as it was."""
+        """Put the new directory in the place of the old one, if there is one. If that fails, all is as it was."""
         self.staging.chmod(0o777 & ~_umask())
         _sync(self.staging)
-        _discard(self._aside)
+        self._discard_old()
         new = self.staging.stat()
         try:
             self._change_places()
@@ -99,43 +107,65 @@ class Workplace:
                 self.output.rename(self.staging)
         self.recover()
 
+    def _discard_old(self) -> None:
+        """Remove the old one, what tells its kind first: half of it must not be taken for a whole and put back."""
+        with contextlib.suppress(OSError):
+            (self._aside / self._kind.told_by).unlink()
+        _remove(self._aside)
+
+    @contextlib.contextmanager
+    def cleared_on_failure(self) -> Iterator[None]:
+        """Leave nothing to a next run."""
+        try:
+            yield
+        except BaseException:
+            self.clear()
+            raise
+
     def clear(self) -> None:
         """Remove what is not published."""
         for directory in (self.staging, self.work):
             _remove(directory)
         with contextlib.suppress(OSError):  # what stays does no harm
             if self.output.exists():
-                _discard(self._aside)
+                self._discard_old()
 
 
 @contextlib.contextmanager
-def workplace(output: Path, work_dir: Path | None, *, overwrite: bool, fresh: bool) -> Iterator[Workplace]:
-    """Take a place to work in; it is gone after success, and stays for the next run otherwise."""
-    place = Workplace(output.resolve(), work_dir)  # behind a link, so that the link stays and shows the new corpus
+def workplace(
+    output: Path, kind: Kind, work_dir: Path | None = None, *, overwrite: bool, fresh: bool
+) -> Iterator[Workplace]:
+    """Take a place to work in; it is gone after success, and stays for the next run otherwise.
+
+    Args:
+        output: The directory to publish.
+        kind: What it will be.
+        work_dir: Where temporary files go, if not beside it.
+        overwrite: Whether an output of the same kind may be replaced.
+        fresh: Whether what an earlier run has left is of no use.
+    """
+    # Behind a link, so that the link stays and shows what is new.
+    place = Workplace(output.resolve(), kind, work_dir)
     place.output.parent.mkdir(parents=True, exist_ok=True)
     with locked(place.output):
         place.recover()
-        _refuse_what_is_there(place.output, output, overwrite=overwrite)
+        _refuse_what_is_there(place.output, output, kind, overwrite=overwrite)
         place.prepare(fresh=fresh)
         yield place
         place.clear()
 
 
-def check_output(output: Path, names: Sequence[str], shards: Sequence[Shard]) -> None:
+def check_output(output: Path, names: Sequence[str], shards: Sequence[Shard] = ()) -> None:
     """Refuse an output that lies in an input, or the other way round."""
-    resolved = output.resolve()
-    for name in names:
+    resolved, shown_output = output.resolve(), shown(str(output))
+    for name in (*names, *(shard.path for shard in shards if not shard.stream)):
         path = Path(name)
         if path.is_dir() and path.resolve() == resolved:
-            raise UsageError(f"{output} is input and output at once: give another output")
+            raise UsageError(f"{shown_output} is input and output at once: give another output")
         if path.is_dir() and path.resolve() in resolved.parents:
-            raise UsageError(f"the output {output} lies in the input {name}, and would be read next time: move it")
-    for shard in shards:
-        if shard.stream:
-            continue
-        path = Path(shard.path).resolve()
-        if resolved == path or resolved in path.parents:
-            raise UsageError(f"the input {shard.path} lies in the output {output}: give another output")
+            raise UsageError(f"the output {shown_output} lies in the input {shown(name)}: give another output")
+        if resolved == path.resolve() or resolved in path.resolve().parents:
+            raise UsageError(f"the input {shown(name)} lies in the output {shown_output}: give another output")
 
 
 def too_little_space(place: Workplace, shards: Sequence[Shard]) -> str | None:
@@ -153,27 +183,21 @@ def too_little_space(place: Workplace, shards: Sequence[Shard]) -> str | None:
     return None
 
 
-def _refuse_what_is_there(place: Path, output: Path, *, overwrite: bool) -> None:
+def _refuse_what_is_there(place: Path, output: Path, kind: Kind, *, overwrite: bool) -> None:
     if not place.exists():
         return
+    name = shown(str(output))
     if not overwrite:
-        raise UsageError(f"{output} exists: give another output, or --overwrite to replace it")
+        raise UsageError(f"{name} exists: give another output, or --overwrite to replace it")
     if not place.is_dir():
-        raise UsageError(f"{output} is not a directory, so it cannot be replaced by a corpus")
-    if any(place.iterdir()) and not (place / _MANIFEST).exists():
-        raise UsageError(f"{output} holds something else than a corpus (no manifest.json): it is not replaced")
+        raise UsageError(f"{name} is not a directory, so it cannot be replaced by {kind.name}")
+    if any(place.iterdir()) and not (place / kind.told_by).exists():
+        raise UsageError(f"{name} holds something else than {kind.name} (no {kind.told_by}): it is not replaced")
 
 
 def _remove(directory: Path) -> None:
     with contextlib.suppress(OSError):  # not every error is ignored: one from closing a directory comes through
         shutil.rmtree(directory, ignore_errors=True)
-
-
-def _discard(corpus: Path) -> None:
-    """Remove a corpus, its manifest first: half of a corpus must not be taken for one and put back."""
-    with contextlib.suppress(OSError):
-        (corpus / _MANIFEST).unlink()
-    _remove(corpus)
 
 
 def _umask() -> int:
