@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from fastrec.api import Verdict, decode, encode, judge, read
     from fastrec.errors import FastrecError, InvalidRecordError, ShardError, UsageError
     from fastrec.hashing import sample_hash
+    from fastrec.jobs.diff import Difference, diff
     from fastrec.jobs.generate import generate
     from fastrec.jobs.normalize import normalize
     from fastrec.jobs.report import Report
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Difference",
     "FastrecError",
     "Finding",
     "InvalidRecordError",
@@ -36,6 +38,7 @@ __all__ = [
     "Verification",
     "__version__",
     "decode",
+    "diff",
     "encode",
     "generate",
     "judge",
@@ -47,6 +50,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Difference": "fastrec.jobs.diff",
     "FastrecError": "fastrec.errors",
     "Finding": "fastrec.stages.judge",
     "InvalidRecordError": "fastrec.errors",
@@ -58,6 +62,7 @@ _HOMES = {
     "Verdict": "fastrec.api",
     "Verification": "fastrec.jobs.verify",
     "decode": "fastrec.api",
+    "diff": "fastrec.jobs.diff",
     "encode": "fastrec.api",
     "generate": "fastrec.jobs.generate",
     "judge": "fastrec.api",

@@ -11,6 +11,7 @@ import click
 
 from fastrec import __version__
 from fastrec.cli.console import print_error, reader_may_leave, safe
+from fastrec.cli.diff import diff
 from fastrec.cli.generate import generate
 from fastrec.cli.normalize import normalize
 from fastrec.cli.rejects import rejects
@@ -32,6 +33,7 @@ def cli() -> None:
       fastrec normalize runs/ -o corpus         make one clean, sorted corpus of a pile of shards
       fastrec verify corpus                     check a corpus that was made before
       fastrec rejects corpus                    list what was rejected, and why
+      fastrec diff old-corpus corpus            say what changed: records, fields, samples right or wrong
       fastrec validate runs/                    check every record below a directory
       fastrec validate 'runs/**/*.jsonl.zst'    or those that a quoted pattern matches
       zcat old.gz | fastrec validate -          or standard input
@@ -40,7 +42,7 @@ def cli() -> None:
     """
 
 
-for command in (normalize, verify, rejects, validate, schema, generate):
+for command in (normalize, verify, rejects, diff, validate, schema, generate):
     cli.add_command(command)
 
 
