@@ -61,8 +61,8 @@ def diff(
     """Say what changed between two corpora: records, fields, and samples that flipped from right to wrong and back.
 
     OLD and NEW are directories that `fastrec normalize` made, with the same order and the same hash. Partners are
-    records of the same evaluation, model and sample; the run (evaluation_id) is another every night, so it is not compared.
-    Accuracies are those of the samples that both have; p is that of the exact McNemar test.
+    records of the same evaluation, model and sample; the run (evaluation_id) is another every night, so it is not
+    compared. Accuracies are those of the samples that both have; p is that of the exact McNemar test.
 
     \b
     Exit codes: 0 no regression, 1 a regression beyond --fail-on, 2 wrong usage, or corpora that cannot be compared,

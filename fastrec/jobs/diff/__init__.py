@@ -32,7 +32,7 @@ from fastrec.jobs.diff.document import (
 from fastrec.jobs.diff.mcnemar import mcnemar
 from fastrec.jobs.diff.merge import OTHER_FIELDS, Changes, ModelChanges, compare_range
 from fastrec.jobs.diff.places import BY, check_by
-from fastrec.jobs.diff.plan import Corpus, plan, read_corpus
+from fastrec.jobs.diff.plan import Corpus, make_plan, read_corpus
 
 __all__ = [
     "BY",
@@ -87,7 +87,7 @@ def diff(
     if not 0 <= p <= 1 or (fail_on is not None and not 0 <= fail_on <= 100):
         raise UsageError("fail_on is a number of percentage points, from 0 to 100, and p a probability, from 0 to 1")
     before, after = read_corpus(Path(old)), read_corpus(Path(new))
-    planned = plan(before, after, check_by(by), examples)
+    planned = make_plan(before, after, check_by(by), examples)
     changes = Changes()
     with make_engine(1 if planned.text_bytes < _SMALL else max(min(jobs, len(planned.ranges)), 1)) as engine:
         results = dict(engine.run(compare_range, planned.ranges))

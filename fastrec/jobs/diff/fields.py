@@ -51,9 +51,6 @@ class Compared(NamedTuple):
     """True: wrong before, right now; False: the other way round; None: the same verdict."""
 
 
-_SAME = Compared([], None)
-
-
 def is_correct(line: bytes) -> bool:
     """Return the verdict of a record."""
     return _decode_record(line).evaluation.is_correct
@@ -65,48 +62,49 @@ def compare_lines(old: bytes, new: bytes) -> Compared:
         return _compare_pieces(old, new)
     except msgspec.MsgspecError:
         before, after = _decode_object(old), _decode_object(new)
-        return _compared(before, after, before, after)
+        del before["evaluation_id"], after["evaluation_id"]
+        found: dict[str, None] = {}
+        _compare_objects(before, after, "$", found)
+        return Compared(list(found), _flip(before, after))
 
 
 def _compare_pieces(old: bytes, new: bytes) -> Compared:
-    old_model, new_model = old.find(_MODEL), new.find(_MODEL)
-    same_version = old[: old.find(_RUN)] == new[: new.find(_RUN)]
-    if same_version and old[old_model:] == new[new_model:]:
-        return _SAME
-    old_tail, new_tail = old.rfind(_TAIL), new.rfind(_TAIL)
-    before: _Object = {}
-    after: _Object = {}
-    if not same_version or old[old_model:old_tail] != new[new_model:new_tail]:
-        before = _decode_object(old[:old_tail] + b"}")
-        after = _decode_object(new[:new_tail] + b"}")
-    last_before = _decode_object(b"{" + old[old_tail + 1 :])
-    last_after = _decode_object(b"{" + new[new_tail + 1 :])
-    return _compared({**before, **last_before}, {**after, **last_after}, last_before, last_after)
-
-
-def _compared(before: _Object, after: _Object, last_before: _Object, last_after: _Object) -> Compared:
     found: dict[str, None] = {}
-    before.pop("evaluation_id", None)
-    after.pop("evaluation_id", None)
+    if old[: old.find(_RUN)] != new[: new.find(_RUN)]:
+        found["$.schema_version"] = None
+    old_model, new_model = old.find(_MODEL), new.find(_MODEL)
+    old_tail, new_tail = old.rfind(_TAIL), new.rfind(_TAIL)
+    middle, other = old[old_model:old_tail], new[new_model:new_tail]
+    if middle != other:
+        _compare_objects(_decode_object(b"{%b}" % middle[1:]), _decode_object(b"{%b}" % other[1:]), "$", found)
+    last, other = old[old_tail:], new[new_tail:]
+    if last == other:
+        return Compared(list(found), None)
+    before, after = _decode_object(b"{" + last[1:]), _decode_object(b"{" + other[1:])
     _compare_objects(before, after, "$", found)
-    was, now = last_before["evaluation"], last_after["evaluation"]
-    flip = None
-    if was != now:
-        right, right_now = _decode_evaluation(was).is_correct, _decode_evaluation(now).is_correct
-        flip = None if right == right_now else right_now
-    return Compared(list(found), flip)
+    return Compared(list(found), _flip(before, after))
+
+
+def _flip(old: _Object, new: _Object) -> bool | None:
+    was, now = old["evaluation"], new["evaluation"]
+    if was == now:
+        return None
+    right = _decode_evaluation(now).is_correct
+    return None if right == _decode_evaluation(was).is_correct else right
 
 
 def _compare_objects(old: _Object, new: _Object, path: str, found: dict[str, None]) -> None:
+    common = 0
     for key, value in old.items():
         other = new.get(key)
         if other is None:
             found[_step(path, key)] = None
-        elif other != value:
+            continue
+        common += 1
+        if other != value:
             _compare_values(bytes(value), bytes(other), _step(path, key), found)
-    for key in new:
-        if key not in old:
-            found[_step(path, key)] = None
+    if common < len(new):
+        found.update(dict.fromkeys(_step(path, key) for key in new if key not in old))
 
 
 def _compare_values(old: bytes, new: bytes, path: str, found: dict[str, None]) -> None:

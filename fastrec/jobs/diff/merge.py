@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import gc
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
@@ -25,13 +26,14 @@ from fastrec.jobs.diff.document import Counts, Examples, Flip, RecordName
 from fastrec.jobs.diff.fields import compare_lines, is_correct
 from fastrec.jobs.diff.places import Head, Place, name_of, place_maker
 from fastrec.jobs.diff.side import PartFile, Reader
+from fastrec.stages.runs import FIELDS
 
 __all__ = ["OTHER_FIELDS", "Changes", "ModelChanges", "RangeToCompare", "compare_range"]
 
 OTHER_FIELDS: Final = "(other fields)"
 
 _FIELDS: Final = 1_000  # paths that a task remembers: free-form objects can have any number of keys
-_SHORTEST: Final = 1 << 12  # bytes that are compared at a time
+_SHORTEST: Final = 1 << 11  # bytes that are compared at a time
 _LONGEST: Final = 1 << 16
 _PLACE_BYTES: Final = 256 << 20
 
@@ -113,7 +115,8 @@ class _Merger:
         place_of = place_maker(order.fields)
         self._old = Reader(order.old, order.low, order.high, place_of)
         self._new = Reader(order.new, order.low, order.high, place_of)
-        self._rest_of = _rest_maker(order.rest)
+        self._rest = order.rest
+        self._rest_of = attrgetter(*order.rest) if order.rest else lambda head: None
         self._examples = order.examples
         self._changes = Changes()
 
@@ -121,25 +124,23 @@ class _Merger:
         old, new = self._old, self._new
         while True:
             self._skip_equal()
-            if not old.has_line() or not new.has_line():
-                break
             place, other = old.place(), new.place()
-            if place < other:
-                self._remove(*old.take())
-            elif other < place:
-                self._add(*new.take())
-            else:
+            if place is None or other is None:
+                break
+            if place == other:
                 self._settle(place)
-        while old.has_line():
-            old.place()
+            elif place < other:
+                self._remove(*old.take())
+            else:
+                self._add(*new.take())
+        while old.place() is not None:
             self._remove(*old.take())
-        while new.has_line():
-            new.place()
+        while new.place() is not None:
             self._add(*new.take())
         return self._changes
 
     def _skip_equal(self) -> None:
-        """Pass over what is the same in both: steps double as long as they are equal, and shrink where they are not."""
+        """Pass over lines that are the same in both: steps double while they are equal, and end where they are not."""
         old, new = self._old, self._new
         step = 0
         while old.has_line() and new.has_line():
@@ -150,13 +151,11 @@ class _Merger:
                     return
                 step = _SHORTEST
             else:
-                size = min(step, len(data) - start, len(new.data) - other)
-                if data[start : start + size] != new.data[other : other + size]:
-                    step = 0
-                    continue
+                size = min(step, old.end - start, new.end - other)
+                equal = _equal_bytes(data, start, new.data, other, size)
                 # Of bytes that are equal all but the line that was begun last are equal lines.
-                end = max(data.rfind(b"\n", start, start + size) + 1, start)
-                step = min(step * 2, _LONGEST) if end > start else step * 2
+                end = max(data.rfind(b"\n", start, start + equal) + 1, start)
+                step = 0 if equal < size else step * 2 if end == start else min(step * 2, _LONGEST)
             old.skip_to(end)
             new.skip_to(other + end - start)
 
@@ -164,9 +163,7 @@ class _Merger:
         """Find partners among the records of a place."""
         old, new = self._old, self._new
         first, second = old.take(), new.take()
-        old_goes_on = old.has_line() and old.place() == place
-        new_goes_on = new.has_line() and new.place() == place
-        if not old_goes_on and not new_goes_on:
+        if old.place() != place and new.place() != place:
             if self._rest_of(first[0]) == self._rest_of(second[0]):
                 self._pair(first, second)
             else:
@@ -179,7 +176,7 @@ class _Merger:
         for side, lines in enumerate((olds, news)):
             for head, line in lines:
                 if line not in equal:
-                    groups[self._rest_of(head)][side].append((head, line))
+                    groups[_key(head, self._rest)][side].append((head, line))
         for some_olds, some_news in groups.values():
             self._match(some_olds, some_news)
 
@@ -202,8 +199,7 @@ class _Merger:
         runs: defaultdict[Any, tuple[list[_Line], list[_Line]]] = defaultdict(lambda: ([], []))
         for side, lines in enumerate((olds, news)):
             for head, line in lines:
-                key = head.evaluation_id, bytes(head.sample_id), head.sample_hash
-                runs[key][side].append((head, line))
+                runs[_key(head, FIELDS)][side].append((head, line))
         left: tuple[list[_Line], list[_Line]] = ([], [])
         for some_olds, some_news in runs.values():
             if len(some_olds) == len(some_news) == 1:
@@ -271,20 +267,28 @@ class _Merger:
             examples.append(name_of(head))
 
 
-def _rest_maker(fields: Sequence[str]) -> Callable[[Head], Any]:
-    """Return the function from a head to the fields by which records of one place are told apart."""
-    if not fields:
-        return lambda head: None
-    return lambda head: tuple(
-        [bytes(head.sample_id) if field == "sample_id" else getattr(head, field) for field in fields]
-    )
+def _equal_bytes(data: bytes, start: int, other: bytes, other_start: int, size: int) -> int:
+    """Return how many bytes are equal at least: all, or by halving, since comparing slices runs in C."""
+    if other.startswith(data[start : start + size], other_start):
+        return size
+    equal = 0
+    while size > _SHORTEST:
+        size //= 2
+        if other.startswith(data[start + equal : start + equal + size], other_start + equal):
+            equal += size
+    return equal
+
+
+def _key(head: Head, fields: Sequence[str]) -> tuple[Any, ...]:
+    """Return some fields of a head so that they can be looked up."""
+    return tuple([bytes(head.sample_id) if field == "sample_id" else getattr(head, field) for field in fields])
 
 
 def _gather(reader: Reader, place: Place) -> list[_Line]:
     """Take the lines that are left of a place."""
     lines: list[_Line] = []
     size = 0
-    while reader.has_line() and reader.place() == place:
+    while reader.place() == place:
         lines.append(reader.take())
         size += len(lines[-1][1])
         if size > _PLACE_BYTES:

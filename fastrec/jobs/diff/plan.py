@@ -23,7 +23,7 @@ from fastrec.records import SCHEMA_VERSION
 from fastrec.stages.runs import FIELDS
 from fastrec.stages.summary import Summary
 
-__all__ = ["Corpus", "Plan", "plan", "read_corpus"]
+__all__ = ["Corpus", "Plan", "make_plan", "read_corpus"]
 
 # A range also reads what stands before it in the part of NEW in which it begins: half a part on average. A range of
 # three parts wastes little on that, and sixteen ranges keep many workers busy.
@@ -74,7 +74,7 @@ def read_corpus(path: Path) -> Corpus:
     return Corpus(path, manifest, accounts)
 
 
-def plan(old: Corpus, new: Corpus, by: tuple[str, ...], examples: int) -> Plan:
+def make_plan(old: Corpus, new: Corpus, by: tuple[str, ...], examples: int) -> Plan:
     """See that two corpora can be compared, and cut the work."""
     _check_hashes(old, new, by)
     fields = _common_fields(old, new, by)
@@ -153,7 +153,7 @@ def _files(
 ) -> tuple[PartFile, ...]:
     """Return the parts that may have records of a range."""
     return tuple(
-        PartFile(str(corpus.path / part.file), part.records, part.text_bytes)
+        PartFile(str(corpus.path / part.file), part.text_bytes)
         for part in parts
         if (high is None or _place(part.first, fields) < high) and (low is None or _place(part.last, fields) >= low)
     )

@@ -1,4 +1,10 @@
-"""One of the two corpora in the merge: its lines of a range of places, read part by part, a chunk at a time.
+r"""One of the two corpora in the merge: its lines of a range of places, read part by part, a stretch at a time.
+
+    blocks       {"a": 1}\n{"a": 2}\n{"a" | : 3}\n{"a": 4}\n{"a": 5}\n{
+    stretches    {"a": 1}\n{"a": 2}\n  {"a": 3}\n  {"a": 4}\n{"a": 5}\n
+
+A stretch is a part of a block as it was decompressed, so that text is not copied; a line that two blocks share is put
+together and is a stretch of its own.
 
 A reader stands at a line. It shows the line's place when asked, since lines that are the same in both corpora are
 passed over without a look. What the manifest says of a part is held against what is found there.
@@ -14,11 +20,10 @@ import msgspec
 
 from fastrec.errors import CorpusError
 from fastrec.jobs.diff.places import Head, Place, read_head
-from fastrec.stages.shards import Chunk, ReadStats, read_shard, shard_at
+from fastrec.stages.shards import read_text, shard_at
 
 __all__ = ["PartFile", "Reader"]
 
-_CHUNK_BYTES: Final = 1 << 18  # two chunks stay in the processor's cache
 _ADVICE: Final = "`fastrec verify` names all that is wrong with a corpus"
 
 
@@ -26,7 +31,6 @@ class PartFile(msgspec.Struct, frozen=True):
     """A part, and what the manifest says of it."""
 
     path: str
-    records: int
     text_bytes: int
 
 
@@ -40,99 +44,118 @@ class Reader:
         self._high = high
         self._place_of = place_of
         self._path = ""
-        self._line = 1  # number of the first line of `data`
+        self._offset = 0  # of `data` in the text of the part
         self._last: Place | None = None
-        self._chunks = self._read(parts)
+        self._stretches = self._read(parts)
         self.data = b""
-        """Whole lines, of which those from `start` on are still to come."""
-        self.start = 0
-        self.head: Head | None = None
-        """Of the line at `start`, once `place` was called."""
+        """Whole lines, of which those from `start` to `end` are still to come."""
+        self.start = self.end = 0
+        self._head: Head | None = None  # of the line at `start`, if it was looked at
         self._place: Place = ()
 
     def has_line(self) -> bool:
         """Whether there is a line; reads on if need be."""
-        while self.start == len(self.data):
-            data = next(self._chunks, None)
-            if data is None:
+        if self.start == self.end:
+            stretch = next(self._stretches, None)
+            if stretch is None:
                 return False
-            self.data, self.start, self.head = data, 0, None
+            self.data, self.start, self.end = stretch
+            self._head = None
         return True
 
-    def place(self) -> Place:
-        """Return the place of the line at `start`."""
-        if self.head is None:
-            self.head, self._place = self._look(self.data, self.start)
+    def place(self) -> Place | None:
+        """Return the place of the line at `start`; None if there is none."""
+        if self._head is None:
+            if not self.has_line():
+                return None
+            self._head, self._place = self._look(self.data, self.start)
         return self._place
 
     def take(self) -> tuple[Head, bytes]:
         """Take the line at `start`, without its newline, after a look at its place."""
-        head, start = self.head, self.start
+        head, start = self._head, self.start
         assert head is not None
         end = self.data.find(b"\n", start)
         self.start = end + 1
-        self.head = None
+        self._head = None
         return head, self.data[start:end]
 
     def skip_to(self, start: int) -> None:
         """Pass over lines."""
         self.start = start
-        self.head = None
+        self._head = None
 
     def _look(self, data: bytes, start: int) -> tuple[Head, Place]:
         try:
             head = read_head(data, start)
         except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
-            raise self._broken("is not a record in normal form", data, start) from exc
+            raise self._broken("holds a line that is not a record in normal form", start) from exc
         return head, self._place_of(head)
 
-    def _read(self, parts: Sequence[PartFile]) -> Iterator[bytes]:
-        """Give the chunks of the range, each cut to it."""
+    def _read(self, parts: Sequence[PartFile]) -> Iterator[tuple[bytes, int, int]]:
+        """Give the stretches of the range: some text, where its lines begin and where they end."""
         for part in parts:
-            self._path = part.path
-            stats = ReadStats()
-            for chunk in read_shard(shard_at(part.path), chunk_bytes=_CHUNK_BYTES, stats=stats):
-                if not isinstance(chunk, Chunk) or not chunk.data.endswith(b"\n"):
-                    raise CorpusError(part.path, f"holds a line that fastrec would not write: {_ADVICE}", chunk.line)
-                self._line = chunk.line
-                begin, end, done = self._own(chunk.data)
+            self._path, size = part.path, 0
+            for data, begin, end in _stretches(part.path):
+                self._offset = size - begin
+                size += end - begin
+                begin, end, done = self._own(data, begin, end)
                 if begin < end:
-                    self._line += chunk.data.count(b"\n", 0, begin)
-                    yield chunk.data if end - begin == len(chunk.data) else chunk.data[begin:end]
+                    yield data, begin, end
                 if done:
                     return
-            found, said = (stats.lines, stats.text_bytes), (part.records, part.text_bytes)
-            if found != said:
-                raise CorpusError(
-                    part.path,
-                    f"holds {found[0]:,} lines of {found[1]:,} bytes, and its manifest says {said[0]:,} of "
-                    f"{said[1]:,}: {_ADVICE}",
-                )
+            if size != part.text_bytes:
+                reason = f"holds {size:,} bytes of text, and its manifest says {part.text_bytes:,}: {_ADVICE}"
+                raise CorpusError(part.path, reason)
 
-    def _own(self, data: bytes) -> tuple[int, int, bool]:
-        """Return which stretch of a chunk belongs to the range, and whether the range ends in it."""
-        first = self._look(data, 0)[1]
-        last = self._look(data, data.rfind(b"\n", 0, -1) + 1)[1]
+    def _own(self, data: bytes, begin: int, end: int) -> tuple[int, int, bool]:
+        """Return which lines of a stretch belong to the range, and whether the range ends in it."""
+        first = self._look(data, begin)[1]
+        last = self._look(data, max(data.rfind(b"\n", begin, end - 1) + 1, begin))[1]
         if last < first or (self._last is not None and first < self._last):
-            raise self._broken("is not in the order of its manifest", data, 0)
+            raise self._broken("is not sorted as its manifest says", begin)
         self._last = last
-        begin, end = 0, len(data)
-        if self._low is not None and first < self._low:
-            begin = end if last < self._low else self._find(data, self._low)
-        done = self._high is not None and last >= self._high
-        if done:
-            assert self._high is not None
-            end = self._find(data, self._high)
+        low, high = self._low, self._high
+        done = high is not None and last >= high
+        starts = []
+        if (low is not None and first < low) or done:
+            starts = _starts(data, begin, end)
+        if low is not None and first < low:
+            begin = self._find(data, starts, low, end)
+        if high is not None and done:
+            end = self._find(data, starts, high, end)
         return begin, end, done
 
-    def _find(self, data: bytes, place: Place) -> int:
-        """Return where in a chunk the first line stands that is not before a place."""
-        starts = [0]
-        while (end := data.find(b"\n", starts[-1]) + 1) < len(data):
-            starts.append(end)
+    def _find(self, data: bytes, starts: list[int], place: Place, end: int) -> int:
+        """Return where the first line stands that is not before a place."""
         found = bisect_left(starts, place, key=lambda start: self._look(data, start)[1])
-        return starts[found] if found < len(starts) else len(data)
+        return starts[found] if found < len(starts) else end
 
-    def _broken(self, reason: str, data: bytes, start: int) -> CorpusError:
-        line = self._line + data.count(b"\n", 0, start)
-        return CorpusError(self._path, f"{reason}: {_ADVICE}", line)
+    def _broken(self, reason: str, start: int) -> CorpusError:
+        return CorpusError(self._path, f"{reason}, at byte {self._offset + start:,} of its text: {_ADVICE}")
+
+
+def _starts(data: bytes, begin: int, end: int) -> list[int]:
+    """Return where the lines of a stretch begin."""
+    starts = [begin]
+    while (start := data.find(b"\n", starts[-1]) + 1) < end:
+        starts.append(start)
+    return starts
+
+
+def _stretches(path: str) -> Iterator[tuple[bytes, int, int]]:
+    """Give the lines of a part as stretches."""
+    begun: list[bytes] = []  # of the line that goes on in the next block
+    for block in read_text(shard_at(path)):
+        begin, end = 0, block.rfind(b"\n") + 1
+        if begun and end:
+            begin = block.find(b"\n") + 1
+            line = b"".join([*begun, block[:begin]])
+            begun = []
+            yield line, 0, len(line)
+        if begin < end:
+            yield block, begin, end
+        if end < len(block):
+            begun.append(block[end:])
+    if begun:
+        raise CorpusError(path, f"does not end with a newline: {_ADVICE}")

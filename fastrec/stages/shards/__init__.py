@@ -17,7 +17,7 @@ from fastrec.stages.shards.lines import (
     chunks,
     line_start,
 )
-from fastrec.stages.shards.reader import STDIN, Shard, read_shard, shard_at
+from fastrec.stages.shards.reader import STDIN, Shard, read_shard, read_text, shard_at
 from fastrec.stages.shards.write import COMPRESSIONS, SUFFIXES, ShardWriter, Written
 
 __all__ = [
@@ -41,5 +41,6 @@ __all__ = [
     "format_of_name",
     "line_start",
     "read_shard",
+    "read_text",
     "shard_at",
 ]

@@ -34,7 +34,7 @@ from fastrec.stages.shards.lines import (
     line_start,
 )
 
-__all__ = ["STDIN", "Shard", "read_shard", "shard_at"]
+__all__ = ["STDIN", "Shard", "read_shard", "read_text", "shard_at"]
 
 STDIN = "-"
 READ_BYTES = 1 << 20
@@ -105,6 +105,12 @@ def read_shard(
             yield from chunks(text, chunk_bytes=chunk_bytes, max_line_bytes=max_line_bytes, offset=first, stats=stats)
 
     return read()
+
+
+def read_text(shard: Shard, *, max_window: int = MAX_WINDOW) -> Iterator[bytes]:
+    """The text of a shard in blocks as they were decompressed, cut anywhere: for who can do without chunks of lines."""
+    with _opened(shard) as (read_block, _):
+        yield from _text(_raw_blocks(read_block, shard.path, None, ReadStats()), shard.path, max_window)
 
 
 @contextlib.contextmanager
