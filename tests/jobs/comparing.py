@@ -54,7 +54,9 @@ def partners(olds: list[Any], news: list[Any]) -> tuple[list[tuple[Any, Any]], l
     if olds and news and len(olds) + len(news) > 2:
         for old in list(olds):
             whole = [{key: old[key] for key in ("evaluation_id", "sample_id", "sample_hash")}]
-            twins = [[each for each in side if [{key: each[key] for key in whole[0]}] == whole] for side in (olds, news)]
+            twins = [
+                [each for each in side if [{key: each[key] for key in whole[0]}] == whole] for side in (olds, news)
+            ]
             if len(twins[0]) == len(twins[1]) == 1:
                 pairs.append((old, twins[1][0]))
                 olds = [each for each in olds if each is not old]

@@ -82,6 +82,9 @@ def make_plan(old: Corpus, new: Corpus, by: tuple[str, ...], examples: int) -> P
     olds, news = _to_read(old, same), _to_read(new, same)
     places = cut_fields(fields)
     firsts = [_place(part.first, places) for part in olds]
+    for corpus, parts in ((old, olds), (new, news)):
+        if any(_place(low.last, places) > _place(high.first, places) for low, high in pairwise(parts)):
+            raise CorpusError(str(corpus.path / MANIFEST), "does not list its parts in the order of their keys")
     cuts = sorted(set(firsts[:: max(_PARTS, -(-len(olds) // _RANGES))][1:])) if places else []
     ranges = [
         RangeToCompare(
