@@ -18,9 +18,11 @@ from typing import Any, Final
 import msgspec
 import zstandard
 
+from bench.nights import make_nights
 from bench.real import real_files, scaled_real
 from fastrec.hashing import sample_hash
 from fastrec.jobs import generate
+from fastrec.jobs.corpus import read_manifest
 from fastrec.jobs.generate import Recipe, lines
 from fastrec.stages.shards import Chunk, read_shard, shard_at
 
@@ -64,7 +66,14 @@ class Real(msgspec.Struct, frozen=True, tag=True):
     only: str = ""
 
 
-Plan = Generated | Resharded | Copied | Real
+class Nights(msgspec.Struct, frozen=True, tag=True):
+    """Two corpora, `old` and `new`, made of another one; see `bench.nights`."""
+
+    of: str
+    anew: bool
+
+
+Plan = Generated | Resharded | Copied | Real | Nights
 
 CORPORA: Final[dict[str, Plan]] = {
     "mixed": Generated(Recipe(records=30_000, seed=1), 24),
@@ -80,6 +89,9 @@ CORPORA: Final[dict[str, Plan]] = {
     "real-x10": Real(10),
     "alpaca-x10": Real(10, only="alpaca"),  # the one that Polars can read: all values of a key are of one type
     "mixed-x10": Copied("mixed", 10),
+    "nights": Nights("real-x10", anew=False),
+    "nights-anew": Nights("real-x10", anew=True),
+    "nights-small": Nights("real", anew=False),
 }
 
 
@@ -107,7 +119,7 @@ class Corpus(msgspec.Struct, frozen=True):
 def available(name: str) -> bool:
     """Whether the corpus can be made here: the real records may not be there."""
     plan = CORPORA[name]
-    return bool(real_files()) if isinstance(plan, Real) else True
+    return available(plan.of) if isinstance(plan, Nights) else bool(real_files()) if isinstance(plan, Real) else True
 
 
 def corpus(name: str) -> Corpus:
@@ -119,7 +131,12 @@ def corpus(name: str) -> Corpus:
         for stale in (OUT / "corpora").glob(f"{name}-{'?' * len(key)}"):
             shutil.rmtree(stale)
         directory.mkdir(parents=True)
-        made = _write(name, key, directory, _shards(CORPORA[name]))
+        plan = CORPORA[name]
+        made = (
+            _write_nights(name, key, directory, plan)
+            if isinstance(plan, Nights)
+            else _write(name, key, directory, _shards(plan))
+        )
         about.write_bytes(msgspec.json.encode(made))
     return msgspec.json.decode(about.read_bytes(), type=Corpus)
 
@@ -153,7 +170,7 @@ def _key(name: str) -> str:
     return digest.hexdigest()[:8]
 
 
-def _shards(plan: Plan) -> Named:
+def _shards(plan: Generated | Resharded | Copied | Real) -> Named:
     """Name the shards of a plan, and give their lines."""
     if isinstance(plan, Generated):
         stream = lines(plan.recipe)
@@ -211,3 +228,17 @@ def _write(name: str, key: str, directory: Path, shards: Named) -> Corpus:
         file_bytes += path.stat().st_size
         names.append(path.name)
     return Corpus(name, key, tuple(names), count, text_bytes, file_bytes)
+
+
+def _write_nights(name: str, key: str, directory: Path, plan: Nights) -> Corpus:
+    make_nights(corpus(plan.of).paths(), directory, anew=plan.anew)
+    manifests = {night: read_manifest(directory / night) for night in ("old", "new")}
+    parts = [(night, part) for night, manifest in manifests.items() for part in manifest.parts]
+    return Corpus(
+        name,
+        key,
+        tuple(f"{night}/{part.file}" for night, part in parts),
+        sum(part.records for _, part in parts),
+        sum(part.text_bytes for _, part in parts),
+        sum(part.bytes for _, part in parts),
+    )

@@ -31,11 +31,12 @@ __all__ = [
     "trials_of",
 ]
 
-SETS: Final = ("track", "peers", "long")
-Set = Literal["track", "peers", "long"]
+SETS: Final = ("track", "peers", "long", "use")
+Set = Literal["track", "peers", "long", "use"]
 Better = Literal["lower", "higher"]
 
 NORMALIZE, VALIDATE, FLOOR = "fastrec normalize", "fastrec validate", "bare recompression"
+DIFF, DECOMPRESSION = "fastrec diff", "bare decompression"
 _METHOD: Final = "forked-pool"
 """How trials are run, the peers included: changes whenever ratios before and after cannot be compared."""
 
@@ -184,6 +185,18 @@ def _ten_times(one: str, ten: str, chosen: Set) -> tuple[Figure, Figure]:
     )
 
 
+def _of_decompression(name: str, jobs: int, target: float | None) -> Figure:
+    return Figure(
+        name=f"diff of decompression, {name}, {jobs} jobs",
+        title="speed of diff ÷ bare decompression of both corpora, same jobs",
+        trials=(Trial(DIFF, name, jobs=jobs), Trial(DECOMPRESSION, name, jobs=jobs)),
+        value=_speedup,
+        better="higher",
+        target=target,
+        set="use",
+    )
+
+
 FIGURES: Final[tuple[Figure, ...]] = (
     *map(_floor, ("real-x10", "mixed", "small", "agentic", "unknown-keys", "half-duplicates")),
     *map(_cpu, ("real-x10", "mixed")),
@@ -247,6 +260,16 @@ FIGURES: Final[tuple[Figure, ...]] = (
         trials=(Trial(NORMALIZE, "mixed-x10", options=("--memory", "512MiB")), Trial(NORMALIZE, "mixed-x10")),
         value=_seconds,
         set="long",
+    ),
+    *(_of_decompression("nights", jobs, 0.6) for jobs in (1, 2)),
+    _of_decompression("nights-anew", 2, None),
+    Figure(
+        name="10 × the records: memory of diff",
+        title="peak memory of diff for ten times the records, one job; flat is 1",
+        trials=(Trial(DIFF, "nights", jobs=1), Trial(DIFF, "nights-small", jobs=1)),
+        value=_memory,
+        target=1.25,
+        set="use",
     ),
 )
 

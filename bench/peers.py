@@ -17,7 +17,7 @@ import zstandard
 from bench.contenders import Contender, Job
 from fastrec.engine import make_engine
 
-__all__ = ["NORMALIZING", "batches"]
+__all__ = ["NORMALIZING", "Decompression", "batches"]
 
 _BLOCK: Final = 1 << 20
 _KEYS: Final = ("evaluation_name", "sample_hash", "model_id", "evaluation_id", "sample_id")
@@ -49,6 +49,26 @@ class Recompression:
         """Recompress each shard."""
         with make_engine(job.jobs) as engine:
             for _ in engine.run(_recompress, ((batch, job.output, job.level) for batch in batches(job))):
+                pass
+
+
+class Decompression:
+    """Decompresses the same shards in the same pool, and throws the text away: the floor for all that reads them."""
+
+    label = "bare decompression"
+    leaves_out = "everything: it only decompresses"
+
+    def run(self, job: Job) -> None:
+        """Decompress each shard."""
+        with make_engine(job.jobs) as engine:
+            for _ in engine.run(_decompress, batches(job)):
+                pass
+
+
+def _decompress(shards: list[str]) -> None:
+    for shard in shards:
+        with Path(shard).open("rb") as file, zstandard.ZstdDecompressor().stream_reader(file) as reader:
+            while reader.read(_BLOCK):
                 pass
 
 
