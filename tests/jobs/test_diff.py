@@ -513,6 +513,14 @@ def rewrite(corpus: Path, change: Callable[[bytes], bytes]) -> None:
     ("change", "said"),
     [
         (lambda data: data[:-1], "does not end with a newline"),
+        (
+            lambda data: data.replace(b'"evaluation":{', b'"evaluation":['),
+            "holds a line that is not a record in normal form",
+        ),
+        (
+            lambda data: data.replace(b'"evaluation":', b'"evaluations":'),
+            "holds a line that is not a record in normal form",
+        ),
         (lambda data: b"nonsense\n" + data, "not a record in normal form, at byte 0 of its text"),
         (lambda data: data.replace(b'"is_correct":true', b'"is_correct":false', 1), "do not add up"),
         (lambda data: b"".join(data.splitlines(keepends=True)[1:]), "do not add up"),

@@ -21,11 +21,11 @@ from typing import Any, Final
 
 import msgspec
 
-from fastrec.errors import FastrecError, shown
+from fastrec.errors import CorpusError, FastrecError, shown
 from fastrec.jobs.diff.document import Counts, Examples, Flip, RecordName
 from fastrec.jobs.diff.fields import compare_lines, is_correct
 from fastrec.jobs.diff.places import Head, Place, name_of, place_maker
-from fastrec.jobs.diff.side import PartFile, Reader
+from fastrec.jobs.diff.side import ADVICE, PartFile, Reader
 from fastrec.stages.runs import FIELDS
 
 __all__ = ["OTHER_FIELDS", "Changes", "ModelChanges", "RangeToCompare", "compare_range"]
@@ -121,6 +121,14 @@ class _Merger:
         self._changes = Changes()
 
     def run(self) -> Changes:
+        try:
+            self._merge()
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, KeyError) as exc:
+            reason = f"or {shown(self._old.path)} holds a line that is not a record in normal form: {ADVICE}"
+            raise CorpusError(self._new.path, reason) from exc
+        return self._changes
+
+    def _merge(self) -> None:
         old, new = self._old, self._new
         while True:
             self._skip_equal()
@@ -137,7 +145,6 @@ class _Merger:
             self._remove(*old.take())
         while new.place() is not None:
             self._add(*new.take())
-        return self._changes
 
     def _skip_equal(self) -> None:
         """Pass over lines that are the same in both: steps double while they are equal, and end where they are not."""

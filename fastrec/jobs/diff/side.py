@@ -22,9 +22,9 @@ from fastrec.errors import CorpusError
 from fastrec.jobs.diff.places import Head, Place, read_head
 from fastrec.stages.shards import read_text, shard_at
 
-__all__ = ["PartFile", "Reader"]
+__all__ = ["ADVICE", "PartFile", "Reader"]
 
-_ADVICE: Final = "`fastrec verify` names all that is wrong with a corpus"
+ADVICE: Final = "`fastrec verify` names all that is wrong with a corpus"
 
 
 class PartFile(msgspec.Struct, frozen=True):
@@ -43,7 +43,8 @@ class Reader:
         self._low = low
         self._high = high
         self._place_of = place_of
-        self._path = ""
+        self.path = ""
+        """Of the part that is read."""
         self._offset = 0  # of `data` in the text of the part
         self._last: Place | None = None
         self._stretches = self._read(parts)
@@ -95,7 +96,7 @@ class Reader:
     def _read(self, parts: Sequence[PartFile]) -> Iterator[tuple[bytes, int, int]]:
         """Give the stretches of the range: some text, where its lines begin and where they end."""
         for part in parts:
-            self._path, size = part.path, 0
+            self.path, size = part.path, 0
             for data, begin, end in _stretches(part.path):
                 self._offset = size - begin
                 size += end - begin
@@ -105,7 +106,7 @@ class Reader:
                 if done:
                     return
             if size != part.text_bytes:
-                reason = f"holds {size:,} bytes of text, and its manifest says {part.text_bytes:,}: {_ADVICE}"
+                reason = f"holds {size:,} bytes of text, and its manifest says {part.text_bytes:,}: {ADVICE}"
                 raise CorpusError(part.path, reason)
 
     def _own(self, data: bytes, begin: int, end: int) -> tuple[int, int, bool]:
@@ -132,7 +133,7 @@ class Reader:
         return starts[found] if found < len(starts) else end
 
     def _broken(self, reason: str, start: int) -> CorpusError:
-        return CorpusError(self._path, f"{reason}, at byte {self._offset + start:,} of its text: {_ADVICE}")
+        return CorpusError(self.path, f"{reason}, at byte {self._offset + start:,} of its text: {ADVICE}")
 
 
 def _starts(data: bytes, begin: int, end: int) -> list[int]:
@@ -158,4 +159,4 @@ def _stretches(path: str) -> Iterator[tuple[bytes, int, int]]:
         if end < len(block):
             begun.append(block[end:])
     if begun:
-        raise CorpusError(path, f"does not end with a newline: {_ADVICE}")
+        raise CorpusError(path, f"does not end with a newline: {ADVICE}")
