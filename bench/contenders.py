@@ -31,7 +31,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     def shards(self) -> list[str]:
         """The paths of all shards."""
         paths = map(Path, self.inputs)
-        return [str(shard) for path in paths for shard in (sorted(path.glob("*.jsonl*")) if path.is_dir() else [path])]
+        return [str(shard) for path in paths for shard in (sorted(path.rglob("*.jsonl*")) if path.is_dir() else [path])]
 
 
 class Contender(Protocol):
@@ -68,7 +68,8 @@ class Fastrec:
             options += ["--output", f"{job.output}/corpus", "--level", str(job.level), "--max-rejects", "100%", "-q"]
         if self._name == "export":
             options += ["--output", f"{job.output}/tables", "-q"]
-        return [sys.executable, "-m", "fastrec", self._name, *job.inputs, *options]
+        inputs = [f"{job.inputs[0]}/{night}" for night in ("old", "new")] if self._name == "diff" else job.inputs
+        return [sys.executable, "-m", "fastrec", self._name, *inputs, *options]
 
     def run(self, job: Job) -> None:
         """Run the command."""
@@ -80,7 +81,7 @@ def contenders() -> dict[str, Contender]:
     from bench.peers import NORMALIZING, Decompression  # noqa: PLC0415 - it imports Job from here
     from bench.validators import VALIDATING  # noqa: PLC0415
 
-    ours = map(Fastrec, ("normalize", "validate", "cat", "export"))
+    ours = map(Fastrec, ("normalize", "validate", "cat", "export", "diff"))
     everyone: list[Contender] = [*ours, Decompression(), *NORMALIZING, *VALIDATING]
     return {contender.label: contender for contender in everyone}
 

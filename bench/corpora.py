@@ -18,6 +18,7 @@ from typing import Any, Final
 import msgspec
 import zstandard
 
+from bench.nights import make_nights
 from bench.real import real_files, scaled_real
 from fastrec.hashing import sample_hash
 from fastrec.jobs import generate
@@ -72,7 +73,14 @@ class Published(msgspec.Struct, frozen=True, tag=True):
     of: str
 
 
-Plan = Generated | Resharded | Copied | Real | Published
+class Nights(msgspec.Struct, frozen=True, tag=True):
+    """Two corpora, `old` and `new`, made of another one; see `bench.nights`."""
+
+    of: str
+    anew: bool
+
+
+Plan = Generated | Resharded | Copied | Real | Published | Nights
 
 CORPORA: Final[dict[str, Plan]] = {
     "mixed": Generated(Recipe(records=30_000, seed=1), 24),
@@ -92,6 +100,9 @@ CORPORA: Final[dict[str, Plan]] = {
     "published-mixed-x4": Published("mixed-x4"),
     "published-mixed": Published("mixed"),
     "published-real-x10": Published("real-x10"),
+    "nights": Nights("real-x10", anew=False),
+    "nights-anew": Nights("real-x10", anew=True),
+    "nights-small": Nights("real", anew=False),
 }
 
 
@@ -119,7 +130,7 @@ class Corpus(msgspec.Struct, frozen=True):
 def available(name: str) -> bool:
     """Whether the corpus can be made here: the real records may not be there."""
     plan = CORPORA[name]
-    if isinstance(plan, Published):
+    if isinstance(plan, Published | Nights):
         return available(plan.of)
     return bool(real_files()) if isinstance(plan, Real) else True
 
@@ -137,7 +148,11 @@ def corpus(name: str) -> Corpus:
             made = _publish(name, key, directory, corpus(plan.of))
         else:
             directory.mkdir(parents=True)
-            made = _write(name, key, directory, _shards(plan))
+            made = (
+                _write_nights(name, key, directory, plan)
+                if isinstance(plan, Nights)
+                else _write(name, key, directory, _shards(plan))
+            )
         about.write_bytes(msgspec.json.encode(made))
     return msgspec.json.decode(about.read_bytes(), type=Corpus)
 
@@ -237,3 +252,17 @@ def _write(name: str, key: str, directory: Path, shards: Named) -> Corpus:
         file_bytes += path.stat().st_size
         names.append(path.name)
     return Corpus(name, key, tuple(names), count, text_bytes, file_bytes)
+
+
+def _write_nights(name: str, key: str, directory: Path, plan: Nights) -> Corpus:
+    make_nights(corpus(plan.of).paths(), directory, anew=plan.anew)
+    manifests = {night: read_manifest(directory / night) for night in ("old", "new")}
+    parts = [(night, part) for night, manifest in manifests.items() for part in manifest.parts]
+    return Corpus(
+        name,
+        key,
+        tuple(f"{night}/{part.file}" for night, part in parts),
+        sum(part.records for _, part in parts),
+        sum(part.text_bytes for _, part in parts),
+        sum(part.bytes for _, part in parts),
+    )

@@ -36,7 +36,7 @@ Set = Literal["track", "peers", "long", "use"]
 Better = Literal["lower", "higher"]
 
 NORMALIZE, VALIDATE, FLOOR = "fastrec normalize", "fastrec validate", "bare recompression"
-CAT, EXPORT, READING = "fastrec cat", "fastrec export", "bare decompression"
+CAT, EXPORT, DIFF, READING = "fastrec cat", "fastrec export", "fastrec diff", "bare decompression"
 _METHOD: Final = "forked-pool"
 """How trials are run, the peers included: changes whenever ratios before and after cannot be compared."""
 
@@ -225,6 +225,18 @@ def _exported(name: str) -> Figure:
     )
 
 
+def _of_decompression(name: str, jobs: int, target: float | None) -> Figure:
+    return Figure(
+        name=f"diff of decompression, {name}, {jobs} jobs",
+        title="speed of diff ÷ bare decompression of both corpora, same jobs",
+        trials=(Trial(DIFF, name, jobs=jobs), Trial(READING, name, jobs=jobs)),
+        value=_speedup,
+        better="higher",
+        target=target,
+        set="use",
+    )
+
+
 FIGURES: Final[tuple[Figure, ...]] = (
     *map(_floor, ("real-x10", "mixed", "small", "agentic", "unknown-keys", "half-duplicates")),
     *map(_cpu, ("real-x10", "mixed")),
@@ -294,6 +306,16 @@ FIGURES: Final[tuple[Figure, ...]] = (
     *(_searched(name, "--model", "v0-org-6/model-1b") for name in ("published-mixed-x4", "published-real-x10")),
     *(_searched(name, "--sample-id", "5") for name in ("published-mixed-x4", "published-real-x10")),
     *map(_exported, ("mixed", "real-x10")),
+    *(_of_decompression("nights", jobs, 0.6) for jobs in (1, 2)),
+    _of_decompression("nights-anew", 2, None),
+    Figure(
+        name="10 × the records: memory of diff",
+        title="peak memory of diff for ten times the records, one job; flat is 1",
+        trials=(Trial(DIFF, "nights", jobs=1), Trial(DIFF, "nights-small", jobs=1)),
+        value=_memory,
+        target=1.25,
+        set="use",
+    ),
 )
 
 # What is wanted of the ratios among the stage benchmarks, and which way is good.

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fastrec.errors import FastrecError, InvalidRecordError, ShardError, UsageError
     from fastrec.hashing import sample_hash
     from fastrec.jobs.cat import cat
+    from fastrec.jobs.diff import Difference, diff
     from fastrec.jobs.export import Exported, export
     from fastrec.jobs.generate import generate
     from fastrec.jobs.normalize import normalize
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Difference",
     "Exported",
     "FastrecError",
     "Finding",
@@ -40,6 +42,7 @@ __all__ = [
     "__version__",
     "cat",
     "decode",
+    "diff",
     "encode",
     "export",
     "generate",
@@ -52,6 +55,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Difference": "fastrec.jobs.diff",
     "Exported": "fastrec.jobs.export",
     "FastrecError": "fastrec.errors",
     "Finding": "fastrec.stages.judge",
@@ -65,6 +69,7 @@ _HOMES = {
     "Verification": "fastrec.jobs.verify",
     "cat": "fastrec.jobs.cat",
     "decode": "fastrec.api",
+    "diff": "fastrec.jobs.diff",
     "encode": "fastrec.api",
     "export": "fastrec.jobs.export",
     "generate": "fastrec.jobs.generate",

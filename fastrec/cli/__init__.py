@@ -15,6 +15,7 @@ from fastrec import __version__
 from fastrec.cli.cat import cat
 from fastrec.cli.completion import completion
 from fastrec.cli.console import print_error, safe, say
+from fastrec.cli.diff import diff
 from fastrec.cli.export import export
 from fastrec.cli.generate import generate
 from fastrec.cli.normalize import normalize
@@ -62,6 +63,7 @@ def cli(context: click.Context, config: str | None) -> None:
       fastrec cat corpus --evaluation GSM8K     print the records of an evaluation
       fastrec export corpus -o tables           write it as Parquet, CSV or a matrix
       fastrec rejects corpus                    list what was rejected, and why
+      fastrec diff old-corpus corpus            say what changed: records, fields, samples right or wrong
       fastrec validate runs/                    check every record below a directory
       fastrec validate 'runs/**/*.jsonl.zst'    or those that a quoted pattern matches
       zcat old.gz | fastrec validate -          or standard input
@@ -86,7 +88,7 @@ def cli(context: click.Context, config: str | None) -> None:
         context.default_map = read_settings(config, cli.commands)
 
 
-for command in (normalize, verify, cat, export, rejects, validate, schema, generate, completion):
+for command in (normalize, verify, cat, export, diff, rejects, validate, schema, generate, completion):
     cli.add_command(command)
 
 

@@ -1,0 +1,162 @@
+"""Whether two corpora can be compared, and how the work is cut: into ranges of places, at the parts of OLD.
+
+Cuts do not depend on the number of jobs, and so neither does anything that comes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from fastrec.errors import CorpusError, UsageError, shown
+from fastrec.jobs.corpus import MANIFEST, SUMMARY, read_manifest
+from fastrec.jobs.diff.merge import RangeToCompare
+from fastrec.jobs.diff.places import Place, cut_fields, place_fields
+from fastrec.jobs.diff.side import PartFile
+from fastrec.jobs.manifest import KeyEntry, Manifest, PartEntry
+from fastrec.records import SCHEMA_VERSION
+from fastrec.stages.runs import FIELDS
+from fastrec.stages.summary import Summary
+
+__all__ = ["Corpus", "Plan", "make_plan", "read_corpus"]
+
+# A range also reads what stands before it in the part of NEW in which it begins: half a part on average. A range of
+# three parts wastes little on that, and sixteen ranges keep many workers busy.
+_PARTS: Final = 3
+_RANGES: Final = 16
+
+
+class Corpus(msgspec.Struct):
+    """A corpus to compare."""
+
+    path: Path
+    manifest: Manifest
+    accounts: dict[tuple[str, str], tuple[int, int]]
+    """By evaluation_name and model_id: records, and those that are right."""
+
+
+class Plan(msgspec.Struct):
+    """What is to be done."""
+
+    by: tuple[str, ...]
+    ranges: list[RangeToCompare]
+    text_bytes: int
+    """What there is to read."""
+    skipped: int
+    notices: list[str]
+
+
+def read_corpus(path: Path) -> Corpus:
+    """Read the manifest and the summary of a corpus; UsageError if there is none, CorpusError if they are damaged."""
+    manifest = read_manifest(path)
+    if manifest.schema != SCHEMA_VERSION:
+        reason = f"its records are of schema {manifest.schema}, and this version of fastrec compares {SCHEMA_VERSION}"
+        raise CorpusError(str(path / MANIFEST), reason)
+    if sorted(manifest.order) != sorted(FIELDS):
+        raise CorpusError(str(path / MANIFEST), f"its order is not one of {', '.join(FIELDS)}")
+    data = (path / SUMMARY).read_bytes()
+    if sha256(data).hexdigest() != manifest.summary_sha256:
+        raise CorpusError(str(path / SUMMARY), f"is not the one that {MANIFEST} names: `fastrec verify` says more")
+    try:
+        summary = msgspec.json.decode(data, type=Summary)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+        raise CorpusError(str(path / SUMMARY), f"is not a summary: {exc}") from exc
+    accounts = {
+        (evaluation.evaluation_name, model.model_id): (model.records, model.correct)
+        for evaluation in summary.evaluations
+        for model in evaluation.by_model
+    }
+    return Corpus(path, manifest, accounts)
+
+
+def make_plan(old: Corpus, new: Corpus, by: tuple[str, ...], examples: int) -> Plan:
+    """See that two corpora can be compared, and cut the work."""
+    _check_hashes(old, new, by)
+    fields = _common_fields(old, new, by)
+    same = {part.text_sha256 for part in old.manifest.parts} & {part.text_sha256 for part in new.manifest.parts}
+    olds, news = _to_read(old, same), _to_read(new, same)
+    places = cut_fields(fields)
+    firsts = [_place(part.first, places) for part in olds]
+    for corpus, parts in ((old, olds), (new, news)):
+        if any(_place(low.last, places) > _place(high.first, places) for low, high in pairwise(parts)):
+            raise CorpusError(str(corpus.path / MANIFEST), "does not list its parts in the order of their keys")
+    cuts = sorted(set(firsts[:: max(_PARTS, -(-len(olds) // _RANGES))][1:])) if places else []
+    ranges = [
+        RangeToCompare(
+            _files(old, olds, places, low, high),
+            _files(new, news, places, low, high),
+            low,
+            high,
+            fields,
+            tuple(field for field in by if field not in fields),
+            examples,
+        )
+        for low, high in pairwise([None, *cuts, None])
+    ]
+    notices = []
+    versions = old.manifest.fastrec, new.manifest.fastrec
+    if versions[0] != versions[1]:
+        notices.append(
+            f"OLD was made by fastrec {versions[0]} and NEW by {versions[1]}: where the two spell a value in another "
+            "way, it counts as changed"
+        )
+    text_bytes = sum(part.text_bytes for part in (*olds, *news))
+    return Plan(by, ranges if olds or news else [], text_bytes, len(same), notices)
+
+
+def _check_hashes(old: Corpus, new: Corpus, by: Sequence[str]) -> None:
+    ours, theirs = old.manifest.options.get("hash"), new.manifest.options.get("hash")
+    if ours != theirs and "sample_hash" in by:
+        raise UsageError(
+            f"the hashes of {shown(str(old.path))} are {ours} and those of {shown(str(new.path))} are {theirs}: make "
+            f"one of them anew, as with `fastrec normalize {shown(str(new.path))} -o NEW --hash {ours}`"
+        )
+
+
+def _common_fields(old: Corpus, new: Corpus, by: Sequence[str]) -> tuple[str, ...]:
+    """Return the fields of a place, if both corpora are sorted by them and a place holds no more than a sample."""
+    ours, theirs = (place_fields(corpus.manifest.order, by) for corpus in (old, new))
+    if ours != theirs:
+        order = ",".join(old.manifest.order)
+        raise UsageError(
+            f"{shown(str(old.path))} and {shown(str(new.path))} are sorted in different orders: make one of them anew, "
+            f"as with `fastrec normalize {shown(str(new.path))} -o NEW --sort-by {order}`"
+        )
+    if not {"evaluation_name", "model_id"} <= set(ours) or not {"sample_hash", "sample_id"} & set(ours):
+        first = ",".join(field for field in by if field != "sample_hash" or "sample_id" not in by)
+        raise UsageError(
+            f"corpora that are sorted by {', '.join(old.manifest.order)} cannot be compared by {', '.join(by)}: make "
+            f"both anew, as with `fastrec normalize {shown(str(old.path))} -o OLD --sort-by {first}`"
+        )
+    return ours
+
+
+def _to_read(corpus: Corpus, same: set[str]) -> list[PartEntry]:
+    """Return the parts that are not the same in both; of the others only the size is looked at."""
+    for part in corpus.manifest.parts:
+        path = corpus.path / part.file
+        if Path(part.file).name != part.file:
+            raise CorpusError(str(corpus.path / MANIFEST), f"names a part {part.file!r} that is not beside it")
+        if part.text_sha256 in same and path.stat().st_size != part.bytes:
+            raise CorpusError(str(path), f"is not of the {part.bytes:,} bytes that {MANIFEST} says")
+    return [part for part in corpus.manifest.parts if part.text_sha256 not in same]
+
+
+def _place(key: KeyEntry, fields: Sequence[str]) -> Place:
+    return tuple([getattr(key, field) for field in fields])
+
+
+def _files(
+    corpus: Corpus, parts: Sequence[PartEntry], fields: Sequence[str], low: Place | None, high: Place | None
+) -> tuple[PartFile, ...]:
+    """Return the parts that may have records of a range."""
+    return tuple(
+        PartFile(str(corpus.path / part.file), part.text_bytes)
+        for part in parts
+        if (high is None or _place(part.first, fields) < high) and (low is None or _place(part.last, fields) >= low)
+    )
