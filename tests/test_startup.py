@@ -29,7 +29,15 @@ json.dump([out.getvalue(), sorted({{name.partition('.')[0] for name in sys.modul
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--version"], ["--help"], ["validate", "--help"], ["generate", "--help"], ["schema", "--help"]]
+    "arguments",
+    [
+        ["--version"],
+        ["--help"],
+        ["validate", "--help"],
+        ["stats", "--help"],
+        ["generate", "--help"],
+        ["schema", "--help"],
+    ],
 )
 def test_asking_for_help_loads_nothing_heavy(arguments: list[str]) -> None:
     """`--version` and `--help` load neither joblib, rich nor jsonschema-rs, nor anything else of the jobs."""

@@ -15,6 +15,7 @@ from fastrec.cli.generate import generate
 from fastrec.cli.normalize import normalize
 from fastrec.cli.rejects import rejects
 from fastrec.cli.schema import schema
+from fastrec.cli.stats import stats
 from fastrec.cli.validate import validate
 from fastrec.cli.verify import verify
 from fastrec.errors import FastrecError, shown
@@ -31,6 +32,7 @@ def cli() -> None:
     Examples:
       fastrec normalize runs/ -o corpus         make one clean, sorted corpus of a pile of shards
       fastrec verify corpus                     check a corpus that was made before
+      fastrec stats corpus                      compare the models of each evaluation
       fastrec rejects corpus                    list what was rejected, and why
       fastrec validate runs/                    check every record below a directory
       fastrec validate 'runs/**/*.jsonl.zst'    or those that a quoted pattern matches
@@ -40,7 +42,7 @@ def cli() -> None:
     """
 
 
-for command in (normalize, verify, rejects, validate, schema, generate):
+for command in (normalize, stats, verify, rejects, validate, schema, generate):
     cli.add_command(command)
 
 
