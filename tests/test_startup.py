@@ -35,6 +35,7 @@ json.dump([out.getvalue(), sorted({{name.partition('.')[0] for name in sys.modul
         ["--help"],
         ["validate", "--help"],
         ["stats", "--help"],
+        ["report", "--help"],
         ["generate", "--help"],
         ["schema", "--help"],
     ],

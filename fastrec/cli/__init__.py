@@ -14,6 +14,7 @@ from fastrec.cli.console import print_error, reader_may_leave, safe
 from fastrec.cli.generate import generate
 from fastrec.cli.normalize import normalize
 from fastrec.cli.rejects import rejects
+from fastrec.cli.report import report
 from fastrec.cli.schema import schema
 from fastrec.cli.stats import stats
 from fastrec.cli.validate import validate
@@ -33,6 +34,7 @@ def cli() -> None:
       fastrec normalize runs/ -o corpus         make one clean, sorted corpus of a pile of shards
       fastrec verify corpus                     check a corpus that was made before
       fastrec stats corpus                      compare the models of each evaluation
+      fastrec report corpus -o report.html      show a corpus on one page
       fastrec rejects corpus                    list what was rejected, and why
       fastrec validate runs/                    check every record below a directory
       fastrec validate 'runs/**/*.jsonl.zst'    or those that a quoted pattern matches
@@ -42,7 +44,7 @@ def cli() -> None:
     """
 
 
-for command in (normalize, stats, verify, rejects, validate, schema, generate):
+for command in (normalize, stats, report, verify, rejects, validate, schema, generate):
     cli.add_command(command)
 
 
