@@ -105,7 +105,7 @@ def test_the_page_shows_the_books_and_everything_that_is_odd(demo: Path) -> None
     for evaluation in summary["evaluations"]:
         assert f"{evaluation['evaluation_name']}: {evaluation['records']} record" in page.text
         for model in evaluation["by_model"]:
-            assert f"{model['model_id']}{model['records']}" in page.text
+            assert f"{model['model_id']}{model['accuracy']:.1%}" in page.text
     assert "shard-00002.jsonl.gz" in page.text
 
 

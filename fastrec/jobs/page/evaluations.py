@@ -68,7 +68,7 @@ def _evaluation(evaluation: EvaluationStats, most: int) -> Html:
     models = evaluation.by_model[:most]
     latencies = [model.latency_ms for model in models]
     scale = latency_scale([value for one in latencies for value in (one.p50, one.p99) if value is not None])
-    heads = ["model", "n", "coverage", "accuracy", "score", "errors"]
+    heads = ["model", "accuracy", "score", "n", "coverage", "errors"]
     with_tokens = any(model.tokens.records for model in models)
     heads += ["tokens each"] * with_tokens + ["latency p50 · p99, ms"] * (scale is not None)
     rows = [_model(model, scale, with_tokens=with_tokens) for model in models]
@@ -87,8 +87,6 @@ def _evaluation(evaluation: EvaluationStats, most: int) -> Html:
 
 def _model(model: ModelStats, scale: tuple[float, float] | None, *, with_tokens: bool) -> Html:
     cells = [
-        num(model.records, decimal(model.records)),
-        num(model.coverage, percent(model.coverage)),
         num(
             model.accuracy,
             percent(model.accuracy),
@@ -100,6 +98,8 @@ def _model(model: ModelStats, scale: tuple[float, float] | None, *, with_tokens:
             "" if model.mean_score is None else f"{model.mean_score:.4g}",
             _error(model.score_standard_error, "{:.2g}"),
         ),
+        num(model.records, decimal(model.records)),
+        num(model.coverage, percent(model.coverage)),
         num(model.errors, decimal(model.errors)),
     ]
     if with_tokens:
