@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fastrec.jobs.generate import generate
     from fastrec.jobs.normalize import normalize
     from fastrec.jobs.report import Report
+    from fastrec.jobs.stats import Stats, stats
     from fastrec.jobs.validate import validate
     from fastrec.jobs.verify import Verification, verify
     from fastrec.records import Record
@@ -35,6 +36,7 @@ __all__ = [
     "Record",
     "Report",
     "ShardError",
+    "Stats",
     "Summary",
     "UsageError",
     "Verdict",
@@ -50,6 +52,7 @@ __all__ = [
     "normalize",
     "read",
     "sample_hash",
+    "stats",
     "validate",
     "verify",
 ]
@@ -63,6 +66,7 @@ _HOMES = {
     "Record": "fastrec.records",
     "Report": "fastrec.jobs.report",
     "ShardError": "fastrec.errors",
+    "Stats": "fastrec.jobs.stats",
     "Summary": "fastrec.stages.summary",
     "UsageError": "fastrec.errors",
     "Verdict": "fastrec.api",
@@ -77,6 +81,7 @@ _HOMES = {
     "normalize": "fastrec.jobs.normalize",
     "read": "fastrec.api",
     "sample_hash": "fastrec.hashing",
+    "stats": "fastrec.jobs.stats",
     "validate": "fastrec.jobs.validate",
     "verify": "fastrec.jobs.verify",
 }

@@ -34,6 +34,8 @@ json.dump([out.getvalue(), sorted({{name.partition('.')[0] for name in sys.modul
         ["--version"],
         ["--help"],
         ["validate", "--help"],
+        ["stats", "--help"],
+        ["report", "--help"],
         ["generate", "--help"],
         ["schema", "--help"],
         ["cat", "--help"],

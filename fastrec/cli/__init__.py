@@ -20,8 +20,10 @@ from fastrec.cli.export import export
 from fastrec.cli.generate import generate
 from fastrec.cli.normalize import normalize
 from fastrec.cli.rejects import rejects
+from fastrec.cli.report import report
 from fastrec.cli.schema import schema
 from fastrec.cli.settings import did_you_mean, read_settings
+from fastrec.cli.stats import stats
 from fastrec.cli.validate import validate
 from fastrec.cli.verify import verify
 from fastrec.errors import FastrecError, shown
@@ -62,6 +64,8 @@ def cli(context: click.Context, config: str | None) -> None:
       fastrec verify corpus                     check a corpus that was made before
       fastrec cat corpus --evaluation GSM8K     print the records of an evaluation
       fastrec export corpus -o tables           write it as Parquet, CSV or a matrix
+      fastrec stats corpus                      compare the models of each evaluation
+      fastrec report corpus -o report.html      show a corpus on one page
       fastrec rejects corpus                    list what was rejected, and why
       fastrec diff old-corpus corpus            say what changed: records, fields, samples right or wrong
       fastrec validate runs/                    check every record below a directory
@@ -88,7 +92,20 @@ def cli(context: click.Context, config: str | None) -> None:
         context.default_map = read_settings(config, cli.commands)
 
 
-for command in (normalize, verify, cat, export, diff, rejects, validate, schema, generate, completion):
+for command in (
+    normalize,
+    stats,
+    report,
+    diff,
+    cat,
+    export,
+    verify,
+    rejects,
+    validate,
+    schema,
+    generate,
+    completion,
+):
     cli.add_command(command)
 
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["normalize"]
 
+_MOST_MODELS = 20  # of each evaluation in the table
+
 
 class MaxRejects(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     """A number of lines, or a share of them: `100`, `0.5%`."""
@@ -125,9 +127,10 @@ def normalize(paths: tuple[str, ...], output: str, **given: Any) -> None:
         if as_json:
             print_json(report)
         elif verbose:
-            from fastrec.cli.tables import print_summary
+            from fastrec.cli.tables import print_stats
+            from fastrec.jobs.stats import stats_of
 
-            print_summary(report.summary)
+            print_stats(stats_of(report.summary), most=_MOST_MODELS)
     if not quiet:
         say(_closing_line(report))
     books = report.summary.books

@@ -1,7 +1,8 @@
-"""A published corpus: whether a directory is one, and what its manifest says."""
+"""A published corpus: whether a directory is one, and what its manifest and its summary say."""
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
@@ -10,8 +11,9 @@ import msgspec
 from fastrec.errors import CorpusError, UsageError, shown
 from fastrec.jobs.manifest import MANIFEST_FORMAT, KeyEntry, Manifest
 from fastrec.records import SCHEMA_VERSION
+from fastrec.stages.summary import Summary
 
-__all__ = ["MANIFEST", "SUMMARY", "is_plain", "part_paths", "read_manifest"]
+__all__ = ["MANIFEST", "SUMMARY", "is_plain", "part_paths", "read_manifest", "read_summary"]
 
 MANIFEST: Final = "manifest.json"
 SUMMARY: Final = "summary.json"
@@ -43,6 +45,26 @@ def read_manifest(corpus: Path) -> Manifest:
         return msgspec.json.decode(data, type=Manifest)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
         raise CorpusError(str(path), f"is not a manifest: {exc}") from exc
+
+
+def read_summary(corpus: Path, manifest: Manifest) -> Summary:
+    """Read the summary of a corpus.
+
+    Raises:
+        CorpusError: It is not there, damaged, or not the one that the manifest names.
+        OSError: It may not be read.
+    """
+    path = corpus / SUMMARY
+    try:
+        data = path.read_bytes()
+        summary = msgspec.json.decode(data, type=Summary)
+    except FileNotFoundError as exc:
+        raise CorpusError(str(path), "is missing: normalize again") from exc
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+        raise CorpusError(str(path), f"is not a summary: {exc}. Normalize again") from exc
+    if sha256(data).hexdigest() != manifest.summary_sha256:
+        raise CorpusError(str(path), f"is not the one that {MANIFEST} names: fastrec verify says what is wrong")
+    return summary
 
 
 def part_paths(corpus: Path, manifest: Manifest) -> list[str]:

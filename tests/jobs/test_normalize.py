@@ -317,6 +317,7 @@ def test_the_summary_is_what_counting_gives(mixed: Path, tmp_path: Path) -> None
 def check_model(model: dict[str, Any], own: list[dict[str, Any]]) -> None:
     correct = sum(record["evaluation"]["is_correct"] for record in own)
     assert (model["records"], model["correct"], model["accuracy"]) == (len(own), correct, correct / len(own))
+    assert model["samples"] == len({record["sample_hash"] for record in own})
     assert model["mean_score"] == pytest.approx(sum(record["evaluation"]["score"] for record in own) / len(own))
     assert model["errors"] == sum(bool(record.get("error")) for record in own)
     assert model["turns"] == sum(len(record.get("interactions", [None])) for record in own)

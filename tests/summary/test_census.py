@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import Any
 
 import msgspec
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fastrec.stages.summary import Conflict, Samples, count_conflicts, count_samples, take_census
+from fastrec.stages.summary import Answered, Conflict, Samples, count_conflicts, count_samples, take_census
 
 Fields = tuple[bytes, bytes, bytes, bytes, bytes]
 """evaluation_name, sample_hash, model_id, evaluation_id, sample_id; each record of the same fields is another one."""
@@ -19,15 +19,22 @@ fields = st.tuples(st.sampled_from([b"x", b"y"]), few, few, st.sampled_from([b"1
 dice = st.randoms(use_true_random=False)
 
 
-def census(parts: list[list[Fields]]) -> tuple[dict[bytes, Samples], list[Conflict]]:
-    """Take the census of each part, carry it through a file, and merge."""
+def census(parts: list[list[Fields]]) -> tuple[dict[bytes, Samples], list[Conflict], Answered]:
+    """Take the census of each part, carry it through a file, and merge; count the samples that each model answered."""
     taken = [take_census(part) for part in parts]
     by_hash, by_id = (
         [msgspec.msgpack.decode(msgspec.msgpack.encode(lists[side])) for lists in taken] for side in (0, 1)
     )
     counted = count_samples(by_hash)
     conflicts = list(count_conflicts(by_id, counted))
-    return counted, conflicts
+    answered: Answered = defaultdict(Counter)
+    for _, _, entries in taken:
+        for name, models in entries.items():
+            answered[name].update(models)
+    for name, samples in counted.items():
+        answered[name].subtract(samples.again)
+        samples.again.clear()
+    return counted, conflicts, answered
 
 
 def brute_force(records: list[Fields]) -> tuple[dict[bytes, dict[str, Any]], list[tuple[Any, ...]]]:
@@ -62,7 +69,7 @@ def test_the_census_is_what_counting_everything_gives(records: list[Fields], par
     spread: list[list[Fields]] = [[] for _ in range(parts)]
     for number, record in enumerate(records):
         spread[rng.randrange(parts) if rng else number % parts].append(record)
-    counted, conflicts = census(spread)
+    counted, conflicts, answered = census(spread)
     expected, expected_conflicts = brute_force(records)
     assert counted.keys() == expected.keys()
     for name, samples in counted.items():
@@ -76,6 +83,9 @@ def test_the_census_is_what_counting_everything_gives(records: list[Fields], par
         assert samples.by_models.total() == samples.samples
     found = [(one.evaluation, one.sample_id, one.model, one.run, one.records, one.hashes) for one in conflicts]
     assert found == expected_conflicts
+    pairs = {(name, sample, model) for name, sample, model, _, _ in records}
+    for name, models in answered.items():
+        assert models == Counter(model for evaluation, _, model in pairs if evaluation == name)
 
 
 @given(st.lists(fields, min_size=1, max_size=30), dice)
@@ -87,4 +97,4 @@ def test_the_census_does_not_depend_on_the_order(records: list[Fields], rng: Any
 
 def test_nothing_gives_nothing() -> None:
     """No parts, and parts without records, count nothing."""
-    assert census([]) == census([[], []]) == ({}, [])
+    assert census([]) == census([[], []]) == ({}, [], {})

@@ -23,16 +23,17 @@ import msgspec
 from fastrec.engine import make_engine
 from fastrec.errors import shown, utf8
 from fastrec.jobs.corpus import MANIFEST
+from fastrec.jobs.manifest import Manifest
 from fastrec.jobs.normalize.driver import Normalizer, purpose_of
 from fastrec.jobs.normalize.journal import Journal
 from fastrec.jobs.normalize.options import Options
 from fastrec.jobs.normalize.progress import NoProgress, Progress
 from fastrec.jobs.plan import TASK_BYTES, estimated_text, tasks_of
 from fastrec.jobs.publish import Kind, Workplace, check_output, too_little_space, workplace
-from fastrec.stages.shards import find_shards
+from fastrec.stages.shards import Shard, find_shards
 from fastrec.stages.summary import Summary
 
-__all__ = ["NoProgress", "Options", "Plan", "Progress", "Report", "normalize", "plan", "run"]
+__all__ = ["NoProgress", "Options", "Plan", "Progress", "Report", "normalize", "plan", "run", "run_passes"]
 
 _SMALL: Final = 8 << 20  # text that is handled before a pool would have started
 
@@ -136,22 +137,15 @@ def run(
     shards, found = find_shards(paths, files_from=files_from)
     for message in found:
         note(message)
-    small = sum(map(estimated_text, shards)) < _SMALL and not any(shard.stream for shard in shards)
-    if small and options.engine == "pool":
-        options = msgspec.structs.replace(options, jobs=1, memory=options.memory_per_job * options.jobs)
     target, work_dir = Path(output), Path(options.work_dir) if options.work_dir else None
     check_output(target, paths, shards)
     kind = Kind("a corpus", MANIFEST)
-    with workplace(target, kind, work_dir, overwrite=options.overwrite, fresh=options.fresh) as place:
-        if scarce := too_little_space(place, shards):
-            note(scarce)
-        with _kept_for_the_next_run(place), Journal(place.work / "journal", purpose_of(options)) as journal:
-            with make_engine(options.jobs, options.engine, options.scheduler) as engine:
-                engine.reach((place.work, place.staging))
-                listener = progress or NoProgress()
-                normalizer = Normalizer(shards, options, place, engine, progress=listener, journal=journal, notice=note)
-                manifest, summary = normalizer.run()
-            place.publish()
+    with (
+        workplace(target, kind, work_dir, overwrite=options.overwrite, fresh=options.fresh) as place,
+        _kept_for_the_next_run(place),
+    ):
+        manifest, summary = run_passes(shards, options, place, progress=progress, notice=note)
+        place.publish()
     return Report(
         output=os.fspath(output),
         summary=summary,
@@ -164,6 +158,29 @@ def run(
         skipped=manifest.skipped,
         notices=notices,
     )
+
+
+def run_passes(
+    shards: Sequence[Shard],
+    options: Options,
+    place: Workplace,
+    *,
+    progress: Progress | None,
+    notice: Callable[[str], None],
+) -> tuple[Manifest, Summary]:
+    """Run both passes: the corpus is in the place it is published from then, and is not published."""
+    if scarce := too_little_space(place, shards):
+        notice(scarce)
+    small = sum(map(estimated_text, shards)) < _SMALL and not any(shard.stream for shard in shards)
+    if small and options.engine == "pool":
+        options = msgspec.structs.replace(options, jobs=1, memory=options.memory_per_job * options.jobs)
+    listener = progress or NoProgress()
+    with (
+        Journal(place.work / "journal", purpose_of(options)) as journal,
+        make_engine(options.jobs, options.engine, options.scheduler) as engine,
+    ):
+        engine.reach((place.work, place.staging))
+        return Normalizer(shards, options, place, engine, progress=listener, journal=journal, notice=notice).run()
 
 
 @contextlib.contextmanager

@@ -35,7 +35,7 @@ from fastrec.stages.summary import (
     sayable,
 )
 
-__all__ = ["check_books", "input_entries", "read_key", "summarize", "tree_hash"]
+__all__ = ["check_books", "input_entries", "model_summary", "read_key", "summarize", "tree_hash"]
 
 
 def summarize(results: Iterable[Sorted], parts: Sequence[Part], census: Census, options: Options) -> Summary:
@@ -103,17 +103,19 @@ def _evaluations(tally: Tally, census: Census) -> Iterator[EvaluationSummary]:
             samples_all_models=samples.by_models[len(models)],
             ids_with_many_hashes=samples.ids_with_many_hashes,
             hashes_with_many_ids=samples.hashes_with_many_ids,
-            by_model=[_model(text_of(model), counted) for model, counted in models],
+            by_model=[model_summary(text_of(model), counted, samples.again[model]) for model, counted in models],
         )
 
 
-def _model(name: str, counted: ModelTally) -> ModelSummary:
+def model_summary(name: str, counted: ModelTally, again: int) -> ModelSummary:
+    """Write the summary of a model on an evaluation; `again` says how many entries of the census count for nothing."""
     buckets = [counted.latency_quantile(share) for share in (0.5, 0.9, 0.99)]
     quantiles = [None if bucket is None else float(f"{bucket_value(bucket):.5g}") for bucket in buckets]
     sums = map(sayable, counted.tokens)
     return ModelSummary(
         model_id=name,
         records=counted.records,
+        samples=counted.entries - again,
         correct=counted.correct,
         accuracy=counted.correct / counted.records,
         mean_score=counted.mean_score(),

@@ -47,7 +47,7 @@ _LASTING: Final = ("hash", "sample_hash", "conflicts", "part_size", "compression
 def purpose_of(options: Options) -> dict[str, Any]:
     """Say what the work of a run is good for: what makes the bytes of a corpus, beside its records."""
     lasting = {name: getattr(options, name) for name in (*_LASTING, "max_window", "order")}
-    return {"fastrec": __version__, "zstd": zstandard.ZSTD_VERSION, "journal": 1, **lasting}
+    return {"fastrec": __version__, "zstd": zstandard.ZSTD_VERSION, "journal": 2, **lasting}
 
 
 class Normalizer:

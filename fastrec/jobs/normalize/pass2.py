@@ -183,9 +183,10 @@ class _PartMaker:
     def _write_census(self) -> list[str]:
         """Write the two lists of the census, and what was left out, sorted; return the names of the files."""
         # What is there to answer is counted among the kept; what disagrees, among all that were met.
-        by_hash, by_id = take_census(self._fields_met)
+        by_hash, by_id, answered = take_census(self._fields_met)
         if self._options.conflicts != "keep":
-            by_hash, _ = take_census(self._fields_kept)
+            by_hash, _, answered = take_census(self._fields_kept)
+        self._tally.add_answered(answered)
         paths = write_census(self._order.census, by_hash, by_id)
         if self._options.conflicts != "keep":
             paths.append(f"{self._order.census}-conflicts")

@@ -104,7 +104,9 @@ class _PartChecker:
             self._problems.add("file.unreadable", f"cannot be read: {exc.strerror}")
         tally = Tally()
         tally.add(self._fields, self._rows)
-        write_census(order.census, *take_census(self._fields))
+        by_hash, by_id, answered = take_census(self._fields)
+        tally.add_answered(answered)
+        write_census(order.census, by_hash, by_id)
         part = Part(
             number=order.number,
             written=Written(size, digest, stats.text_bytes, self._text_hash.hexdigest()),

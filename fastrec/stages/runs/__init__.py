@@ -3,7 +3,16 @@
 from fastrec.stages.runs.cuts import cut_keys
 from fastrec.stages.runs.files import read_blocks, write_block
 from fastrec.stages.runs.gather import RunSlice, Window, gather, slice_run
-from fastrec.stages.runs.keys import FIELDS, join_key, key_maker, key_splitter, sample_id_of, sort_order, text_of
+from fastrec.stages.runs.keys import (
+    FIELDS,
+    join_key,
+    key_maker,
+    key_splitter,
+    sample_id_of,
+    sort_order,
+    spell_text,
+    text_of,
+)
 from fastrec.stages.runs.spill import Fence, Run, Sampled, spill
 
 __all__ = [
@@ -22,6 +31,7 @@ __all__ = [
     "sample_id_of",
     "slice_run",
     "sort_order",
+    "spell_text",
     "spill",
     "text_of",
     "write_block",

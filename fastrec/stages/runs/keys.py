@@ -25,6 +25,7 @@ __all__ = [
     "key_splitter",
     "sample_id_of",
     "sort_order",
+    "spell_text",
     "text_of",
 ]
 
@@ -133,6 +134,11 @@ def join_key(fields: Sequence[bytes], order: Sequence[str] = FIELDS) -> bytes:
     """Make a key of fields as a splitter gives them: in the default order, spelled as in keys."""
     by_name = dict(zip(FIELDS, fields, strict=True))
     return b"".join([by_name[field] + (b"" if field == "sample_id" else b"\0") for field in order])
+
+
+def spell_text(text: str) -> bytes:
+    """Spell a string as a field of a key; `text_of` reads it."""
+    return _string(text)[:-1]
 
 
 def text_of(field: bytes) -> str:

@@ -2,6 +2,7 @@
 
 from fastrec.stages.summary.census import (
     CONFLICT_EXAMPLES,
+    Answered,
     Conflict,
     Entry,
     Samples,
@@ -27,6 +28,7 @@ from fastrec.stages.summary.tally import ModelTally, Tally
 
 __all__ = [
     "CONFLICT_EXAMPLES",
+    "Answered",
     "Books",
     "Column",
     "Conflict",

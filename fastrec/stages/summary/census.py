@@ -3,7 +3,7 @@
 A sample is a `sample_hash` within an evaluation. Each part of the corpus writes two lists of what it holds, one sorted
 by hash and one by sample_id; merged over all parts, neighbours tell everything:
 
-    by hash       models that answered a sample; hashes that carry several ids
+    by hash       models that answered a sample, samples that a model answered; hashes that carry several ids
     by sample_id  ids that carry several hashes; identities with several records: conflicts
 """
 
@@ -20,6 +20,7 @@ import msgspec
 
 __all__ = [
     "CONFLICT_EXAMPLES",
+    "Answered",
     "Answers",
     "Conflict",
     "Entry",
@@ -38,12 +39,15 @@ records; and who answered, packed: only where neighbours meet does it have to be
 Answers = list[tuple[bytes, bytes, int]]
 """Who answered: model_id, evaluation_id, records."""
 
+Answered = dict[bytes, Counter[bytes]]
+"""In how many entries each model of an evaluation is."""
+
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(list[tuple[bytes, bytes, int]]).decode
 
 
-def take_census(fields: Iterable[Sequence[bytes]]) -> tuple[list[Entry], list[Entry]]:
-    """List what some records hold, given the fields of their keys: by hash, and by sample_id."""
+def take_census(fields: Iterable[Sequence[bytes]]) -> tuple[list[Entry], list[Entry], Answered]:
+    """List what some records hold, given the fields of their keys: by hash, and by sample_id; and count by model."""
     answers: dict[tuple[bytes, bytes, bytes], list[tuple[bytes, bytes]]] = {}
     for evaluation, sample, model, run, sample_id in fields:
         key = (evaluation, sample, sample_id)
@@ -52,10 +56,13 @@ def take_census(fields: Iterable[Sequence[bytes]]) -> tuple[list[Entry], list[En
             answers[key] = [(model, run)]
         else:
             who.append((model, run))
+    answered: Answered = {}
+    for (evaluation, _, _), found in answers.items():
+        answered.setdefault(evaluation, Counter()).update({model for model, _ in found})
     packed = [(*key, *_packed(found)) for key, found in answers.items()]
     by_hash = sorted(packed)
     by_id = sorted((evaluation, sample_id, sample, *rest) for evaluation, sample, sample_id, *rest in packed)
-    return by_hash, by_id  # type: ignore[return-value]
+    return by_hash, by_id, answered  # type: ignore[return-value]
 
 
 def _packed(found: list[tuple[bytes, bytes]]) -> tuple[int, bool, bytes]:
@@ -71,6 +78,9 @@ class Samples(msgspec.Struct):
     samples: int = 0
     by_models: Counter[int] = msgspec.field(default_factory=Counter)
     """How many samples were answered by so many models."""
+    again: Counter[bytes] = msgspec.field(default_factory=Counter)
+    """By model: entries of a sample that it has answered in another entry already, with another id or in another part.
+    What it has answered is all its entries but these; few are, so that few entries have to be unpacked."""
     hashes_with_many_ids: int = 0
     ids_with_many_hashes: int = 0
 
@@ -94,13 +104,18 @@ def count_samples(lists: Iterable[Iterable[Entry]]) -> dict[bytes, Samples]:
         for _, entries in groupby(samples, key=itemgetter(1)):
             same = list(entries)
             found.samples += 1
-            found.by_models[same[0][3] if len(same) == 1 else len(_models(same))] += 1
+            if len(same) == 1:
+                found.by_models[same[0][3]] += 1
+                continue
+            entries_of = _entries_by_model(same)
+            found.by_models[len(entries_of)] += 1
+            found.again.update({model: count - 1 for model, count in entries_of.items() if count > 1})
             found.hashes_with_many_ids += len({entry[2] for entry in same}) > 1
     return counted
 
 
-def _models(entries: list[Entry]) -> set[bytes]:
-    return {model for entry in entries for model, _, _ in _unpack(entry[5])}
+def _entries_by_model(entries: list[Entry]) -> Counter[bytes]:
+    return Counter(model for entry in entries for model in {who[0] for who in _unpack(entry[5])})
 
 
 def count_conflicts(lists: Iterable[Iterable[Entry]], counted: dict[bytes, Samples]) -> Iterator[Conflict]:

@@ -119,6 +119,7 @@ class ModelSummary(Base, kw_only=True):
 
     model_id: str
     records: Annotated[int, Meta(ge=1)]
+    samples: Annotated[int, Meta(ge=1, description="Distinct samples answered, told apart by sample_hash.")]
     correct: Annotated[int, Meta(ge=0, description="Records with evaluation.is_correct.")]
     accuracy: Annotated[float, Meta(ge=0, le=1, description="correct / records.")]
     mean_score: Annotated[

@@ -14,6 +14,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
+from fastrec.stages.summary.census import Answered
 from fastrec.stages.summary.rows import Column, number_of, spelled
 
 __all__ = ["ModelTally", "Tally"]
@@ -42,6 +43,8 @@ class ModelTally(msgspec.Struct, array_like=True):
     first: bytes = b""
     """The lowest sample_id, as spelled in keys."""
     last: bytes = b""
+    entries: int = 0
+    """Entries of the census that the model is in: the samples it answered, but for some that count again."""
 
     def add_rows(self, rows: list[Sequence[Any]], sample_ids: list[bytes]) -> None:
         """Add records, by columns: a sum over a column runs in C."""
@@ -78,6 +81,7 @@ class ModelTally(msgspec.Struct, array_like=True):
         self.latency.update(other.latency)
         self.first = min(self.first, other.first) if self.first else other.first
         self.last = max(self.last, other.last)
+        self.entries += other.entries
         return self
 
     def mean_score(self) -> float | None:
@@ -130,6 +134,12 @@ class Tally(msgspec.Struct):
         self.interaction_types.update([row[Column.INTERACTION_TYPE] for row in rows])
         self.schema_versions.update([row[Column.SCHEMA_VERSION] for row in rows])
         self.sources.update([row[Column.SOURCE] for row in rows])
+
+    def add_answered(self, answered: Answered) -> None:
+        """Add what the census of the same records says of their models."""
+        for evaluation, models in answered.items():
+            for model, entries in models.items():
+                self.models[evaluation, model].entries += entries
 
     def packed(self) -> list[Any]:
         """Spell the tally as plain lists, in which integers of any size fit."""

@@ -1,0 +1,48 @@
+"""`fastrec report`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from fastrec.cli.console import megabytes, reader_may_leave
+from fastrec.errors import shown
+
+__all__ = ["report"]
+
+_STDOUT = "-"
+
+
+@click.command
+@click.argument("corpus", type=click.Path())
+@click.option("-o", "--output", type=click.Path(allow_dash=True), required=True,
+              help="The file to write, such as report.html; - for stdout.")  # fmt: skip
+@click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
+def report(corpus: str, output: str, overwrite: bool) -> None:
+    """Write one HTML page that shows CORPUS: books, rejects, models on evaluations, conflicts, hashes.
+
+    The page needs nothing but itself: it can be mailed, put on any server, and opened without a network. Its tables
+    sort and can be searched. It depends on the corpus alone, and appears whole or not at all.
+
+    \b
+    Exit codes: 0 done, 2 wrong usage, or no corpus, 3 something could not be read or written.
+
+    \b
+    Examples:
+      fastrec report corpus -o report.html
+      fastrec report corpus -o - | gzip > report.html.gz
+    """
+    if output == _STDOUT:
+        from fastrec.jobs.page import make_page
+
+        page = make_page(corpus)
+        with reader_may_leave():
+            sys.stdout.buffer.write(page)
+            sys.stdout.buffer.flush()
+        return
+    from fastrec.jobs.page import write_report
+
+    size = write_report(corpus, output, overwrite=overwrite)
+    with reader_may_leave():
+        click.echo(f"{shown(output)}: {megabytes(size)}", err=True)

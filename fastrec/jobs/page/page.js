@@ -1,0 +1,76 @@
+"use strict";
+// The page can be read without this: it adds sorting, searching, a light switch, and prints what is folded away.
+const root = document.documentElement;
+root.classList.add("scripted");
+const all = (selector, within = document) => Array.from(within.querySelectorAll(selector));
+const byText = new Intl.Collator(undefined, { numeric: true }).compare;
+
+// Sorting: by number where cells have one, else by text; cells without a value come last either way.
+function sort(table, column, head) {
+  const numeric = head.classList.contains("right");
+  const direction = head.ariaSort ? (head.ariaSort === "ascending" ? -1 : 1) : numeric ? -1 : 1;
+  const rows = all("tbody tr", table).map((row) => {
+    const cell = row.cells[column];
+    const value = numeric ? (cell.dataset.v === undefined ? null : Number(cell.dataset.v)) : cell.textContent;
+    return { row, value };
+  });
+  rows.sort((a, b) => {
+    if (a.value === null || b.value === null) return (a.value === null) - (b.value === null);
+    return direction * (numeric ? (a.value < b.value ? -1 : a.value > b.value ? 1 : 0) : byText(a.value, b.value));
+  });
+  all("thead th", table).forEach((other) => other.removeAttribute("aria-sort"));
+  head.ariaSort = direction > 0 ? "ascending" : "descending";
+  table.tBodies[0].append(...rows.map(({ row }) => row));
+}
+
+const tables = all("table").map((table) => {
+  const first = table.tBodies[0].rows[0].cells; // the cells of a column are of one kind
+  all("thead th", table).forEach((head, column) => {
+    head.classList.toggle("right", first[column].classList.contains("num"));
+    head.firstElementChild.addEventListener("click", () => sort(table, column, head));
+  });
+  const title = table.ariaLabel;
+  const rows = all("tbody tr", table).map((row) => ({ row, text: `${row.textContent} ${title}`.toLowerCase() }));
+  return { frame: table.closest(".frame"), rows };
+});
+
+// Searching: rows that hold all the words, in their cells or in the title of their table.
+function search(wanted) {
+  const words = wanted.toLowerCase().split(/\s+/).filter(Boolean);
+  let found = 0;
+  let there = 0;
+  for (const { frame, rows } of tables) {
+    let here = 0;
+    for (const { row, text } of rows) {
+      const hit = words.every((word) => text.includes(word));
+      row.hidden = !hit;
+      here += hit;
+    }
+    frame.hidden = here === 0;
+    found += here;
+    there += rows.length;
+    const folded = frame.closest("details");
+    if (folded) {
+      folded.hidden = here === 0;
+      if (words.length) folded.open = here > 0;
+    }
+  }
+  for (const card of all("article")) {
+    card.hidden = !words.every((word) => card.textContent.toLowerCase().includes(word));
+  }
+  for (const section of all("section")) {
+    const parts = all(".frame, article", section);
+    section.hidden = words.length > 0 && parts.every((part) => part.hidden);
+  }
+  document.getElementById("matches").textContent = words.length ? `${found} of ${there} rows` : "";
+}
+
+const input = document.getElementById("search");
+input.addEventListener("input", () => search(input.value));
+
+document.getElementById("theme").addEventListener("click", () => {
+  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = dark ? "light" : "dark";
+});
+
+addEventListener("beforeprint", () => all("details").forEach((folded) => { folded.open = true; }));
