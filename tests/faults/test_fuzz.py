@@ -16,10 +16,9 @@ from tests.faults.fuzzing import damaged, try_shards
 from tests.shards.compressing import compressed
 
 SMALL: dict[str, Any] = {"memory": 5 << 20, "max_line_bytes": 1 << 14, "max_window": 1 << 23}
-fuzz = settings(max_examples=150, suppress_health_check=list(HealthCheck))
+fuzz = settings(max_examples=100, suppress_health_check=list(HealthCheck))
 
 
-@pytest.mark.timeout(120)
 @fuzz
 @given(seed=st.integers(0, 2**32), conflicts=st.sampled_from(["keep", "first", "reject"]))
 def test_damaged_shards(seed: int, conflicts: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -29,7 +28,6 @@ def test_damaged_shards(seed: int, conflicts: Any, tmp_path_factory: pytest.Temp
     assert try_shards(place, shards, Options(conflicts=conflicts, **SMALL)) in (0, 1, 3)
 
 
-@pytest.mark.timeout(120)
 @fuzz
 @given(data=st.binary(max_size=300), format_=st.sampled_from(mutating.FORMATS), packed=st.booleans())
 def test_any_bytes(data: bytes, format_: Any, packed: bool, tmp_path_factory: pytest.TempPathFactory) -> None:

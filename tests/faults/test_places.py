@@ -89,8 +89,8 @@ def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
 
 
 @needs_full
-def test_rejects_are_not_half_extracted() -> None:
-    """A file that cannot take the rejected lines is named."""
+def test_rejects_are_not_extracted_through_a_link() -> None:
+    """A name that is taken, by a link to a device for one, is refused before anything is written."""
     fastrec("normalize", "in.jsonl", "-o", "out")
     (Path.cwd() / "link").symlink_to(FULL)
     done = fastrec("rejects", "out", "--extract", "link")
