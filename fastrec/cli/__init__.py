@@ -33,7 +33,7 @@ def cli() -> None:
       fastrec normalize runs/ -o corpus         make one clean, sorted corpus of a pile of shards
       fastrec verify corpus                     check a corpus that was made before
       fastrec rejects corpus                    list what was rejected, and why
-      fastrec diff old-corpus corpus            say what changed: records, fields, samples right or wrong
+      fastrec diff old-corpus corpus            say what changed, and which models regressed
       fastrec validate runs/                    check every record below a directory
       fastrec validate 'runs/**/*.jsonl.zst'    or those that a quoted pattern matches
       zcat old.gz | fastrec validate -          or standard input
