@@ -458,7 +458,9 @@ def test_generate_makes_a_corpus_that_validates(tmp_path: Path) -> None:
     assert b"is not empty" in again.stderr
 
 
-@pytest.mark.parametrize("arguments", [["-h"], ["validate", "-h"], ["generate", "--help"], ["schema", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["-h"], ["validate", "-h"], ["diff", "-h"], ["generate", "--help"], ["schema", "--help"]]
+)
 def test_help_has_examples_or_says_it_all(arguments: list[str]) -> None:
     """Help fits a terminal of 100 columns and goes to stdout."""
     done = invoke(*arguments)

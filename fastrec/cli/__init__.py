@@ -67,7 +67,7 @@ def cli(context: click.Context, config: str | None) -> None:
       fastrec stats corpus                      compare the models of each evaluation
       fastrec report corpus -o report.html      show a corpus on one page
       fastrec rejects corpus                    list what was rejected, and why
-      fastrec diff old-corpus corpus            say what changed: records, fields, samples right or wrong
+      fastrec diff old-corpus corpus            say what changed, and which models regressed
       fastrec validate runs/                    check every record below a directory
       fastrec validate 'runs/**/*.jsonl.zst'    or those that a quoted pattern matches
       zcat old.gz | fastrec validate -          or standard input

@@ -65,8 +65,8 @@ def diff(
     compared. Accuracies are those of the samples that both have; p is that of the exact McNemar test.
 
     \b
-    Exit codes: 0 no regression, 1 a regression beyond --fail-on, 2 wrong usage, or corpora that cannot be compared,
-    3 a corpus could not be read.
+    Exit codes: 0 no regression, 1 a regression beyond --fail-on, 2 wrong usage, or corpora that
+    cannot be compared, 3 a corpus could not be read.
 
     \b
     Examples:
