@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from fastrec.cli.console import jobs_option, print_notice, reader_may_leave
+from fastrec.cli.console import jobs_option, print_notice, reader_may_leave, verbose_option
 
 __all__ = ["cat"]
 
@@ -22,6 +22,7 @@ __all__ = ["cat"]
 @click.option("--where-error", is_flag=True, help="Only records with an error that is not empty.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most N records.")
 @jobs_option
+@verbose_option
 def cat(corpus: str, limit: int | None, jobs: int, **asked: Any) -> None:
     """Print the records of CORPUS in their order, byte for byte: all, or those of which all that is asked is true.
 

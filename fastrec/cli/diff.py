@@ -18,6 +18,7 @@ from fastrec.cli.console import (
     print_notice,
     reader_may_leave,
     safe,
+    verbose_option,
 )
 from fastrec.cli.tables import print_table
 
@@ -47,6 +48,7 @@ _HEAD: Final = ("common", "old", "new", "points", "right→wrong", "wrong→righ
 @click.option("--format", "output_format", type=click.Choice(["table", "json", "markdown"]), default="table",
               show_default=True, help="How to report: for people, for programs, or for a pull request.")  # fmt: skip
 @jobs_option
+@verbose_option
 def diff(
     old: str,
     new: str,

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from fastrec.cli.console import counted, jobs_option, megabytes, print_notice, reader_may_leave, safe
+from fastrec.cli.console import counted, jobs_option, megabytes, print_notice, reader_may_leave, safe, verbose_option
 
 __all__ = ["export"]
 
@@ -19,6 +19,7 @@ __all__ = ["export"]
 @jobs_option
 @click.option("--overwrite", is_flag=True, help="Replace an export that is there.")
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
+@verbose_option
 def export(corpus: str, output: str, quiet: bool, **options: Any) -> None:
     """Write CORPUS as tables. OUTPUT appears whole or not at all, with a README.md that says what the columns mean.
 

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from fastrec.cli.console import megabytes, reader_may_leave
+from fastrec.cli.console import megabytes, reader_may_leave, verbose_option
 from fastrec.errors import shown
 
 __all__ = ["report"]
@@ -19,6 +19,7 @@ _STDOUT = "-"
 @click.option("-o", "--output", type=click.Path(allow_dash=True), required=True,
               help="The file to write, such as report.html; - for stdout.")  # fmt: skip
 @click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
+@verbose_option
 def report(corpus: str, output: str, overwrite: bool) -> None:
     """Write one HTML page that shows CORPUS: books, rejects, models on evaluations, conflicts, hashes.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from fastrec.cli.console import jobs_option, print_json, print_notice, reader_may_leave
+from fastrec.cli.console import jobs_option, print_json, print_notice, reader_may_leave, verbose_option
 
 __all__ = ["stats"]
 
@@ -28,6 +28,7 @@ _RANKINGS = ["accuracy", "score", "coverage", "errors", "tokens", "latency", "mo
 @click.option("--work-dir", type=click.Path(file_okay=False, exists=True),
               help="Where to put temporary files, if shards are read.")  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="Print the statistics and errors only.")
+@verbose_option
 def stats(paths: tuple[str, ...], output_format: str, quiet: bool, **options: Any) -> None:
     """Compare the models of each evaluation: accuracy, score, errors, tokens, latency, coverage.
 
