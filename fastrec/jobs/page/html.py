@@ -1,7 +1,7 @@
 """HTML that is escaped by construction: text is text until an element is made of it.
 
-`tag` escapes every child and every attribute that is not `Html`, and `Html` comes from `tag` alone; so nothing that a
-record says can become markup, wherever on the page it stands.
+`tag` escapes every attribute, and every child that is not `Html`; and `Html` is what `tag` gives, or a file of this
+package. So nothing that a record says can become markup, wherever on the page it stands.
 """
 
 from __future__ import annotations

@@ -87,7 +87,8 @@ def stats(
         if not common:
             return rank(chosen, by)
         if set(manifest.order[:2]) != _SIDE_BY_SIDE:
-            note(f"the corpus is sorted by {manifest.order[0]} first: it is sorted anew to find the common samples")
+            order = ", ".join(manifest.order[:2])
+            note(f"the corpus is sorted by {order}: it is sorted anew to find the common samples")
             options = msgspec.structs.replace(options, sample_hash="fill")  # those of the corpus stand
             corpus, manifest, _ = stack.enter_context(_sorted([str(corpus)], options, progress=progress, notice=note))
         return rank(only_common(chosen, corpus, manifest, jobs=jobs), by)
