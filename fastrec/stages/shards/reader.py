@@ -39,7 +39,7 @@ __all__ = ["STDIN", "Shard", "read_shard", "read_text", "shard_at", "skim_text"]
 
 STDIN = "-"
 READ_BYTES = 1 << 20
-SKIM_BYTES = 1 << 18
+SKIM_BYTES = 1 << 19
 TEXT_SAMPLE = 1 << 12
 
 
