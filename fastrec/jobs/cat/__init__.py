@@ -161,7 +161,7 @@ def _wanted_text(part: _PartToSearch) -> Generator[bytes]:
                 yield bytes(data[start:end])
             elif text := b"".join(finder.lines(data, start, end)):
                 yield text
-            place = ranges.place_of(finder.head(data, last))
+            place = ranges.place_of(finder.head(data, last)) if ranges.can_end else None
         except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
             reason = f"holds a line that is not what fastrec writes: {exc}; fastrec verify tells more"
             raise CorpusError(part.path, reason) from exc

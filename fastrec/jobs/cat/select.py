@@ -80,6 +80,8 @@ class Ranges:
         leading = self._allowed[: len(wanted)]
         self.is_stretch = not selection.where_error and all(values and len(values) == 1 for values in leading)
         """Whether the wanted records are just those of one stretch of the corpus."""
+        self.can_end = any(self._allowed[:2])
+        """Whether it is worth a look, now and then, if wanted records can still follow."""
 
     def holds(self, part: PartEntry) -> bool:
         """Whether a part may hold a wanted record."""
@@ -143,6 +145,10 @@ class _Error(msgspec.Struct):
     error: str = ""
 
 
+_decode_head = msgspec.json.Decoder(Head).decode
+_decode_error = msgspec.json.Decoder(_Error).decode
+
+
 class Finder:
     """Finds wanted lines in text; raises MsgspecError where a line is not one that fastrec writes."""
 
@@ -155,13 +161,11 @@ class Finder:
                 key, behind = _spell(field) + b":", _NEXT_KEY[field]
                 self._needles = [key + value + behind for value in self._spelled[field]]
                 break
-        self._decode_head = msgspec.json.Decoder(Head).decode
-        self._decode_error = msgspec.json.Decoder(_Error).decode
 
     def head(self, data: bytes | bytearray, start: int) -> Head:
         """Decode the beginning of the line that starts there."""
         end = data.find(_HEAD_END, start)
-        return self._decode_head(data[start : max(end, start)] + b"}")
+        return _decode_head(data[start : max(end, start)] + b"}")
 
     def lines(self, data: bytes | bytearray, start: int, end: int) -> Iterator[bytes]:
         """Give the wanted lines of a stretch of whole lines, newlines included."""
@@ -180,7 +184,7 @@ class Finder:
         head = self.head(data, start)
         if not all(bytes(getattr(head, field)) in values for field, values in self._spelled.items()):
             return False
-        return not self._error or self._decode_error(data[start:end]).error != ""
+        return not self._error or _decode_error(data[start:end]).error != ""
 
 
 def _spelled(value: int | str) -> bytes:

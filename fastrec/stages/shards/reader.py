@@ -40,7 +40,7 @@ __all__ = ["STDIN", "Shard", "own_bytes", "read_shard", "read_text", "shard_at",
 
 STDIN = "-"
 READ_BYTES = 1 << 20
-SKIM_BYTES = 1 << 18
+SKIM_BYTES = 1 << 19
 TEXT_SAMPLE = 1 << 12
 
 
