@@ -13,7 +13,8 @@ import msgspec
 import pytest
 
 from fastrec.errors import FastrecError
-from fastrec.jobs.normalize import NoProgress, Options, feed, publish, run
+from fastrec.jobs import publish
+from fastrec.jobs.normalize import NoProgress, Options, feed, run
 from fastrec.stages.shards import Format
 from tests.faults.injecting import Faults
 from tests.jobs.normalizing import audited, write

@@ -6,6 +6,8 @@ import errno
 import io
 import json
 import os
+import resource
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -355,4 +357,26 @@ def test_books_that_do_not_balance_are_not_published(
     monkeypatch.setattr(driver, "input_entries", one_too_few)
     with pytest.raises(FastrecError, match=r"a\.jsonl do not balance: 5 lines, but 4 kept"):
         normalize(shard, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_line_that_memory_does_not_hold_names_its_shard(jobs: int, shard: Path, tmp_path: Path) -> None:
+    """Under a limit of memory, a giant line ends in an error with its shard, not in a killed process."""
+    giant = json.loads(lines_of("giant", 1)[0])
+    giant["input"]["raw"] = "x" * 100_000_000
+    write(tmp_path / "in" / "giant.jsonl", [json.dumps(giant).encode()])
+    command = [sys.executable, "-m", "fastrec", "normalize", str(tmp_path / "in"), "-o", str(tmp_path / "out")]
+    limit = 250 << 20
+    done = subprocess.run(
+        [*command, "--jobs", str(jobs)],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert "giant.jsonl: needs more memory than there is" in done.stderr
+    assert shard.name not in done.stderr
     assert not (tmp_path / "out").exists()
