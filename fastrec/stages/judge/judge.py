@@ -30,6 +30,8 @@ __all__ = ["Judge", "SampleHashMode"]
 SampleHashMode = Literal["replace", "fill", "verify"]
 
 _MOST_LEARNED: Final = 256  # unknown keys that become fields; a record with further ones stays on the slow path
+_GIANT: Final = 16 << 20
+_ROOM: Final = 6  # bytes that judging may take for each byte of a chunk: text of up to four bytes a character, and copies
 _REFUSALS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
@@ -74,6 +76,10 @@ class Judge:
             offset: Offset of the chunk in the shard's text.
         """
         start = len(into)
+        if len(data) > _GIANT:
+            # The decoder crashes where memory fails it. So ask for what it may need, untouched and given back at once:
+            # if there is not enough, this is a MemoryError.
+            bytearray(_ROOM * len(data))
         batch, balanced = self._judge_fast(data, into, line, offset)
         if balanced:
             return batch
