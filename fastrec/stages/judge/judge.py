@@ -31,7 +31,7 @@ SampleHashMode = Literal["replace", "fill", "verify"]
 
 _MOST_LEARNED: Final = 256  # unknown keys that become fields; a record with further ones stays on the slow path
 _GIANT: Final = 16 << 20
-_ROOM: Final = 6  # bytes that judging may take for each byte of a chunk: text of up to four bytes a character, and copies
+_ROOM: Final = 6  # bytes that judging may take for each byte of a chunk: up to four a character, and copies
 _REFUSALS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
