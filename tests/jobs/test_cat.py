@@ -226,7 +226,7 @@ def test_reading_stops_where_no_wanted_record_can_follow(tmp_path: Path) -> None
     corpus.parts[0].write_bytes(data[: len(data) * 3 // 4] + b"nonsense")
     assert list(fastrec.cat(corpus.path, evaluation="a")) == corpus.lines[:200]
     assert list(fastrec.cat(corpus.path, limit=250)) == corpus.lines[:250]
-    with pytest.raises(CorpusError, match=r"line that is not what fastrec writes: .*; fastrec verify tells more"):
+    with pytest.raises(ShardError, match=r"has [\d,]+ bytes of text, and should have [\d,]+"):
         list(fastrec.cat(corpus.path, evaluation="b"))
 
 
@@ -373,12 +373,14 @@ def test_a_broken_part_is_named_by_a_worker_too(damaged: Path, monkeypatch: pyte
         list(fastrec.cat(damaged, where_error=True, jobs=2))
 
 
-def test_a_line_that_is_not_one_of_ours_is_an_error(tmp_path: Path) -> None:
-    """Whoever edits a part by hand hears of it."""
+def test_a_part_that_was_edited_is_an_error(tmp_path: Path) -> None:
+    """Whoever edits a part by hand hears of it: by its size, and by lines that are met and not ours."""
     write(tmp_path / "a.jsonl", records(12))
     corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus", compression="none")
     corpus.parts[0].write_bytes(b'{"a": 1}\n')
     with pytest.raises(CorpusError, match="line that is not what fastrec writes"):
+        list(fastrec.cat(corpus.path, evaluation="sums"))
+    with pytest.raises(ShardError, match=r"has 9 bytes of text, and should have \d+"):
         list(fastrec.cat(corpus.path, model="org/1"))
 
 
