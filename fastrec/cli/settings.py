@@ -13,9 +13,7 @@ The command line comes first, then the environment (FASTREC_JOBS and the like), 
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +24,14 @@ from fastrec.errors import UsageError, shown
 __all__ = ["did_you_mean", "read_settings"]
 
 
-def read_settings(path: str | None, commands: Mapping[str, click.Command]) -> dict[str, dict[str, Any]]:
+def read_settings(
+    path: str | None, commands: Mapping[str, Callable[[], click.Command | None]]
+) -> dict[str, dict[str, Any]]:
     """Read the settings, and give for each command the values of its parameters, as click wants its defaults."""
     name, found = _find(path)
-    options = {command: _options(commands[command]) for command in commands}
+    if not found:
+        return {}
+    options = {key: _options(loaded) for key, load in commands.items() if (loaded := load())}
     for_all = {key: value for key, value in found.items() if not isinstance(value, dict)}
     known = {key for some in options.values() for key in some}
     for key in for_all:
@@ -59,6 +61,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     >>> did_you_mean("xyz", ["normalize"])
     ''
     """
+    from difflib import get_close_matches
+
     close = get_close_matches(word, list(known), n=1)
     return f": did you mean {close[0]!r}?" if close else ""
 
@@ -80,6 +84,8 @@ def _find(path: str | None) -> tuple[str, dict[str, Any]]:
 
 
 def _read(path: Path) -> dict[str, Any]:
+    import tomllib
+
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as exc:

@@ -5,11 +5,10 @@ engine runs them; there is no debug path.
 """
 
 from fastrec.engine.base import Engine
-from fastrec.engine.cluster import ClusterEngine
 from fastrec.engine.pool import PoolEngine
 from fastrec.engine.serial import SerialEngine
 
-__all__ = ["ClusterEngine", "Engine", "PoolEngine", "SerialEngine", "make_engine"]
+__all__ = ["Engine", "PoolEngine", "SerialEngine", "make_engine"]
 
 
 def make_engine(jobs: int, kind: str = "pool", scheduler: str | None = None) -> Engine:
@@ -21,5 +20,7 @@ def make_engine(jobs: int, kind: str = "pool", scheduler: str | None = None) -> 
         scheduler: The address of a Dask scheduler; without it, a cluster starts on this machine.
     """
     if kind == "dask":
+        from fastrec.engine.cluster import ClusterEngine  # noqa: PLC0415 - few need it
+
         return ClusterEngine(jobs, scheduler)
     return SerialEngine() if jobs == 1 else PoolEngine(jobs)

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from fastrec.engine import ClusterEngine, cluster
+from fastrec.engine import cluster
+from fastrec.engine.cluster import ClusterEngine
 from fastrec.errors import ClusterError, UsageError, WorkerDiedError
 from fastrec.jobs.normalize import Options, run
 from tests.engine.test_pool import die_always, double, fail

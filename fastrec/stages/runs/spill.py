@@ -79,13 +79,10 @@ def spill(path: str, text: bytearray, ends: list[int], keys: list[bytes], rows: 
         with naming(path):
             try:
                 views = [view[starts[index] : ends[index]] for index in order]
-                write_views(descriptor, views)
+                data_hash = write_views(descriptor, views)
             finally:
                 os.close(descriptor)
-        data_hash = xxh3_128()
-        for text_view in views:
-            data_hash.update(text_view)
-        del views, text_view  # they keep the buffer from being reused
+        del views  # they keep the buffer from being reused
     fences: list[Fence] = []
     index_offset = data_offset = 0
     index_hash = xxh3_128()
@@ -112,7 +109,7 @@ def spill(path: str, text: bytearray, ends: list[int], keys: list[bytes], rows: 
         fences,
         sample,
         [rows[index][0] for index in copies],
-        data_hash.hexdigest(),
+        data_hash,
         index_hash.hexdigest(),
     )
 
