@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -53,9 +54,19 @@ def raw_of(reject: dict[str, Any]) -> bytes:
     return base64.b64decode(reject["raw_base64"]) if "raw_base64" in reject else reject["raw"].encode()
 
 
+def integer_of(digits: str) -> int:
+    """Read an integer of any length, which the stdlib refuses by default."""
+    limit = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)
+    try:
+        return int(digits)
+    finally:
+        sys.set_int_max_str_digits(limit)
+
+
 def place_of(line: bytes, order: Sequence[str] = FIELDS) -> tuple[Any, ...]:
     """What a record is sorted by: its fields in order, then its bytes."""
-    record = json.loads(line)
+    record = json.loads(line, parse_int=integer_of)
     sample_id = record["sample_id"]
     record["sample_id"] = (1, 0, sample_id) if isinstance(sample_id, str) else (0, sample_id, "")
     return (*(record[field] for field in order), line)
