@@ -173,3 +173,18 @@ def test_colours_and_progress_can_be_switched_off() -> None:
             check=False,
         )
         assert (b"\x1b" in done.stdout) is has_escape
+
+
+def test_an_interrupt_that_comes_out_as_another_error_is_one() -> None:
+    """In the middle of a lock, an interrupt can turn into an error of the lock: the exit code is that of the signal."""
+    script = (
+        "import os, signal, sys; import fastrec.jobs.normalize as module\n"
+        "def run(*_, **__):\n"
+        "    try: os.kill(os.getpid(), signal.SIGINT)\n"
+        "    except KeyboardInterrupt: raise RuntimeError('release unlocked lock') from None\n"
+        "module.run = run; sys.argv[0] = 'fastrec'\n"
+        "from fastrec.cli import main; main()"
+    )
+    command = [sys.executable, "-c", script, "normalize", "in", "-o", "out"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (130, "error: interrupted\n")

@@ -33,6 +33,8 @@ _COMMANDS = (
     "generate",
     "completion",
 )
+_received: list[int] = []
+"""The signals that ended the command."""
 _DETAILS = {"-vv", "-vvv"}
 _DEFECT = "It is a defect of fastrec. Run the command again with -vv, and report what it prints."
 
@@ -141,6 +143,8 @@ def main() -> None:
 
 
 def _fail(code: int, problem: str, error: BaseException) -> int:
+    if _received:  # in the middle of a lock, say, the interrupt comes out as another error
+        code, problem = 128 + _received[0], "interrupted" if _received[0] == signal.SIGINT else "terminated"
     _heed_no_signals()
     print_error("\n".join([problem, *getattr(error, "__notes__", ())]))
     return code
@@ -163,9 +167,11 @@ def _heed_no_signals() -> None:
 
 
 def _terminate(signum: int, _frame: object) -> None:
+    _received.append(signum)
     sys.exit(128 + signum)  # through every `finally` and `with`: no scratch files and no workers stay behind
 
 
-def _interrupt(_signum: int, _frame: object) -> None:
+def _interrupt(signum: int, _frame: object) -> None:
+    _received.append(signum)
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second one does not wait for anything
     raise KeyboardInterrupt
