@@ -52,9 +52,9 @@ class PoolEngine:
         """Run a task on each argument, in any order."""
         waiting = enumerate(arguments)
         running: dict[Future[Result], tuple[int, Argument]] = {}
+        suspects: list[tuple[int, Argument]] = []
         exhausted = False
-        while not exhausted or running:
-            suspects: list[tuple[int, Argument]] = []
+        while not exhausted or running or suspects:
             while not exhausted and not suspects and len(running) < self.jobs * _AHEAD:
                 numbered = next(waiting, None)
                 if numbered is None:
@@ -72,15 +72,9 @@ class PoolEngine:
                     suspects.append((number, argument))
                     continue
                 yield number, result
-            if suspects:  # then all that ran has come to an end, one way or the other, or will do so at once
-                while running:
-                    for future in self._finished(running):
-                        number, argument = running.pop(future)
-                        if future.exception() is None:
-                            yield number, future.result()
-                        else:
-                            suspects.append((number, argument))
+            if suspects and not running:  # with its pool, all that ran has come to an end, one way or the other
                 yield from self._run_alone(task, suspects)
+                suspects = []
 
     def _finished(self, running: Iterable[Future[Result]]) -> set[Future[Result]]:
         """Wait until something has finished; none if nothing runs."""

@@ -81,7 +81,8 @@ def normalize(
         files_from: A file with further paths, one a line.
         progress: Hears how far the run is.
         **options: The fields of `Options`: `jobs`, `memory`, `part_size`, `level`, `compression`, `sort_by`, `hash`,
-            `sample_hash`, `conflicts`, `skip_bad_shards`, `overwrite`, `work_dir`, `max_line_bytes`, `max_window`.
+            `sample_hash`, `conflicts`, `skip_bad_shards`, `fresh`, `overwrite`, `work_dir`, `max_line_bytes`,
+            `max_window`, `engine`, `scheduler`.
 
     Raises:
         UsageError: An argument makes no sense; nothing was done.
