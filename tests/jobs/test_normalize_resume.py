@@ -16,7 +16,7 @@ import pytest
 from fastrec.engine import SerialEngine
 from fastrec.errors import BadShardsError, LockedError, UsageError
 from fastrec.jobs import publish as publishing
-from fastrec.jobs.normalize import NoProgress, Options, driver, feed, normalize, pass1, run
+from fastrec.jobs.normalize import NoProgress, Options, driver, feed, normalize, parts, pass1, run
 from fastrec.stages.shards import Format
 from tests.jobs.normalizing import Corpus, normalized, write
 from tests.jobs.test_normalize_trouble import lines_of, names_in, text_of
@@ -167,13 +167,13 @@ def test_finished_parts_are_not_made_again(
     assert len(whole.parts) > 3
     interrupt(shards, tmp_path / "out", 2, "merge", **options)
     made = []
-    monkeypatch.setattr(driver, "make_part", lambda order: made.append(order.number) or pass2_make(order))
+    monkeypatch.setattr(parts, "make_part", lambda order: made.append(order.number) or pass2_make(order))
     corpus = normalized(shards, tmp_path / "out", **options)
     assert len(made) == len(whole.parts) - 2
     assert everything(corpus) == everything(whole)
 
 
-pass2_make = driver.make_part
+pass2_make = parts.make_part
 
 
 def test_fresh_takes_nothing(shards: Path, tmp_path: Path, sorted_orders: list[list[str]]) -> None:

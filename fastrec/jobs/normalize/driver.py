@@ -6,38 +6,34 @@ It holds counts, fences and samples, never records; what a run takes in memory i
 from __future__ import annotations
 
 import os
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from hashlib import sha256
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import zstandard
-from xxhash import xxh3_128_hexdigest
 
 from fastrec import __version__
 from fastrec.engine import Engine
 from fastrec.errors import BadShardsError, ShardError, naming, utf8
-from fastrec.jobs.manifest import Manifest, PartEntry, RejectsEntry
-from fastrec.jobs.normalize.books import check_books, input_entries, read_key, summarize, tree_hash
-from fastrec.jobs.normalize.census import Census, read_census
-from fastrec.jobs.normalize.earlier import find_parts, find_tasks
+from fastrec.jobs.manifest import Manifest, RejectsEntry
+from fastrec.jobs.normalize.books import check_books, input_entries, summarize, tree_hash
+from fastrec.jobs.normalize.earlier import find_tasks
 from fastrec.jobs.normalize.feed import Feeder
-from fastrec.jobs.normalize.journal import Journal, PartDone, TaskDone
+from fastrec.jobs.normalize.journal import Journal, TaskDone
 from fastrec.jobs.normalize.options import Options
+from fastrec.jobs.normalize.parts import Parts
 from fastrec.jobs.normalize.pass1 import PIECES, Order, Sorted, sort_pieces
-from fastrec.jobs.normalize.pass2 import Part, PartOrder, Place, make_part
+from fastrec.jobs.normalize.pass2 import Part, Place
 from fastrec.jobs.normalize.progress import Progress
 from fastrec.jobs.normalize.rejects import write_rejects
 from fastrec.jobs.plan import estimated_text
 from fastrec.jobs.publish import Workplace
 from fastrec.records import SCHEMA_VERSION
-from fastrec.stages.runs import cut_keys, join_key, slice_run
-from fastrec.stages.shards import SUFFIXES, Shard
-from fastrec.stages.summary import Summary, Tally
+from fastrec.stages.shards import Shard
+from fastrec.stages.summary import Summary
 
 __all__ = ["Normalizer", "purpose_of"]
 
@@ -73,17 +69,17 @@ class Normalizer:
         self._notice = notice
         self._feeder = Feeder(shards, str(place.work), options)
         self._skipped: dict[int, ShardError] = {}
-        self._made_of = b""
+        self._parts = Parts(options, place, engine, progress=progress, journal=journal, notice=notice)
 
     def run(self) -> tuple[Manifest, Summary]:
         """Make the corpus in the place it is published from; what it is made of stays behind."""
         results = self._pass1()
-        parts, census = self._pass2(results)
+        parts, census = self._parts.make(results, self._places(results))
         summary = summarize(results, parts, census, self._options)
         inputs = input_entries(self._shards, results, parts, self._feeder.fed, PIECES)
         check_books(summary, inputs)
         rejects = self._write_rejects(results, parts)
-        parts = self._numbered([part for part in parts if part.records])
+        parts = self._parts.number([part for part in parts if part.records])
         document = summary.to_json()
         manifest = Manifest(
             fastrec=__version__,
@@ -93,7 +89,7 @@ class Normalizer:
             records=summary.books.kept,
             text_bytes=sum(part.written.text_bytes for part in parts),
             text_sha256=tree_hash(part.written.text_sha256 for part in parts),
-            parts=[self._part_entry(part) for part in parts],
+            parts=[self._parts.entry_of(part) for part in parts],
             rejects=rejects,
             summary_sha256=sha256(document).hexdigest(),
             inputs=[entry for number, entry in enumerate(inputs) if number not in self._skipped],
@@ -157,23 +153,12 @@ class Normalizer:
         """Find what an earlier run has sorted, and remove what is of no use."""
         make_order = partial(Order, directory=str(self._place.work), options=self._options)
         earlier = find_tasks(self._journal.entries, self._feeder.pieces(), self._engine, make_order)
-        self._place.sweep({str(self._journal.path), *earlier.files(), *self._files_of_parts()})
+        self._place.sweep({str(self._journal.path), *earlier.files(), *self._parts.earlier_files()})
         self._feeder.go_on_from(earlier)
         if count := len(earlier.tasks) + len(earlier.chunks):
             of = sum(isinstance(entry, TaskDone) for entry in self._journal.entries)
             self._notice(f"going on from an earlier run: {count:,} of its {of:,} finished tasks are used again")
         return earlier.tasks
-
-    def _files_of_parts(self) -> set[str]:
-        """Name the parts that an earlier run has made, and what it left beside them; who needs them checks them."""
-        parts = [entry.part for entry in self._journal.entries if isinstance(entry, PartDone)]
-        return {self._part_path(part.number) for part in parts} | {file.path for part in parts for file in part.kept}
-
-    def _part_path(self, number: int) -> str:
-        return str(self._place.staging / _part_name(number, SUFFIXES[self._options.compression]))
-
-    def _census_path(self, number: int) -> str:
-        return str(self._place.work / f"census-{number:05d}")
 
     def _use(self, done: Iterable[tuple[Order, Sorted]], orders: dict[int, Order], results: dict[int, Sorted]) -> None:
         """Take the results of orders that need not be given."""
@@ -188,102 +173,10 @@ class Normalizer:
         for shard in sorted(marked):
             self._notice(f"{utf8(self._shards[shard].path)} begins with a byte order mark, which was skipped")
 
-    def _pass2(self, results: Sequence[Sorted]) -> tuple[list[Part], Census]:
-        """Make the parts, and take the census."""
-        runs = [run for result in results for run in result.runs]
-        cuts = cut_keys((sampled for run in runs for sampled in run.sample), self._options.part_size)
-        ranges = list(pairwise([None, *cuts, None]))
-        keeps = self._options.conflicts == "keep"
-        places = {} if keeps else self._places(results)
-        orders: list[PartOrder] = []
-        for low, high in ranges:
-            slices = [piece for run in runs if (piece := slice_run(run, low, high))]
-            number = len(orders)
-            orders.append(
-                PartOrder(
-                    number,
-                    low,
-                    high,
-                    slices,
-                    self._part_path(number),
-                    self._census_path(number),
-                    self._options,
-                    places,
-                )
-            )
-        self._progress.start("merge", sum(run.data_bytes for run in runs))
-        self._made_of = _made_of(results, self._journal.purpose)
-        parts = self._make(orders if runs else [])
-        prefixes = [order.census for order in orders if runs]
-        census = read_census(prefixes, gather_across=not keeps)
-        if census.across_hashes:
-            losers = sorted(self._losers(census))
-            touched = [
-                msgspec.structs.replace(order, leave_out=frozenset(keys))
-                for order in orders
-                if (keys := losers[_place(losers, order.low, 0) : _place(losers, order.high, len(losers))])
-            ]
-            for order in touched:
-                del parts[order.number]
-            parts |= self._make(touched)
-            census.samples = read_census(prefixes, gather_across=False).samples
-        self._progress.finish()
-        return [part for _, part in sorted(parts.items())], census
-
-    def _make(self, orders: list[PartOrder]) -> dict[int, Part]:
-        made_of = {order.number: self._fingerprint(order) for order in orders}
-        wanted = {made_of[order.number]: order.path for order in orders}
-        found = find_parts(self._journal.entries, wanted, self._engine)
-        if found:
-            self._notice(f"{len(found):,} of {len(orders):,} parts were finished by an earlier run")
-        made = {order.number: found[made_of[order.number]] for order in orders if made_of[order.number] in found}
-        for part in made.values():
-            self._progress.advance(part.written.text_bytes, part.records, 0)
-        orders = [order for order in orders if order.number not in made]
-        for number, part in self._engine.run(make_part, orders):
-            self._journal.add(
-                PartDone(
-                    made_of[orders[number].number],
-                    msgspec.structs.replace(part, tally=Tally()),
-                    part.tally.packed(),
-                )
-            )
-            self._progress.advance(part.written.text_bytes, part.records, 0)
-            made[orders[number].number] = part
-        return made
-
-    def _fingerprint(self, order: PartOrder) -> str:
-        """Give what a part is made of: all that was sorted, the range, and what is left out of it."""
-        return xxh3_128_hexdigest(
-            msgspec.msgpack.encode((self._made_of, order.number, order.low, order.high, sorted(order.leave_out)))
-        )
-
-    def _numbered(self, parts: list[Part]) -> list[Part]:
-        """Close the gaps that parts of which nothing was kept leave behind, and remove what dead workers left."""
-        suffix = SUFFIXES[self._options.compression]
-        staging = self._place.staging
-        for path in sorted(staging.glob("part-*")):
-            if path not in {staging / _part_name(part.number, suffix) for part in parts}:
-                path.unlink()
-        for number, part in enumerate(parts):
-            (staging / _part_name(part.number, suffix)).rename(staging / _part_name(number, suffix))
-            part.number = number
-        return parts
-
-    def _losers(self, census: Census) -> frozenset[bytes]:
-        """Name the keys whose records are left out because another key has the same identity."""
-        keys: set[bytes] = set()
-        for conflict in census.across_hashes:
-            rivals = sorted(
-                join_key(
-                    (conflict.evaluation, sample, conflict.model, conflict.run, conflict.sample_id), self._options.order
-                )
-                for sample in conflict.hashes
-            )
-            keys.update(rivals[1:] if self._options.conflicts == "first" else rivals)
-        return frozenset(keys)
-
     def _places(self, results: Sequence[Sorted]) -> dict[int, Place]:
+        """Tell where each piece stands, if records may be left out and must be named."""
+        if self._options.conflicts == "keep":
+            return {}
         return {
             books.number: Place(utf8(self._shards[books.shard].path), base)
             for books, base in self._with_line_bases(results)
@@ -308,7 +201,7 @@ class Normalizer:
             for books, piece in zip(result.books, result.rejects, strict=True)
         ]
         keeps = self._options.conflicts == "keep"
-        conflicts = [] if keeps else [f"{self._census_path(part.number)}-conflicts" for part in parts]
+        conflicts = [] if keeps else [f"{self._parts.census_path(part.number)}-conflicts" for part in parts]
         name = "rejects.jsonl.zst"
         names = [utf8(shard.path) for shard in self._shards]
         written = write_rejects(str(self._place.staging / name), ranges, conflicts, names)
@@ -318,37 +211,11 @@ class Normalizer:
         count += sum(part.left_out.total() for part in parts)
         return RejectsEntry(file=name, records=count, bytes=written.bytes, sha256=written.sha256)
 
-    def _part_entry(self, part: Part) -> PartEntry:
-        return PartEntry(
-            file=_part_name(part.number, SUFFIXES[self._options.compression]),
-            records=part.records,
-            bytes=part.written.bytes,
-            sha256=part.written.sha256,
-            text_bytes=part.written.text_bytes,
-            text_sha256=part.written.text_sha256,
-            first=read_key(part.first, self._options.order),
-            last=read_key(part.last, self._options.order),
-        )
-
-
-def _made_of(results: Iterable[Sorted], purpose: dict[str, Any]) -> bytes:
-    """Spell all that the corpus is made of: the texts by piece, and the options."""
-    texts = sorted((books.number, books.raw_hash, books.raw_start) for result in results for books in result.books)
-    return msgspec.msgpack.encode((texts, purpose), order="deterministic")
-
 
 def _noted(orders: Iterable[Order], into: dict[int, Order]) -> Iterator[Order]:
     for order in orders:
         into[order.number] = order
         yield order
-
-
-def _part_name(number: int, suffix: str) -> str:
-    return f"part-{number:05d}{suffix}"
-
-
-def _place(keys: list[bytes], key: bytes | None, without: int) -> int:
-    return without if key is None else bisect_left(keys, key)
 
 
 def _write(path: Path, document: bytes) -> None:

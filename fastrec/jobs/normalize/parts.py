@@ -1,0 +1,194 @@
+"""The second pass as a whole: which parts there are, what of them an earlier run has made, and who wins a conflict.
+
+1. Cut the keys into ranges; each is a part (`pass2` makes one).
+2. Take what an earlier run has made of the same texts, make the rest, and note each in the journal.
+3. Merge what the parts left into the census. If records of one identity have different hashes, they may stand in
+   different parts: with `--conflicts` the parts that lose some are made again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+from xxhash import xxh3_128_hexdigest
+
+from fastrec.engine import Engine
+from fastrec.jobs.manifest import PartEntry
+from fastrec.jobs.normalize.books import read_key
+from fastrec.jobs.normalize.census import Census, read_census
+from fastrec.jobs.normalize.earlier import find_parts
+from fastrec.jobs.normalize.journal import Journal, PartDone
+from fastrec.jobs.normalize.options import Options
+from fastrec.jobs.normalize.pass1 import Sorted
+from fastrec.jobs.normalize.pass2 import Part, PartOrder, Place, make_part
+from fastrec.jobs.normalize.progress import Progress
+from fastrec.jobs.publish import Workplace
+from fastrec.stages.runs import cut_keys, join_key, slice_run
+from fastrec.stages.shards import SUFFIXES
+from fastrec.stages.summary import Tally
+
+__all__ = ["Parts"]
+
+
+class Parts:
+    """Makes the parts of a corpus."""
+
+    def __init__(
+        self,
+        options: Options,
+        place: Workplace,
+        engine: Engine,
+        *,
+        progress: Progress,
+        journal: Journal,
+        notice: Callable[[str], None],
+    ) -> None:
+        self._options = options
+        self._place = place
+        self._engine = engine
+        self._progress = progress
+        self._journal = journal
+        self._notice = notice
+        self._made_of = b""
+
+    def earlier_files(self) -> set[str]:
+        """Name the parts that an earlier run has made, and what it left beside them; who needs them checks them."""
+        parts = [entry.part for entry in self._journal.entries if isinstance(entry, PartDone)]
+        return {self._part_path(part.number) for part in parts} | {file.path for part in parts for file in part.kept}
+
+    def _part_path(self, number: int) -> str:
+        return str(self._place.staging / _part_name(number, SUFFIXES[self._options.compression]))
+
+    def census_path(self, number: int) -> str:
+        """Where the census of a part goes; what was left out of it stands beside, with `-conflicts` added."""
+        return str(self._place.work / f"census-{number:05d}")
+
+    def make(self, results: Sequence[Sorted], places: dict[int, Place]) -> tuple[list[Part], Census]:
+        """Make the parts, and take the census.
+
+        Args:
+            results: What was sorted.
+            places: Where each piece stands; only needed if conflicts are settled.
+        """
+        runs = [run for result in results for run in result.runs]
+        cuts = cut_keys((sampled for run in runs for sampled in run.sample), self._options.part_size)
+        ranges = list(pairwise([None, *cuts, None]))
+        keeps = self._options.conflicts == "keep"
+        orders: list[PartOrder] = []
+        for low, high in ranges:
+            slices = [piece for run in runs if (piece := slice_run(run, low, high))]
+            number = len(orders)
+            orders.append(
+                PartOrder(
+                    number,
+                    low,
+                    high,
+                    slices,
+                    self._part_path(number),
+                    self.census_path(number),
+                    self._options,
+                    places,
+                )
+            )
+        self._progress.start("merge", sum(run.data_bytes for run in runs))
+        self._made_of = _made_of(results, self._journal.purpose)
+        parts = self._make(orders if runs else [])
+        prefixes = [order.census for order in orders if runs]
+        census = read_census(prefixes, gather_across=not keeps)
+        if census.across_hashes:
+            losers = sorted(self._losers(census))
+            touched = [
+                msgspec.structs.replace(order, leave_out=frozenset(keys))
+                for order in orders
+                if (keys := losers[_place(losers, order.low, 0) : _place(losers, order.high, len(losers))])
+            ]
+            for order in touched:
+                del parts[order.number]
+            parts |= self._make(touched)
+            census.samples = read_census(prefixes, gather_across=False).samples
+        self._progress.finish()
+        return [part for _, part in sorted(parts.items())], census
+
+    def _make(self, orders: list[PartOrder]) -> dict[int, Part]:
+        made_of = {order.number: self._fingerprint(order) for order in orders}
+        wanted = {made_of[order.number]: order.path for order in orders}
+        found = find_parts(self._journal.entries, wanted, self._engine)
+        if found:
+            self._notice(f"{len(found):,} of {len(orders):,} parts were finished by an earlier run")
+        made = {order.number: found[made_of[order.number]] for order in orders if made_of[order.number] in found}
+        for part in made.values():
+            self._progress.advance(part.written.text_bytes, part.records, 0)
+        orders = [order for order in orders if order.number not in made]
+        for number, part in self._engine.run(make_part, orders):
+            self._journal.add(
+                PartDone(
+                    made_of[orders[number].number],
+                    msgspec.structs.replace(part, tally=Tally()),
+                    part.tally.packed(),
+                )
+            )
+            self._progress.advance(part.written.text_bytes, part.records, 0)
+            made[orders[number].number] = part
+        return made
+
+    def _fingerprint(self, order: PartOrder) -> str:
+        """Give what a part is made of: all that was sorted, the range, and what is left out of it."""
+        return xxh3_128_hexdigest(
+            msgspec.msgpack.encode((self._made_of, order.number, order.low, order.high, sorted(order.leave_out)))
+        )
+
+    def number(self, parts: list[Part]) -> list[Part]:
+        """Close the gaps that parts of which nothing was kept leave behind, and remove what dead workers left."""
+        suffix = SUFFIXES[self._options.compression]
+        staging = self._place.staging
+        for path in sorted(staging.glob("part-*")):
+            if path not in {staging / _part_name(part.number, suffix) for part in parts}:
+                path.unlink()
+        for number, part in enumerate(parts):
+            (staging / _part_name(part.number, suffix)).rename(staging / _part_name(number, suffix))
+            part.number = number
+        return parts
+
+    def _losers(self, census: Census) -> frozenset[bytes]:
+        """Name the keys whose records are left out because another key has the same identity."""
+        keys: set[bytes] = set()
+        for conflict in census.across_hashes:
+            rivals = sorted(
+                join_key(
+                    (conflict.evaluation, sample, conflict.model, conflict.run, conflict.sample_id), self._options.order
+                )
+                for sample in conflict.hashes
+            )
+            keys.update(rivals[1:] if self._options.conflicts == "first" else rivals)
+        return frozenset(keys)
+
+    def entry_of(self, part: Part) -> PartEntry:
+        """Make the entry of a part in the manifest."""
+        return PartEntry(
+            file=_part_name(part.number, SUFFIXES[self._options.compression]),
+            records=part.records,
+            bytes=part.written.bytes,
+            sha256=part.written.sha256,
+            text_bytes=part.written.text_bytes,
+            text_sha256=part.written.text_sha256,
+            first=read_key(part.first, self._options.order),
+            last=read_key(part.last, self._options.order),
+        )
+
+
+def _made_of(results: Iterable[Sorted], purpose: dict[str, Any]) -> bytes:
+    """Spell all that the corpus is made of: the texts by piece, and the options."""
+    texts = sorted((books.number, books.raw_hash, books.raw_start) for result in results for books in result.books)
+    return msgspec.msgpack.encode((texts, purpose), order="deterministic")
+
+
+def _part_name(number: int, suffix: str) -> str:
+    return f"part-{number:05d}{suffix}"
+
+
+def _place(keys: list[bytes], key: bytes | None, without: int) -> int:
+    return without if key is None else bisect_left(keys, key)
