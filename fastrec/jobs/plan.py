@@ -15,10 +15,12 @@ import msgspec
 from fastrec.errors import shown
 from fastrec.stages.shards import Format, Shard
 
-__all__ = ["TASK_BYTES", "Slice", "estimated_text", "gather_tasks", "slices_of", "tasks_of"]
+__all__ = ["SMALL", "TASK_BYTES", "Slice", "estimated_text", "gather_tasks", "jobs_for", "slices_of", "tasks_of"]
 
 TASK_BYTES: Final = 32 << 20
 """Text per task: enough to make its fixed costs vanish, little enough to spread evenly over workers."""
+SMALL: Final = 8 << 20
+"""Text that one process has handled before others would be of use."""
 _SMALLEST: Final = 4 << 20
 _FEWEST: Final = 16  # tasks, and slices of a shard, if they are not smaller than that
 
@@ -84,3 +86,12 @@ def gather_tasks(slices: Sequence[Slice], task_bytes: int = TASK_BYTES) -> list[
     if gathered:
         tasks.append(tuple(gathered))
     return tasks
+
+
+def jobs_for(text_bytes: int, tasks: int, most: int) -> int:
+    """Choose a number of processes: no more than there are tasks, and one alone for a trifle.
+
+    >>> jobs_for(1_000, 5, 8), jobs_for(10**9, 5, 8), jobs_for(10**9, 0, 8)
+    (1, 5, 1)
+    """
+    return 1 if text_bytes < SMALL else max(min(most, tasks), 1)

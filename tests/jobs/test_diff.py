@@ -340,7 +340,7 @@ def test_an_empty_corpus_can_be_compared(old: Path, tmp_path: Path) -> None:
 
 def test_the_number_of_jobs_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Generated corpora with something of everything: the same document from one process and from two."""
-    monkeypatch.setattr(module, "_SMALL", 0)
+    monkeypatch.setattr("fastrec.jobs.plan.SMALL", 0)
     recipe = Recipe(records=600, seed=5, conflicts=0.1, unknown_keys=0.2, mix="single_turn")
     every = list(lines(recipe))
     dice = random.Random(1)

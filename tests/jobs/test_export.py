@@ -29,6 +29,7 @@ from fastrec.jobs import export as job
 from fastrec.jobs.export.columns import batch_of, table_schema
 from fastrec.jobs.export.decode import Decoder
 from fastrec.jobs.generate import Recipe, lines
+from fastrec.jobs.plan import SMALL
 from fastrec.stages.shards import ShardWriter
 from tests import strategies
 from tests.jobs.normalizing import Corpus, normalized, write
@@ -198,7 +199,7 @@ def test_generated_records_come_back(tmp_path: Path) -> None:
     """A mix of everything, in a pool of two."""
     write(tmp_path / "a.jsonl", list(lines(Recipe(records=1_500, seed=3, unknown_keys=0.3, conflicts=0.1))))
     corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus", part_size=2 << 20)
-    assert sum(map(len, corpus.texts)) > job._SMALL
+    assert sum(map(len, corpus.texts)) > SMALL
     assert_equal(corpus, exported(corpus, tmp_path / "tables", jobs=2))
 
 
@@ -419,7 +420,7 @@ def test_an_error_in_a_worker_leaves_nothing_behind(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a pool too, nothing is published and nothing lies around."""
-    monkeypatch.setattr(job, "_SMALL", 0)
+    monkeypatch.setattr("fastrec.jobs.plan.SMALL", 0)
     part = max(corpus.glob("part-*"))
     part.write_bytes(part.read_bytes()[:-6])
     with pytest.raises(ShardError, match="ends inside"):

@@ -172,7 +172,7 @@ def test_common_samples_are_those_that_all_chosen_models_answered(
     corpus: Path, pattern: str, jobs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Counted over parts in one process or two, samples that are cut in two included, as plain Python counts."""
-    monkeypatch.setattr("fastrec.jobs.stats.common._SMALL", 0)
+    monkeypatch.setattr("fastrec.jobs.plan.SMALL", 0)
     monkeypatch.setattr("fastrec.jobs.stats.common._COUNTED", 7)
     found = numbers(stats(corpus, models=[pattern], common=True, jobs=jobs))
     assert {

@@ -19,7 +19,6 @@ from click.testing import CliRunner, Result
 import fastrec
 from fastrec.cli import cli
 from fastrec.errors import UsageError
-from fastrec.jobs import verify as module
 from fastrec.jobs.generate import Recipe, lines
 from fastrec.jobs.normalize.books import tree_hash
 from fastrec.jobs.verify import KINDS, Verification, verify
@@ -552,7 +551,7 @@ def test_problems_of_one_file_are_bounded(corpus: Path) -> None:
 )
 def test_jobs_do_not_matter(corpus: Path, monkeypatch: pytest.MonkeyPatch, damage: Damage | None) -> None:
     """Two processes find the same as one, in the same order."""
-    monkeypatch.setattr(module, "_SMALL", 0)
+    monkeypatch.setattr("fastrec.jobs.plan.SMALL", 0)
     if damage:
         damage(corpus)
     one, two = verify(corpus, jobs=1), verify(corpus, jobs=2)

@@ -14,7 +14,6 @@ import time
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Final
 
 from fastrec.engine import make_engine
 from fastrec.errors import CorpusError, UsageError, shown, utf8
@@ -33,6 +32,7 @@ from fastrec.jobs.diff.mcnemar import mcnemar
 from fastrec.jobs.diff.merge import OTHER_FIELDS, Changes, ModelChanges, compare_range
 from fastrec.jobs.diff.places import BY, check_by
 from fastrec.jobs.diff.plan import Corpus, make_plan, read_corpus
+from fastrec.jobs.plan import jobs_for
 
 __all__ = [
     "BY",
@@ -49,8 +49,6 @@ __all__ = [
     "diff",
     "mcnemar",
 ]
-
-_SMALL: Final = 16 << 20  # text that is compared before a pool would have started
 
 
 def diff(
@@ -89,7 +87,7 @@ def diff(
     before, after = read_corpus(Path(old)), read_corpus(Path(new))
     planned = make_plan(before, after, check_by(by), examples)
     changes = Changes()
-    with make_engine(1 if planned.text_bytes < _SMALL else max(min(jobs, len(planned.ranges)), 1)) as engine:
+    with make_engine(jobs_for(planned.text_bytes, len(planned.ranges), jobs)) as engine:
         results = dict(engine.run(compare_range, planned.ranges))
     for _, result in sorted(results.items(), key=lambda numbered: numbered[0]):
         changes.add(result, examples)

@@ -28,13 +28,13 @@ from fastrec.jobs.export.matrix import write_answers, write_matrix
 from fastrec.jobs.export.part import PartToExport
 from fastrec.jobs.export.table import COLUMNS, write_table
 from fastrec.jobs.manifest import Manifest
+from fastrec.jobs.plan import jobs_for
 from fastrec.jobs.publish import Kind, Workplace, check_output, workplace
 
 __all__ = ["FORMATS", "Exported", "export"]
 
 FORMATS: Final = ("parquet", "csv", "matrix")
 _TOLD_BY: Final = "export.json"
-_SMALL: Final = 8 << 20  # text that is exported before a pool would have started
 
 
 class Exported(msgspec.Struct, kw_only=True):
@@ -79,11 +79,11 @@ def export(
     manifest = read_manifest(directory)
     paths = part_paths(directory, manifest)
     check_output(target, [str(directory)])
-    small = sum(part.text_bytes for part in manifest.parts) < _SMALL
+    text_bytes = sum(part.text_bytes for part in manifest.parts)
     with (
         workplace(target, Kind("an export", _TOLD_BY), overwrite=overwrite, fresh=True) as place,
         place.cleared_on_failure(),
-        make_engine(1 if small else max(min(jobs, len(paths)), 1)) as engine,
+        make_engine(jobs_for(text_bytes, len(paths), jobs)) as engine,
     ):
         task, folder, suffix = _plan(format, place)
         folder.mkdir(exist_ok=True)

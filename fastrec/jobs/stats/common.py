@@ -22,6 +22,7 @@ from fastrec.engine import make_engine
 from fastrec.errors import CorpusError, shown
 from fastrec.jobs.manifest import Manifest
 from fastrec.jobs.normalize.books import model_summary
+from fastrec.jobs.plan import jobs_for
 from fastrec.jobs.stats.choice import Choice, Chosen
 from fastrec.stages.judge import Judge
 from fastrec.stages.runs import key_maker, key_splitter, spell_text, text_of
@@ -32,7 +33,6 @@ __all__ = ["only_common"]
 
 _CHUNK_BYTES: Final = 1 << 18
 _COUNTED: Final = 20_000  # records that are added to the tally at a time
-_SMALL: Final = 8 << 20  # text that is read before a pool would have started
 
 Models = dict[bytes, frozenset[bytes]]
 """The chosen models by evaluation_name, as spelled in keys."""
@@ -104,8 +104,8 @@ def only_common(choice: Choice, corpus: Path, manifest: Manifest, *, jobs: int) 
     orders = [
         PartToRead(str(corpus / Path(part.file).name), part.records, manifest.order, models) for part in manifest.parts
     ]
-    small = sum(part.text_bytes for part in manifest.parts) < _SMALL
-    with make_engine(1 if small else max(min(jobs, len(orders)), 1)) as engine:
+    text_bytes = sum(part.text_bytes for part in manifest.parts)
+    with make_engine(jobs_for(text_bytes, len(orders), jobs)) as engine:
         found = dict(engine.run(_read_part, orders))
     met = _joined([found[number] for number in sorted(found)], models)
     return Choice([_recounted(chosen, met) for chosen in choice.evaluations], common=True)

@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
@@ -24,6 +23,7 @@ from fastrec.jobs.corpus import MANIFEST, SUMMARY, is_plain, read_manifest
 from fastrec.jobs.manifest import Manifest, PartEntry
 from fastrec.jobs.normalize.books import read_key
 from fastrec.jobs.normalize.options import Options
+from fastrec.jobs.plan import jobs_for
 from fastrec.jobs.verify.books import check_manifest, check_rejects, check_summary
 from fastrec.jobs.verify.compare import compare_documents, expected
 from fastrec.jobs.verify.part import CheckedPart, PartToCheck, check_part
@@ -31,8 +31,6 @@ from fastrec.jobs.verify.problems import KINDS, Problem, Problems
 from fastrec.records import SCHEMA_VERSION
 
 __all__ = ["KINDS", "Problem", "Verification", "verify"]
-
-_SMALL: Final = 8 << 20  # text that is checked before a pool would have started
 
 
 class Verification(msgspec.Struct, kw_only=True):
@@ -161,8 +159,8 @@ class _Verifier:
             for number, entry in enumerate(self._manifest.parts)
             if is_plain(entry.file) and (self._corpus / entry.file).is_file()
         ]
-        small = sum(entry.text_bytes for entry in self._manifest.parts) < _SMALL
-        with make_engine(1 if small else max(min(jobs, len(orders)), 1)) as engine:
+        text_bytes = sum(entry.text_bytes for entry in self._manifest.parts)
+        with make_engine(jobs_for(text_bytes, len(orders), jobs)) as engine:
             return {result.part.number: result for _, result in engine.run(check_part, orders)}
 
     def _compare(self, checked: dict[int, CheckedPart]) -> None:
