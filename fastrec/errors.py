@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -47,17 +48,33 @@ __all__ = [
     "out_of_memory",
     "shown",
     "utf8",
+    "without_secrets",
 ]
+
+_USER = re.compile(r"://[^/@\s]*@")
+_QUERY = re.compile(r"(://[^?\s]*)\?[^\s'\"]*=[^\s'\"]*")
+
+
+def without_secrets(text: str) -> str:
+    """Leave the user, the password and the signature out of URLs.
+
+    >>> without_secrets("cannot read ftp://me:secret@host/a.jsonl or https://host/b.jsonl?token=secret")
+    'cannot read ftp://…@host/a.jsonl or https://host/b.jsonl?…'
+    """
+    if "://" not in text:
+        return text
+    return _QUERY.sub(r"\1?…", _USER.sub("://…@", text))
 
 
 def shown(path: str) -> str:
     """Spell a path for a message: one with line breaks or bytes that are not UTF-8 is quoted and escaped."""
+    path = without_secrets(path)
     return path if path.isprintable() else repr(path)
 
 
 def utf8(path: str) -> str:
     """Spell a path so that it can be written as UTF-8 into a document, whatever bytes it is made of."""
-    return os.fsencode(path).decode(errors="backslashreplace")
+    return os.fsencode(without_secrets(path)).decode(errors="backslashreplace")
 
 
 @contextlib.contextmanager

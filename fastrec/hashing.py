@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from hashlib import sha256
-from typing import Final
+from typing import Any, Final
 
 from xxhash import xxh3_64_intdigest, xxh3_128, xxh3_128_hexdigest
 
 from fastrec.errors import UsageError, naming
+from fastrec.storage import open_reader
 
 __all__ = ["HASHES", "Hash", "fingerprint", "hash_of_file", "remembering", "sample_hash"]
 
@@ -75,11 +75,19 @@ def fingerprint(data: bytes | bytearray | memoryview) -> int:
 
 def hash_of_file(path: str, start: int = 0, size: int | None = None) -> tuple[int, str]:
     """Return how many bytes a file holds from `start` on, at most `size`, and their 128-bit xxh3."""
-    digest = xxh3_128()
+    return _digest_of_file(path, xxh3_128(), start, size)
+
+
+def sha256_of_file(path: str) -> tuple[int, str]:
+    """Return the size of a file, and its SHA-256."""
+    return _digest_of_file(path, sha256(), 0, None)
+
+
+def _digest_of_file(path: str, digest: Any, start: int, size: int | None) -> tuple[int, str]:
     count = 0
-    with naming(path), open(path, "rb", buffering=0) as file:  # noqa: PTH123 - paths stay the str that was given
-        descriptor = file.fileno()
-        while block := os.pread(descriptor, _BLOCK if size is None else min(_BLOCK, size - count), start + count):
+    with naming(path), open_reader(path) as file:
+        file.seek(start, size)
+        while block := file.read(_BLOCK if size is None else min(_BLOCK, size - count)):
             digest.update(block)
             count += len(block)
     return count, digest.hexdigest()

@@ -18,7 +18,7 @@ ROWS = {
     "jobs": ("fastrec.jobs", "fastrec.api"),
     "engine": ("fastrec.engine",),
     "stages": ("fastrec.stages",),
-    "ground": ("fastrec.records", "fastrec.hashing", "fastrec.errors"),
+    "ground": ("fastrec.records", "fastrec.hashing", "fastrec.storage", "fastrec.errors"),
 }
 ORDER = list(ROWS)
 STAGES = {"shards", "judge", "runs", "summary"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
@@ -26,7 +25,7 @@ class Engine(Protocol):
         """
         ...
 
-    def reach(self, directories: Iterable[Path]) -> None:
+    def reach(self, directories: Iterable[str]) -> None:
         """Make sure that whoever runs tasks can read and write below directories of this machine."""
         ...
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import logging
 import platform
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -23,6 +23,7 @@ import msgspec
 
 from fastrec import __version__
 from fastrec.errors import ClusterError, UsageError, WorkerDiedError, shown
+from fastrec.storage import exists, join, remove, write_all
 
 __all__ = ["ClusterEngine"]
 
@@ -62,17 +63,17 @@ class ClusterEngine:
                 number, argument = running.pop(future)
                 yield number, self._result_of(future, argument)
 
-    def reach(self, directories: Iterable[Path]) -> None:
-        """Make sure that every worker sees directories of this machine, and may write to them."""
+    def reach(self, directories: Iterable[str]) -> None:
+        """Make sure that every worker sees some directories, and may write to them."""
         for directory in directories:
-            mark = directory / f".{time.time_ns():x}"
-            mark.touch()
-            seen = self._ask(_sees, str(mark))
-            mark.unlink()
+            mark = join(directory, f".{time.time_ns():x}")
+            write_all(mark, b"")
+            seen = self._ask(_sees, mark)
+            remove(mark)
             blind = sorted(worker for worker, sees in seen.items() if not sees)
             if blind:
                 raise UsageError(
-                    f"{shown(str(directory))} cannot be reached by {_some(blind)}: put the output, and --work-dir, on "
+                    f"{shown(directory)} cannot be reached by {_some(blind)}: put the output, and --work-dir, on "
                     "storage that all workers share under the same name"
                 )
 
@@ -188,13 +189,13 @@ def _versions() -> dict[str, str]:
 
 def _sees(mark: str) -> bool:
     """Tell whether a file is there, and another can be put beside it. Runs in a worker."""
-    beside = Path(f"{mark}-{threading.get_ident():x}")
+    beside = f"{mark}-{secrets.token_hex(4)}"
     try:
-        if not Path(mark).exists():
+        if not exists(mark):
             return False
-        beside.touch()
-        beside.unlink()
-    except OSError:
+        write_all(beside, b"")
+        remove(beside)
+    except (OSError, UsageError):
         return False
     return True
 

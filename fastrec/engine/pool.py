@@ -22,7 +22,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -134,7 +133,7 @@ class PoolEngine:
                 _kill(pid)
         self._executor.shutdown(wait=True)
 
-    def reach(self, directories: Iterable[Path]) -> None:
+    def reach(self, directories: Iterable[str]) -> None:
         """Whatever this process sees, its workers see."""
 
     def __enter__(self) -> Self:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -23,7 +22,7 @@ class SerialEngine:
         for number, argument in enumerate(arguments):
             yield number, task(argument)
 
-    def reach(self, directories: Iterable[Path]) -> None:
+    def reach(self, directories: Iterable[str]) -> None:
         """This process sees what it sees."""
 
     def __enter__(self) -> Self:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from hashlib import sha256
-from pathlib import Path
+from pathlib import PurePath
 from typing import Final
 
 import msgspec
@@ -12,8 +13,9 @@ from fastrec.errors import CorpusError, UsageError, shown
 from fastrec.jobs.manifest import MANIFEST_FORMAT, KeyEntry, Manifest
 from fastrec.records import SCHEMA_VERSION
 from fastrec.stages.summary import Summary
+from fastrec.storage import exists, is_directory, join, read_all
 
-__all__ = ["MANIFEST", "SUMMARY", "is_plain", "part_paths", "read_manifest", "read_summary"]
+__all__ = ["MANIFEST", "SUMMARY", "is_plain", "part_paths", "read_manifest", "read_summary", "summary_path"]
 
 MANIFEST: Final = "manifest.json"
 SUMMARY: Final = "summary.json"
@@ -25,7 +27,7 @@ class _Head(msgspec.Struct):
     format: int
 
 
-def read_manifest(corpus: Path) -> Manifest:
+def read_manifest(corpus: str | os.PathLike[str]) -> Manifest:
     """Read the manifest of a corpus.
 
     Raises:
@@ -33,47 +35,55 @@ def read_manifest(corpus: Path) -> Manifest:
         CorpusError: It is, or was, but its manifest is damaged or of a format that this version does not know.
         OSError: The manifest may not be read.
     """
-    path = corpus / MANIFEST
-    if not path.exists():
-        reason = f"it holds no {MANIFEST}" if corpus.is_dir() else "there is no such directory"
-        raise UsageError(f"{shown(str(corpus))} is not a corpus: {reason}")
-    data = path.read_bytes()
+    corpus = os.fspath(corpus)
+    path = join(corpus, MANIFEST)
+    if not exists(path):
+        reason = f"it holds no {MANIFEST}" if is_directory(corpus) else "there is no such directory"
+        raise UsageError(f"{shown(corpus)} is not a corpus: {reason}")
+    data = read_all(path)
     try:
         found = msgspec.json.decode(data, type=_Head).format
         if found != MANIFEST_FORMAT:
-            raise CorpusError(str(path), f"its format is {found}, and this version of fastrec reads {MANIFEST_FORMAT}")
+            raise CorpusError(path, f"its format is {found}, and this version of fastrec reads {MANIFEST_FORMAT}")
         return msgspec.json.decode(data, type=Manifest)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
-        raise CorpusError(str(path), f"is not a manifest: {exc}") from exc
+        raise CorpusError(path, f"is not a manifest: {exc}") from exc
 
 
-def read_summary(corpus: Path, manifest: Manifest) -> Summary:
+def read_summary(corpus: str, manifest: Manifest) -> Summary:
     """Read the summary of a corpus.
 
     Raises:
         CorpusError: It is not there, damaged, or not the one that the manifest names.
         OSError: It may not be read.
     """
-    path = corpus / SUMMARY
+    path = summary_path(corpus, manifest)
     try:
-        data = path.read_bytes()
+        data = read_all(path)
         summary = msgspec.json.decode(data, type=Summary)
     except FileNotFoundError as exc:
-        raise CorpusError(str(path), "is missing: normalize again") from exc
+        raise CorpusError(path, "is missing: normalize again") from exc
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
-        raise CorpusError(str(path), f"is not a summary: {exc}. Normalize again") from exc
+        raise CorpusError(path, f"is not a summary: {exc}. Normalize again") from exc
     if sha256(data).hexdigest() != manifest.summary_sha256:
-        raise CorpusError(str(path), f"is not the one that {MANIFEST} names: fastrec verify says what is wrong")
+        raise CorpusError(path, f"is not the one that {MANIFEST} names: fastrec verify says what is wrong")
     return summary
 
 
-def part_paths(corpus: Path, manifest: Manifest) -> list[str]:
+def summary_path(corpus: str, manifest: Manifest) -> str:
+    """Name the summary of a corpus."""
+    if not is_plain(manifest.summary_file):
+        raise CorpusError(join(corpus, MANIFEST), f"names a summary that is not beside it: {manifest.summary_file!r}")
+    return join(corpus, manifest.summary_file)
+
+
+def part_paths(corpus: str, manifest: Manifest) -> list[str]:
     """Give the paths of the parts of a corpus whose records are to be used.
 
     Raises:
         CorpusError: The manifest is of another schema, or says what no manifest of ours says.
     """
-    path = str(corpus / MANIFEST)
+    path = join(corpus, MANIFEST)
     if manifest.schema != SCHEMA_VERSION:
         reason = f"its records are of schema {manifest.schema}, and this version of fastrec reads {SCHEMA_VERSION}"
         raise CorpusError(path, reason)
@@ -84,9 +94,9 @@ def part_paths(corpus: Path, manifest: Manifest) -> list[str]:
     for part in manifest.parts:
         if not is_plain(part.file):
             raise CorpusError(path, f"names a part that does not lie beside it: {part.file!r}")
-    return [str(corpus / part.file) for part in manifest.parts]
+    return [join(corpus, part.file) for part in manifest.parts]
 
 
 def is_plain(name: str) -> bool:
     """Whether a name stands for something in the corpus itself."""
-    return Path(name).name == name and "\0" not in name
+    return PurePath(name).name == name and "\0" not in name

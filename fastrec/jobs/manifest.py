@@ -77,6 +77,7 @@ class Manifest(msgspec.Struct, kw_only=True):
     """SHA-256 over the parts' `text_sha256`, as raw bytes one after the other."""
     parts: list[PartEntry]
     rejects: RejectsEntry | None
+    summary_file: str = "summary.json"
     summary_sha256: str
     inputs: list[InputEntry]
     skipped: list[str]

@@ -15,7 +15,17 @@ import msgspec
 from fastrec.errors import shown
 from fastrec.stages.shards import Format, Shard
 
-__all__ = ["SMALL", "TASK_BYTES", "Slice", "estimated_text", "gather_tasks", "jobs_for", "slices_of", "tasks_of"]
+__all__ = [
+    "SMALL",
+    "TASK_BYTES",
+    "Slice",
+    "estimated_text",
+    "gather_tasks",
+    "is_small",
+    "jobs_for",
+    "slices_of",
+    "tasks_of",
+]
 
 TASK_BYTES: Final = 32 << 20
 """Text per task: enough to make its fixed costs vanish, little enough to spread evenly over workers."""
@@ -94,4 +104,9 @@ def jobs_for(text_bytes: int, tasks: int, most: int) -> int:
     >>> jobs_for(1_000, 5, 8), jobs_for(10**9, 5, 8), jobs_for(10**9, 0, 8)
     (1, 5, 1)
     """
-    return 1 if text_bytes < SMALL else max(min(most, tasks), 1)
+    return 1 if is_small(text_bytes) else max(min(most, tasks), 1)
+
+
+def is_small(text_bytes: int) -> bool:
+    """Tell whether one process has handled some text before others would be of use."""
+    return text_bytes < SMALL

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -25,8 +26,19 @@ from fastrec.jobs.exchange import exchange
 from fastrec.jobs.lock import locked
 from fastrec.jobs.plan import estimated_text
 from fastrec.stages.shards import Shard
+from fastrec.storage import (
+    files_in,
+    is_directory,
+    is_url,
+    join,
+    make_directory,
+    parent_and_name,
+    remove,
+    remove_all,
+    write_all,
+)
 
-__all__ = ["Kind", "Workplace", "check_output", "too_little_space", "workplace"]
+__all__ = ["Kind", "Workplace", "check_output", "too_little_space", "work_of", "workplace"]
 
 
 class Kind(NamedTuple):
@@ -39,16 +51,38 @@ class Kind(NamedTuple):
 
 
 class Workplace:
-    """The directories of a run."""
+    """The directories of a run: where its work is, and where its output is made."""
 
-    def __init__(self, output: Path, kind: Kind, work_dir: Path | None) -> None:
+    def __init__(self, output: Path, kind: Kind, work: str) -> None:
         self.output = output
+        self.work = work
         self._kind = kind
         self.staging = output.parent / f".{output.name}.fastrec-new"
-        # Several corpora of one name, in different places, may share a directory for their work.
-        place = f".{fingerprint(os.fsencode(output)):016x}" if work_dir else ""
-        self.work = (work_dir or output.parent).resolve() / f".{output.name}{place}.fastrec-work"
         self._aside = output.parent / f".{output.name}.fastrec-old"
+
+    def working(self, name: str) -> str:
+        """Name a file of the work directory."""
+        return join(self.work, name)
+
+    def staged(self, name: str) -> str:
+        """Name a file of the output while it is made."""
+        return str(self.staging / name)
+
+    def named(self, stem: str, suffix: str) -> str:
+        """Give the name that a file of the output has."""
+        return stem + suffix
+
+    def staged_files(self) -> list[str]:
+        """List the files of the output that is made."""
+        return files_in(str(self.staging))
+
+    def rename(self, name: str, new_name: str) -> None:
+        """Give a file of the output that is made another name."""
+        (self.staging / name).rename(self.staging / new_name)
+
+    def write_manifest(self, document: bytes) -> None:
+        """Write what tells that the output is whole."""
+        write_all(self.staged(self._kind.told_by), document)
 
     def recover(self) -> None:
         """Put the old corpus back, if a run ended between the two renames."""
@@ -57,23 +91,22 @@ class Workplace:
 
     def prepare(self, *, fresh: bool) -> None:
         """Make the directories, for this user alone; what an earlier run left in them stays, unless told otherwise."""
-        for directory in (self.work, self.staging):
+        for directory in (self.work, str(self.staging)):
             if fresh:
-                _remove(directory)
-            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            directory.chmod(0o700)
+                remove_all(directory)
+            make_directory(directory)
 
     def sweep(self, files: Collection[str]) -> None:
         """Remove all that is not named."""
-        for directory in (self.staging, self.work):
-            for path in directory.iterdir():
-                if str(path) not in files:
-                    _remove(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        for path in (*self.staged_files(), *files_in(self.work)):
+            if path not in files:
+                remove_all(path) if is_directory(path) and not os.path.islink(path) else remove(path)  # noqa: PTH114
 
     def holds_work(self) -> bool:
         """Tell whether there is anything that the next run could use."""
         try:
-            return any(path.name != "journal" for path in (*self.work.iterdir(), *self.staging.iterdir()))
+            files = (*files_in(self.work), *self.staged_files())
+            return any(not parent_and_name(path)[1].startswith("journal") for path in files)
         except OSError:  # the disk may be what failed: then better too much is kept
             return True
 
@@ -111,7 +144,7 @@ class Workplace:
         """Remove the old one, what tells its kind first: half of it must not be taken for a whole and put back."""
         with contextlib.suppress(OSError):
             (self._aside / self._kind.told_by).unlink()
-        _remove(self._aside)
+        remove_all(str(self._aside))
 
     @contextlib.contextmanager
     def cleared_on_failure(self) -> Iterator[None]:
@@ -124,8 +157,8 @@ class Workplace:
 
     def clear(self) -> None:
         """Remove what is not published."""
-        for directory in (self.staging, self.work):
-            _remove(directory)
+        for directory in (str(self.staging), self.work):
+            remove_all(directory)
         with contextlib.suppress(OSError):  # what stays does no harm
             if self.output.exists():
                 self._discard_old()
@@ -133,7 +166,7 @@ class Workplace:
 
 @contextlib.contextmanager
 def workplace(
-    output: Path, kind: Kind, work_dir: Path | None = None, *, overwrite: bool, fresh: bool
+    output: str, kind: Kind, work_dir: str | None = None, *, overwrite: bool, fresh: bool
 ) -> Iterator[Workplace]:
     """Take a place to work in; it is gone after success, and stays for the next run otherwise.
 
@@ -144,60 +177,84 @@ def workplace(
         overwrite: Whether an output of the same kind may be replaced.
         fresh: Whether what an earlier run has left is of no use.
     """
+    if is_url(output):
+        from fastrec.jobs.stores import store_workplace  # noqa: PLC0415 - only who names a URL pays for it
+
+        with store_workplace(output, kind, work_dir, overwrite=overwrite, fresh=fresh) as place:
+            yield place
+        return
     # Behind a link, so that the link stays and shows what is new.
-    place = Workplace(output.resolve(), kind, work_dir)
-    place.output.parent.mkdir(parents=True, exist_ok=True)
-    with locked(place.output):
+    target = Path(output).resolve()
+    work = work_of(str(target), work_dir) if work_dir else str(target.parent / f".{target.name}.fastrec-work")
+    place = Workplace(target, kind, work)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with locked(target):
         place.recover()
-        _refuse_what_is_there(place.output, output, kind, overwrite=overwrite)
+        _refuse_what_is_there(target, output, kind, overwrite=overwrite)
         place.prepare(fresh=fresh)
         yield place
         place.clear()
 
 
-def check_output(output: Path, names: Sequence[str], shards: Sequence[Shard] = ()) -> None:
+def work_of(output: str, work_dir: str) -> str:
+    """Name the directory for the work on an output: several of one name, in different places, may share `work_dir`."""
+    directory = work_dir.rstrip("/") if is_url(work_dir) else str(Path(work_dir).resolve())
+    return join(directory, f".{parent_and_name(output)[1]}.{fingerprint(os.fsencode(output)):016x}.fastrec-work")
+
+
+def check_output(output: str, names: Sequence[str], shards: Sequence[Shard] = ()) -> None:
     """Refuse an output that lies in an input, or the other way round."""
-    resolved, shown_output = output.resolve(), shown(str(output))
+    ours, shown_output = _absolute(output), shown(output)
     for name in (*names, *(shard.path for shard in shards if not shard.stream)):
-        path = Path(name)
-        if path.is_dir() and path.resolve() == resolved:
+        if is_url(name) != is_url(output):
+            continue
+        theirs = _absolute(name)
+        if theirs == ours and (is_url(name) or Path(name).is_dir()):
             raise UsageError(f"{shown_output} is input and output at once: give another output")
-        if path.is_dir() and path.resolve() in resolved.parents:
+        if _lies_in(ours, theirs) and (is_url(name) or Path(name).is_dir()):
             raise UsageError(f"the output {shown_output} lies in the input {shown(name)}: give another output")
-        if resolved == path.resolve() or resolved in path.resolve().parents:
+        if _lies_in(theirs, ours) or theirs == ours:
             raise UsageError(f"the input {shown(name)} lies in the output {shown_output}: give another output")
+
+
+def _absolute(path: str) -> str:
+    return path.rstrip("/") if is_url(path) else str(Path(path).resolve())
+
+
+def _lies_in(path: str, directory: str) -> bool:
+    return path.startswith(directory.rstrip("/") + "/")
 
 
 def too_little_space(place: Workplace, shards: Sequence[Shard]) -> str | None:
     """Say so if the work will hardly fit on the disk; streams are not counted, nobody knows how long they are."""
-    needed = {place.work: sum(map(estimated_text, shards)), place.staging: sum(shard.size for shard in shards)}
-    if place.work.stat().st_dev == place.staging.stat().st_dev:
-        needed = {place.work: sum(needed.values())}
-    for directory, size in needed.items():
-        free = shutil.disk_usage(directory).free
+    needed: Counter[int] = Counter()
+    directories: dict[int, str] = {}
+    stored, text = sum(shard.size for shard in shards), sum(map(estimated_text, shards))
+    for directory, size in ((parent_and_name(place.staged("x"))[0], stored), (place.work, text)):
+        if not is_url(directory):
+            device = os.stat(directory).st_dev  # noqa: PTH116
+            needed[device] += size
+            directories[device] = directory
+    for device, size in needed.items():
+        free = shutil.disk_usage(directories[device]).free
         if free < size:
             return (
-                f"{shown(str(directory))} has {free / 1e9:.1f} GB left, and the work takes about {size / 1e9:.1f} GB: "
-                "make room, or name another place with --work-dir"
+                f"{shown(directories[device])} has {free / 1e9:.1f} GB left, and the work takes about "
+                f"{size / 1e9:.1f} GB: make room, or name another place with --work-dir"
             )
     return None
 
 
-def _refuse_what_is_there(place: Path, output: Path, kind: Kind, *, overwrite: bool) -> None:
+def _refuse_what_is_there(place: Path, output: str, kind: Kind, *, overwrite: bool) -> None:
     if not place.exists():
         return
-    name = shown(str(output))
+    name = shown(output)
     if not overwrite:
         raise UsageError(f"{name} exists: give another output, or --overwrite to replace it")
     if not place.is_dir():
         raise UsageError(f"{name} is not a directory, so it cannot be replaced by {kind.name}")
     if any(place.iterdir()) and not (place / kind.told_by).exists():
         raise UsageError(f"{name} holds something else than {kind.name} (no {kind.told_by}): it is not replaced")
-
-
-def _remove(directory: Path) -> None:
-    with contextlib.suppress(OSError):  # not every error is ignored: one from closing a directory comes through
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _umask() -> int:

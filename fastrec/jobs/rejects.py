@@ -10,7 +10,6 @@ import os
 import sys
 from collections.abc import Collection, Iterator
 from itertools import groupby
-from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
@@ -21,6 +20,7 @@ from fastrec.jobs.normalize.rejects import Entry, raw_of
 from fastrec.jobs.report import Books, Group, Place, Report, Tally
 from fastrec.stages.judge import ERRORS, Finding
 from fastrec.stages.shards import LongLine, Shard, read_shard, shard_at
+from fastrec.storage import join
 
 __all__ = ["Extracted", "Rejects", "decode_entry", "extract", "numbered_lines", "rejects"]
 
@@ -87,11 +87,11 @@ def _entries(corpus: str | os.PathLike[str], codes: Collection[str]) -> Iterator
     for code in codes:
         if code not in _CODES:
             raise UsageError(f"there is no code {code!r}; the codes are {', '.join(_CODES)}")
-    directory = Path(corpus)
+    directory = os.fspath(corpus)
     listed = read_manifest(directory).rejects
     if listed is None:
         return
-    path = str(directory / listed.file)
+    path = join(directory, listed.file)
     for number, line in numbered_lines(path):
         entry = decode_entry(path, number, line)
         if not codes or entry.code in codes:

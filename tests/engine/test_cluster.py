@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from fastrec.errors import ClusterError, UsageError, WorkerDiedError
 from fastrec.jobs.normalize import Options, run
 from tests.engine.test_pool import die_always, double, fail
 from tests.jobs.normalizing import Corpus, normalized
+from tests.services.dask import Cluster
 
 distributed = pytest.importorskip("distributed", reason="the extra `dask` is not installed")
 
@@ -30,44 +30,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
     pytest.mark.filterwarnings("ignore:Sending large graph"),
 ]
-
-ROOT = Path(__file__).parents[2]
-
-
-class Cluster:
-    """A scheduler and workers, each a process of its own."""
-
-    def __init__(self, workers: int = 3) -> None:
-        self.environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        self.scheduler = subprocess.Popen(
-            [*_command("scheduler"), "--host", "127.0.0.1", "--port", "0", "--no-dashboard"],
-            stderr=subprocess.PIPE,
-            text=True,
-            env=self.environment,
-        )
-        assert self.scheduler.stderr
-        for line in self.scheduler.stderr:
-            if "Scheduler at:" in line:
-                self.address = line.split()[-1]
-                break
-        self.workers = [self.start_worker() for _ in range(workers)]
-
-    def start_worker(self) -> subprocess.Popen[bytes]:
-        options = ["--nworkers", "1", "--nthreads", "1", "--no-nanny", "--no-dashboard", "--memory-limit", "0"]
-        return subprocess.Popen(
-            [*_command("worker"), self.address, *options], stderr=subprocess.DEVNULL, env=self.environment
-        )
-
-    def close(self) -> None:
-        for process in (*self.workers, self.scheduler):
-            process.kill()
-            process.wait()
-        if self.scheduler.stderr:
-            self.scheduler.stderr.close()
-
-
-def _command(name: str) -> list[str]:
-    return [sys.executable, "-m", "distributed.cli.dask_" + name]
 
 
 @pytest.fixture

@@ -19,7 +19,6 @@ import pytest
 
 import fastrec
 from fastrec.errors import UsageError
-from fastrec.jobs import normalize as module
 from fastrec.jobs.generate import Recipe, generate, lines
 from fastrec.jobs.normalize import Options, normalize, plan
 from fastrec.stages.runs import FIELDS
@@ -52,7 +51,7 @@ def line_of(**changes: Any) -> bytes:
 def test_the_demo_becomes_the_golden_corpus(jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The corpus that ships with the project is normalized to the committed text, byte for byte, at 1 and 2 jobs."""
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(module, "_SMALL", 0)
+    monkeypatch.setattr("fastrec.jobs.plan.SMALL", 0)
     found = produce(tmp_path / "out", jobs=jobs)
     assert sorted(found) == sorted(path.name for path in GOLDEN.iterdir())
     for name, text in found.items():

@@ -116,7 +116,7 @@ def write_pile(folder: Path, pile: list[list[Line]]) -> list[Path]:
 def in_pieces() -> Iterator[None]:
     """Read, spill and merge a few lines at a time: ranges of plain files, chunks of the others, many runs."""
     with ExitStack() as stack:
-        stack.enter_context(patch.object(module, "_SMALL", 0))
+        stack.enter_context(patch("fastrec.jobs.plan.SMALL", 0))
         stack.enter_context(patch.object(module, "make_engine", lambda *_: SerialEngine()))
         stack.enter_context(patch.object(feed, "TASK_BYTES", 500))
         stack.enter_context(patch.object(feed, "_FED_BYTES", 1_000))

@@ -243,7 +243,7 @@ def test_chunks_of_a_fed_shard_are_met_again(
     """A large compressed shard is decompressed again, but what was sorted of it is not sorted again."""
     monkeypatch.setattr(feed, "TASK_BYTES", 1_000)
     monkeypatch.setattr(feed, "_FED_BYTES", 2_000)
-    monkeypatch.setattr("fastrec.jobs.normalize._SMALL", 0)
+    monkeypatch.setattr("fastrec.jobs.plan.SMALL", 0)
     monkeypatch.setattr("fastrec.jobs.normalize.make_engine", lambda *_: SerialEngine())
     path = tmp_path / "in" / "huge.jsonl.zst"
     path.parent.mkdir()

@@ -40,7 +40,7 @@ def expected(pile: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Corp
 @pytest.fixture
 def pool(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make no input too small for a pool."""
-    monkeypatch.setattr(module, "_SMALL", 0)
+    monkeypatch.setattr("fastrec.jobs.plan.SMALL", 0)
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def feeding(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hand every compressed shard on in small chunks, as is done for many jobs, but do all in this process."""
-    monkeypatch.setattr(module, "_SMALL", 0)
+    monkeypatch.setattr("fastrec.jobs.plan.SMALL", 0)
     monkeypatch.setattr(module, "make_engine", lambda *_: SerialEngine())
     monkeypatch.setattr(feed, "TASK_BYTES", 100)
     monkeypatch.setattr(feed, "_FED_BYTES", 10_000)

@@ -58,7 +58,7 @@ def shards(tmp_path: Path) -> Path:
 @pytest.fixture
 def feeding(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hand every compressed shard on in small chunks, as for many jobs, but in this process."""
-    monkeypatch.setattr(module, "_SMALL", 0)
+    monkeypatch.setattr("fastrec.jobs.plan.SMALL", 0)
     monkeypatch.setattr(module, "make_engine", lambda *_: SerialEngine())
     monkeypatch.setattr(feed, "TASK_BYTES", 900)
     monkeypatch.setattr(feed, "_FED_BYTES", 1_000)
@@ -68,7 +68,7 @@ WAYS = {
     "one task": lambda monkeypatch: {},
     "a task each": lambda monkeypatch: monkeypatch.setattr(feed, "TASK_BYTES", 4_000) or {},
     "fed": lambda monkeypatch: {"jobs": 2},
-    "a pool": lambda monkeypatch: monkeypatch.setattr(module, "_SMALL", 0) or {"jobs": 2},
+    "a pool": lambda monkeypatch: monkeypatch.setattr("fastrec.jobs.plan.SMALL", 0) or {"jobs": 2},
 }
 
 

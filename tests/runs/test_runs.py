@@ -137,9 +137,7 @@ def test_short_writes_lose_nothing(most: int, tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(os, "writev", lambda descriptor, views: write(descriptor, b"".join(views)[:most]))
     monkeypatch.setattr(os, "write", lambda descriptor, data: writev(descriptor, [memoryview(data)[:most]]))
     texts = [b"%d," % number for number in range(3_000)]
-    descriptor = os.open(tmp_path / "file", os.O_WRONLY | os.O_CREAT)
-    write_views(descriptor, [memoryview(text) for text in texts])
-    os.close(descriptor)
+    write_views(str(tmp_path / "file"), [memoryview(text) for text in texts])
     assert (tmp_path / "file").read_bytes() == b"".join(texts)
 
 

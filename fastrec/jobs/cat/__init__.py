@@ -80,7 +80,7 @@ def cat_blocks(
     if jobs < 1 or (limit is not None and limit < 1):
         raise UsageError(f"there must be at least one job and one line, not {jobs} and {limit}")
     Finder(selection)  # refuses what no record can hold, before anything is read
-    directory = Path(corpus)
+    directory = os.fspath(corpus)
     manifest = read_manifest(directory)
     ranges = Ranges(selection, manifest.order)
     parts = [

@@ -13,7 +13,6 @@ import os
 import time
 from collections.abc import Sequence
 from fractions import Fraction
-from pathlib import Path
 
 from fastrec.engine import make_engine
 from fastrec.errors import CorpusError, UsageError, shown, utf8
@@ -84,7 +83,7 @@ def diff(
         raise UsageError(f"there cannot be {examples} examples")
     if not 0 <= p <= 1 or (fail_on is not None and not 0 <= fail_on <= 100):
         raise UsageError("fail_on is a number of percentage points, from 0 to 100, and p a probability, from 0 to 1")
-    before, after = read_corpus(Path(old)), read_corpus(Path(new))
+    before, after = read_corpus(os.fspath(old)), read_corpus(os.fspath(new))
     planned = make_plan(before, after, check_by(by), examples)
     changes = Changes()
     with make_engine(jobs_for(planned.text_bytes, len(planned.ranges), jobs)) as engine:
@@ -114,7 +113,7 @@ def diff(
 
 def _side(corpus: Corpus) -> Side:
     manifest = corpus.manifest
-    return Side(corpus=utf8(str(corpus.path)), records=manifest.records, text_sha256=manifest.text_sha256)
+    return Side(corpus=utf8(corpus.path), records=manifest.records, text_sha256=manifest.text_sha256)
 
 
 def _models(old: Corpus, new: Corpus, changes: Changes, fail_on: float | None, p: float) -> list[ModelDifference]:

@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from hashlib import sha256
 from itertools import pairwise
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from fastrec.errors import CorpusError, UsageError, shown
-from fastrec.jobs.corpus import MANIFEST, SUMMARY, read_manifest
+from fastrec.jobs.corpus import MANIFEST, is_plain, read_manifest, summary_path
 from fastrec.jobs.diff.merge import RangeToCompare
 from fastrec.jobs.diff.places import Place, cut_fields, place_fields
 from fastrec.jobs.diff.side import PartFile
@@ -22,6 +21,7 @@ from fastrec.jobs.manifest import KeyEntry, Manifest, PartEntry
 from fastrec.records import SCHEMA_VERSION
 from fastrec.stages.runs import FIELDS
 from fastrec.stages.summary import Summary
+from fastrec.storage import join, read_all, size_of
 
 __all__ = ["Corpus", "Plan", "make_plan", "read_corpus"]
 
@@ -34,7 +34,7 @@ _RANGES: Final = 16
 class Corpus(msgspec.Struct):
     """A corpus to compare."""
 
-    path: Path
+    path: str
     manifest: Manifest
     accounts: dict[tuple[str, str], tuple[int, int]]
     """By evaluation_name and model_id: records, and those that are right."""
@@ -51,21 +51,22 @@ class Plan(msgspec.Struct):
     notices: list[str]
 
 
-def read_corpus(path: Path) -> Corpus:
+def read_corpus(path: str) -> Corpus:
     """Read the manifest and the summary of a corpus; UsageError if there is none, CorpusError if they are damaged."""
     manifest = read_manifest(path)
     if manifest.schema != SCHEMA_VERSION:
         reason = f"its records are of schema {manifest.schema}, and this version of fastrec compares {SCHEMA_VERSION}"
-        raise CorpusError(str(path / MANIFEST), reason)
+        raise CorpusError(join(path, MANIFEST), reason)
     if sorted(manifest.order) != sorted(FIELDS):
-        raise CorpusError(str(path / MANIFEST), f"its order is not one of {', '.join(FIELDS)}")
-    data = (path / SUMMARY).read_bytes()
+        raise CorpusError(join(path, MANIFEST), f"its order is not one of {', '.join(FIELDS)}")
+    summary_at = summary_path(path, manifest)
+    data = read_all(summary_at)
     if sha256(data).hexdigest() != manifest.summary_sha256:
-        raise CorpusError(str(path / SUMMARY), f"is not the one that {MANIFEST} names: `fastrec verify` says more")
+        raise CorpusError(summary_at, f"is not the one that {MANIFEST} names: `fastrec verify` says more")
     try:
         summary = msgspec.json.decode(data, type=Summary)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
-        raise CorpusError(str(path / SUMMARY), f"is not a summary: {exc}") from exc
+        raise CorpusError(summary_at, f"is not a summary: {exc}") from exc
     accounts = {
         (evaluation.evaluation_name, model.model_id): (model.records, model.correct)
         for evaluation in summary.evaluations
@@ -84,7 +85,7 @@ def make_plan(old: Corpus, new: Corpus, by: tuple[str, ...], examples: int) -> P
     firsts = [_place(part.first, places) for part in olds]
     for corpus, parts in ((old, olds), (new, news)):
         if any(_place(low.last, places) > _place(high.first, places) for low, high in pairwise(parts)):
-            raise CorpusError(str(corpus.path / MANIFEST), "does not list its parts in the order of their keys")
+            raise CorpusError(join(corpus.path, MANIFEST), "does not list its parts in the order of their keys")
     cuts = sorted(set(firsts[:: max(_PARTS, -(-len(olds) // _RANGES))][1:])) if places else []
     ranges = [
         RangeToCompare(
@@ -113,8 +114,8 @@ def _check_hashes(old: Corpus, new: Corpus, by: Sequence[str]) -> None:
     ours, theirs = old.manifest.options.get("hash"), new.manifest.options.get("hash")
     if ours != theirs and "sample_hash" in by:
         raise UsageError(
-            f"the hashes of {shown(str(old.path))} are {ours} and those of {shown(str(new.path))} are {theirs}: make "
-            f"one of them anew, as with `fastrec normalize {shown(str(new.path))} -o NEW --hash {ours}`"
+            f"the hashes of {shown(old.path)} are {ours} and those of {shown(new.path)} are {theirs}: make "
+            f"one of them anew, as with `fastrec normalize {shown(new.path)} -o NEW --hash {ours}`"
         )
 
 
@@ -124,14 +125,14 @@ def _common_fields(old: Corpus, new: Corpus, by: Sequence[str]) -> tuple[str, ..
     if ours != theirs:
         order = ",".join(old.manifest.order)
         raise UsageError(
-            f"{shown(str(old.path))} and {shown(str(new.path))} are sorted in different orders: make one of them anew, "
-            f"as with `fastrec normalize {shown(str(new.path))} -o NEW --sort-by {order}`"
+            f"{shown(old.path)} and {shown(new.path)} are sorted in different orders: make one of them anew, "
+            f"as with `fastrec normalize {shown(new.path)} -o NEW --sort-by {order}`"
         )
     if not {"evaluation_name", "model_id"} <= set(ours) or not {"sample_hash", "sample_id"} & set(ours):
         first = ",".join(field for field in by if field != "sample_hash" or "sample_id" not in by)
         raise UsageError(
             f"corpora that are sorted by {', '.join(old.manifest.order)} cannot be compared by {', '.join(by)}: make "
-            f"both anew, as with `fastrec normalize {shown(str(old.path))} -o OLD --sort-by {first}`"
+            f"both anew, as with `fastrec normalize {shown(old.path)} -o OLD --sort-by {first}`"
         )
     return ours
 
@@ -139,11 +140,11 @@ def _common_fields(old: Corpus, new: Corpus, by: Sequence[str]) -> tuple[str, ..
 def _to_read(corpus: Corpus, same: set[str]) -> list[PartEntry]:
     """Return the parts that are not the same in both; of the others only the size is looked at."""
     for part in corpus.manifest.parts:
-        path = corpus.path / part.file
-        if Path(part.file).name != part.file:
-            raise CorpusError(str(corpus.path / MANIFEST), f"names a part {part.file!r} that is not beside it")
-        if part.text_sha256 in same and path.stat().st_size != part.bytes:
-            raise CorpusError(str(path), f"is not of the {part.bytes:,} bytes that {MANIFEST} says")
+        path = join(corpus.path, part.file)
+        if not is_plain(part.file):
+            raise CorpusError(join(corpus.path, MANIFEST), f"names a part {part.file!r} that is not beside it")
+        if part.text_sha256 in same and size_of(path) != part.bytes:
+            raise CorpusError(path, f"is not of the {part.bytes:,} bytes that {MANIFEST} says")
     return [part for part in corpus.manifest.parts if part.text_sha256 not in same]
 
 
@@ -156,7 +157,7 @@ def _files(
 ) -> tuple[PartFile, ...]:
     """Return the parts that may have records of a range."""
     return tuple(
-        PartFile(str(corpus.path / part.file), part.text_bytes)
+        PartFile(join(corpus.path, part.file), part.text_bytes)
         for part in parts
         if (high is None or _place(part.first, fields) < high) and (low is None or _place(part.last, fields) >= low)
     )

@@ -21,7 +21,7 @@ import msgspec
 
 from fastrec import __version__
 from fastrec.engine import make_engine
-from fastrec.errors import FastrecError, UsageError
+from fastrec.errors import FastrecError, UsageError, shown
 from fastrec.jobs.corpus import part_paths, read_manifest
 from fastrec.jobs.export.card import card
 from fastrec.jobs.export.matrix import write_answers, write_matrix
@@ -30,6 +30,7 @@ from fastrec.jobs.export.table import COLUMNS, write_table
 from fastrec.jobs.manifest import Manifest
 from fastrec.jobs.plan import jobs_for
 from fastrec.jobs.publish import Kind, Workplace, check_output, workplace
+from fastrec.storage import is_url
 
 __all__ = ["FORMATS", "Exported", "export"]
 
@@ -75,10 +76,12 @@ def export(
     """
     started = time.perf_counter()
     _check(format, jobs)
-    directory, target = Path(corpus), Path(output)
+    directory, target = os.fspath(corpus), os.fspath(output)
+    if is_url(target):
+        raise UsageError(f"tables are written to a directory of this machine, not to {shown(target)}: copy them there")
     manifest = read_manifest(directory)
     paths = part_paths(directory, manifest)
-    check_output(target, [str(directory)])
+    check_output(target, [directory])
     text_bytes = sum(part.text_bytes for part in manifest.parts)
     with (
         workplace(target, Kind("an export", _TOLD_BY), overwrite=overwrite, fresh=True) as place,
@@ -121,7 +124,8 @@ def _plan(form: str, place: Workplace) -> tuple[Callable[[PartToExport], int], P
     """Give the task, the directory that its files go to, and what their names end with."""
     if form == "parquet":
         return _write_parquet, place.staging / "data", ".parquet"
-    return (write_table, place.work, ".csv") if form == "csv" else (write_answers, place.work, ".jsonl")
+    work = Path(place.work)
+    return (write_table, work, ".csv") if form == "csv" else (write_answers, work, ".jsonl")
 
 
 def _write_parquet(part: PartToExport) -> int:
@@ -139,7 +143,7 @@ def _finish(form: str, place: Workplace, files: Sequence[str]) -> list[str]:
                 with open(path, "rb") as file:  # noqa: PTH123
                     shutil.copyfileobj(file, table, 1 << 20)
     elif form == "matrix":
-        matrix = write_matrix(files, place.work, place.staging)
+        matrix = write_matrix(files, Path(place.work), place.staging)
         if matrix.repeated:
             return [f"{matrix.repeated:,} answers are left out: of several of a model to a sample the first counts"]
     elif not files:

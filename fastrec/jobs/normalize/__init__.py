@@ -15,27 +15,25 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from fastrec.engine import make_engine
-from fastrec.errors import shown, utf8
+from fastrec.errors import UsageError, shown, utf8
 from fastrec.jobs.corpus import MANIFEST
 from fastrec.jobs.manifest import Manifest
 from fastrec.jobs.normalize.driver import Normalizer, purpose_of
 from fastrec.jobs.normalize.journal import Journal
 from fastrec.jobs.normalize.options import Options
 from fastrec.jobs.normalize.progress import NoProgress, Progress
-from fastrec.jobs.plan import TASK_BYTES, estimated_text, tasks_of
+from fastrec.jobs.plan import TASK_BYTES, estimated_text, is_small, tasks_of
 from fastrec.jobs.publish import Kind, Workplace, check_output, too_little_space, workplace
 from fastrec.stages.shards import Shard, find_shards
 from fastrec.stages.summary import Summary
+from fastrec.storage import is_private, is_url, scratch_directory
 
 __all__ = ["NoProgress", "Options", "Plan", "Progress", "Report", "normalize", "plan", "run", "run_passes"]
-
-_SMALL: Final = 8 << 20  # text that is handled before a pool would have started
 
 
 class Report(msgspec.Struct, kw_only=True):
@@ -138,8 +136,11 @@ def run(
     shards, found = find_shards(paths, files_from=files_from)
     for message in found:
         note(message)
-    target, work_dir = Path(output), Path(options.work_dir) if options.work_dir else None
+    target = os.fspath(output)
     check_output(target, paths, shards)
+    work_dir = options.work_dir
+    if work_dir is None and is_url(target) and not options.scheduler:
+        work_dir = scratch_directory()  # all workers are here: what they pass on need not go through the store
     kind = Kind("a corpus", MANIFEST)
     with (
         workplace(target, kind, work_dir, overwrite=options.overwrite, fresh=options.fresh) as place,
@@ -148,7 +149,7 @@ def run(
         manifest, summary = run_passes(shards, options, place, progress=progress, notice=note)
         place.publish()
     return Report(
-        output=os.fspath(output),
+        output=utf8(target),
         summary=summary,
         parts=len(manifest.parts),
         shards=len(shards),
@@ -172,15 +173,18 @@ def run_passes(
     """Run both passes: the corpus is in the place it is published from then, and is not published."""
     if scarce := too_little_space(place, shards):
         notice(scarce)
-    small = sum(map(estimated_text, shards)) < _SMALL and not any(shard.stream for shard in shards)
-    if small and options.engine == "pool":
+    small = is_small(sum(map(estimated_text, shards))) and not any(shard.stream for shard in shards)
+    private = any(map(is_private, (place.work, place.staged(""), *(shard.path for shard in shards))))
+    if private and options.engine == "dask":
+        raise UsageError("what is in the memory of this process cannot be seen by a cluster: give --engine pool")
+    if (small or private) and options.engine == "pool":
         options = msgspec.structs.replace(options, jobs=1, memory=options.memory_per_job * options.jobs)
     listener = progress or NoProgress()
     with (
-        Journal(place.work / "journal", purpose_of(options)) as journal,
+        Journal(place.working("journal"), purpose_of(options)) as journal,
         make_engine(options.jobs, options.engine, options.scheduler) as engine,
     ):
-        engine.reach((place.work, place.staging))
+        engine.reach((place.working(""), place.staged("")))
         return Normalizer(shards, options, place, engine, progress=listener, journal=journal, notice=notice).run()
 
 
@@ -192,7 +196,7 @@ def _kept_for_the_next_run(place: Workplace) -> Iterator[None]:
     except BaseException as exc:
         if place.holds_work():
             exc.add_note(
-                f"What was finished is kept in {shown(str(place.work))}: the same command goes on from there, "
+                f"What was finished is kept in {shown(place.work)}: the same command goes on from there, "
                 "or starts anew with --fresh."
             )
         else:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
 
-from fastrec.errors import naming
 from fastrec.stages.runs import read_blocks, write_block
 from fastrec.stages.summary import CONFLICT_EXAMPLES, Conflict, Entry, Samples, count_conflicts, count_samples
+from fastrec.storage import open_writer
 
 __all__ = ["Census", "read_census", "write_census"]
 
@@ -33,11 +31,9 @@ def write_census(prefix: str, by_hash: Sequence[Entry], by_id: Sequence[Entry]) 
     """Write the two lists of a part; return the names of the files."""
     paths = [f"{prefix}-hash", f"{prefix}-id"]
     for path, entries in zip(paths, (by_hash, by_id), strict=True):
-        temporary = f"{path}.{secrets.token_hex(4)}"
-        with naming(temporary), open(temporary, "wb") as file:  # noqa: PTH123 - plain strings, from and to workers
+        with open_writer(path) as file:
             for first in range(0, len(entries), _BLOCK):
                 write_block(file, entries[first : first + _BLOCK])
-        os.replace(temporary, path)  # noqa: PTH105
     return paths
 
 

@@ -5,11 +5,9 @@ It holds counts, fences and samples, never records; what a run takes in memory i
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from hashlib import sha256
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -17,7 +15,7 @@ import zstandard
 
 from fastrec import __version__
 from fastrec.engine import Engine
-from fastrec.errors import BadShardsError, ShardError, naming, utf8
+from fastrec.errors import BadShardsError, ShardError, utf8
 from fastrec.jobs.manifest import Manifest, RejectsEntry
 from fastrec.jobs.normalize.books import check_books, input_entries, summarize, tree_hash
 from fastrec.jobs.normalize.earlier import find_tasks
@@ -34,6 +32,7 @@ from fastrec.jobs.publish import Workplace
 from fastrec.records import SCHEMA_VERSION
 from fastrec.stages.shards import Shard
 from fastrec.stages.summary import Summary
+from fastrec.storage import remove, write_all
 
 __all__ = ["Normalizer", "purpose_of"]
 
@@ -67,7 +66,7 @@ class Normalizer:
         self._progress = progress
         self._journal = journal
         self._notice = notice
-        self._feeder = Feeder(shards, str(place.work), options)
+        self._feeder = Feeder(shards, place.work, options)
         self._skipped: dict[int, ShardError] = {}
         self._parts = Parts(options, place, engine, progress=progress, journal=journal, notice=notice)
 
@@ -81,6 +80,7 @@ class Normalizer:
         rejects = self._write_rejects(results, parts)
         parts = self._parts.number([part for part in parts if part.records])
         document = summary.to_json()
+        summary_file = self._place.named("summary", ".json")
         manifest = Manifest(
             fastrec=__version__,
             schema=SCHEMA_VERSION,
@@ -91,12 +91,13 @@ class Normalizer:
             text_sha256=tree_hash(part.written.text_sha256 for part in parts),
             parts=[self._parts.entry_of(part) for part in parts],
             rejects=rejects,
+            summary_file=summary_file,
             summary_sha256=sha256(document).hexdigest(),
             inputs=[entry for number, entry in enumerate(inputs) if number not in self._skipped],
             skipped=[str(error) for _, error in sorted(self._skipped.items())],
         )
-        _write(self._place.staging / "summary.json", document)
-        _write(self._place.staging / "manifest.json", manifest.to_json())
+        write_all(self._place.staged(summary_file), document)
+        self._place.write_manifest(manifest.to_json())
         return manifest, summary
 
     def _pass1(self) -> list[Sorted]:
@@ -136,7 +137,7 @@ class Normalizer:
             pieces = noted[result.order].pieces
             for piece in pieces:
                 if piece.temporary:
-                    Path(piece.slice.shard.path).unlink()
+                    remove(piece.slice.shard.path)
             if not any(books.error for books in result.books) and not any(piece.slice.shard.stream for piece in pieces):
                 self._journal.add(TaskDone(pieces, result))
             self._advance(result)
@@ -151,9 +152,9 @@ class Normalizer:
 
     def _find_earlier(self) -> list[tuple[Order, Sorted]]:
         """Find what an earlier run has sorted, and remove what is of no use."""
-        make_order = partial(Order, directory=str(self._place.work), options=self._options)
+        make_order = partial(Order, directory=self._place.work, options=self._options)
         earlier = find_tasks(self._journal.entries, self._feeder.pieces(), self._engine, make_order)
-        self._place.sweep({str(self._journal.path), *earlier.files(), *self._parts.earlier_files()})
+        self._place.sweep({*self._journal.files(), *earlier.files(), *self._parts.earlier_files()})
         self._feeder.go_on_from(earlier)
         if count := len(earlier.tasks) + len(earlier.chunks):
             of = sum(isinstance(entry, TaskDone) for entry in self._journal.entries)
@@ -202,9 +203,9 @@ class Normalizer:
         ]
         keeps = self._options.conflicts == "keep"
         conflicts = [] if keeps else [f"{self._parts.census_path(part.number)}-conflicts" for part in parts]
-        name = "rejects.jsonl.zst"
+        name = self._place.named("rejects", ".jsonl.zst")
         names = [utf8(shard.path) for shard in self._shards]
-        written = write_rejects(str(self._place.staging / name), ranges, conflicts, names)
+        written = write_rejects(self._place.staged(name), ranges, conflicts, names)
         if written is None:
             return None
         count = sum(books.rejected for result in results for books in result.books)
@@ -216,10 +217,3 @@ def _noted(orders: Iterable[Order], into: dict[int, Order]) -> Iterator[Order]:
     for order in orders:
         into[order.number] = order
         yield order
-
-
-def _write(path: Path, document: bytes) -> None:
-    with naming(str(path)), path.open("wb") as file:
-        file.write(document)
-        file.flush()
-        os.fsync(file.fileno())

@@ -6,7 +6,6 @@ Where its shards stand in the list of inputs may have changed since, so its piec
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -14,7 +13,7 @@ import msgspec
 
 from fastrec.engine import Engine
 from fastrec.errors import ShardError
-from fastrec.hashing import hash_of_file
+from fastrec.hashing import hash_of_file, sha256_of_file
 from fastrec.jobs.normalize.journal import Entry, PartDone, TaskDone
 from fastrec.jobs.normalize.kept import is_kept
 from fastrec.jobs.normalize.pass1 import PIECES, Order, Piece, Sorted
@@ -123,9 +122,8 @@ def _part_holds(claim: tuple[str, Part]) -> bool:
     """Read a part and its census again. Runs in a worker."""
     path, part = claim
     try:
-        with open(path, "rb") as file:  # noqa: PTH123
-            if hashlib.file_digest(file, "sha256").hexdigest() != part.written.sha256:
-                return False
+        if sha256_of_file(path) != (part.written.bytes, part.written.sha256):
+            return False
     except OSError:
         return False
     return all(map(is_kept, part.kept))

@@ -15,12 +15,13 @@ from typing import Final
 
 from xxhash import xxh3_128_hexdigest
 
-from fastrec.errors import ShardError, naming
+from fastrec.errors import ShardError
 from fastrec.jobs.normalize.earlier import Earlier
 from fastrec.jobs.normalize.options import Options
 from fastrec.jobs.normalize.pass1 import PIECES, Order, Piece, Sorted
 from fastrec.jobs.plan import TASK_BYTES, Slice, estimated_text, gather_tasks, slices_of
 from fastrec.stages.shards import Chunk, Format, LongLine, ReadStats, Shard, read_shard
+from fastrec.storage import join, open_writer
 
 __all__ = ["Feeder"]
 
@@ -124,7 +125,7 @@ class Feeder:
             yield from self._chunk_order(shard, count, Chunk(b"", stats.text_bytes, stats.lines), tuple(long_lines))
 
     def _chunk_order(self, shard: int, count: int, chunk: Chunk, long_lines: tuple[LongLine, ...]) -> Iterator[Order]:
-        path = f"{self._directory}/chunk-{shard:06d}-{count:06d}"
+        path = join(self._directory, f"chunk-{shard:06d}-{count:06d}")
         # A newline in front, and reading from behind it: the chunk is the middle of a text, so no bytes of it may be
         # taken for a byte order mark or for the head of a compressed file.
         slice_ = Slice(Shard(path, len(chunk.data) + 1, Format.PLAIN), start=1)
@@ -134,7 +135,7 @@ class Feeder:
         if self._earlier.chunks and (done := self._earlier.take_chunk(piece, xxh3_128_hexdigest(chunk.data))):
             self.met_again.append(done)
             return
-        with naming(path), open(path, "wb") as file:  # noqa: PTH123
+        with open_writer(path) as file:
             file.write(b"\n")
             file.write(chunk.data)
         yield self._order((piece,))

@@ -11,18 +11,15 @@ behind is read again, and its fingerprint compared.
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections import Counter
-from pathlib import Path
 from typing import Any, Final, Self
 
 import msgspec
 
-from fastrec.errors import naming
 from fastrec.hashing import fingerprint
 from fastrec.jobs.normalize.pass1 import Piece, Sorted
 from fastrec.jobs.normalize.pass2 import Part
+from fastrec.storage.log import open_log
 
 __all__ = ["Entry", "Journal", "PartDone", "TaskDone"]
 
@@ -53,23 +50,20 @@ Entry = TaskDone | PartDone
 class Journal:
     """The file; open while a run works."""
 
-    def __init__(self, path: Path, purpose: dict[str, Any]) -> None:
-        self.path = path
+    def __init__(self, path: str, purpose: dict[str, Any]) -> None:
         self.purpose = purpose
         self.entries: list[Entry] = []
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._log = open_log(path)
         try:
-            with naming(str(path)):
-                self._go_to_the_end()
+            self._go_to_the_end()
         except BaseException:
-            os.close(self._descriptor)
+            self._log.close()
             raise
 
     def _go_to_the_end(self) -> None:
         """Read the entries, cut off what is none, and begin anew if they are for another purpose."""
         head = _framed(_encode(self.purpose))
-        with open(self._descriptor, "rb", closefd=False) as file:
-            whole = file.read()
+        whole = self._log.read()
         end = len(head) if whole.startswith(head) else 0
         while end and (body := _entry_at(whole, end)) is not None:
             try:
@@ -77,10 +71,13 @@ class Journal:
             except msgspec.MsgspecError:
                 break
             end += _HEAD + len(body)
-        os.ftruncate(self._descriptor, end)
-        os.lseek(self._descriptor, end, os.SEEK_SET)
+        self._log.cut(whole, end)
         if not end:
-            self._write(head)
+            self._log.append(head)
+
+    def files(self) -> list[str]:
+        """Name the files that the journal is in."""
+        return self._log.files()
 
     def add(self, entry: Entry) -> None:
         """Note that something is finished."""
@@ -88,20 +85,13 @@ class Journal:
             body = _encode(entry)
         except (UnicodeEncodeError, OverflowError, TypeError):
             return  # a path that is not UTF-8, or an example with a giant integer: that work cannot be used again
-        self._write(_framed(body))
-
-    def _write(self, data: bytes) -> None:
-        with naming(str(self.path)):
-            rest = memoryview(data)
-            while rest:
-                rest = rest[os.write(self._descriptor, rest) :]
+        self._log.append(_framed(body))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(OSError):  # it holds hints only, and the corpus may be published by now
-            os.close(self._descriptor)
+        self._log.close()
 
 
 def _framed(body: bytes) -> bytes:

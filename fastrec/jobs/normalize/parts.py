@@ -30,6 +30,7 @@ from fastrec.jobs.publish import Workplace
 from fastrec.stages.runs import cut_keys, join_key, slice_run
 from fastrec.stages.shards import SUFFIXES
 from fastrec.stages.summary import Tally
+from fastrec.storage import parent_and_name, remove
 
 __all__ = ["Parts"]
 
@@ -61,11 +62,14 @@ class Parts:
         return {self._part_path(part.number) for part in parts} | {file.path for part in parts for file in part.kept}
 
     def _part_path(self, number: int) -> str:
-        return str(self._place.staging / _part_name(number, SUFFIXES[self._options.compression]))
+        return self._place.staged(self._part_name(number))
+
+    def _part_name(self, number: int) -> str:
+        return self._place.named(f"part-{number:05d}", SUFFIXES[self._options.compression])
 
     def census_path(self, number: int) -> str:
         """Where the census of a part goes; what was left out of it stands beside, with `-conflicts` added."""
-        return str(self._place.work / f"census-{number:05d}")
+        return self._place.working(f"census-{number:05d}")
 
     def make(self, results: Sequence[Sorted], places: dict[int, Place]) -> tuple[list[Part], Census]:
         """Make the parts, and take the census.
@@ -143,14 +147,14 @@ class Parts:
 
     def number(self, parts: list[Part]) -> list[Part]:
         """Close the gaps that parts of which nothing was kept leave behind, and remove what dead workers left."""
-        suffix = SUFFIXES[self._options.compression]
-        staging = self._place.staging
-        for path in sorted(staging.glob("part-*")):
-            if path not in {staging / _part_name(part.number, suffix) for part in parts}:
-                path.unlink()
+        wanted = {self._part_path(part.number) for part in parts}
+        for path in self._place.staged_files():
+            if parent_and_name(path)[1].startswith("part-") and path not in wanted:
+                remove(path)
         for number, part in enumerate(parts):
-            (staging / _part_name(part.number, suffix)).rename(staging / _part_name(number, suffix))
-            part.number = number
+            if number != part.number:
+                self._place.rename(self._part_name(part.number), self._part_name(number))
+                part.number = number
         return parts
 
     def _losers(self, census: Census) -> frozenset[bytes]:
@@ -169,7 +173,7 @@ class Parts:
     def entry_of(self, part: Part) -> PartEntry:
         """Make the entry of a part in the manifest."""
         return PartEntry(
-            file=_part_name(part.number, SUFFIXES[self._options.compression]),
+            file=self._part_name(part.number),
             records=part.records,
             bytes=part.written.bytes,
             sha256=part.written.sha256,
@@ -184,10 +188,6 @@ def _made_of(results: Iterable[Sorted], purpose: dict[str, Any]) -> bytes:
     """Spell all that the corpus is made of: the texts by piece, and the options."""
     texts = sorted((books.number, books.raw_hash, books.raw_start) for result in results for books in result.books)
     return msgspec.msgpack.encode((texts, purpose), order="deterministic")
-
-
-def _part_name(number: int, suffix: str) -> str:
-    return f"part-{number:05d}{suffix}"
 
 
 def _place(keys: list[bytes], key: bytes | None, without: int) -> int:

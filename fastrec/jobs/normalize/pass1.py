@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fastrec.errors import ShardError, naming, out_of_memory, shown, utf8
+from fastrec.errors import ShardError, out_of_memory, shown, utf8
 from fastrec.jobs.normalize.kept import Kept, keep
 from fastrec.jobs.normalize.options import Options
 from fastrec.jobs.normalize.rejects import RejectRange, entry_of, entry_of_long_line, spell
@@ -27,6 +27,7 @@ from fastrec.stages.runs import Run, key_maker
 from fastrec.stages.runs import spill as spill_run
 from fastrec.stages.shards import LongLine, ReadStats, read_shard
 from fastrec.stages.summary import row_of
+from fastrec.storage import open_writer
 
 __all__ = ["HASH_EXAMPLES", "PIECES", "Order", "Piece", "PieceBooks", "Sorted", "release_buffer", "sort_pieces"]
 
@@ -156,8 +157,7 @@ class _Sorter:
 
     def run(self) -> Sorted:
         rejects_path = f"{self._order.directory}/rejects-{self._name}"
-        # Workers take and give plain strings.
-        with naming(rejects_path), open(rejects_path, "wb") as rejects:  # noqa: PTH123
+        with open_writer(rejects_path) as rejects:
             for piece in self._order.pieces:
                 start = rejects.tell()
                 books = PieceBooks(piece.number, piece.shard, piece.offset + piece.slice.start)

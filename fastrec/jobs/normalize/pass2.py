@@ -9,8 +9,6 @@ One task makes one part. It also leaves a census of the samples it holds, in two
 from __future__ import annotations
 
 import gc
-import os
-import secrets
 from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
@@ -18,7 +16,6 @@ from typing import Any, Final
 
 import msgspec
 
-from fastrec.errors import naming
 from fastrec.jobs.normalize.census import write_census
 from fastrec.jobs.normalize.kept import Kept, keep
 from fastrec.jobs.normalize.options import Options
@@ -28,6 +25,7 @@ from fastrec.stages.judge import Finding
 from fastrec.stages.runs import RunSlice, Window, gather, key_splitter
 from fastrec.stages.shards import ShardWriter, Written
 from fastrec.stages.summary import Column, Tally, take_census
+from fastrec.storage import open_writer
 
 __all__ = ["Part", "PartOrder", "Place", "make_part"]
 
@@ -111,9 +109,7 @@ class _PartMaker:
 
     def run(self) -> Part:
         order, options = self._order, self._options
-        # Under a name of its own until it is whole: a worker that was taken for dead may still be writing this part.
-        temporary = f"{order.path}.{secrets.token_hex(4)}"
-        with ShardWriter(temporary, options.compression, options.level) as writer:
+        with ShardWriter(order.path, options.compression, options.level) as writer:
             for window in gather(order.slices, order.low, order.high, options.window_bytes):
                 self._copies.update([row[Column.SOURCE] for row in window.copies])
                 fields = list(map(self._split, window.keys))
@@ -128,7 +124,6 @@ class _PartMaker:
                     self._last = window.keys[-1]
                     writer.write(window.texts)
             written = writer.finish()
-        os.replace(temporary, order.path)  # noqa: PTH105 - plain strings, from and to workers
         self._count([], [], at_least=1)
         kept = [keep(path) for path in self._write_census()]
         return Part(
@@ -190,7 +185,8 @@ class _PartMaker:
         paths = write_census(self._order.census, by_hash, by_id)
         if self._options.conflicts != "keep":
             paths.append(f"{self._order.census}-conflicts")
-            with naming(paths[-1]), open(paths[-1], "wb") as file:  # noqa: PTH123
-                self._left_out.sort(key=lambda entry: (entry.source, entry.line))
-                file.writelines(map(spell, self._left_out))
+            self._left_out.sort(key=lambda entry: (entry.source, entry.line))
+            with open_writer(paths[-1]) as file:
+                for entry in self._left_out:
+                    file.write(spell(entry))
         return paths

@@ -14,9 +14,9 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from fastrec.errors import naming
 from fastrec.stages.judge import Finding, Reject
 from fastrec.stages.shards import LongLine, ShardWriter, Written
+from fastrec.storage import read_range, size_of
 
 __all__ = [
     "Entry",
@@ -150,28 +150,28 @@ def write_rejects(
 
 def _lines_of(piece: RejectRange) -> Iterator[bytes]:
     """Give the lines of a piece, their numbers put right."""
-    with naming(piece.path), open(piece.path, "rb") as file:  # noqa: PTH123 - a str from another process
-        file.seek(piece.start)
-        while file.tell() < piece.end:
-            line = file.readline()
-            if piece.line_base:
-                entry = _decode(line)
-                entry.line += piece.line_base
-                line = spell(entry)
+    for line in _lines(piece.path, piece.start, piece.end):
+        if piece.line_base:
+            entry = _decode(line)
+            entry.line += piece.line_base
+            yield spell(entry)
+        else:
             yield line
 
 
 def _file_lines(path: str) -> Iterator[bytes]:
-    """Give the lines of a file, which is open only while some are read: there may be thousands to merge."""
-    position = 0
-    while True:
-        with naming(path), open(path, "rb") as file:  # noqa: PTH123 - see above
-            file.seek(position)
-            lines = file.readlines(_SOME_BYTES)
-            position = file.tell()
-        if not lines:
-            return
-        yield from lines
+    return _lines(path, 0, size_of(path))
+
+
+def _lines(path: str, start: int, end: int) -> Iterator[bytes]:
+    """Give the lines of a stretch of a file, which is open only while some are read: thousands may be merged."""
+    rest = b""
+    while start < end:
+        size = min(_SOME_BYTES, end - start)
+        *lines, rest = (rest + read_range(path, size, start)).split(b"\n")
+        start += size
+        for line in lines:
+            yield line + b"\n"
 
 
 def _place(line: bytes) -> tuple[str, int]:

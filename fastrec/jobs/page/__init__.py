@@ -25,6 +25,7 @@ from fastrec.jobs.page.examples import examples
 from fastrec.jobs.page.html import Html, counted, decimal, joined, tag
 from fastrec.jobs.page.sections import books, conflicts, hashes, inputs, rejects
 from fastrec.jobs.stats import stats_of
+from fastrec.storage import is_url, parent_and_name
 
 __all__ = ["make_page", "write_report"]
 
@@ -43,7 +44,7 @@ def write_report(corpus: str | os.PathLike[str], output: str | os.PathLike[str],
         raise UsageError(f"{shown(str(target))} is not a file: name one, or - for standard output")
     if target.exists() and not overwrite:
         raise UsageError(f"{shown(str(target))} exists: name another file, or give --overwrite to replace it")
-    if Path(corpus).resolve() in target.resolve().parents:
+    if not is_url(os.fspath(corpus)) and Path(corpus).resolve() in target.resolve().parents:
         raise UsageError(f"{shown(str(target))} lies in the corpus, which holds nothing but its own files: move it")
     page = make_page(corpus)
     try:
@@ -70,9 +71,13 @@ def _write(target: Path, page: bytes) -> None:
         raise
 
 
+def _name_of(directory: str) -> str:
+    return parent_and_name(directory)[1] if is_url(directory) else Path(directory).resolve().name
+
+
 def make_page(corpus: str | os.PathLike[str]) -> bytes:
     """Make the page of a corpus. It depends on the corpus alone: no time, no host."""
-    directory = Path(corpus)
+    directory = os.fspath(corpus)
     manifest = read_manifest(directory)
     summary = read_summary(directory, manifest)
     found = stats_of(summary)
@@ -95,7 +100,7 @@ def make_page(corpus: str | os.PathLike[str]) -> bytes:
         f"made by fastrec {manifest.fastrec}, schema {manifest.schema}"
     )
     shown_sections = [(title, f"s{number}", body) for number, (title, body) in enumerate(sections) if body]
-    return _document(directory.resolve().name, about, shown_sections).encode()
+    return _document(_name_of(directory), about, shown_sections).encode()
 
 
 def _document(name: str, about: str, sections: list[tuple[str, str, Html]]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -10,6 +9,7 @@ import msgspec
 from fastrec.jobs.manifest import Manifest
 from fastrec.jobs.normalize.rejects import raw_of
 from fastrec.jobs.rejects import decode_entry, numbered_lines
+from fastrec.storage import join, parent_and_name
 
 __all__ = ["Example", "examples"]
 
@@ -27,7 +27,7 @@ class Example(msgspec.Struct, frozen=True):
     beginning: str
 
 
-def examples(corpus: Path, manifest: Manifest) -> dict[str, list[Example]]:
+def examples(corpus: str, manifest: Manifest) -> dict[str, list[Example]]:
     """Give the first rejects of each code, each for another reason.
 
     Raises:
@@ -37,7 +37,7 @@ def examples(corpus: Path, manifest: Manifest) -> dict[str, list[Example]]:
     found: dict[str, dict[tuple[str, str], Example]] = {}
     if manifest.rejects is None:
         return {}
-    path = str(corpus / Path(manifest.rejects.file).name)
+    path = join(corpus, parent_and_name(manifest.rejects.file)[1])
     for number, line in numbered_lines(path):
         entry = decode_entry(path, number, line)
         some = found.setdefault(entry.code, {})

@@ -30,6 +30,7 @@ from fastrec.jobs.stats.ranking import RANKINGS, rank
 from fastrec.stages.runs import FIELDS
 from fastrec.stages.shards import find_shards
 from fastrec.stages.summary import Summary
+from fastrec.storage import exists, join
 
 __all__ = ["RANKINGS", "EvaluationStats", "ModelStats", "Stats", "stats", "stats_of"]
 
@@ -75,8 +76,8 @@ def stats(
     note = notice or (lambda _message: None)
     options = Options(level=_LEVEL, jobs=jobs, work_dir=None if work_dir is None else os.fspath(work_dir))
     with contextlib.ExitStack() as stack:
-        if len(names) == 1 and (Path(names[0]) / MANIFEST).exists():
-            corpus = Path(names[0])
+        if len(names) == 1 and exists(join(names[0], MANIFEST)):
+            corpus = names[0]
             manifest = read_manifest(corpus)
             summary = read_summary(corpus, manifest)
         else:
@@ -90,7 +91,7 @@ def stats(
             order = ", ".join(manifest.order[:2])
             note(f"the corpus is sorted by {order}: it is sorted anew to find the common samples")
             options = msgspec.structs.replace(options, sample_hash="fill")  # those of the corpus stand
-            corpus, manifest, _ = stack.enter_context(_sorted([str(corpus)], options, progress=progress, notice=note))
+            corpus, manifest, _ = stack.enter_context(_sorted([corpus], options, progress=progress, notice=note))
         return rank(only_common(chosen, corpus, manifest, jobs=jobs), by)
 
 
@@ -106,19 +107,19 @@ def _sorted(
     *,
     progress: Progress | None,
     notice: Callable[[str], None],
-) -> Iterator[tuple[Path, Manifest, Summary]]:
+) -> Iterator[tuple[str, Manifest, Summary]]:
     """Make a corpus that is gone after use."""
     shards, notices = find_shards(names)
     for message in notices:
         notice(message)
     with tempfile.TemporaryDirectory(prefix="fastrec-", dir=options.work_dir) as scratch:
-        place = Workplace(Path(scratch) / "corpus", Kind("a corpus", MANIFEST), None)
+        place = Workplace(Path(scratch) / "corpus", Kind("a corpus", MANIFEST), join(scratch, "work"))
         place.prepare(fresh=True)
         try:
             manifest, summary = run_passes(shards, options, place, progress=progress, notice=notice)
         except BadShardsError as exc:
             raise _without_statistics(exc) from exc
-        yield place.staging, manifest, summary
+        yield str(place.staging), manifest, summary
 
 
 def _without_statistics(exc: BadShardsError) -> FastrecError:

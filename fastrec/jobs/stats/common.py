@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import groupby
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -28,6 +27,7 @@ from fastrec.stages.judge import Judge
 from fastrec.stages.runs import key_maker, key_splitter, spell_text, text_of
 from fastrec.stages.shards import LongLine, read_shard, shard_at
 from fastrec.stages.summary import Tally, row_of
+from fastrec.storage import join, parent_and_name
 
 __all__ = ["only_common"]
 
@@ -90,7 +90,7 @@ class Met(msgspec.Struct):
             self.waiting, self.waiting_rows = [], 0
 
 
-def only_common(choice: Choice, corpus: Path, manifest: Manifest, *, jobs: int) -> Choice:
+def only_common(choice: Choice, corpus: str, manifest: Manifest, *, jobs: int) -> Choice:
     """Count the chosen models of a corpus anew, on the samples that all of them answered.
 
     Raises:
@@ -102,7 +102,8 @@ def only_common(choice: Choice, corpus: Path, manifest: Manifest, *, jobs: int) 
         for chosen in choice.evaluations
     }
     orders = [
-        PartToRead(str(corpus / Path(part.file).name), part.records, manifest.order, models) for part in manifest.parts
+        PartToRead(join(corpus, parent_and_name(part.file)[1]), part.records, manifest.order, models)
+        for part in manifest.parts
     ]
     text_bytes = sum(part.text_bytes for part in manifest.parts)
     with make_engine(jobs_for(text_bytes, len(orders), jobs)) as engine:

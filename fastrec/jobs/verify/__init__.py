@@ -13,12 +13,11 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from pathlib import Path
 
 import msgspec
 
 from fastrec.engine import make_engine
-from fastrec.errors import CorpusError, UsageError
+from fastrec.errors import CorpusError, UsageError, utf8
 from fastrec.jobs.corpus import MANIFEST, SUMMARY, is_plain, read_manifest
 from fastrec.jobs.manifest import Manifest, PartEntry
 from fastrec.jobs.normalize.books import read_key
@@ -29,6 +28,7 @@ from fastrec.jobs.verify.compare import compare_documents, expected
 from fastrec.jobs.verify.part import CheckedPart, PartToCheck, check_part
 from fastrec.jobs.verify.problems import KINDS, Problem, Problems
 from fastrec.records import SCHEMA_VERSION
+from fastrec.storage import files_in, is_url, join, parent_and_name
 
 __all__ = ["KINDS", "Problem", "Verification", "verify"]
 
@@ -64,16 +64,16 @@ def verify(corpus: str | os.PathLike[str], *, jobs: int = 1) -> Verification:
     started = time.perf_counter()
     if jobs < 1:
         raise UsageError(f"there must be at least one job, not {jobs}")
-    verification = Verification(corpus=os.fsencode(corpus).decode(errors="backslashreplace"))
+    verification = Verification(corpus=utf8(os.fspath(corpus)))
     try:
-        manifest = read_manifest(Path(corpus))
+        manifest = read_manifest(os.fspath(corpus))
         options = _options_of(manifest)
     except CorpusError as exc:
         verification.problems.append(Problem(MANIFEST, None, "manifest.unreadable", exc.reason))
     except _OptionsError as exc:
         verification.problems.append(Problem(MANIFEST, None, "manifest.options", str(exc)))
     else:
-        _Verifier(Path(corpus), manifest, options, verification).run(jobs)
+        _Verifier(os.fspath(corpus), manifest, options, verification).run(jobs)
     verification.seconds = time.perf_counter() - started
     return verification
 
@@ -95,11 +95,21 @@ def _options_of(manifest: Manifest) -> Options:
     return options
 
 
+def _files_of(corpus: str) -> dict[str, bool]:
+    """Tell what is in a directory, and whether it is a file. Names are as they can be written: they may be anything."""
+    found: dict[str, bool] = {}
+    for path in files_in(corpus):
+        name = path.removeprefix(corpus.rstrip("/") + "/") if is_url(corpus) else parent_and_name(path)[1]
+        found[utf8(name)] = is_url(path) or os.path.isfile(path)  # noqa: PTH113
+    return found
+
+
 class _Verifier:
     """The check of one corpus whose manifest can be read."""
 
-    def __init__(self, corpus: Path, manifest: Manifest, options: Options, verification: Verification) -> None:
+    def __init__(self, corpus: str, manifest: Manifest, options: Options, verification: Verification) -> None:
         self._corpus = corpus
+        self._there = _files_of(corpus)
         self._manifest = manifest
         self._options = options
         self._verification = verification
@@ -134,13 +144,11 @@ class _Verifier:
         odd += [high for low, high in pairwise(names) if (len(low), low) >= (len(high), high)]
         for name in odd:
             yield Problem(MANIFEST, None, "manifest.files", f"expected names of parts in order, found {name!r}")
-        named = {MANIFEST, SUMMARY, *names, *rejects}
-        # Names are shown as they can be written: a stray file may be called anything.
-        there = {os.fsencode(path.name).decode(errors="backslashreplace"): path for path in self._corpus.iterdir()}
-        for name in sorted(named - {name for name, path in there.items() if path.is_file()}):
+        named = {MANIFEST, self._manifest.summary_file, *names, *rejects}
+        for name in sorted(named - {name for name, is_file in self._there.items() if is_file}):
             if is_plain(name):
                 yield Problem(name, None, "file.missing", "expected a file, found none")
-        for name in sorted(there.keys() - named):
+        for name in sorted(self._there.keys() - named):
             yield Problem(name, None, "file.stray", f"expected nothing that {MANIFEST} does not name")
 
     def _census(self, scratch: str, number: int) -> str:
@@ -151,13 +159,13 @@ class _Verifier:
         orders = [
             PartToCheck(
                 number,
-                str(self._corpus / entry.file),
+                join(self._corpus, entry.file),
                 max(entry.text_bytes, self._options.max_line_bytes),
                 self._census(scratch, number),
                 self._options,
             )
             for number, entry in enumerate(self._manifest.parts)
-            if is_plain(entry.file) and (self._corpus / entry.file).is_file()
+            if is_plain(entry.file) and self._there.get(entry.file)
         ]
         text_bytes = sum(entry.text_bytes for entry in self._manifest.parts)
         with make_engine(jobs_for(text_bytes, len(orders), jobs)) as engine:

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from hashlib import sha256
 from typing import Any, Final
 
 import msgspec
 
 from fastrec.errors import CorpusError, ShardError
-from fastrec.jobs.corpus import MANIFEST, SUMMARY
+from fastrec.hashing import sha256_of_file
+from fastrec.jobs.corpus import MANIFEST, SUMMARY, summary_path
 from fastrec.jobs.manifest import InputEntry, Manifest, RejectsEntry
 from fastrec.jobs.normalize.books import summarize, tree_hash
 from fastrec.jobs.normalize.census import read_census
 from fastrec.jobs.normalize.options import Options
 from fastrec.jobs.normalize.pass2 import Part
 from fastrec.jobs.rejects import decode_entry, numbered_lines
-from fastrec.jobs.verify.compare import compare_documents, digest_of, expected
+from fastrec.jobs.verify.compare import compare_documents, expected
 from fastrec.jobs.verify.problems import Problem, Problems
 from fastrec.stages.summary import Books, Summary
+from fastrec.storage import join, read_all
 
 __all__ = ["check_manifest", "check_rejects", "check_summary"]
 
@@ -60,7 +62,7 @@ def _unbalanced(books: Books | InputEntry) -> str:
 
 
 def check_summary(
-    corpus: Path, manifest: Manifest, options: Options, parts: Sequence[Part] | None, census: Sequence[str]
+    corpus: str, manifest: Manifest, options: Options, parts: Sequence[Part] | None, census: Sequence[str]
 ) -> tuple[Summary | None, list[Problem]]:
     """Check `summary.json`, and return it if it can be read.
 
@@ -73,8 +75,8 @@ def check_summary(
     """
     problems = Problems(SUMMARY)
     try:
-        data = (corpus / SUMMARY).read_bytes()
-        _, digest = digest_of(corpus / SUMMARY)
+        data = read_all(summary_path(corpus, manifest))
+        digest = sha256(data).hexdigest()
         if digest != manifest.summary_sha256:
             problems.add("file.sha256", expected(manifest.summary_sha256, digest))
         summary = msgspec.json.decode(data, type=Summary)
@@ -83,6 +85,8 @@ def check_summary(
     except OSError as exc:
         problems.add("file.unreadable", f"cannot be read: {exc.strerror}")
         return None, list(problems)
+    except CorpusError:  # its name is none: said of the manifest
+        return None, []
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
         problems.add("summary.unreadable", f"is not a summary: {exc}")
         return None, list(problems)
@@ -151,18 +155,18 @@ def _plain(summary: Summary, options: Options) -> Any:
 
 
 def check_rejects(
-    corpus: Path, listed: RejectsEntry, summary: Summary | None, inputs: Sequence[InputEntry]
+    corpus: str, listed: RejectsEntry, summary: Summary | None, inputs: Sequence[InputEntry]
 ) -> Iterator[Problem]:
     """Check the rejects file: its bytes, its entries, their order, and that the books count the same lines."""
-    path = corpus / listed.file
+    path = join(corpus, listed.file)
     problems = Problems(listed.file)
     try:
-        size, digest = digest_of(path)
+        size, digest = sha256_of_file(path)
         if size != listed.bytes:
             problems.add("file.bytes", expected(listed.bytes, size))
         if digest != listed.sha256:
             problems.add("file.sha256", expected(listed.sha256, digest))
-        codes, sources = _read_rejects(str(path), problems)
+        codes, sources = _read_rejects(path, problems)
     except FileNotFoundError:  # named among the files
         return
     except ShardError as exc:

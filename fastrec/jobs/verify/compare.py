@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from hashlib import file_digest
-from pathlib import Path
 from typing import Any, Final
 
 from fastrec.stages.judge.findings import describe, json_path
 
-__all__ = ["compare_documents", "digest_of", "expected"]
+__all__ = ["compare_documents", "expected"]
 
 _ABSENT: Final = object()
 
@@ -35,10 +33,3 @@ def _described(value: Any) -> str:
     if isinstance(value, str) and len(value) <= 64:
         return value  # a whole checksum
     return "nothing" if value is _ABSENT else describe(value)
-
-
-def digest_of(path: Path) -> tuple[int, str]:
-    """Return the size of a file and its SHA-256."""
-    with path.open("rb") as file:
-        digest = file_digest(file, "sha256").hexdigest()
-        return file.tell(), digest

@@ -14,21 +14,21 @@ from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import sha256
 from operator import lt
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from fastrec.errors import ShardError, shown
+from fastrec.hashing import sha256_of_file
 from fastrec.jobs.normalize.census import write_census
 from fastrec.jobs.normalize.options import Options
 from fastrec.jobs.normalize.pass2 import Part
-from fastrec.jobs.verify.compare import digest_of
 from fastrec.jobs.verify.problems import Problems
 from fastrec.stages.judge import Batch, Finding, Judge, SampleHashMode, too_long
 from fastrec.stages.runs import key_maker, key_splitter
 from fastrec.stages.shards import Chunk, LongLine, ReadStats, Written, read_shard, shard_at
 from fastrec.stages.summary import Tally, row_of, take_census
+from fastrec.storage import parent_and_name
 
 __all__ = ["CheckedPart", "PartToCheck", "check_part"]
 
@@ -81,7 +81,7 @@ class _PartChecker:
         self._judge = _judge(options.hash, "fill" if options.sample_hash == "fill" else "verify")
         self._key_of = key_maker(options.order)
         self._split = key_splitter(options.order)
-        self._problems = Problems(Path(order.path).name)
+        self._problems = Problems(parent_and_name(order.path)[1])
         self._valid = True
         self._normal = bytearray()
         self._text_hash = sha256()
@@ -95,7 +95,7 @@ class _PartChecker:
         size, digest = 0, ""
         read = False
         try:
-            size, digest = digest_of(Path(order.path))
+            size, digest = sha256_of_file(order.path)
             self._read(stats)
             read = True
         except ShardError as exc:

@@ -14,8 +14,8 @@ from typing import Any, Final
 import msgspec
 
 from fastrec.stages.runs.copies import in_order
-from fastrec.stages.runs.files import read_range
 from fastrec.stages.runs.spill import Fence, Run
+from fastrec.storage import read_range
 
 __all__ = ["RunSlice", "Window", "gather", "slice_run"]
 

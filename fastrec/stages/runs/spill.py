@@ -7,17 +7,16 @@ each block is a `Fence`: whoever holds the fences can find a range of keys with 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 from xxhash import xxh3_128
 
-from fastrec.errors import naming
 from fastrec.hashing import fingerprint
 from fastrec.stages.runs.copies import in_order
 from fastrec.stages.runs.files import pack_block, write_views
+from fastrec.storage import open_writer
 
 __all__ = ["BLOCK_ROWS", "SAMPLE_ONE_IN", "Fence", "Run", "Sampled", "spill"]
 
@@ -75,19 +74,13 @@ def spill(path: str, text: bytearray, ends: list[int], keys: list[bytes], rows: 
     starts = [0, *ends[:-1]]
     with memoryview(text) as view:
         order, copies = in_order(keys, rows, lambda index: bytes(view[starts[index] : ends[index]]))
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with naming(path):
-            try:
-                views = [view[starts[index] : ends[index]] for index in order]
-                data_hash = write_views(descriptor, views)
-            finally:
-                os.close(descriptor)
+        views = [view[starts[index] : ends[index]] for index in order]
+        data_hash = write_views(path, views)
         del views  # they keep the buffer from being reused
     fences: list[Fence] = []
     index_offset = data_offset = 0
     index_hash = xxh3_128()
-    index_path = f"{path}.index"
-    with naming(index_path), open(index_path, "wb", opener=_private) as file:
+    with open_writer(f"{path}.index") as file:
         for first in range(0, len(order), BLOCK_ROWS):
             block = order[first : first + BLOCK_ROWS]
             fences.append(Fence(keys[block[0]], index_offset, data_offset))
@@ -112,7 +105,3 @@ def spill(path: str, text: bytearray, ends: list[int], keys: list[bytes], rows: 
         data_hash,
         index_hash.hexdigest(),
     )
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)

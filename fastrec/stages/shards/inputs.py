@@ -1,4 +1,4 @@
-"""From what the user names to the list of shards: files, directories, globs, `-`, and lists of those.
+"""From what the user names to the list of shards: files, directories, globs, `-`, URLs, and lists of those.
 
 1. Gather the names: the arguments, then the lines of `files_from`.
 2. Expand each: a path that exists is taken as it is, also if it looks like a glob; a directory gives its
@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from fastrec.errors import ShardMissingError, UsageError, shown
 from fastrec.stages.shards.formats import Format, format_of_name
 from fastrec.stages.shards.reader import STDIN, Shard, shard_at
+from fastrec.storage import is_url, read_all
 
 __all__ = ["find_shards"]
 
@@ -38,9 +39,9 @@ def find_shards(paths: Iterable[str], *, files_from: str | None = None) -> tuple
     shards: list[Shard] = []
     notices: list[str] = []
     seen: dict[object, str] = {}
-    for path in (path for name in names for path in _expanded(name, problems)):
+    for shard in (shard for name in names for shard in _shards_of(name, problems)):
+        path = shard.path
         try:
-            shard = shard_at(path)
             identity = _identity(path)
         except ShardMissingError as exc:
             problems.append(f"{shown(path)}: {exc.reason}")
@@ -56,14 +57,24 @@ def find_shards(paths: Iterable[str], *, files_from: str | None = None) -> tuple
     return shards, notices
 
 
+def _shards_of(name: str, problems: list[str]) -> Iterator[Shard]:
+    """The shards that one name stands for; what is wrong with it goes to `problems`."""
+    if is_url(name):
+        from fastrec.stages.shards.objects import shards_in_store  # noqa: PLC0415 - only who names a URL pays for it
+
+        yield from shards_in_store(name, problems)
+        return
+    for path in _expanded(name, problems):
+        try:
+            yield shard_at(path)
+        except ShardMissingError as exc:
+            problems.append(f"{shown(path)}: {exc.reason}")
+
+
 def _listed(files_from: str) -> Iterator[str]:
     """The names in a list, one a line; blank lines are skipped."""
     try:
-        if files_from == STDIN:
-            data = sys.stdin.buffer.read()
-        else:
-            with open(files_from, "rb") as file:  # noqa: PTH123 - paths stay the str that was given
-                data = file.read()
+        data = sys.stdin.buffer.read() if files_from == STDIN else read_all(files_from)
     except OSError as exc:
         raise UsageError(f"the list {shown(files_from)} cannot be read: {exc.strerror}") from exc
     return (os.fsdecode(line) for line in data.split(b"\n") if line.strip())
@@ -110,8 +121,8 @@ def _in_directory(directory: str, problems: list[str]) -> list[str]:
 
 def _identity(path: str) -> object:
     """What two names of one file have in common."""
-    if path == STDIN:
-        return STDIN
+    if path == STDIN or is_url(path):
+        return path
     try:
         status = os.stat(path)  # noqa: PTH116 - as above
     except OSError as exc:

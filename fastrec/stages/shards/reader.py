@@ -1,6 +1,6 @@
 """Reading a shard: the one way from a path to chunks of lines.
 
-1. Open it: a file, a pipe by its path, or standard input (`-`).
+1. Open it: a file, a pipe by its path, standard input (`-`), or an object of a store.
 2. If a byte range is asked for, find the lines that it owns.
 3. Tell the format by the first bytes, without seeking, and decompress.
 4. Cut the text into chunks of whole lines.
@@ -18,6 +18,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator
 from itertools import chain
+from typing import IO, cast
 
 import msgspec
 import zstandard
@@ -35,6 +36,7 @@ from fastrec.stages.shards.lines import (
     chunks,
     line_start,
 )
+from fastrec.storage import Reader, is_url, open_reader
 
 __all__ = ["STDIN", "Shard", "own_bytes", "read_shard", "read_text", "shard_at", "skim_text"]
 
@@ -52,7 +54,8 @@ class Shard(msgspec.Struct, frozen=True):
     """In bytes, as stored; 0 for a stream."""
     format: Format | None
     """None if the first bytes could not be looked at yet: a stream, or a file that may not be opened."""
-    mtime_ns: int = 0
+    version: int = 0
+    """Changes when the file does; 0 if that is not known."""
     stream: bool = False
     """Standard input, a pipe or a device: can be read once, from the start, and only by this process."""
 
@@ -66,6 +69,8 @@ def shard_at(path: str) -> Shard:
     """Look at what stands at a path (`-`: standard input); ShardMissingError if nothing readable does."""
     if path == STDIN:
         return Shard(path, 0, None, stream=True)
+    if is_url(path):
+        return _object_at(path)
     try:
         status = os.stat(path)  # noqa: PTH116 - paths stay the str that was given
     except (OSError, ValueError) as exc:
@@ -80,6 +85,14 @@ def shard_at(path: str) -> Shard:
     except OSError:
         format_ = None  # reading it will say why
     return Shard(path, status.st_size, format_, status.st_mtime_ns)
+
+
+def _object_at(path: str) -> Shard:
+    try:
+        with open_reader(path) as source:
+            return Shard(path, source.size, detect(source.pread(MAGIC_BYTES, 0)), source.version)
+    except OSError as exc:
+        raise ShardMissingError(path, _reason("cannot be found", exc)) from exc
 
 
 def read_shard(
@@ -98,12 +111,13 @@ def read_shard(
     stats = ReadStats() if stats is None else stats
 
     def read() -> Iterator[Chunk | LongLine]:  # apart, so that a wrong range is refused at the call
-        with _opened(shard) as (read_block, descriptor):
+        with _opened(shard) as source:
             first, size = 0, None
             if (start, end) != (0, None):
-                first, size = _own_bytes(shard.path, descriptor, start, end)
+                first, size = _own_bytes(shard.path, source, start, end)
+                source.seek(first, size)
             stats.raw_start = first
-            text = _raw_blocks(read_block, shard.path, size, stats)
+            text = _raw_blocks(source.read, shard.path, size, stats)
             if first == 0:
                 text = _text(text, shard.path, max_window)
             yield from chunks(text, chunk_bytes=chunk_bytes, max_line_bytes=max_line_bytes, offset=first, stats=stats)
@@ -113,8 +127,8 @@ def read_shard(
 
 def read_text(shard: Shard, *, max_window: int = MAX_WINDOW) -> Iterator[bytes]:
     """The text of a shard in blocks that are cut anywhere: for those who need no lines."""
-    with _opened(shard) as (read_block, _):
-        yield from _text(_raw_blocks(read_block, shard.path, None, ReadStats()), shard.path, max_window)
+    with _opened(shard) as source:
+        yield from _text(_raw_blocks(source.read, shard.path, None, ReadStats()), shard.path, max_window)
 
 
 def skim_text(shard: Shard, text_bytes: int) -> Iterator[tuple[bytes | bytearray, int]]:
@@ -139,8 +153,8 @@ def skim_text(shard: Shard, text_bytes: int) -> Iterator[tuple[bytes | bytearray
 
 def _zstd_skimmed(path: str) -> Iterator[tuple[bytearray, int]]:
     buffer = bytearray(SKIM_BYTES)
-    with open(path, "rb") as file:  # noqa: PTH123 - paths stay the str that was given
-        reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
+    with open_reader(path) as file:
+        reader = zstandard.ZstdDecompressor().stream_reader(cast("IO[bytes]", file), read_across_frames=True)
         while size := reader.readinto(buffer):
             yield buffer, size
 
@@ -150,53 +164,43 @@ def _sized(blocks: Iterator[bytes]) -> Iterator[tuple[bytes, int]]:
 
 
 @contextlib.contextmanager
-def _opened(shard: Shard) -> Iterator[tuple[Callable[[int], bytes], int]]:
-    """A function that reads up to n bytes, and the file's descriptor (-1 for standard input)."""
+def _opened(shard: Shard) -> Iterator[Reader]:
+    """Open a shard, and see that it stays what it was found as."""
     if shard.path == STDIN:
         if sys.stdin is None:
             raise ShardMissingError(STDIN, "there is no standard input")
-        yield sys.stdin.buffer.read, -1
+        yield cast("Reader", sys.stdin.buffer)  # read from front to back, which is all that a stream can do
         return
     try:
-        descriptor = os.open(shard.path, os.O_RDONLY | os.O_CLOEXEC)
+        source = open_reader(shard.path)
     except (OSError, ValueError) as exc:
         raise ShardMissingError(shard.path, _reason("cannot be opened", exc)) from exc
-    try:
-        before = _fingerprint(descriptor)
-        if not shard.stream and shard.mtime_ns and before != (shard.size, shard.mtime_ns):
+    with source:
+        if not shard.stream and shard.version and (source.size, source.version) != (shard.size, shard.version):
             raise ShardError(shard.path, "changed after it was found: wait until it is complete, and run again")
-        yield lambda size: os.read(descriptor, size), descriptor
-        if not shard.stream and _fingerprint(descriptor) != before:
+        yield source
+        if not shard.stream and source.has_changed():
             raise ShardError(shard.path, "changed while it was read: wait until it is complete, and run again")
-    finally:
-        os.close(descriptor)
-
-
-def _fingerprint(descriptor: int) -> tuple[int, int]:
-    status = os.fstat(descriptor)
-    return status.st_size, status.st_mtime_ns
 
 
 def own_bytes(shard: Shard, start: int, end: int | None) -> tuple[int, int]:
     """Where the bytes begin that belong to a range of a shard as it is now, and how many there are."""
-    with _opened(msgspec.structs.replace(shard, mtime_ns=0)) as (_, descriptor):
+    with _opened(msgspec.structs.replace(shard, version=0)) as source:
         if (start, end) == (0, None):
-            return 0, os.fstat(descriptor).st_size
-        return _own_bytes(shard.path, descriptor, start, end)
+            return 0, source.size
+        return _own_bytes(shard.path, source, start, end)
 
 
-def _own_bytes(path: str, descriptor: int, start: int, end: int | None) -> tuple[int, int]:
-    """Where the lines of a range begin and how many bytes they take; leaves the file at that place."""
+def _own_bytes(path: str, source: Reader, start: int, end: int | None) -> tuple[int, int]:
+    """Where the lines of a range begin and how many bytes they take."""
     try:
-        size = os.fstat(descriptor).st_size
 
         def boundary(position: int) -> int:
-            return min(size, line_start(lambda offset, count: os.pread(descriptor, count, offset), position))
+            return min(source.size, line_start(lambda offset, count: source.pread(count, offset), position))
 
         first = boundary(start)
         # A range in the middle of one huge line owns nothing: no need to look for that line's end twice.
-        beyond = first if end is not None and first >= end else size if end is None else boundary(end)
-        os.lseek(descriptor, first, os.SEEK_SET)
+        beyond = first if end is not None and first >= end else source.size if end is None else boundary(end)
     except OSError as exc:
         raise ShardError(path, _reason("cannot be read", exc), start) from exc
     return first, beyond - first

@@ -6,7 +6,6 @@ the compressor in steps of one size, however it arrives.
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections.abc import Callable, Iterable
 from hashlib import sha256
@@ -15,7 +14,7 @@ from typing import Any, Final, Self
 import msgspec
 import zstandard
 
-from fastrec.errors import naming
+from fastrec.storage import create
 
 __all__ = ["COMPRESSIONS", "SUFFIXES", "ShardWriter", "Written"]
 
@@ -40,11 +39,10 @@ class Written(msgspec.Struct, frozen=True):
 
 
 class ShardWriter:
-    """Writes text to a new file; a context manager that flushes to disk before it closes."""
+    """Writes text to a new file, which is there, whole and on disk, when `finish` returns; a context manager."""
 
     def __init__(self, path: str, compression: str, level: int) -> None:
-        self._path = path
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        self._file = create(path)
         self._compress, self._flush = _compressor(compression, level)
         self._file_hash, self._text_hash = sha256(), sha256()
         self._bytes = self._text_bytes = 0
@@ -74,34 +72,22 @@ class ShardWriter:
     def _store(self, data: bytes) -> None:
         self._file_hash.update(data)
         self._bytes += len(data)
-        rest = memoryview(data)
-        with naming(self._path):
-            while rest:
-                rest = rest[os.write(self._descriptor, rest) :]
+        self._file.write(data)
 
     def finish(self) -> Written:
-        """Write what is left, flush it to the disk, and close the file."""
+        """Write what is left, and put the file in its place."""
         for text in self._waiting:
             self._put(memoryview(text))
         self._waiting = []
         self._store(self._flush())
-        with naming(self._path):
-            os.fsync(self._descriptor)
-        self.close()
+        self._file.finish()
         return Written(self._bytes, self._file_hash.hexdigest(), self._text_bytes, self._text_hash.hexdigest())
-
-    def close(self) -> None:
-        """Close the file if it is open."""
-        if self._descriptor >= 0:
-            descriptor, self._descriptor = self._descriptor, -1
-            with naming(self._path):
-                os.close(descriptor)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        self._file.give_up()
 
 
 def _compressor(compression: str, level: int) -> tuple[Callable[[Any], bytes], Callable[[], bytes]]:

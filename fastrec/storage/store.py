@@ -1,0 +1,310 @@
+"""Files in a store, through fsspec: streamed reads with read-ahead, writes that appear whole or not at all.
+
+Credentials, addresses and retries are the business of the file systems: they find them where they always do. What they
+raise becomes an OSError that names the file, and no error repeats a secret that a URL holds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, Self
+
+from fastrec.errors import FastrecError, UsageError, naming, without_secrets
+from fastrec.hashing import fingerprint
+
+__all__ = [
+    "Found",
+    "NewObject",
+    "StoreReader",
+    "abort_uploads",
+    "exists",
+    "find",
+    "glob",
+    "heads",
+    "is_directory",
+    "look_at",
+    "move",
+    "read_all",
+    "read_range",
+    "remove",
+    "remove_all",
+    "write_all",
+]
+
+_BLOCK: Final = 8 << 20  # bytes of a request: its answer takes much longer than the way there and back
+_AHEAD: Final = 2  # blocks that are asked for before they are wanted
+_UPLOAD: Final = 16 << 20  # bytes of a part of an upload; what is smaller is put in one request
+_VERSIONS: Final = ("ETag", "etag", "blob_id", "md5Hash", "crc32c", "LastModified", "last_modified", "updated", "mtime")
+
+
+class Found(NamedTuple):
+    """An object that was found."""
+
+    path: str
+    size: int
+    version: int
+
+
+def exists(path: str) -> bool:
+    """Tell whether there is an object, or any below that name."""
+    with _asking(path) as (fs, name):
+        return bool(fs.exists(name))
+
+
+def is_directory(path: str) -> bool:
+    """Tell whether there are objects below that name."""
+    with _asking(path) as (fs, name):
+        return bool(fs.isdir(name))
+
+
+def look_at(path: str) -> Found:
+    """Look an object up; FileNotFoundError if there is none."""
+    with _asking(path) as (fs, name):
+        details = fs.info(name)
+        if details["type"] == "directory":
+            raise IsADirectoryError(errno.EISDIR, "is a directory", path)
+        return _found(path, details)
+
+
+def find(directory: str) -> list[Found]:
+    """List the objects below a directory, sorted; none if there is no such directory."""
+    with _asking(directory) as (fs, name):
+        details = fs.find(name, detail=True)
+        return [_found(directory.rstrip("/") + path[len(name) :], details[path]) for path in sorted(details)]
+
+
+def glob(pattern: str) -> list[str]:
+    """List the objects and directories that match, sorted."""
+    with _asking(pattern) as (fs, name):
+        before = pattern.removesuffix(name)  # the protocol, and a host if there is one
+        return [before + path for path in sorted(fs.glob(name))]
+
+
+def heads(paths: list[str], size: int) -> list[bytes | Exception]:
+    """Read the first bytes of many objects at the same time; what cannot be read is an exception."""
+    if not paths:
+        return []
+    with _asking(paths[0]) as (fs, _):
+        names = [fs._strip_protocol(path) for path in paths]  # noqa: SLF001 - the only way there is
+        found: list[bytes | Exception] = fs.cat_ranges(names, 0, size, on_error="return")
+        return found
+
+
+def read_all(path: str) -> bytes:
+    """Read an object whole."""
+    with _asking(path) as (fs, name):
+        data: bytes = fs.cat_file(name)
+        return data
+
+
+def read_range(path: str, size: int, offset: int) -> bytes:
+    """Read a stretch of an object."""
+    if not size:
+        return b""
+    with _asking(path) as (fs, name):
+        data: bytes = fs.cat_file(name, start=offset, end=offset + size)
+        return data
+
+
+def write_all(path: str, data: bytes) -> None:
+    """Put a small object in one request."""
+    with _asking(path) as (fs, name):
+        fs.pipe_file(name, data)
+
+
+class NewObject:
+    """An object that is uploaded in parts; it is there when it is finished."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._size = 0
+        with _asking(path) as (fs, name):
+            self._file = fs.open(name, "wb", block_size=_UPLOAD)
+
+    def write(self, data: Any, /) -> int:
+        """Append some bytes: a part is uploaded when it is full."""
+        with _translated(self._path):
+            self._file.write(data)
+        self._size += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        """Tell how many bytes were written."""
+        return self._size
+
+    def fileno(self) -> int:
+        """There is none."""
+        raise OSError(errno.EBADF, "has no descriptor", self._path)
+
+    def finish(self) -> None:
+        """Complete the upload."""
+        file = self._file
+        with _translated(self._path):
+            file.close()
+        self._file = None
+
+    def give_up(self) -> None:
+        """Leave nothing of the upload behind; closing the file would complete it, also when it is collected."""
+        if self._file is not None:
+            with contextlib.suppress(Exception):
+                self._file.discard()
+            with contextlib.suppress(Exception):
+                self._file.closed = True
+            self._file = None
+
+
+def move(path: str, new_path: str) -> None:
+    """Give an object another name; the store copies it."""
+    with _asking(path) as (fs, name):
+        fs.mv(name, fs._strip_protocol(new_path))  # noqa: SLF001 - the only way there is
+
+
+def remove(paths: Iterable[str]) -> None:
+    """Remove objects; one that is gone already is no error."""
+    names = list(paths)
+    if not names:
+        return
+    with _asking(names[0]) as (fs, _), contextlib.suppress(FileNotFoundError):
+        fs.rm([fs._strip_protocol(name) for name in names])  # noqa: SLF001 - the only way there is
+
+
+def remove_all(directory: str) -> None:
+    """Remove all objects below a directory, and uploads to it that were never completed."""
+    remove(found.path for found in find(directory))
+    abort_uploads(directory)
+
+
+def abort_uploads(directory: str) -> None:
+    """Give up uploads below a directory that a killed process has left: nobody sees them, and they cost money."""
+    with _asking(directory) as (fs, name):
+        if not hasattr(fs, "list_multipart_uploads"):
+            return
+        bucket, _, prefix = name.partition("/")
+        for upload in fs.list_multipart_uploads(bucket):
+            if upload["Key"].startswith(f"{prefix}/"):
+                fs.abort_mpu(bucket, upload["Key"], upload["UploadId"])
+
+
+class StoreReader:
+    """An object that is read from front to back: the blocks that follow are asked for while one is used."""
+
+    def __init__(self, path: str) -> None:
+        _, self.size, self.version = look_at(path)
+        self._path = path
+        self._position = 0  # of what was not asked for yet
+        self._end = self.size
+        self._asked: deque[Future[bytes]] = deque()
+        self._left = memoryview(b"")
+        self._executor: ThreadPoolExecutor | None = None
+
+    def read(self, size: int) -> bytes:
+        """Read up to so many bytes from where the last read ended; none at the end."""
+        if not self._left:
+            self._ask_ahead()
+            if not self._asked:
+                return b""
+            self._left = memoryview(self._asked.popleft().result())
+        data, self._left = bytes(self._left[:size]), self._left[size:]
+        return data
+
+    def _ask_ahead(self) -> None:
+        while len(self._asked) < _AHEAD and self._position < self._end:
+            size = min(_BLOCK, self._end - self._position)
+            if self._executor is None:
+                self._executor = ThreadPoolExecutor(_AHEAD)
+            self._asked.append(self._executor.submit(self._block, size, self._position))
+            self._position += size
+
+    def _block(self, size: int, offset: int) -> bytes:
+        data = read_range(self._path, size, offset)
+        if len(data) != size:
+            raise OSError(errno.EIO, f"gave {len(data):,} bytes from byte {offset:,} on, not {size:,}", self._path)
+        return data
+
+    def pread(self, size: int, offset: int) -> bytes:
+        """Read up to so many bytes from somewhere."""
+        return read_range(self._path, min(size, max(self.size - offset, 0)), offset)
+
+    def seek(self, offset: int, size: int | None = None, /) -> None:
+        """Go on reading from somewhere else, where no more than `size` bytes will be wanted."""
+        self._drop_what_was_asked()
+        self._position = offset
+        self._end = self.size if size is None else min(offset + size, self.size)
+        self._left = memoryview(b"")
+
+    def has_changed(self) -> bool:
+        """Tell whether the object is another by now."""
+        _, size, version = look_at(self._path)
+        return (size, version) != (self.size, self.version)
+
+    def close(self) -> None:
+        """Let go of it."""
+        self._drop_what_was_asked()
+        if self._executor:
+            self._executor.shutdown()
+
+    def _drop_what_was_asked(self) -> None:
+        for future in self._asked:
+            future.cancel()
+        self._asked.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _found(path: str, details: dict[str, Any]) -> Found:
+    version = next((details[name] for name in _VERSIONS if details.get(name)), "")
+    return Found(path, details.get("size") or 0, fingerprint(str(version).encode()) >> 1 if version else 0)
+
+
+@contextlib.contextmanager
+def _asking(path: str) -> Iterator[tuple[Any, str]]:
+    """Give the file system of a URL, and what it calls the file."""
+    with _translated(path):
+        yield _file_system(path)
+
+
+@lru_cache(maxsize=1_024)
+def _file_system(path: str) -> tuple[Any, str]:
+    protocol = path[: path.index("://")]
+    try:
+        from fsspec.core import url_to_fs  # noqa: PLC0415 - a fifth of a second, and an extra
+
+        # Listings that were cached would hide what others write and remove.
+        fs, name = url_to_fs(path, use_listings_cache=False)
+    except ImportError as exc:
+        raise UsageError(f"{protocol}:// needs another package: {_package(protocol)}") from exc
+    except ValueError as exc:
+        raise UsageError(f"{without_secrets(path)}: {without_secrets(str(exc))}") from exc
+    return fs, name
+
+
+def _package(protocol: str) -> str:
+    extra = {"s3": "fastrec[s3]", "s3a": "fastrec[s3]", "gs": "gcsfs", "gcs": "gcsfs", "hf": "huggingface_hub"}
+    return f"pip install '{extra.get(protocol, 'fastrec[stores]')}', or the fsspec file system for it"
+
+
+@contextlib.contextmanager
+def _translated(path: str) -> Iterator[None]:
+    """Make an OSError that names the file of whatever a file system raises."""
+    try:
+        with naming(path):
+            yield
+    except FastrecError:
+        raise
+    except FileNotFoundError as exc:
+        raise FileNotFoundError(errno.ENOENT, "there is no such object", path) from exc
+    except OSError as exc:
+        message = exc.strerror if exc.strerror and exc.errno else str(exc)
+        raise OSError(exc.errno or errno.EIO, without_secrets(message or type(exc).__name__), path) from exc
+    except Exception as exc:
+        message = f"{type(exc).__name__}: {without_secrets(str(exc))}"
+        raise OSError(errno.EIO, message, path) from exc

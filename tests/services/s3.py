@@ -1,0 +1,170 @@
+"""An S3-compatible server (moto's) on loopback, that can be told to fail.
+
+`python -m tests.services.s3` prints its address and serves until it is killed. `S3` starts one, and stops it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+
+ROOT = Path(__file__).parents[2]
+
+KINDS = ("503", "500", "slow", "reset")
+
+
+class Fault(msgspec.Struct):
+    """What is to happen to requests."""
+
+    kind: str
+    """One of KINDS."""
+    method: str = ""
+    """Of the requests; all, if it is empty."""
+    has: str = ""
+    """What the path and query of a request must have in it."""
+    after: int = 0
+    """So many of them are let through first."""
+    times: int = 1_000_000
+    seconds: float = 0.0
+    """How slow a slow answer is."""
+
+
+class S3:
+    """A server with one bucket, `bucket`; a context manager."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.services.s3"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        assert self._process.stdout
+        self.address = self._process.stdout.readline().strip()
+        self.environment = {
+            "AWS_ENDPOINT_URL": self.address,
+            "AWS_ACCESS_KEY_ID": "an-access-key",
+            "AWS_SECRET_ACCESS_KEY": "a-secret-that-nobody-may-see",
+            "AWS_DEFAULT_REGION": "us-east-1",
+        }
+        self._ask("PUT", "/bucket")
+
+    def fail(self, *faults: Fault) -> None:
+        """Fail from now on; without faults, no more."""
+        self._ask("PUT", "/_faults", msgspec.json.encode(faults))
+
+    def requests(self) -> list[str]:
+        """Give the method, path and query of all requests since this was asked last."""
+        requests: list[str] = json.loads(self._ask("GET", "/_requests"))
+        return requests
+
+    def objects(self, prefix: str = "") -> dict[str, bytes]:
+        """Give what is in the bucket."""
+        listing = self._ask("GET", f"/bucket?list-type=2&prefix={prefix}&max-keys=1000").decode()
+        keys = [piece.split("</Key>")[0] for piece in listing.split("<Key>")[1:]]
+        return {key: self._ask("GET", f"/bucket/{key}") for key in keys}
+
+    def put(self, key: str, data: bytes) -> None:
+        """Put an object into the bucket."""
+        self._ask("PUT", f"/bucket/{key}", data)
+
+    def uploads(self) -> list[str]:
+        """Name the objects whose upload was begun and neither completed nor given up."""
+        listing = self._ask("GET", "/bucket?uploads").decode()
+        return [piece.split("</Key>")[0] for piece in listing.split("<Key>")[1:]]
+
+    def _ask(self, method: str, path: str, data: bytes | None = None) -> bytes:
+        # moto asks nobody who they are; it only wants to see which service is meant.
+        headers = {
+            "Authorization": "AWS4-HMAC-SHA256 Credential=x/20260101/us-east-1/s3/aws4_request",
+            "Content-Type": "application/octet-stream",
+        }
+        request = urllib.request.Request(self.address + path, data, headers, method=method)
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            body: bytes = answer.read()
+            return body
+
+    def close(self) -> None:
+        """Stop it."""
+        self._process.kill()
+        self._process.wait()
+        if self._process.stdout:
+            self._process.stdout.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _Failing:
+    """The server's application, with faults in front of it."""
+
+    def __init__(self, application: Callable[..., Any]) -> None:
+        self._application = application
+        self._faults: list[Fault] = []
+        self._requests: list[str] = []
+
+    def __call__(self, environ: dict[str, Any], respond: Callable[..., Any]) -> Iterable[bytes]:
+        method, path, query = environ["REQUEST_METHOD"], environ["PATH_INFO"], environ["QUERY_STRING"]
+        if path == "/_faults":
+            self._faults = msgspec.json.decode(environ["wsgi.input"].read(), type=list[Fault])
+            return _answer(respond, b"")
+        if path == "/_requests":
+            seen, self._requests = self._requests, []
+            return _answer(respond, json.dumps(seen).encode())
+        place = f"{path}?{query}"
+        self._requests.append(f"{method} {place}")
+        for fault in self._faults:
+            if method.startswith(fault.method) and fault.has in place:
+                fault.after -= 1
+                if fault.after < 0 < fault.times:
+                    fault.times -= 1
+                    if fault.kind != "slow":
+                        return _fail(fault.kind, environ, respond)
+                    time.sleep(fault.seconds)
+        return self._application(environ, respond)
+
+
+def _answer(respond: Callable[..., Any], body: bytes, status: str = "200 OK") -> list[bytes]:
+    respond(status, [("Content-Length", str(len(body)))])
+    return [body]
+
+
+def _fail(kind: str, environ: dict[str, Any], respond: Callable[..., Any]) -> list[bytes]:
+    environ["wsgi.input"].read()
+    if kind == "reset":
+        connection = environ["werkzeug.socket"]
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.close()
+        return []
+    code = "SlowDown" if kind == "503" else "InternalError"
+    body = f"<Error><Code>{code}</Code><Message>Please reduce your request rate.</Message></Error>".encode()
+    return _answer(respond, body, f"{kind} {code}")
+
+
+def _serve() -> None:
+    from moto.server import create_backend_app  # noqa: PLC0415 - takes a second, and only the server needs it
+    from werkzeug.serving import make_server  # noqa: PLC0415
+
+    server = make_server("127.0.0.1", 0, _Failing(create_backend_app("s3")), threaded=True)
+    sys.stdout.write(f"http://127.0.0.1:{server.port}\n")
+    sys.stdout.flush()
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    _serve()
