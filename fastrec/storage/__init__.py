@@ -235,7 +235,7 @@ def open_writer(path: str) -> Iterator[Writer]:
         return
     temporary = _temporary(path)
     try:
-        with naming(path), open(temporary, "wb", opener=_private) as file:
+        with naming(temporary), open(temporary, "wb", opener=_private) as file:
             yield file
         os.replace(temporary, path)  # noqa: PTH105
     except BaseException:
@@ -294,7 +294,7 @@ def files_in(directory: str) -> list[str]:
     """List what is in a directory, sorted; of a store also what is below it."""
     if is_url(directory):
         return [found.path for found in _store().find(directory)]
-    return sorted(entry.path for entry in os.scandir(directory))
+    return sorted(join(directory, name) for name in os.listdir(directory))  # noqa: PTH208
 
 
 class _NewLocalFile:
@@ -307,20 +307,21 @@ class _NewLocalFile:
 
     def write(self, data: Any, /) -> int:
         rest = memoryview(data)
-        with naming(self._path):
+        with naming(self._temporary):
             while rest:
                 rest = rest[os.write(self._descriptor, rest) :]
         return len(data)
 
     def finish(self) -> None:
-        with naming(self._path):
+        with naming(self._temporary):
             os.fsync(self._descriptor)
             self._close()
             os.replace(self._temporary, self._path)  # noqa: PTH105
 
     def give_up(self) -> None:
         if self._descriptor >= 0:
-            self._close()
+            with contextlib.suppress(OSError):
+                self._close()
             with contextlib.suppress(OSError):
                 os.unlink(self._temporary)  # noqa: PTH108
 

@@ -198,6 +198,7 @@ class StoreReader:
         self._path = path
         self._position = 0  # of what was not asked for yet
         self._end = self.size
+        self._peeked = 0, b""  # where `pread` was last, and what is there
         self._asked: deque[Future[bytes]] = deque()
         self._left = memoryview(b"")
         self._executor: ThreadPoolExecutor | None = None
@@ -227,8 +228,14 @@ class StoreReader:
         return data
 
     def pread(self, size: int, offset: int) -> bytes:
-        """Read up to so many bytes from somewhere."""
-        return read_range(self._path, min(size, max(self.size - offset, 0)), offset)
+        """Read up to so many bytes from somewhere. Who goes on reading from there is given ever larger blocks."""
+        begin, block = self._peeked
+        if not begin <= offset < begin + len(block):
+            wanted = max(size, 2 * len(block) if offset == begin + len(block) else 0)
+            block = read_range(self._path, min(wanted, _BLOCK, max(self.size - offset, 0)), offset)
+            begin = offset
+            self._peeked = begin, block
+        return block[offset - begin : offset - begin + size]
 
     def seek(self, offset: int, size: int | None = None, /) -> None:
         """Go on reading from somewhere else, where no more than `size` bytes will be wanted."""

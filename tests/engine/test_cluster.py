@@ -155,11 +155,11 @@ def test_a_directory_that_workers_do_not_see_is_refused(
 ) -> None:
     """What this process can write to and a worker cannot is told before any work."""
     with ClusterEngine(1, calm.address) as engine:
-        engine.reach([tmp_path])
+        engine.reach([str(tmp_path)])
         real = engine._ask
         monkeypatch.setattr(engine, "_ask", lambda question, mark: real(question, "/nowhere" + mark))
         with pytest.raises(UsageError, match="cannot be reached by tcp://"):
-            engine.reach([tmp_path])
+            engine.reach([str(tmp_path)])
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,4 +1,4 @@
-"""An S3-compatible server (moto's) on loopback, that can be told to fail.
+"""An S3-compatible server (moto's) on loopback, in a process of its own, that can be told to fail.
 
 `python -m tests.services.s3` prints its address and serves until it is killed. `S3` starts one, and stops it.
 """
@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import time
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -74,11 +75,29 @@ class S3:
         """Give what is in the bucket."""
         listing = self._ask("GET", f"/bucket?list-type=2&prefix={prefix}&max-keys=1000").decode()
         keys = [piece.split("</Key>")[0] for piece in listing.split("<Key>")[1:]]
-        return {key: self._ask("GET", f"/bucket/{key}") for key in keys}
+        return {key: self._ask("GET", f"/bucket/{_quoted(key)}") for key in keys}
 
     def put(self, key: str, data: bytes) -> None:
         """Put an object into the bucket."""
-        self._ask("PUT", f"/bucket/{key}", data)
+        self._ask("PUT", f"/bucket/{_quoted(key)}", data)
+
+    def remove(self, key: str) -> None:
+        """Remove an object from the bucket."""
+        self._ask("DELETE", f"/bucket/{_quoted(key)}")
+
+    def clear(self) -> None:
+        """Empty the bucket, and be a server that does not fail."""
+        self.fail()
+        for key in self.objects():
+            self.remove(key)
+        for upload in self._ask("GET", "/bucket?uploads").decode().split("<Upload>")[1:]:
+            key, number = (upload.split(f"<{tag}>")[1].split("<")[0] for tag in ("Key", "UploadId"))
+            self._ask("DELETE", f"/bucket/{key}?uploadId={number}")
+        self.requests()
+
+    def begin_upload(self, key: str) -> None:
+        """Begin to upload an object in parts, as a process does that is killed then."""
+        self._ask("POST", f"/bucket/{key}?uploads", b"")
 
     def uploads(self) -> list[str]:
         """Name the objects whose upload was begun and neither completed nor given up."""
@@ -110,6 +129,9 @@ class S3:
         self.close()
 
 
+_quoted = urllib.parse.quote
+
+
 class _Failing:
     """The server's application, with faults in front of it."""
 
@@ -121,7 +143,7 @@ class _Failing:
     def __call__(self, environ: dict[str, Any], respond: Callable[..., Any]) -> Iterable[bytes]:
         method, path, query = environ["REQUEST_METHOD"], environ["PATH_INFO"], environ["QUERY_STRING"]
         if path == "/_faults":
-            self._faults = msgspec.json.decode(environ["wsgi.input"].read(), type=list[Fault])
+            self._faults = msgspec.json.decode(_body(environ), type=list[Fault])
             return _answer(respond, b"")
         if path == "/_requests":
             seen, self._requests = self._requests, []
@@ -139,13 +161,18 @@ class _Failing:
         return self._application(environ, respond)
 
 
+def _body(environ: dict[str, Any]) -> bytes:
+    body: bytes = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+    return body
+
+
 def _answer(respond: Callable[..., Any], body: bytes, status: str = "200 OK") -> list[bytes]:
     respond(status, [("Content-Length", str(len(body)))])
     return [body]
 
 
 def _fail(kind: str, environ: dict[str, Any], respond: Callable[..., Any]) -> list[bytes]:
-    environ["wsgi.input"].read()
+    _body(environ)
     if kind == "reset":
         connection = environ["werkzeug.socket"]
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

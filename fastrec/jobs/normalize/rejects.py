@@ -31,6 +31,7 @@ __all__ = [
 ]
 
 _SOME_BYTES: Final = 1 << 16
+_MOST_BYTES: Final = 1 << 20
 
 _encode = msgspec.json.Encoder().encode
 
@@ -165,13 +166,16 @@ def _file_lines(path: str) -> Iterator[bytes]:
 
 def _lines(path: str, start: int, end: int) -> Iterator[bytes]:
     """Give the lines of a stretch of a file, which is open only while some are read: thousands may be merged."""
-    rest = b""
+    begun: list[bytes] = []  # a line may be much longer than what is read at a time
+    size = _SOME_BYTES
     while start < end:
-        size = min(_SOME_BYTES, end - start)
-        *lines, rest = (rest + read_range(path, size, start)).split(b"\n")
+        *lines, rest = read_range(path, min(size, end - start), start).split(b"\n")
         start += size
+        size = min(size * 2, _MOST_BYTES)
         for line in lines:
-            yield line + b"\n"
+            yield b"".join((*begun, line, b"\n"))
+            begun = []
+        begun.append(rest)
 
 
 def _place(line: bytes) -> tuple[str, int]:

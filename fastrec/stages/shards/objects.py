@@ -58,6 +58,8 @@ def _expanded(name: str, problems: list[str]) -> Iterator[Found]:
 def _matches(name: str, problems: list[str]) -> Iterator[Found]:
     found: dict[str, Found] = {}
     for path in store.glob(name) if any(char in name for char in "*?[") else []:
+        if path.count("/.") > name.count("/."):
+            continue  # hidden, as from a shell
         inside = _in_directory(path, problems) if store.is_directory(path) else [store.look_at(path)]
         found |= {one.path: one for one in inside}  # `**` gives a file and the directory it is in
     if not found:

@@ -91,8 +91,10 @@ def _object_at(path: str) -> Shard:
     try:
         with open_reader(path) as source:
             return Shard(path, source.size, detect(source.pread(MAGIC_BYTES, 0)), source.version)
-    except OSError as exc:
+    except FileNotFoundError as exc:
         raise ShardMissingError(path, _reason("cannot be found", exc)) from exc
+    except OSError as exc:
+        raise ShardError(path, _reason("cannot be read", exc)) from exc
 
 
 def read_shard(

@@ -1,0 +1,60 @@
+"""A server for all tests of stores of one process, and an environment in which s3fs finds it."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fastrec.jobs.generate import Recipe, lines
+from fastrec.stages.shards import Format
+from tests.jobs.normalizing import Corpus, normalized, write
+from tests.services.s3 import S3
+
+MISSING = [name for name in ("moto", "s3fs") if importlib.util.find_spec(name) is None]
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[S3]:
+    """An S3-compatible server."""
+    if MISSING:
+        pytest.skip(f"{' and '.join(MISSING)} not installed")
+    with S3() as running:
+        yield running
+
+
+@pytest.fixture
+def s3(server: S3, monkeypatch: pytest.MonkeyPatch) -> S3:
+    """The server, with nothing in its bucket, and nothing wrong with it."""
+    for name, value in server.environment.items():
+        monkeypatch.setenv(name, value)
+    server.clear()
+    return server
+
+
+@pytest.fixture(scope="session")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Shards of all formats, with something of everything."""
+    directory = tmp_path_factory.mktemp("shards")
+    recipe = Recipe(records=600, seed=11, duplicates=0.1, conflicts=0.05, rejects=0.1, blanks=0.03)
+    every = list(lines(recipe))
+    for number, format_ in enumerate(Format):
+        write(directory / f"shard-{number}.jsonl", every[number :: len(Format)], format_)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def local(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    """The corpus that comes of them on this machine, in this process."""
+    return normalized(shards, tmp_path_factory.mktemp("local") / "corpus", part_size=200_000)
+
+
+@pytest.fixture
+def inputs(s3: S3, shards: Path) -> str:
+    """The shards in the store."""
+    for path in shards.iterdir():
+        s3.put(f"in/{path.name}", path.read_bytes())
+    s3.requests()
+    return "s3://bucket/in"

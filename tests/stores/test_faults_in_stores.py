@@ -1,0 +1,178 @@
+"""Faults of a store and of the way to it: what is tried again, and what ends a run, with nothing published."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.jobs.normalizing import Corpus
+from tests.services.s3 import S3, Fault
+
+OUT = "s3://bucket/nightly/corpus"
+ROOT = Path(__file__).parents[2]
+ONE_ATTEMPT = {"AWS_MAX_ATTEMPTS": "1"}  # of botocore's; s3fs tries five times all the same
+
+
+def fastrec(*arguments: str, tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command."""
+    return subprocess.run(
+        [sys.executable, "-m", "fastrec", *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def normalize(tmp_path: Path, inputs: str, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    words = ("normalize", inputs, "-o", OUT, "--part-size", "200KB", "--max-rejects", "100%", "--jobs", "1", *options)
+    return fastrec(*words, tmp_path=tmp_path, **environment)
+
+
+def same_bytes(s3: S3, local: Corpus) -> bool:
+    files = {key.removeprefix("nightly/corpus/"): data for key, data in s3.objects("nightly/corpus/").items()}
+    return {name: files.get(name) for name in local.same_for_all} == local.same_for_all
+
+
+PASSING: dict[str, Fault] = {
+    "busy while reading": Fault("503", "GET", "/in/", after=7, times=3),
+    "broken while reading": Fault("500", "GET", "/in/", after=7, times=2),
+    "cut off while reading": Fault("reset", "GET", "/in/", after=7, times=3),
+    "slow": Fault("slow", "", "shard-1", times=4, seconds=1.0),
+    "busy while writing": Fault("503", "PUT", "/part-", times=3),
+    "cut off while writing": Fault("reset", "PUT", "/part-", times=2),
+    "busy while listing": Fault("503", "GET", "/bucket?list", times=3),
+    "busy while looking": Fault("503", "HEAD", "", times=3),
+    "busy while publishing": Fault("503", "PUT", "/manifest.json", times=3),
+    "busy while sweeping": Fault("503", "POST", "delete", times=3),
+}
+
+
+@pytest.mark.parametrize("fault", PASSING.values(), ids=PASSING)
+def test_a_fault_that_passes_costs_time_only(fault: Fault, inputs: str, s3: S3, local: Corpus, tmp_path: Path) -> None:
+    """The same bytes as if nothing had happened."""
+    s3.fail(fault)
+    result = normalize(tmp_path, inputs)
+    assert (result.returncode, result.stderr.count("Traceback")) == (0, 0), result.stderr
+    assert same_bytes(s3, local)
+    assert s3.uploads() == []
+
+
+LASTING: dict[str, Fault] = {
+    "no shard can be read": Fault("503", "GET", "/in/shard-2", after=1),
+    "connections are cut": Fault("reset", "GET", "/in/shard-1", after=1),
+    "no part can be written": Fault("503", "PUT", "/part-00001"),
+    "no manifest can be put": Fault("500", "PUT", "/manifest.json"),
+    "nothing can be listed": Fault("503", "GET", "/bucket?list", after=4),
+    "no work can be written": Fault("503", "PUT", "/tmp/"),
+    "no work can be read": Fault("reset", "GET", "/run-"),
+}
+
+
+@pytest.mark.parametrize("fault", LASTING.values(), ids=LASTING)
+def test_a_fault_that_lasts_ends_the_run(fault: Fault, inputs: str, s3: S3, local: Corpus, tmp_path: Path) -> None:
+    """Exit 3 with the object and the reason, no manifest, no upload left; the next run gives the undisturbed bytes."""
+    s3.fail(fault)
+    result = normalize(tmp_path, inputs, "--work-dir", "s3://bucket/tmp", **ONE_ATTEMPT)
+    assert (result.returncode, result.stderr.count("Traceback")) == (3, 0), result.stderr
+    assert "s3://bucket/" in result.stderr
+    s3.fail()
+    assert "nightly/corpus/manifest.json" not in s3.objects("nightly/")
+    assert s3.uploads() == []
+    again = normalize(tmp_path, inputs, "--work-dir", "s3://bucket/tmp")
+    assert again.returncode == 0, again.stderr
+    assert same_bytes(s3, local)
+
+
+def test_an_upload_that_fails_halfway_is_given_up(s3: S3, tmp_path: Path) -> None:
+    """What is too large for one request goes up in parts; if one of them fails, so does the file, and nothing stays."""
+    line = b'{"a": "%s"}\n' % (b"x" * (9 << 20))  # not a record: kept whole among the rejects, in the work directory
+    s3.put("in/a.jsonl.gz", gzip.compress(line * 3, 1))
+    words = ("normalize", "s3://bucket/in", "-o", OUT, "--work-dir", "s3://bucket/tmp", "--jobs", "1")
+    s3.fail(Fault("500", "PUT", "partNumber=2"))
+    result = fastrec(*words, tmp_path=tmp_path, **ONE_ATTEMPT)
+    assert (result.returncode, result.stderr.count("Traceback")) == (3, 0), result.stderr
+    assert [request for request in s3.requests() if "partNumber=1" in request]
+    s3.fail()
+    assert s3.uploads() == []
+    assert "nightly/corpus/manifest.json" not in s3.objects("nightly/")
+    assert fastrec(*words, tmp_path=tmp_path).returncode == 1
+    assert "nightly/corpus/manifest.json" in s3.objects("nightly/")
+
+
+def test_nobody_answers(inputs: str, tmp_path: Path) -> None:
+    """A server that is gone ends the run soon, with exit code 2: not even the input was found."""
+    result = normalize(tmp_path, inputs, AWS_ENDPOINT_URL="http://127.0.0.1:9", **ONE_ATTEMPT)
+    assert (result.returncode, result.stderr.count("Traceback")) == (2, 0), result.stderr
+    assert "s3://bucket/in: cannot be found" in result.stderr
+
+
+@pytest.mark.parametrize("way", [signal.SIGKILL, signal.SIGTERM])
+def test_a_run_that_is_killed_goes_on(way: signal.Signals, inputs: str, s3: S3, local: Corpus, tmp_path: Path) -> None:
+    """At any moment: no manifest, and the same bytes from the next run."""
+    for delay in (0.6, 1.0, 1.4):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "fastrec", "normalize", inputs, "-o", OUT, "--part-size", "200KB", "--jobs", "1"],
+            env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
+            stderr=subprocess.DEVNULL,
+        )
+        time.sleep(delay)
+        process.send_signal(way)
+        process.wait()
+        if process.returncode in (0, 1):
+            break
+        assert process.returncode in (-way, 128 + way)
+        assert "nightly/corpus/manifest.json" not in s3.objects("nightly/")
+    result = normalize(tmp_path, inputs, "--overwrite")
+    assert result.returncode == 0, result.stderr
+    assert sorted(files_of(s3, "part-")) == sorted(part.read_bytes() for part in local.parts)
+    assert not [key for key in s3.objects("nightly/") if "/." in key]
+
+
+def files_of(s3: S3, stem: str) -> list[bytes]:
+    return [data for key, data in s3.objects(f"nightly/corpus/{stem}").items() if key]
+
+
+def test_no_secret_is_ever_told(inputs: str, s3: S3, tmp_path: Path) -> None:
+    """Neither in what is printed, nor in what is written, whether the run succeeds or fails, in every detail."""
+    secrets = (s3.environment["AWS_SECRET_ACCESS_KEY"], s3.environment["AWS_ACCESS_KEY_ID"])
+    good = normalize(tmp_path, inputs, "-v", "--work-dir", "s3://bucket/tmp")
+    s3.fail(Fault("500", "PUT", "/part-"))
+    bad = normalize(tmp_path, inputs, "-vv", "--overwrite", "--work-dir", "s3://bucket/tmp", **ONE_ATTEMPT)
+    assert (good.returncode, bad.returncode) == (0, 3), bad.stderr
+    told = good.stdout + good.stderr + bad.stdout + bad.stderr + str(s3.objects())
+    assert [secret for secret in secrets if secret in told] == []
+
+
+def test_a_url_with_a_password_is_not_told(tmp_path: Path) -> None:
+    """What stands before the host, and behind the question mark, is left out."""
+    words: dict[str, Any] = {"tmp_path": tmp_path}
+    for url in ("ftp://me:hunter2@127.0.0.1:9/in/a.jsonl", "http://127.0.0.1:9/a.jsonl?token=hunter2"):
+        result = fastrec("validate", url, **words)
+        assert result.returncode == 2, result.stderr
+        assert "127.0.0.1:9" in result.stderr
+        assert "hunter2" not in result.stderr + result.stdout
+
+
+@pytest.mark.parametrize(
+    ("hidden", "url", "advice"),
+    [
+        ("fsspec", "s3://bucket/in", "pip install 'fastrec[s3]'"),
+        ("s3fs", "s3://bucket/in", "pip install 'fastrec[s3]'"),
+        ("gcsfs", "gs://bucket/in", "pip install 'gcsfs'"),
+    ],
+)
+def test_a_package_that_is_not_installed_is_named(hidden: str, url: str, advice: str, tmp_path: Path) -> None:
+    """With what to do about it."""
+    (tmp_path / f"{hidden}.py").write_text(f"raise ModuleNotFoundError('No module named {hidden}', name='{hidden}')\n")
+    result = fastrec("validate", url, tmp_path=tmp_path, PYTHONPATH=f"{tmp_path}:{ROOT}")
+    assert (result.returncode, advice in result.stderr) == (2, True), result.stderr

@@ -1,0 +1,238 @@
+"""`normalize` from, to and by way of a store: the same bytes as on this machine, and nothing left lying about."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fastrec
+from fastrec.errors import LockedError, UsageError
+from fastrec.jobs import lease as leases
+from fastrec.jobs.normalize import Options, run
+from fastrec.jobs.rejects import rejects
+from fastrec.storage import store
+from tests.jobs.normalizing import Corpus
+from tests.services.s3 import S3
+
+OUT = "s3://bucket/nightly/corpus"
+PART_SIZE = 200_000
+
+
+@pytest.fixture(autouse=True)
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where work goes that need not go through the store."""
+    directory = tmp_path / "scratch"
+    directory.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(directory))
+    return directory
+
+
+def published(s3: S3, prefix: str = "nightly/corpus/") -> dict[str, bytes]:
+    """What a run has left in the bucket, which is a corpus and nothing else."""
+    objects = {key: data for key, data in s3.objects().items() if not key.startswith("in/")}
+    assert all(key.startswith(prefix) for key in objects), sorted(objects)
+    assert s3.uploads() == []
+    files = {key.removeprefix(prefix): data for key, data in objects.items()}
+    manifest = json.loads(files["manifest.json"])
+    named = {part["file"] for part in manifest["parts"]} | {manifest["summary_file"], "manifest.json"}
+    assert set(files) == named | ({manifest["rejects"]["file"]} if manifest["rejects"] else set())
+    return files
+
+
+def comparable(files: dict[str, bytes]) -> dict[str, bytes]:
+    return {name: data for name, data in files.items() if name.startswith(("part-", "summary"))}
+
+
+def normalize(inputs: Any, output: str = OUT, **options: Any) -> fastrec.Summary:
+    return run([inputs], output, Options(part_size=PART_SIZE, **options)).summary
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("work_dir", [None, "s3://bucket/tmp", "a directory"])
+def test_the_same_bytes_as_on_this_machine(
+    jobs: int, work_dir: str | None, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a store to a store, wherever the work is done; it is gone afterwards."""
+    s3: S3 = request.getfixturevalue("s3")
+    monkeypatch.setattr("fastrec.jobs.plan.SMALL", 0)
+    work = str(tmp_path / "work") if work_dir == "a directory" else work_dir
+    normalize(request.getfixturevalue("inputs"), jobs=jobs, work_dir=work)
+    assert comparable(published(s3)) == request.getfixturevalue("local").same_for_all
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_from_a_store_to_this_machine_and_back(
+    inputs: str, s3: S3, shards: Path, local: Corpus, tmp_path: Path
+) -> None:
+    """Only one side is in a store; the work on a local corpus may be."""
+    normalize(inputs, str(tmp_path / "corpus"), work_dir="s3://bucket/tmp")
+    assert Corpus(tmp_path / "corpus").same_for_all == local.same_for_all
+    normalize(str(shards))
+    assert comparable(published(s3)) == local.same_for_all
+
+
+def test_paths_in_documents_are_urls(inputs: str, s3: S3) -> None:
+    """The manifest and the rejects name the shards by their URLs."""
+    normalize(inputs)
+    manifest = json.loads(published(s3)["manifest.json"])
+    assert [entry["path"] for entry in manifest["inputs"]] == [
+        f"s3://bucket/in/shard-{number}.jsonl{suffix}"
+        for number, suffix in enumerate(("", ".zst", ".gz", ".bz2", ".xz"))
+    ]
+    sources = {place.source for group in rejects(OUT).groups for place in group.places}
+    assert sources <= {entry["path"] for entry in manifest["inputs"]}
+
+
+def test_an_output_that_exists_is_refused(inputs: str, s3: S3, local: Corpus) -> None:
+    """Without --overwrite the corpus stays, and so does everything that is none."""
+    normalize(inputs)
+    before = published(s3)
+    with pytest.raises(UsageError, match="exists: give another output, or --overwrite"):
+        normalize(inputs)
+    assert published(s3) == before
+    s3.put("other/notes.txt", b"mine")
+    with pytest.raises(UsageError, match=r"holds something else than a corpus, s3://bucket/other/notes\.txt"):
+        normalize(inputs, "s3://bucket/other", overwrite=True)
+    s3.remove("other/notes.txt")
+    with pytest.raises(UsageError, match="is a whole store"):
+        normalize(str(local.path), "s3://bucket")
+
+
+def test_the_old_corpus_stays_until_the_new_one_is_there(
+    inputs: str, s3: S3, local: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files of the new corpus have other names; one request makes the change; then the old ones go."""
+    normalize(inputs)
+    before = published(s3)
+    put, seen = store.write_all, []
+
+    def look(path: str, data: bytes) -> None:
+        if path.endswith("manifest.json"):
+            objects = s3.objects("nightly/corpus/")
+            assert {name: objects[f"nightly/corpus/{name}"] for name in before} == before
+            seen.append(len(list(fastrec.cat(OUT))))
+        put(path, data)
+
+    monkeypatch.setattr(store, "write_all", look)
+    summary = normalize(f"{inputs}/shard-0.jsonl", overwrite=True)
+    monkeypatch.setattr(store, "write_all", put)
+    assert seen == [json.loads(before["manifest.json"])["records"]]
+    after = published(s3)
+    assert not set(before) & set(after) - {"manifest.json"}
+    assert len(list(fastrec.cat(OUT))) == summary.books.kept < seen[0]
+    normalize(inputs, overwrite=True)
+    assert sorted(comparable(published(s3)).values()) == sorted(local.same_for_all.values())
+
+
+def test_what_a_killed_run_has_left_is_used_or_swept(
+    inputs: str, s3: S3, local: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that dies before its manifest leaves no corpus; the next one goes on, and sweeps what is of no use."""
+    monkeypatch.setattr(store, "write_all", dies_at("summary.json", store.write_all))
+    with pytest.raises(KeyboardInterrupt):
+        normalize(inputs, work_dir="s3://bucket/tmp")
+    monkeypatch.undo()
+    for name, value in s3.environment.items():
+        monkeypatch.setenv(name, value)
+    assert "nightly/corpus/part-00000.jsonl.zst" in s3.objects("nightly/")
+    with pytest.raises(UsageError, match=r"is not a corpus: it holds no manifest\.json"):
+        list(fastrec.cat(OUT))
+    s3.put("nightly/corpus/part-99999.jsonl.zst", b"of another run")
+    notices: list[str] = []
+    s3.requests()
+    run([inputs], OUT, Options(part_size=PART_SIZE, work_dir="s3://bucket/tmp"), notice=notices.append)
+    assert "going on from an earlier run" in notices[0]
+    assert not [request for request in s3.requests() if request.startswith("PUT /bucket/nightly/corpus/part-")]
+    assert comparable(published(s3)) == local.same_for_all
+
+
+def dies_at(name: str, function: Any) -> Any:
+    def dying(path: str, data: bytes) -> None:
+        if path.endswith(name):
+            raise KeyboardInterrupt
+        function(path, data)
+
+    return dying
+
+
+def test_uploads_that_were_never_completed_are_given_up(inputs: str, s3: S3) -> None:
+    """They are seen by nobody, and cost money; those of others stay."""
+    s3.begin_upload("nightly/corpus/part-00000.jsonl.zst")
+    s3.begin_upload("elsewhere/part-00000.jsonl.zst")
+    normalize(inputs)
+    assert s3.uploads() == ["elsewhere/part-00000.jsonl.zst"]
+
+
+def test_an_unfinished_corpus_is_no_input(inputs: str, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of the parts are not a corpus, and are not taken for shards either."""
+    monkeypatch.setattr(store, "write_all", dies_at("summary.json", store.write_all))
+    with pytest.raises(KeyboardInterrupt):
+        normalize(inputs)
+    s3.put("nightly/corpus/.fastrec-writing", b"")  # a killed process does not let go of it
+    with pytest.raises(UsageError, match="is a corpus whose run has not finished"):
+        fastrec.validate(["s3://bucket/nightly"])
+
+
+def test_one_run_at_a_time(inputs: str, s3: S3) -> None:
+    """The second one is told who writes; one that has ended, or was silent for long, is in nobody's way."""
+    holder = {"token": "x", "process": os.getpid(), "host": "elsewhere", "since": "noon", "alive": 10**11}
+    s3.put("nightly/corpus/.fastrec-writing", json.dumps(holder).encode())
+    with pytest.raises(LockedError, match=r"is being written by another run, process [0-9]+ on elsewhere since noon"):
+        normalize(inputs)
+    s3.put("nightly/corpus/.fastrec-writing", json.dumps({**holder, "alive": 0}).encode())
+    normalize(inputs)
+    published(s3)
+
+
+def test_a_run_that_lost_its_lease_publishes_nothing(inputs: str, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was taken for dead, and another run has taken its place."""
+    put = store.write_all
+
+    def stolen(path: str, data: bytes) -> None:
+        put(path, data)
+        if path.endswith("summary.json"):
+            s3.put("nightly/corpus/.fastrec-writing", b'{"token":"","process":1,"host":"b","since":"c","alive":0}')
+
+    monkeypatch.setattr(store, "write_all", stolen)
+    with pytest.raises(LockedError, match="process 1 on b since c"):
+        normalize(inputs)
+    assert "nightly/corpus/manifest.json" not in s3.objects()
+
+
+def test_a_lease_is_renewed(inputs: str, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as a run works, it says so."""
+    monkeypatch.setattr(leases, "_RENEW", 0.01)
+    normalize(inputs)
+    renewals = [request for request in s3.requests() if request.startswith("PUT") and ".fastrec-writing" in request]
+    assert len(renewals) > 1
+
+
+@pytest.mark.parametrize(
+    ("name", "output"),
+    [
+        ("s3://bucket/in", "s3://bucket/in"),
+        ("s3://bucket/in", "s3://bucket/in/out"),
+        ("s3://bucket/in/shard-0.jsonl", "s3://bucket/in"),
+    ],
+)
+def test_an_output_in_an_input_is_refused(name: str, output: str, inputs: str) -> None:
+    """As on this machine."""
+    assert inputs
+    with pytest.raises(UsageError, match="give another output"):
+        normalize(name, output)
+
+
+def test_objects_in_memory(shards: Path, local: Corpus) -> None:
+    """Any file system of fsspec will do, such as one that only this process sees."""
+    fs = pytest.importorskip("fsspec").filesystem("memory")
+    for path in shards.iterdir():
+        fs.pipe_file(f"/in/{path.name}", path.read_bytes())
+    normalize("memory://in", "memory://out/corpus", jobs=2)
+    files = {name: fs.cat_file(f"/out/corpus/{name}") for name in local.same_for_all}
+    assert files == local.same_for_all
+    with pytest.raises(UsageError, match="cannot be seen by a cluster"):
+        normalize("memory://in", "memory://out/other", engine="dask")

@@ -1,0 +1,157 @@
+"""Corpora and shards in a store, read by every command: the same as on this machine."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import fastrec
+from fastrec.cli import cli
+from fastrec.errors import ShardError, UsageError
+from fastrec.stages.shards import find_shards, read_shard, read_text
+from fastrec.storage import store
+from tests.jobs.normalizing import Corpus
+from tests.services.s3 import S3, Fault
+
+
+@pytest.fixture
+def corpus(s3: S3, local: Corpus) -> str:
+    """The corpus, as it is, in the store."""
+    for path in local.path.iterdir():
+        s3.put(f"corpus/{path.name}", path.read_bytes())
+    s3.requests()
+    return "s3://bucket/corpus"
+
+
+def found(*names: str) -> list[str]:
+    return [shard.path.removeprefix("s3://bucket/") for shard in find_shards(names)[0]]
+
+
+def test_what_a_url_stands_for(s3: S3) -> None:
+    """A directory gives what is in it all the way down, but nothing hidden; a glob what matches; an object itself."""
+    for key in ("a.jsonl", "b/c.jsonl.gz", "b/d.txt", "b/.e.jsonl", ".f/g.jsonl", "h?.jsonl"):
+        s3.put(f"runs/{key}", b"{}\n")
+    every = ["runs/a.jsonl", "runs/h?.jsonl", "runs/b/c.jsonl.gz"]
+    assert found("s3://bucket/runs") == found("s3://bucket/runs/") == every
+    assert found("s3://bucket/runs/*.jsonl") == ["runs/a.jsonl", "runs/h?.jsonl"]
+    assert sorted(found("s3://bucket/runs/**")) == sorted([*every, "runs/b/d.txt"])
+    assert found("s3://bucket/runs/b/d.txt") == ["runs/b/d.txt"]
+    assert found("s3://bucket/runs/h?.jsonl") == ["runs/h?.jsonl"]
+    shards, notices = find_shards(["s3://bucket/runs/a.jsonl", "s3://bucket/runs/*.jsonl"])
+    assert (len(shards), notices) == (2, ["s3://bucket/runs/a.jsonl is given more than once: counted once"])
+
+
+def test_what_is_not_there(s3: S3, tmp_path: Path) -> None:
+    """All that cannot be used is said at once."""
+    assert s3
+    names = ["s3://bucket/none.jsonl", "s3://bucket/n*.jsonl", "s3://no-bucket/x.jsonl", str(tmp_path / "none")]
+    with pytest.raises(UsageError, match="some input cannot be used") as caught:
+        find_shards(names)
+    assert [name in str(caught.value) for name in names] == [True] * 4
+    with pytest.raises(UsageError, match="Protocol not known: nothing"):
+        find_shards(["nothing://bucket/x"])
+
+
+def test_a_list_of_shards_may_be_in_a_store(s3: S3) -> None:
+    """As any file."""
+    s3.put("runs/a.jsonl", b"{}\n")
+    s3.put("list", b"s3://bucket/runs/a.jsonl\n\n")
+    shards, _ = find_shards([], files_from="s3://bucket/list")
+    assert [shard.path for shard in shards] == ["s3://bucket/runs/a.jsonl"]
+
+
+def test_a_corpus_gives_what_its_manifest_names(s3: S3, corpus: str, local: Corpus) -> None:
+    """Rejects, and what a run that was killed has left, are not part of it."""
+    s3.put("corpus/part-99999.jsonl.zst", b"left over")
+    assert found(corpus) == [f"corpus/{part.name}" for part in local.parts]
+
+
+def test_reads_are_streamed_ahead(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An object is read in blocks, of which the next are asked for early; its bytes are those that were put."""
+    data = b"".join(b'{"n": %d}\n' % number for number in range(50_000))
+    s3.put("large.jsonl", data)
+    monkeypatch.setattr(store, "_BLOCK", 100_000)
+    (shard,) = find_shards(["s3://bucket/large.jsonl"])[0]
+    assert b"".join(read_text(shard)) == data
+    s3.requests()
+    for start, end in ((0, 1_000), (99_000, 300_001), (600_000, None)):
+        chunks = [chunk.data for chunk in read_shard(shard, start=start, end=end)]
+        first = data.find(b"\n", start - 1) + 1 if start else 0
+        last = len(data) if end is None else data.find(b"\n", end - 1) + 1
+        assert b"".join(chunks) == data[first:last]
+    gets = [request for request in s3.requests() if request.startswith("GET /bucket/large")]
+    assert len(gets) < 20
+
+
+def test_an_object_that_changes_is_refused(s3: S3) -> None:
+    """Between being found and being read, and while it is read."""
+    s3.put("a.jsonl", b'{"a": 1}\n')
+    (shard,) = find_shards(["s3://bucket/a.jsonl"])[0]
+    s3.put("a.jsonl", b'{"a": 2}\n')
+    with pytest.raises(ShardError, match="changed after it was found"):
+        list(read_shard(shard))
+    (shard,) = find_shards(["s3://bucket/a.jsonl"])[0]
+    chunks = read_shard(shard)
+    next(chunks)
+    s3.put("a.jsonl", b'{"a": 3}\n')
+    with pytest.raises(ShardError, match="changed while it was read"):
+        list(chunks)
+
+
+COMMANDS: dict[str, list[str]] = {
+    "stats": ["stats", "CORPUS", "--format", "json"],
+    "stats of common samples": ["stats", "CORPUS", "--common", "--format", "json"],
+    "cat": ["cat", "CORPUS"],
+    "cat in a search": ["cat", "CORPUS", "--where-error"],
+    "verify": ["verify", "CORPUS"],
+    "rejects": ["rejects", "CORPUS"],
+    "diff": ["diff", "CORPUS", "LOCAL", "--format", "json"],
+    "report": ["report", "CORPUS", "-o", "-"],
+    "validate": ["validate", "CORPUS", "--format", "json"],
+}
+
+
+TIMES = re.compile(r'"seconds": [0-9.e-]+|in [0-9.]+ m?s, [0-9,.]+ [kMG]B/s')
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_every_command_reads_from_a_store(command: list[str], corpus: str, local: Corpus) -> None:
+    """What it prints is what it prints of a corpus on this machine, but for the name."""
+    answers = []
+    for place in (corpus, str(local.path)):
+        named = [{"CORPUS": place, "LOCAL": str(local.path)}.get(word, word) for word in command]
+        result = CliRunner().invoke(cli, named)
+        printed = result.stdout.replace(place, "corpus").replace(str(local.path), "corpus")
+        answers.append((result.exit_code, TIMES.sub("", printed)))
+        assert result.stdout
+    assert answers[0] == answers[1]
+
+
+def test_exports_come_from_a_store_and_stay_here(corpus: str, local: Corpus, tmp_path: Path) -> None:
+    """Tables are written to this machine alone."""
+    fastrec.export(corpus, tmp_path / "from-store", format="csv")
+    fastrec.export(local.path, tmp_path / "from-here", format="csv")
+    assert (tmp_path / "from-store/records.csv").read_bytes() == (tmp_path / "from-here/records.csv").read_bytes()
+    with pytest.raises(UsageError, match="tables are written to a directory of this machine"):
+        fastrec.export(corpus, "s3://bucket/tables", format="csv")
+
+
+def test_verify_finds_damage_in_a_store(s3: S3, corpus: str, local: Corpus) -> None:
+    """A part that is another, one that is gone, and one that nobody knows."""
+    first, second = (part.name for part in local.parts[:2])
+    s3.put(f"corpus/{first}", local.parts[0].read_bytes()[:-1])
+    s3.remove(f"corpus/{second}")
+    s3.put("corpus/deep/stray.txt", b"")
+    problems = {(problem.file, problem.kind) for problem in fastrec.verify(corpus).problems}
+    expected = {(first, "file.bytes"), (second, "file.missing"), ("deep/stray.txt", "file.stray")}
+    assert expected <= problems
+
+
+def test_a_store_that_fails_for_a_moment_is_asked_again(s3: S3, corpus: str, local: Corpus) -> None:
+    """A busy server, a broken one, and connections that end in the middle."""
+    for kind in ("503", "500", "reset"):
+        s3.fail(Fault(kind, "GET", "/corpus/part-", times=2))
+        assert list(fastrec.cat(corpus)) == local.lines
