@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,7 +17,7 @@ from fastrec.errors import ClusterError, UsageError, WorkerDiedError
 from fastrec.jobs.normalize import Options, run
 from tests.engine.test_pool import die_always, double, fail
 from tests.jobs.normalizing import Corpus, normalized
-from tests.services.dask import Cluster
+from tests.services.dask import Cluster, Killer
 
 distributed = pytest.importorskip("distributed", reason="the extra `dask` is not installed")
 
@@ -171,24 +170,6 @@ def test_a_cluster_gives_the_same_bytes(
     address = request.getfixturevalue("calm").address if scheduler == "elsewhere" else None
     corpus = normalized(shards, tmp_path / "out", engine="dask", scheduler=address, jobs=2, part_size=200_000)
     assert corpus.same_for_all == whole
-
-
-class Killer:
-    """Kills a worker when a pass has begun."""
-
-    def __init__(self, running: Cluster, stage: str) -> None:
-        self.running, self.stage, self.now, self.killed = running, stage, "", False
-
-    def start(self, stage: str, _: int) -> None:
-        self.now = stage
-
-    def advance(self, *_: Any) -> None:
-        if self.now == self.stage and not self.killed:
-            self.killed = True
-            self.running.workers[0].kill()
-
-    def finish(self) -> None:
-        pass
 
 
 @pytest.mark.parametrize("stage", ["sort", "merge"])

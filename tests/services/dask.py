@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 ROOT = Path(__file__).parents[2]
 
@@ -53,3 +53,23 @@ class Cluster:
 
 def _command(name: str) -> list[str]:
     return [sys.executable, "-m", "distributed.cli.dask_" + name]
+
+
+class Killer:
+    """Listens to the progress of a run, and kills a worker when a pass has begun."""
+
+    def __init__(self, running: Cluster, stage: str) -> None:
+        self.running, self.stage, self.now, self.killed = running, stage, "", False
+
+    def start(self, stage: str, _: int) -> None:
+        """Hear that a pass begins."""
+        self.now = stage
+
+    def advance(self, *_: Any) -> None:
+        """Hear that a task has ended."""
+        if self.now == self.stage and not self.killed:
+            self.killed = True
+            self.running.workers[0].kill()
+
+    def finish(self) -> None:
+        """Hear that a pass has ended."""

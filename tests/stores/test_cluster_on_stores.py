@@ -1,0 +1,86 @@
+"""More than one machine, as far as one machine can show it: a real scheduler, three workers, a real S3 server."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fastrec.errors import UsageError
+from fastrec.jobs.normalize import Options, run
+from tests.jobs.normalizing import Corpus
+from tests.services.dask import Cluster, Killer
+from tests.services.s3 import S3
+
+distributed = pytest.importorskip("distributed", reason="the extra `dask` is not installed")
+
+# Dask starts threads that outlive what they were started for, and is loose with sockets when a peer dies.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
+    pytest.mark.filterwarnings("ignore:Sending large graph"),
+]
+
+OUT = "s3://bucket/nightly/corpus"
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def three(s3: S3) -> Iterator[Cluster]:
+    """A scheduler with three workers that find the server."""
+    with Cluster(**s3.environment) as running:
+        yield running
+
+
+def assert_same(s3: S3, local: Corpus) -> None:
+    objects = s3.objects("nightly/")
+    files = {key.removeprefix("nightly/corpus/"): data for key, data in objects.items()}
+    assert {name: files[name] for name in local.same_for_all} == local.same_for_all
+    assert sorted(files) == sorted(path.name for path in local.path.iterdir())
+    assert s3.uploads() == []
+
+
+def test_the_command_of_the_first_line(three: Cluster, inputs: str, s3: S3, local: Corpus) -> None:
+    """From a store to a store on a cluster: the same bytes, and nothing left of the work."""
+    command = ["normalize", inputs, "-o", OUT, "--engine", "dask", "--scheduler", three.address]
+    result = subprocess.run(
+        [sys.executable, "-m", "fastrec", *command, "--part-size", "200KB", "--max-rejects", "100%"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert result.returncode == 0, result.stderr
+    assert_same(s3, local)
+
+
+@pytest.mark.parametrize("stage", ["sort", "merge"])
+def test_a_worker_killed_in_a_pass_changes_no_byte(
+    stage: str, three: Cluster, inputs: str, s3: S3, local: Corpus
+) -> None:
+    """What it had uploaded of a file is given up, and another worker does its tasks."""
+    killer = Killer(three, stage)
+    options = Options(engine="dask", scheduler=three.address, part_size=200_000)
+    run([inputs], OUT, options, progress=killer)
+    assert killer.killed
+    assert_same(s3, local)
+
+
+def test_a_store_that_workers_cannot_reach_is_refused(inputs: str, s3: S3) -> None:
+    """Workers without credentials, or with another address, are named before any work."""
+    nowhere = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_MAX_ATTEMPTS": "1"}
+    with (
+        Cluster(
+            workers=1, **{**s3.environment, "AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_MAX_ATTEMPTS": "1"}
+        ) as one,
+        pytest.raises(UsageError, match=r"s3://bucket/.* cannot be reached by tcp://"),
+    ):
+        run([inputs], OUT, Options(engine="dask", scheduler=one.address))
+    assert s3.objects("nightly/") == {}
