@@ -6,7 +6,7 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 SOAK_ARGS ?=
 
-.PHONY: help run test lint soak bench bench-report bench-peers bench-instructions format dist clean
+.PHONY: help run test lint soak cluster-demo bench bench-report bench-peers bench-instructions format dist clean
 .DELETE_ON_ERROR:
 
 help:            ## List the targets.
@@ -42,6 +42,9 @@ format: $(VENV)/dev.stamp ## Let ruff mend what it can.
 
 soak: $(VENV)/dev.stamp  ## Try faults, kills and damaged input at random for 10 minutes (SOAK_ARGS="--minutes 1 --seed 7").
 	$(BIN)/python -m tests.faults.soak $(SOAK_ARGS)
+
+cluster-demo: $(VENV)/dev.stamp ## Start an S3 server and a Dask cluster, run README's commands, compare, stop both.
+	$(BIN)/python -m tests.services.demo
 
 bench: $(VENV)/dev.stamp ## Measure, compare with the best before, add a line to bench/history.jsonl (BENCH_ARGS).
 	$(BIN)/python -m bench.track $(BENCH_ARGS)

@@ -13,6 +13,7 @@ import pytest
 from fastrec.errors import UsageError
 from fastrec.jobs.normalize import Options, run
 from tests.jobs.normalizing import Corpus
+from tests.services import demo
 from tests.services.dask import Cluster, Killer
 from tests.services.s3 import S3
 
@@ -61,6 +62,15 @@ def test_the_command_of_the_first_line(three: Cluster, inputs: str, s3: S3, loca
     assert_same(s3, local)
 
 
+def test_the_commands_of_the_readme(server: S3, capfd: pytest.CaptureFixture[str]) -> None:
+    """`make cluster-demo` runs them as they are printed, and finds the same bytes."""
+    assert server, "the demo starts its own, where there is one to start"
+    assert demo.main() == 0
+    printed = capfd.readouterr().out
+    assert "$ fastrec normalize s3://bucket/runs/" in printed
+    assert "The same bytes in the store and on this machine: part-00000.jsonl.zst, summary.json." in printed
+
+
 @pytest.mark.parametrize("stage", ["sort", "merge"])
 def test_a_worker_killed_in_a_pass_changes_no_byte(
     stage: str, three: Cluster, inputs: str, s3: S3, local: Corpus
@@ -77,9 +87,7 @@ def test_a_store_that_workers_cannot_reach_is_refused(inputs: str, s3: S3) -> No
     """Workers without credentials, or with another address, are named before any work."""
     nowhere = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_MAX_ATTEMPTS": "1"}
     with (
-        Cluster(
-            workers=1, **{**s3.environment, "AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_MAX_ATTEMPTS": "1"}
-        ) as one,
+        Cluster(workers=1, **{**s3.environment, **nowhere}) as one,
         pytest.raises(UsageError, match=r"s3://bucket/.* cannot be reached by tcp://"),
     ):
         run([inputs], OUT, Options(engine="dask", scheduler=one.address))
