@@ -28,13 +28,12 @@ from fastrec.jobs.plan import estimated_text
 from fastrec.stages.shards import Shard
 from fastrec.storage import (
     files_in,
-    is_directory,
     is_url,
     join,
     make_directory,
     parent_and_name,
-    remove,
     remove_all,
+    sweep,
     write_all,
 )
 
@@ -98,9 +97,7 @@ class Workplace:
 
     def sweep(self, files: Collection[str]) -> None:
         """Remove all that is not named."""
-        for path in (*self.staged_files(), *files_in(self.work)):
-            if path not in files:
-                remove_all(path) if is_directory(path) and not os.path.islink(path) else remove(path)  # noqa: PTH114
+        sweep(path for path in (*self.staged_files(), *files_in(self.work)) if path not in files)
 
     def holds_work(self) -> bool:
         """Tell whether there is anything that the next run could use."""

@@ -13,7 +13,7 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, Protocol, Self
 
 from fastrec.errors import UsageError, naming, shown
@@ -39,6 +39,7 @@ __all__ = [
     "remove_all",
     "scratch_directory",
     "size_of",
+    "sweep",
     "write_all",
 ]
 
@@ -270,6 +271,20 @@ def remove(path: str) -> None:
         _store().remove([path])
     else:
         os.unlink(path)  # noqa: PTH108
+
+
+def sweep(paths: Iterable[str]) -> None:
+    """Remove files and directories."""
+    urls = []
+    for path in paths:
+        if is_url(path):
+            urls.append(path)
+        elif os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114
+            remove_all(path)
+        else:
+            remove(path)
+    if urls:
+        _store().remove(urls)
 
 
 def remove_all(directory: str) -> None:

@@ -44,15 +44,15 @@ def shards_in_store(name: str, problems: list[str]) -> list[Shard]:
 
 
 def _expanded(name: str, problems: list[str]) -> Iterator[Found]:
-    if not store.exists(name):
+    try:
+        yield store.look_at(name)
+    except FileNotFoundError:
         yield from _matches(name, problems)
-    elif store.is_directory(name):
+    except IsADirectoryError:
         found = list(_in_directory(name, problems))
         if not found:
             problems.append(f"{shown(name)}: the directory holds no *.jsonl* file")
         yield from found
-    else:
-        yield store.look_at(name)
 
 
 def _matches(name: str, problems: list[str]) -> Iterator[Found]:
