@@ -15,7 +15,7 @@ from fastrec.engine import cluster
 from fastrec.engine.cluster import ClusterEngine
 from fastrec.errors import ClusterError, UsageError, WorkerDiedError
 from fastrec.jobs.normalize import Options, run
-from tests.engine.test_pool import die_always, double, fail
+from tests.engine.test_pool import die_always
 from tests.jobs.normalizing import Corpus, normalized
 from tests.services.dask import Cluster, Killer
 
@@ -69,31 +69,6 @@ def slowly(number: int) -> int:
 
 def versions_of_another() -> dict[str, str]:
     return {"fastrec": "0.0.1", "Python": "3.11.0", "msgspec": "0.1"}
-
-
-def test_every_argument_gives_its_result(calm: Cluster) -> None:
-    """All results come back, each with the number of its argument; an error in a task is raised here."""
-    with ClusterEngine(1, calm.address) as engine:
-        assert sorted(engine.run(double, range(20))) == [(number, 2 * number) for number in range(20)]
-        assert list(engine.run(double, [])) == []
-        with pytest.raises(ValueError, match="three"):
-            list(engine.run(fail, range(10)))
-
-
-def test_arguments_are_taken_as_they_are_needed(calm: Cluster) -> None:
-    """An endless stream of arguments can be fed."""
-    taken = []
-
-    def arguments() -> Iterator[int]:
-        for number in range(10_000):
-            taken.append(number)
-            yield number
-
-    with ClusterEngine(1, calm.address) as engine:
-        results = engine.run(double, arguments())
-        next(results)
-        assert len(taken) <= 12
-        results.close()
 
 
 def test_a_killed_worker_costs_nothing_but_time(three: Cluster) -> None:
@@ -160,16 +135,6 @@ def test_a_directory_that_workers_do_not_see_is_refused(
         with pytest.raises(UsageError, match="cannot be reached by tcp://"):
             engine.reach([str(tmp_path)])
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("scheduler", ["here", "elsewhere"])
-def test_a_cluster_gives_the_same_bytes(
-    scheduler: str, request: pytest.FixtureRequest, shards: Path, whole: dict[str, bytes], tmp_path: Path
-) -> None:
-    """On a cluster of its own or on one that is there, normalize publishes what this process alone does."""
-    address = request.getfixturevalue("calm").address if scheduler == "elsewhere" else None
-    corpus = normalized(shards, tmp_path / "out", engine="dask", scheduler=address, jobs=2, part_size=200_000)
-    assert corpus.same_for_all == whole
 
 
 @pytest.mark.parametrize("stage", ["sort", "merge"])

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -68,36 +67,6 @@ def fail(number: int) -> int:
 def sleep(seconds: float) -> float:
     time.sleep(seconds)
     return seconds
-
-
-def test_every_argument_gives_its_result() -> None:
-    """All results come back, each with the number of its argument; the same workers serve a second run."""
-    with PoolEngine(2) as engine:
-        assert sorted(engine.run(double, range(20))) == [(number, 2 * number) for number in range(20)]
-        assert sorted(engine.run(double, iter([5]))) == [(0, 10)]
-        assert list(engine.run(double, [])) == []
-
-
-def test_arguments_are_taken_as_they_are_needed() -> None:
-    """An endless stream of arguments can be fed: only a few are taken ahead."""
-    taken = []
-
-    def arguments() -> Iterator[int]:
-        for number in range(10_000):
-            taken.append(number)
-            yield number
-
-    with PoolEngine(2) as engine:
-        results = engine.run(double, arguments())
-        next(results)
-        assert len(taken) <= 8
-        results.close()
-
-
-def test_what_a_task_raises_is_raised_here() -> None:
-    """An error in a task ends the run with that error."""
-    with pytest.raises(ValueError, match="three"), PoolEngine(2) as engine:
-        list(engine.run(fail, range(10)))
 
 
 def test_a_killed_worker_costs_nothing_but_time(tmp_path: Path) -> None:

@@ -1,0 +1,137 @@
+"""All engines by the same tests: serial, both kinds of pools, a Dask cluster of its own and one that is there."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from fastrec.engine import Engine, make_engine
+from fastrec.engine import pool as pools
+from fastrec.errors import ShardError
+from fastrec.jobs.generate import Recipe, lines
+from fastrec.jobs.normalize import NoProgress, Options
+from fastrec.jobs.normalize import normalize as normalize_shards
+from tests.engine.test_pool import die_once, double, fail
+from tests.jobs.normalizing import Corpus, normalized, write
+from tests.services.dask import Cluster
+
+# Dask starts threads that outlive what they were started for, and is loose with sockets when a peer dies.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
+]
+
+MakeEngine = Callable[[], Engine]
+KINDS = ["serial", "forked", "fresh", "a cluster of its own", "a cluster that is there"]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """A scheduler with two workers."""
+    with Cluster(workers=2) as running:
+        yield running
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+    """The options of `normalize` that choose an engine."""
+    name = request.param
+    if name == "forked" and sys.version_info >= (3, 12) and threading.active_count() > 1:
+        pytest.skip("forking beside the threads of the test runner is deprecated")
+    if "cluster" in name and importlib.util.find_spec("distributed") is None:
+        pytest.skip("the extra `dask` is not installed")
+    monkeypatch.setattr(pools, "_is_alone", lambda: name == "forked")
+    monkeypatch.setattr("fastrec.jobs.plan.SMALL", 0)
+    if name == "serial":
+        return {"jobs": 1}
+    if "cluster" not in name:
+        return {"jobs": 2}
+    there = request.getfixturevalue("cluster").address if "there" in name else None
+    return {"jobs": 2, "engine": "dask", "scheduler": there}
+
+
+@pytest.fixture
+def engine(kind: dict[str, object]) -> Iterator[Engine]:
+    """An engine of each kind."""
+    options = Options(**kind)  # type: ignore[arg-type]
+    with make_engine(options.jobs, options.engine, options.scheduler) as running:
+        yield running
+
+
+def refuse(number: int) -> int:
+    if number == 3:
+        raise ShardError("a.jsonl", "is torn", 17)
+    return number
+
+
+def test_every_argument_gives_its_result(engine: Engine) -> None:
+    """Each with the number of its argument; and again, with an argument that is made on the fly, and with none."""
+    assert sorted(engine.run(double, range(20))) == [(number, 2 * number) for number in range(20)]
+    assert sorted(engine.run(double, iter([5]))) == [(0, 10)]
+    assert list(engine.run(double, [])) == []
+
+
+def test_arguments_are_taken_as_they_are_needed(engine: Engine) -> None:
+    """An endless stream of them can be fed: only a few are taken ahead."""
+    taken = []
+
+    def arguments() -> Iterator[int]:
+        for number in range(10_000):
+            taken.append(number)
+            yield number
+
+    results = engine.run(double, arguments())
+    next(results)
+    assert len(taken) <= 12
+    results.close()
+
+
+def test_what_a_task_raises_is_raised_here(engine: Engine) -> None:
+    """With all its data, if it is one of ours."""
+    with pytest.raises(ValueError, match="three"):
+        list(engine.run(fail, range(10)))
+    with pytest.raises(ShardError) as caught:
+        list(engine.run(refuse, range(10)))
+    assert (caught.value.path, caught.value.reason, caught.value.offset) == ("a.jsonl", "is torn", 17)
+
+
+def test_directories_are_reached(engine: Engine, tmp_path: Path) -> None:
+    """Whoever runs tasks sees what is written here; the look leaves nothing behind."""
+    engine.reach([str(tmp_path)])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "serial"], indirect=True)
+def test_a_worker_that_dies_costs_time_only(engine: Engine, tmp_path: Path) -> None:
+    """Its tasks are done by others."""
+    mark = str(tmp_path / "mark")
+    assert sorted(engine.run(die_once, [(mark, number) for number in range(8)])) == [(n, n) for n in range(8)]
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Some shards with something of everything."""
+    folder = tmp_path_factory.mktemp("shards")
+    every = list(lines(Recipe(records=300, seed=4, duplicates=0.1, conflicts=0.1, rejects=0.1)))
+    for number in range(6):
+        write(folder / f"shard-{number}.jsonl", every[number::6])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """What comes of them in this process."""
+    return normalized(shards, tmp_path_factory.mktemp("serial") / "out", part_size=200_000).same_for_all
+
+
+def test_the_same_bytes(kind: dict[str, object], shards: Path, whole: dict[str, bytes], tmp_path: Path) -> None:
+    """Whatever runs the tasks."""
+    normalize_shards([shards], tmp_path / "out", progress=NoProgress(), part_size=200_000, **kind)
+    assert Corpus(tmp_path / "out").same_for_all == whole
