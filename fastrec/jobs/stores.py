@@ -93,6 +93,7 @@ class StoreWorkplace(Workplace):
         old, self._old_files = self._old_files, _named_by(self._document)
         with contextlib.suppress(OSError):  # what is left of the old corpus does no harm, and is swept some day
             store.remove(join(self._url, name) for name in old - self._old_files)
+        store.abort_uploads(self._url)  # of workers that died
 
     def clear(self) -> None:
         """Remove what is not published."""

@@ -180,8 +180,11 @@ def remove_all(directory: str) -> None:
 
 
 def abort_uploads(directory: str) -> None:
-    """Give up uploads below a directory that a killed process has left: nobody sees them, and they cost money."""
-    with _asking(directory) as (fs, name):
+    """Give up uploads below a directory that a killed process has left: nobody sees them, and they cost money.
+
+    Not everyone may list them: what cannot be done is left to the rules of the store, which should have one for this.
+    """
+    with contextlib.suppress(OSError), _asking(directory) as (fs, name):
         if not hasattr(fs, "list_multipart_uploads"):
             return
         bucket, _, prefix = name.partition("/")

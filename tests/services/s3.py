@@ -22,7 +22,7 @@ import msgspec
 
 ROOT = Path(__file__).parents[2]
 
-KINDS = ("503", "500", "slow", "reset")
+KINDS = ("503", "500", "403", "slow", "reset")
 
 
 class Fault(msgspec.Struct):
@@ -171,6 +171,13 @@ def _answer(respond: Callable[..., Any], body: bytes, status: str = "200 OK") ->
     return [body]
 
 
+_ANSWERS = {
+    "503": ("SlowDown", "Please reduce your request rate."),
+    "500": ("InternalError", "We encountered an internal error. Please try again."),
+    "403": ("AccessDenied", "Access Denied"),
+}
+
+
 def _fail(kind: str, environ: dict[str, Any], respond: Callable[..., Any]) -> list[bytes]:
     _body(environ)
     if kind == "reset":
@@ -178,8 +185,8 @@ def _fail(kind: str, environ: dict[str, Any], respond: Callable[..., Any]) -> li
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         connection.close()
         return []
-    code = "SlowDown" if kind == "503" else "InternalError"
-    body = f"<Error><Code>{code}</Code><Message>Please reduce your request rate.</Message></Error>".encode()
+    code, message = _ANSWERS[kind]
+    body = f"<Error><Code>{code}</Code><Message>{message}</Message></Error>".encode()
     return _answer(respond, body, f"{kind} {code}")
 
 

@@ -54,6 +54,7 @@ PASSING: dict[str, Fault] = {
     "busy while looking": Fault("503", "HEAD", "", times=3),
     "busy while publishing": Fault("503", "PUT", "/manifest.json", times=3),
     "busy while sweeping": Fault("503", "POST", "delete", times=3),
+    "uploads may not be listed": Fault("403", "GET", "bucket?uploads"),
 }
 
 
@@ -63,6 +64,7 @@ def test_a_fault_that_passes_costs_time_only(fault: Fault, inputs: str, s3: S3, 
     s3.fail(fault)
     result = normalize(tmp_path, inputs)
     assert (result.returncode, result.stderr.count("Traceback")) == (0, 0), result.stderr
+    s3.fail()
     assert same_bytes(s3, local)
     assert s3.uploads() == []
 
