@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import io
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fastrec.engine import SerialEngine
 from fastrec.jobs.normalize import NoProgress, Options, census, driver, feed, intake, normalize, options, rounds
 from fastrec.jobs.normalize.merging import MergeOrder, merge_some
 from fastrec.stages.runs import Run, sample
 from fastrec.stages.shards import Format
+from fastrec.stages.summary import Conflict, take_census
 from tests.jobs.normalizing import normalized, shuffled_shards, write
 from tests.jobs.test_normalize_resume import add_first, change, everything, interrupt, nothing, remove
 from tests.jobs.test_normalize_same import LINES, PART
@@ -288,3 +292,25 @@ def test_small_corpora_know_no_rounds(pile: list[Path], tmp_path: Path) -> None:
     stages = Stages()
     normalize(pile, tmp_path / "out", progress=stages)
     assert stages.met == ["sort", "merge"]
+
+
+# The census by tasks
+
+words = st.sampled_from([b"a", b"b", b"c"])
+fields = st.tuples(st.sampled_from([b"e", b"f"]), words, words, st.sampled_from([b"r", b"s"]), words)
+
+
+@given(st.lists(st.lists(fields, max_size=12), min_size=1, max_size=7), st.booleans())
+def test_a_census_by_tasks_counts_the_same(parts: list[list[Any]], across: bool) -> None:
+    """Dealt out by sample, lists give the same counts, conflicts and examples as if one process had read them all."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        prefixes = [f"{folder}/census-{number}" for number in range(len(parts))]
+        for prefix, some in zip(prefixes, parts, strict=True):
+            census.write_census(prefix, *take_census(some)[:2])
+        patch.setattr(census, "CONFLICT_EXAMPLES", 3)
+        one = census.read_census(prefixes, gather_across=across)
+        merge_early(patch)
+        many = census.take_census(prefixes, folder, SerialEngine(), gather_across=across)
+        many.across_hashes.sort(key=Conflict.sort_key)
+        assert many == one
+        assert len(list(Path(folder).iterdir())) == 2 * len(parts), "what was dealt out is left behind"
