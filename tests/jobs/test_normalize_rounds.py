@@ -36,6 +36,7 @@ def make_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed, "TASK_BYTES", 20_000)
     monkeypatch.setattr(Options, "run_bytes", 30_000)
     monkeypatch.setattr(Options, "window_bytes", 3_000)
+    monkeypatch.setattr(Options, "wide_window_bytes", 5_000)
     monkeypatch.setattr(options, "LEAST_READ", 4)
     merge_early(monkeypatch)
 

@@ -60,7 +60,7 @@ def merge_some(order: MergeOrder) -> Run:
     was_on = gc.isenabled()
     gc.disable()
     try:
-        return merge_runs(path, order.slices, order.options.window_for(len(order.slices)), cuts)
+        return merge_runs(path, order.slices, order.options.wide_window_bytes, cuts)
     finally:
         if was_on:
             gc.enable()

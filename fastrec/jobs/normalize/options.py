@@ -16,7 +16,7 @@ __all__ = ["LEAST_READ", "MEMORY_PER_JOB", "PART_BYTES", "Conflicts", "Options"]
 MEMORY_PER_JOB: Final = 512 << 20
 PART_BYTES: Final = 64 << 20
 LEAST_READ: Final = 256 << 10
-"""What is read of a run at a time, if there is the memory for as much of each: less is not worth a request."""
+"""What should be read of a run at a time, if there is the memory for as much of each: less is hardly worth a request."""
 
 Conflicts = Literal["keep", "first", "reject"]
 
@@ -97,9 +97,14 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         return max(self.window_bytes, min(runs * LEAST_READ, self.memory_per_job // 8))
 
     @property
+    def wide_window_bytes(self) -> int:
+        """How much is merged at a time where hundreds of runs must be read in as few reads as memory allows."""
+        return max(self.window_bytes, self.memory_per_job // 4)
+
+    @property
     def fan_in(self) -> int:
         """How many runs can be merged at a time, with reads that are not too small for each."""
-        return max(self.memory_per_job // 8 // (LEAST_READ // 4), 2)
+        return max(self.memory_per_job // 4 // (LEAST_READ // 4), 2)
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -108,12 +108,15 @@ class Parts:
 
     def _order(self, number: int, leave_out: frozenset[bytes]) -> PartOrder:
         low, high = self._ranges[number]
-        slices = [slice_merged(run, number) if run.bounds else slice_run(run, low, high) for run in self._runs]
+        found = [slice_merged(run, number) if run.bounds else slice_run(run, low, high) for run in self._runs]
+        slices = [piece for piece in found if piece]
+        merged = any(run.bounds for run in self._runs)
         return PartOrder(
             number,
             low,
             high,
-            [piece for piece in slices if piece],
+            slices,
+            self._options.wide_window_bytes if merged else self._options.window_for(len(slices)),
             self._part_path(number),
             self.census_path(number),
             self._options,

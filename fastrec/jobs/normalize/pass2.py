@@ -59,6 +59,8 @@ class PartOrder(msgspec.Struct, frozen=True):
     low: bytes | None
     high: bytes | None
     slices: list[RunSlice]
+    window_bytes: int
+    """How much of it is merged at a time."""
     path: str
     census: str
     """Where the census goes, `-hash` and `-id` added; `-books` is for the books, `-conflicts` for what is left out."""
@@ -123,7 +125,7 @@ class _PartMaker:
         # Under a name of its own until it is whole: a worker that was taken for dead may still be writing this part.
         temporary = f"{order.path}.{secrets.token_hex(4)}"
         with ShardWriter(temporary, options.compression, options.level) as writer:
-            for window in gather(order.slices, order.low, order.high, options.window_for(len(order.slices))):
+            for window in gather(order.slices, order.low, order.high, order.window_bytes):
                 self._copies.update([row[Column.SOURCE] for row in window.copies])
                 fields = list(map(self._split, window.keys))
                 self._fields_met += fields

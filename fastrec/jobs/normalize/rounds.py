@@ -29,7 +29,7 @@ from fastrec.stages.runs import Run, index_of, remove, whole_run, write_blocks
 
 __all__ = ["FAN_IN", "LEAST_FAN_IN", "MERGED_RUNS", "MOST_RUNS", "Rounds", "live_runs"]
 
-MOST_RUNS: Final = 1_024
+MOST_RUNS: Final = 512
 """So many runs are left as they are: to merge them would cost more than it saves."""
 MERGED_RUNS: Final = 256
 """So many are left, if they are merged. With as many, a part of 64 MiB reads 256 KiB of each."""

@@ -31,6 +31,8 @@ _MOST_VIEWS: Final = 256  # for one writev: every system takes more, but what th
 _LENGTH: Final = 4
 _STRETCH: Final = 1 << 20  # bytes of an index that are read at a time, if it is read whole
 
+_SOME: Final = 256 << 10  # bytes of a file of blocks that are read at a time
+
 IndexBlock = tuple[list[bytes], list[int], list[Any]]
 """Keys, sizes and rows of some records."""
 
@@ -118,18 +120,27 @@ def write_blocks(path: str, blocks: Iterable[Any]) -> tuple[int, str]:
 
 
 def read_blocks(path: str) -> Iterator[Any]:
-    """Give the blocks of a file one by one; it is open only while a block is read, so thousands can be merged."""
+    """Give the blocks of a file one by one; it is open only while some are read, so thousands can be merged."""
     position = 0
+    some = b""
     while True:
         with naming(path), open(path, "rb", buffering=0) as file:  # noqa: PTH123 - a str from another process
             descriptor = file.fileno()
-            head = os.pread(descriptor, _LENGTH, position)
-            if not head:
+            some += os.pread(descriptor, _SOME, position + len(some))
+            if not some:
                 return
-            size = int.from_bytes(head, "big")
-            block = _read_exactly(descriptor, size, position + _LENGTH)
-        position += _LENGTH + size
-        yield _decode(block)
+            size = int.from_bytes(some[:_LENGTH], "big")
+            if size > len(some) - _LENGTH:
+                some += _read_exactly(descriptor, size + _LENGTH - len(some), position + len(some))
+        start = 0
+        while len(some) - start >= _LENGTH:
+            end = start + _LENGTH + int.from_bytes(some[start : start + _LENGTH], "big")
+            if end > len(some):
+                break
+            yield _decode(some[start + _LENGTH : end])
+            start = end
+        position += start
+        some = some[start:]
 
 
 def unpack_blocks(data: bytes) -> tuple[list[IndexBlock], bytes]:
