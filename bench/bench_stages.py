@@ -14,7 +14,7 @@ import zstandard
 from fastrec.hashing import HASHES
 from fastrec.records import Record
 from fastrec.stages.judge import Judge
-from fastrec.stages.runs import Run, gather, key_maker, slice_run, spill
+from fastrec.stages.runs import Run, Sample, gather, key_maker, slice_run, spill
 from fastrec.stages.shards import Format, ShardWriter, chunks, decompress, read_shard, shard_at
 from fastrec.stages.summary import row_of
 
@@ -50,7 +50,7 @@ class Sorted:
 
     def spill(self, path: Path) -> Run:
         """Sort and spill."""
-        return spill(str(path), self.text, self.ends, self.keys, self.rows)
+        return spill(str(path), self.text, self.ends, self.keys, self.rows, one_in=Sample().one_in)
 
 
 @pytest.fixture(scope="session")

@@ -16,11 +16,13 @@ from fastrec.errors import shown
 from fastrec.stages.shards import Format, Shard
 
 __all__ = [
+    "LARGE",
     "SMALL",
     "TASK_BYTES",
     "Slice",
     "estimated_text",
     "gather_tasks",
+    "growth",
     "is_small",
     "jobs_for",
     "slices_of",
@@ -31,6 +33,9 @@ TASK_BYTES: Final = 32 << 20
 """Text per task: enough to make its fixed costs vanish, little enough to spread evenly over workers."""
 SMALL: Final = 8 << 20
 """Text that one process has handled before others would be of use."""
+LARGE: Final = 64 << 30
+"""Text from which on tasks are larger, because there are more than enough of them."""
+_MOST: Final = 1 << 16  # tasks: the driver holds a few kilobytes of each
 _SMALLEST: Final = 4 << 20
 _FEWEST: Final = 16  # tasks, and slices of a shard, if they are not smaller than that
 
@@ -96,6 +101,15 @@ def gather_tasks(slices: Sequence[Slice], task_bytes: int = TASK_BYTES) -> list[
     if gathered:
         tasks.append(tuple(gathered))
     return tasks
+
+
+def growth(text_bytes: int) -> int:
+    """Say how many times as large tasks are, for so much text.
+
+    >>> growth(10**9), growth(10**11), growth(10**14)
+    (1, 2, 46)
+    """
+    return 1 if text_bytes < LARGE else max(-(-text_bytes // (_MOST * TASK_BYTES)), 2)
 
 
 def jobs_for(text_bytes: int, tasks: int, most: int) -> int:

@@ -84,15 +84,15 @@ class Writer(Protocol):
     def tell(self) -> int:
         """Tell how many bytes were written."""
 
-    def fileno(self) -> int:
-        """Return the descriptor of a file of this machine."""
-
 
 class NewFile(Protocol):
     """A file that is there, whole and on disk, when it is finished, and not before."""
 
     def write(self, data: Any, /) -> int:
         """Append some bytes, all of them."""
+
+    def writev(self, views: list[memoryview], /) -> None:
+        """Append some buffers, all of them."""
 
     def finish(self) -> None:
         """Put the file in its place."""
@@ -215,12 +215,12 @@ def _ends_early(path: str, end: int, wanted: int) -> OSError:
     return OSError(errno.EIO, f"it ends at byte {end:,}, before byte {wanted:,}", path)
 
 
-def create(path: str) -> NewFile:
-    """Begin a file that is to be published."""
+def create(path: str, *, for_work: bool = False) -> NewFile:
+    """Begin a file: one that is to be published, or one of the work directory, for this user alone and not synced."""
     if is_url(path):
         file: NewFile = _store().NewObject(path)
         return file
-    return _NewLocalFile(path)
+    return _NewLocalFile(path, for_work=for_work)
 
 
 @contextlib.contextmanager
@@ -315,10 +315,12 @@ def files_in(directory: str) -> list[str]:
 class _NewLocalFile:
     """A file of this machine."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, for_work: bool) -> None:
         self._path = path
+        self._for_work = for_work
         self._temporary = _temporary(path)
-        self._descriptor = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        self._descriptor = os.open(self._temporary, flags, _PRIVATE if for_work else 0o666)
 
     def write(self, data: Any, /) -> int:
         rest = memoryview(data)
@@ -327,9 +329,16 @@ class _NewLocalFile:
                 rest = rest[os.write(self._descriptor, rest) :]
         return len(data)
 
+    def writev(self, views: list[memoryview], /) -> None:
+        with naming(self._temporary):
+            missing = sum(map(len, views)) - os.writev(self._descriptor, views)
+        if missing:
+            self.write(memoryview(b"".join(views))[-missing:])
+
     def finish(self) -> None:
         with naming(self._temporary):
-            os.fsync(self._descriptor)
+            if not self._for_work:
+                os.fsync(self._descriptor)
             self._close()
             os.replace(self._temporary, self._path)  # noqa: PTH105
 

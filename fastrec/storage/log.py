@@ -7,12 +7,14 @@ some seconds: what a crash loses of it is done again.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import time
-from typing import Final, Protocol
+from collections.abc import Iterable
+from typing import Any, BinaryIO, Final, Protocol
 
 from fastrec.errors import naming
-from fastrec.storage import files_in, is_url, parent_and_name, read_all, remove, write_all
+from fastrec.storage import files_in, is_url, parent_and_name, read_all, remove, size_of, write_all
 
 __all__ = ["Log", "open_log"]
 
@@ -23,11 +25,14 @@ _MOST: Final = 4 << 20  # bytes that wait for the next one
 class Log(Protocol):
     """What can be done with a log."""
 
-    def read(self) -> bytes:
-        """Read all of it."""
+    def size(self) -> int:
+        """Tell how much is in it."""
 
-    def cut(self, whole: bytes, size: int) -> None:
-        """Keep only the first bytes of what was read, and append behind them from now on."""
+    def reader(self) -> BinaryIO:
+        """Read it from the beginning."""
+
+    def cut(self, size: int) -> None:
+        """Keep only the first bytes, and append behind them from now on."""
 
     def append(self, data: bytes) -> None:
         """Add to it."""
@@ -51,11 +56,13 @@ class _LocalLog:
         self._path = path
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
-    def read(self) -> bytes:
-        with naming(self._path), open(self._descriptor, "rb", closefd=False) as file:
-            return file.read()
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
 
-    def cut(self, whole: bytes, size: int) -> None:  # noqa: ARG002 - a file knows it
+    def reader(self) -> BinaryIO:
+        return open(self._descriptor, "rb", closefd=False)
+
+    def cut(self, size: int) -> None:
         with naming(self._path):
             os.ftruncate(self._descriptor, size)
             os.lseek(self._descriptor, size, os.SEEK_SET)
@@ -84,17 +91,25 @@ class _StoreLog:
         self._waiting: list[bytes] = []
         self._since = time.monotonic()
 
-    def read(self) -> bytes:
-        return b"".join(map(read_all, self._files))
+    def size(self) -> int:
+        return sum(map(size_of, self._files))
 
-    def cut(self, whole: bytes, size: int) -> None:
-        if size == len(whole):
-            return
+    def reader(self) -> BinaryIO:
+        return io.BufferedReader(_Objects(self._files))
+
+    def cut(self, size: int) -> None:
+        left = size
+        kept: list[str] = []
         for file in self._files:
-            remove(file)
-        self._files.clear()
-        if size:
-            self._put(whole[:size])
+            here = size_of(file)
+            if left <= 0:
+                remove(file)
+                continue
+            if left < here:
+                write_all(file, read_all(file)[:left])
+            kept.append(file)
+            left -= here
+        self._files = kept
 
     def append(self, data: bytes) -> None:
         self._waiting.append(data)
@@ -119,3 +134,25 @@ class _StoreLog:
     def close(self) -> None:
         with contextlib.suppress(OSError):  # as above
             self._flush()
+
+
+class _Objects(io.RawIOBase):
+    """Reads some objects, one after the other."""
+
+    def __init__(self, files: Iterable[str]) -> None:
+        super().__init__()
+        self._files = iter(files)
+        self._left = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._left:
+            file = next(self._files, None)
+            if file is None:
+                return 0
+            self._left = memoryview(read_all(file))
+        size = min(len(buffer), len(self._left))
+        buffer[:size], self._left = self._left[:size], self._left[size:]
+        return size

@@ -137,9 +137,9 @@ class NewObject:
         """Tell how many bytes were written."""
         return self._size
 
-    def fileno(self) -> int:
-        """There is none."""
-        raise OSError(errno.EBADF, "has no descriptor", self._path)
+    def writev(self, views: list[memoryview], /) -> None:
+        """Append some buffers."""
+        self.write(b"".join(views))
 
     def finish(self) -> None:
         """Complete the upload."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 from fastrec.errors import FastrecError
 from fastrec.jobs import publish
 from fastrec.jobs.normalize import NoProgress, Options, feed, run
+from fastrec.stages.runs import sample
 from fastrec.stages.shards import Format
 from tests.faults.injecting import Faults
 from tests.jobs.normalizing import audited, write
@@ -84,8 +84,7 @@ def make_scene(folder: Path, *, replace: bool, **options: Any) -> Scene:
 def cut_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut small corpora into several tasks and parts."""
     monkeypatch.setattr(feed, "TASK_BYTES", 2_000)
-    for name in ("spill", "cuts"):
-        monkeypatch.setattr(sys.modules[f"fastrec.stages.runs.{name}"], "SAMPLE_ONE_IN", 1)
+    monkeypatch.setattr(sample, "SAMPLE_ONE_IN", 1)
 
 
 def no_exchange(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,18 +11,19 @@ import pytest
 
 from tests.faults.failing import LASTING, Scene, contents, cut_small, make_scene, no_exchange, try_fault
 from tests.faults.injecting import OPERATIONS, REASONS, Faults
+from tests.jobs.test_normalize_rounds import merge_early
 
 SCENES: dict[str, dict[str, Any]] = {
     "new": {"replace": False},
     "replaced": {"replace": True, "conflicts": "first"},
     "two renames": {"replace": True, "compression": "gz"},
+    "rounds": {"replace": False, "conflicts": "first"},
 }
-CASES = [
-    (scene, operation)
-    for scene in SCENES
-    for operation in OPERATIONS
-    if scene != "two renames" or operation in ("rename", "fsync", "stat", "unlink", "rmdir")
-]
+ONLY = {
+    "two renames": ("rename", "fsync", "stat", "unlink", "rmdir"),
+    "rounds": ("open", "close", "pread", "write", "writev", "rename", "unlink"),
+}
+CASES = [(scene, operation) for scene in SCENES for operation in OPERATIONS if operation in ONLY.get(scene, OPERATIONS)]
 
 
 @pytest.fixture
@@ -31,6 +32,8 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     cut_small(monkeypatch)
     if request.param == "two renames":
         no_exchange(monkeypatch)
+    if request.param == "rounds":
+        merge_early(monkeypatch)
     return make_scene(tmp_path, **SCENES[request.param])
 
 
@@ -38,7 +41,7 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 def test_any_call_may_fail(operation: str, scene: Scene) -> None:
     """OUT is absent or as it was, the error names file and reason, and the next run gives the undisturbed bytes."""
     # What takes hundreds of calls is tried at each of them for a new corpus, and at every fourth for the others.
-    step = 4 if scene.old and operation in ("open", "close", "pread") else 1
+    step = 4 if (scene.old or "conflicts" in scene.options) and operation in ("open", "close", "pread") else 1
     for nth in count(1, step):
         reason = OPERATIONS[operation] if nth % 2 else REASONS[nth // 2 % len(REASONS)]
         lasting = reason in LASTING and operation not in ("rename", "stat")  # a way back must be left

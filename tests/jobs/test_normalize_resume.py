@@ -17,6 +17,7 @@ from fastrec.engine import SerialEngine
 from fastrec.errors import BadShardsError, LockedError, UsageError
 from fastrec.jobs import publish as publishing
 from fastrec.jobs.normalize import NoProgress, Options, driver, feed, normalize, parts, pass1, run
+from fastrec.stages.runs import sample
 from fastrec.stages.shards import Format
 from tests.jobs.normalizing import Corpus, normalized, write
 from tests.jobs.test_normalize_trouble import lines_of, names_in, text_of
@@ -161,8 +162,7 @@ def test_finished_parts_are_not_made_again(
 ) -> None:
     """A run that was stopped in the second pass goes on with the parts that are missing."""
     options: dict[str, Any] = {"part_size": 2_000, "conflicts": conflicts}
-    for name in ("spill", "cuts"):
-        monkeypatch.setattr(sys.modules[f"fastrec.stages.runs.{name}"], "SAMPLE_ONE_IN", 1)
+    monkeypatch.setattr(sample, "SAMPLE_ONE_IN", 1)
     whole = normalized(shards, tmp_path / "whole", **options)
     assert len(whole.parts) > 3
     interrupt(shards, tmp_path / "out", 2, "merge", **options)
@@ -384,8 +384,7 @@ def test_conflicts_of_parts_that_are_no_more_are_not_listed(
     shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If fewer parts are made than before, what the others left out is not among the rejects."""
-    for name in ("spill", "cuts"):
-        monkeypatch.setattr(sys.modules[f"fastrec.stages.runs.{name}"], "SAMPLE_ONE_IN", 1)
+    monkeypatch.setattr(sample, "SAMPLE_ONE_IN", 1)
     options: dict[str, Any] = {"part_size": 1_100, "conflicts": "reject"}
     write(shards / "h.jsonl", [line.replace(b'"score": ', b'"score": 1') for line in lines_of("same", 3)])
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):

@@ -27,7 +27,7 @@ from fastrec.jobs.normalize.driver import Normalizer, purpose_of
 from fastrec.jobs.normalize.journal import Journal
 from fastrec.jobs.normalize.options import Options
 from fastrec.jobs.normalize.progress import NoProgress, Progress
-from fastrec.jobs.plan import TASK_BYTES, estimated_text, is_small, tasks_of
+from fastrec.jobs.plan import TASK_BYTES, estimated_text, gather_tasks, growth, is_small, slices_of
 from fastrec.jobs.publish import Kind, Workplace, check_output, too_little_space, workplace
 from fastrec.stages.shards import Shard, find_shards
 from fastrec.stages.summary import Summary
@@ -94,11 +94,13 @@ def plan(names: Sequence[str | os.PathLike[str]], options: Options, *, files_fro
     """Say what a run would do, without doing it."""
     shards, notices = find_shards([os.fspath(name) for name in names], files_from=files_from)
     text = sum(map(estimated_text, shards))
+    task_bytes = min(TASK_BYTES, options.run_bytes)
+    slices = [piece for shard in shards for piece in slices_of(shard, task_bytes)]
     return Plan(
         shards=len(shards),
         input_bytes=sum(shard.size for shard in shards),
         estimated_text_bytes=text,
-        tasks=len(tasks_of(shards, min(TASK_BYTES, options.run_bytes))),
+        tasks=len(gather_tasks(slices, task_bytes * growth(text))),
         estimated_parts=-(-text // options.part_size),
         paths=[utf8(shard.path) for shard in shards],
         notices=notices,

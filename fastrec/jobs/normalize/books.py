@@ -11,6 +11,7 @@ from fastrec.errors import FastrecError, utf8
 from fastrec.jobs.manifest import InputEntry, KeyEntry
 from fastrec.jobs.normalize.census import Census
 from fastrec.jobs.normalize.options import Options
+from fastrec.jobs.normalize.partbooks import PartBooks
 from fastrec.jobs.normalize.pass1 import HASH_EXAMPLES, PieceBooks, Sorted
 from fastrec.jobs.normalize.pass2 import Part
 from fastrec.records import SCHEMA_VERSION
@@ -38,8 +39,10 @@ from fastrec.stages.summary import (
 __all__ = ["check_books", "input_entries", "model_summary", "read_key", "summarize", "tree_hash"]
 
 
-def summarize(results: Iterable[Sorted], parts: Sequence[Part], census: Census, options: Options) -> Summary:
-    """Write the summary of a corpus."""
+def summarize(
+    results: Iterable[Sorted], parts: Sequence[Part], counted: PartBooks, census: Census, options: Options
+) -> Summary:
+    """Write the summary of a corpus; `counted` has the books of all parts."""
     books = Books(lines=0, kept=0, duplicates=0, rejected=0, blank=0)
     codes: Counter[str] = Counter()
     hashes = SampleHashes(algorithm=options.hash, verified=0, filled=0, replaced=0, examples=[])
@@ -49,19 +52,18 @@ def summarize(results: Iterable[Sorted], parts: Sequence[Part], census: Census, 
             books.lines += piece.lines
             books.blank += piece.blank
             books.rejected += piece.rejected
-        books.duplicates += sum(len(run.dropped) for run in result.runs)
+        books.duplicates += sum(sum(run.dropped.values()) for run in result.runs)
         codes.update(result.codes)
         hashes.verified += result.verified
         hashes.filled += result.filled
         hashes.replaced += result.replaced
         examples = heapq.nsmallest(HASH_EXAMPLES, examples + result.replaced_examples, key=HashReplaced.sort_key)
-    tally = Tally()
+    tally = counted.tally
+    books.duplicates += counted.copies.total()
     for part in parts:
         books.kept += part.records
-        books.duplicates += part.copies.total()
         books.rejected += part.left_out.total()
         codes.update(part.left_out)
-        tally += part.tally
     hashes.examples = [
         HashExample(
             evaluation_name=example.evaluation_name,
@@ -142,7 +144,7 @@ def _conflict(conflict: Conflict) -> ConflictExample:
 
 
 def input_entries(
-    shards: Sequence[Shard], results: Iterable[Sorted], parts: Iterable[Part], fed: dict[int, ReadStats], pieces: int
+    shards: Sequence[Shard], results: Iterable[Sorted], counted: PartBooks, fed: dict[int, ReadStats], pieces: int
 ) -> list[InputEntry]:
     """Write the books of each shard; `pieces` is the number of pieces a shard's numbers leave room for."""
     entries = [
@@ -163,17 +165,16 @@ def input_entries(
         for piece in result.books:
             _add_piece(entries[piece.shard], piece)
         for run in result.runs:
-            for number in run.dropped:
-                entries[number // pieces].duplicates += 1
+            for number, count in run.dropped.items():
+                entries[number // pieces].duplicates += count
     for shard, stats in fed.items():
         entries[shard].text_bytes = stats.text_bytes
-    for part in parts:
-        for number, count in part.copies.items():
-            entries[number // pieces].duplicates += count
-        for number, count in part.tally.sources.items():
-            entries[number // pieces].kept += count
-        for number, count in part.left_out_sources.items():
-            entries[number // pieces].rejected += count
+    for number, count in counted.copies.items():
+        entries[number // pieces].duplicates += count
+    for number, count in counted.tally.sources.items():
+        entries[number // pieces].kept += count
+    for number, count in counted.left_out.items():
+        entries[number // pieces].rejected += count
     return entries
 
 

@@ -1,6 +1,7 @@
 """The driver: gives the orders of both passes, and makes a corpus of what comes back.
 
-It holds counts, fences and samples, never records; what a run takes in memory is in the workers.
+It holds counts, a sample of keys and where parts begin in runs, never records; all of it is bounded, whatever the
+corpus, but for some kilobytes for each task and each part.
 """
 
 from __future__ import annotations
@@ -18,18 +19,23 @@ from fastrec.engine import Engine
 from fastrec.errors import BadShardsError, ShardError, utf8
 from fastrec.jobs.manifest import Manifest, RejectsEntry
 from fastrec.jobs.normalize.books import check_books, input_entries, summarize, tree_hash
-from fastrec.jobs.normalize.earlier import find_tasks
+from fastrec.jobs.normalize.earlier import find_tasks, without_merged
 from fastrec.jobs.normalize.feed import Feeder
-from fastrec.jobs.normalize.journal import Journal, TaskDone
+from fastrec.jobs.normalize.intake import Intake
+from fastrec.jobs.normalize.journal import Journal, MergeDone, TaskDone
+from fastrec.jobs.normalize.merging import Merged
 from fastrec.jobs.normalize.options import Options
+from fastrec.jobs.normalize.partbooks import read_part_books
 from fastrec.jobs.normalize.parts import Parts
 from fastrec.jobs.normalize.pass1 import PIECES, Order, Sorted, sort_pieces
 from fastrec.jobs.normalize.pass2 import Part, Place
 from fastrec.jobs.normalize.progress import Progress
 from fastrec.jobs.normalize.rejects import write_rejects
+from fastrec.jobs.normalize.rounds import Rounds, live_runs
 from fastrec.jobs.plan import estimated_text
 from fastrec.jobs.publish import Workplace
 from fastrec.records import SCHEMA_VERSION
+from fastrec.stages.runs import Sample, cut_keys
 from fastrec.stages.shards import Shard
 from fastrec.stages.summary import Summary
 from fastrec.storage import remove, write_all
@@ -42,7 +48,7 @@ _LASTING: Final = ("hash", "sample_hash", "conflicts", "part_size", "compression
 def purpose_of(options: Options) -> dict[str, Any]:
     """Say what the work of a run is good for: what makes the bytes of a corpus, beside its records."""
     lasting = {name: getattr(options, name) for name in (*_LASTING, "max_window", "order")}
-    return {"fastrec": __version__, "zstd": zstandard.ZSTD_VERSION, "journal": 2, **lasting}
+    return {"fastrec": __version__, "zstd": zstandard.ZSTD_VERSION, "journal": 3, **lasting}
 
 
 class Normalizer:
@@ -67,15 +73,31 @@ class Normalizer:
         self._journal = journal
         self._notice = notice
         self._feeder = Feeder(shards, place.work, options)
+        self._intake = Intake()
+        self._orders: dict[int, Order] = {}
+        self._merged: list[Merged] = []
+        self._sampled: set[int] = set()
+        self._lasting: set[int] = set()
+        """Orders whose results the journal has, and will find again as long as the shards are the same."""
         self._skipped: dict[int, ShardError] = {}
+        self._rounds = Rounds(
+            options, place.work, engine, progress=progress, journal=journal, lasting=self._lasting.__contains__
+        )
         self._parts = Parts(options, place, engine, progress=progress, journal=journal, notice=notice)
 
     def run(self) -> tuple[Manifest, Summary]:
         """Make the corpus in the place it is published from; what it is made of stays behind."""
         results = self._pass1()
-        parts, census = self._parts.make(results, self._places(results))
-        summary = summarize(results, parts, census, self._options)
-        inputs = input_entries(self._shards, results, parts, self._feeder.fed, PIECES)
+        sample = self._intake.sample
+        cuts = cut_keys(sample.kept, sample.one_in, self._options.part_size)
+        sample.kept.clear()
+        merged = self._rounds.run(results, self._orders, self._merged, cuts)
+        parts, census = self._parts.make(results, live_runs(results, merged), cuts, self._places(results))
+        books = read_part_books(self._parts.census_path(part.number) for part in parts)
+        for one in merged:
+            books.copies.update(one.run.dropped)
+        summary = summarize(results, parts, books, census, self._options)
+        inputs = input_entries(self._shards, results, books, self._feeder.fed, PIECES)
         check_books(summary, inputs)
         rejects = self._write_rejects(results, parts)
         parts = self._parts.number([part for part in parts if part.records])
@@ -103,11 +125,11 @@ class Normalizer:
     def _pass1(self) -> list[Sorted]:
         """Sort all shards into runs."""
         self._progress.start("sort", sum(map(estimated_text, self._shards)))
-        orders: dict[int, Order] = {}
         results: dict[int, Sorted] = {}
-        self._use(self._find_earlier(), orders, results)
-        results |= {result.order: result for result in self._sort(self._feeder.orders(), orders)}
-        self._use(self._feeder.met_again, orders, results)
+        self._use(self._find_earlier(), results)
+        for result in self._sort(self._feeder.orders()):
+            results[result.order] = result
+        self._use(self._feeder.met_again, results)
         bad = self._skipped
         while found := self._bad(results.values()):
             bad |= found
@@ -115,14 +137,28 @@ class Normalizer:
                 raise BadShardsError([error for _, error in sorted(bad.items())])
             # What a bad shard has a share in is done again without it: its records count only as a whole. Another
             # shard may turn bad by then.
-            spoilt = [order for order in orders.values() if any(piece.shard in bad for piece in order.pieces)]
-            for order in spoilt:
-                del results[order.number], orders[order.number]
-            again = [rest for order in spoilt if (rest := self._feeder.without(order, set(bad)))]
-            results |= {result.order: result for result in self._sort(again, orders)}
+            spoilt = {order.number for order in self._orders.values() if any(p.shard in bad for p in order.pieces)}
+            self._merged, spoilt = without_merged(self._merged, spoilt)
+            again = [
+                rest for number in sorted(spoilt) if (rest := self._feeder.without(self._orders[number], set(bad)))
+            ]
+            for number in spoilt:
+                del results[number], self._orders[number]
+            for result in self._sort(again):
+                results[result.order] = result
+        self._complete_sample(results)
         self._progress.finish()
         self._note_marks(results.values())
         return list(results.values())
+
+    def _complete_sample(self, results: dict[int, Sorted]) -> None:
+        """Sample what was not sampled while it was sorted."""
+        missing = [result for number, result in results.items() if number not in self._sampled]
+        if self._skipped:  # the sample has records of bad shards, and what they drove out is gone
+            self._intake.sample = Sample()
+            missing = list(results.values())
+        if missing:
+            self._intake.sample_again(live_runs(missing, self._merged), self._engine)
 
     def _bad(self, results: Iterable[Sorted]) -> dict[int, ShardError]:
         """Give the shards that turned out to be bad, but for those that are known."""
@@ -131,17 +167,28 @@ class Normalizer:
             bad |= {books.shard: books.error for books in result.books if books.error}
         return {shard: error for shard, error in bad.items() if shard not in self._skipped}
 
-    def _sort(self, orders: Iterable[Order], noted: dict[int, Order]) -> Iterator[Sorted]:
+    def _sort(self, orders: Iterable[Order]) -> Iterator[Sorted]:
         """Carry out orders, and note them."""
-        for _, result in self._engine.run(sort_pieces, _noted(orders, noted)):
-            pieces = noted[result.order].pieces
+        for _, result in self._engine.run(sort_pieces, self._noted(orders)):
+            pieces = self._orders[result.order].pieces
             for piece in pieces:
                 if piece.temporary:
                     remove(piece.slice.shard.path)
-            if not any(books.error for books in result.books) and not any(piece.slice.shard.stream for piece in pieces):
-                self._journal.add(TaskDone(pieces, result))
+            self._intake.take_sample(result)
+            self._sampled.add(result.order)
+            stream = any(piece.slice.shard.stream for piece in pieces)
+            if not stream and not any(books.error for books in result.books):
+                noted = self._journal.add(TaskDone(pieces, result))
+                if noted and not pieces[0].temporary:
+                    self._lasting.add(result.order)
+            self._intake.slim(result)
             self._advance(result)
             yield result
+
+    def _noted(self, orders: Iterable[Order]) -> Iterator[Order]:
+        for order in orders:
+            self._orders[order.number] = order
+            yield self._intake.asking(order)
 
     def _advance(self, result: Sorted) -> None:
         self._progress.advance(
@@ -159,13 +206,18 @@ class Normalizer:
         if count := len(earlier.tasks) + len(earlier.chunks):
             of = sum(isinstance(entry, TaskDone) for entry in self._journal.entries)
             self._notice(f"going on from an earlier run: {count:,} of its {of:,} finished tasks are used again")
+        self._lasting.update(order.number for order, _ in earlier.tasks)
+        self._merged = earlier.merged
+        self._journal.forget(TaskDone)
+        self._journal.forget(MergeDone)
         return earlier.tasks
 
-    def _use(self, done: Iterable[tuple[Order, Sorted]], orders: dict[int, Order], results: dict[int, Sorted]) -> None:
+    def _use(self, done: Iterable[tuple[Order, Sorted]], results: dict[int, Sorted]) -> None:
         """Take the results of orders that need not be given."""
         for order, result in done:
-            orders[order.number] = order
+            self._orders[order.number] = order
             results[order.number] = result
+            self._intake.slim(result)
             self._advance(result)
 
     def _note_marks(self, results: Any) -> None:
@@ -211,9 +263,3 @@ class Normalizer:
         count = sum(books.rejected for result in results for books in result.books)
         count += sum(part.left_out.total() for part in parts)
         return RejectsEntry(file=name, records=count, bytes=written.bytes, sha256=written.sha256)
-
-
-def _noted(orders: Iterable[Order], into: dict[int, Order]) -> Iterator[Order]:
-    for order in orders:
-        into[order.number] = order
-        yield order

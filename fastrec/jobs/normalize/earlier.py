@@ -1,27 +1,30 @@
-"""Going on from an earlier run: which of its finished tasks and parts still hold.
+"""Going on from an earlier run: which of its finished tasks, merged runs and parts still hold.
 
 A task holds if all that it read is in its shards as it was then, byte for byte, and the files that it left are whole.
 Where its shards stand in the list of inputs may have changed since, so its pieces get the numbers that they have now.
+
+A merged run stands for the runs that it is made of. It holds if it is whole and all tasks do that those came from; if
+it does not, these tasks are done again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
 from fastrec.engine import Engine
 from fastrec.errors import ShardError
 from fastrec.hashing import hash_of_file, sha256_of_file
-from fastrec.jobs.normalize.journal import Entry, PartDone, TaskDone
-from fastrec.jobs.normalize.kept import is_kept
-from fastrec.jobs.normalize.pass1 import PIECES, Order, Piece, Sorted
+from fastrec.jobs.normalize.journal import Entry, MergeDone, PartDone, TaskDone
+from fastrec.jobs.normalize.kept import Kept, is_kept
+from fastrec.jobs.normalize.merging import Merged
+from fastrec.jobs.normalize.pass1 import PIECES, Order, Piece, PieceBooks, Sorted
 from fastrec.jobs.normalize.pass2 import Part
+from fastrec.stages.runs import Run, index_of
 from fastrec.stages.shards import own_bytes
-from fastrec.stages.summary import Tally
 
-__all__ = ["Earlier", "find_parts", "find_tasks"]
+__all__ = ["Earlier", "find_parts", "find_tasks", "without_merged"]
 
 Pieces = Mapping[tuple[str, int, int | None], Piece]
 """The pieces that there are now, by path and range."""
@@ -33,6 +36,8 @@ class Earlier(msgspec.Struct):
     tasks: list[tuple[Order, Sorted]] = msgspec.field(default_factory=list)
     covered: set[int] = msgspec.field(default_factory=set)
     """The numbers of their pieces."""
+    merged: list[Merged] = msgspec.field(default_factory=list)
+    """What was made of their runs."""
     chunks: dict[tuple[str, int, int, str], TaskDone] = msgspec.field(default_factory=dict)
     """Tasks that sorted a chunk of a shard that was fed: by path, offset, line and hash of the text."""
     next_order: int = 0
@@ -50,32 +55,74 @@ class Earlier(msgspec.Struct):
     def files(self) -> set[str]:
         """Name the files that must stay."""
         results = [result for _, result in self.tasks] + [entry.result for entry in self.chunks.values()]
-        return {file.path for result in results for file in result.kept}
+        covered = _files_of_covered(self.merged)
+        files = {file.path for result in results for file in result.kept} - covered
+        return files | {file.path for merged in self.merged for file in merged.kept}
 
 
 def find_tasks(
     entries: Iterable[Entry], pieces: Pieces, engine: Engine, make_order: Callable[[int, tuple[Piece, ...]], Order]
 ) -> Earlier:
-    """Find the tasks of an earlier run that still hold."""
-    earlier = Earlier(make_order=make_order)
+    """Find the tasks and the merged runs of an earlier run that still hold."""
+    entries = list(entries)
     done = [entry for entry in entries if isinstance(entry, TaskDone)]
+    earlier = Earlier(make_order=make_order)
     earlier.next_order = max((entry.result.order + 1 for entry in done), default=0)
+    merged = _whole_merged([entry.merged for entry in entries if isinstance(entry, MergeDone)], engine)
+    gone = _files_of_covered(merged)
     wanted = [entry for entry in done if entry.pieces[0].temporary or all(_place(p) in pieces for p in entry.pieces)]
-    for number, holds in sorted(engine.run(_task_holds, wanted)):
+    claims = (
+        (entry.pieces, entry.result.books, [file for file in entry.result.kept if file.path not in gone])
+        for entry in wanted
+    )
+    found: dict[int, TaskDone] = {}
+    for number, holds in sorted(engine.run(_task_holds, claims)):
         entry = wanted[number]
-        if not holds:
-            continue
         first = entry.pieces[0]
-        if first.temporary:
+        if holds and first.temporary:
             key = (first.source, first.offset, first.line, entry.result.books[0].raw_hash)
             earlier.chunks[key] = entry
-            continue
+        elif holds:
+            numbers = {pieces[_place(piece)].number for piece in entry.pieces}
+            if not numbers & earlier.covered:  # work that was done again without a bad shard stands there twice
+                earlier.covered |= numbers
+                found[entry.result.order] = entry
+    earlier.merged, lost = without_merged(merged, {one for merge in merged for one in merge.numbers} - found.keys())
+    for order in lost & found.keys():
+        earlier.covered -= {pieces[_place(piece)].number for piece in found.pop(order).pieces}
+    for entry in found.values():
         now = tuple(pieces[_place(piece)] for piece in entry.pieces)
-        numbers = {piece.number for piece in now}
-        if not numbers & earlier.covered:  # work that was done again without a bad shard stands in the journal twice
-            earlier.covered |= numbers
-            earlier.tasks.append(_as_of_now(entry, now, make_order))
+        earlier.tasks.append(_as_of_now(entry, now, make_order))
+    places = {order.number: [piece.number for piece in order.pieces] for order, _ in earlier.tasks}
+    earlier.merged = [_merged_as_of_now(one, places) for one in earlier.merged]
     return earlier
+
+
+def without_merged(merged: Sequence[Merged], lost: set[int]) -> tuple[list[Merged], set[int]]:
+    """Say what is left of merged runs if some orders are lost, and which are lost then, with the runs they were in."""
+    left, lost = list(merged), set(lost)
+    while touched := [one for one in left if not lost.isdisjoint(one.numbers)]:
+        left = [one for one in left if lost.isdisjoint(one.numbers)]
+        lost.update(order for one in touched for order in one.numbers)
+    return left, lost
+
+
+def _whole_merged(merged: list[Merged], engine: Engine) -> list[Merged]:
+    """Give the merged runs whose files are whole; of those that were merged again, only what they became."""
+    holding = [holds for _, holds in sorted(engine.run(_files_hold, [one.kept for one in merged]))]
+    whole: list[Merged] = []
+    covered: set[str] = set()
+    for one, holds in zip(reversed(merged), reversed(holding), strict=True):
+        if holds and covered.isdisjoint(one.covers):
+            covered.update(one.covers)
+            whole.append(one)
+    return whole[::-1]
+
+
+def _files_of_covered(merged: Iterable[Merged]) -> set[str]:
+    """Name the files of runs that others stand for."""
+    covered = {path for one in merged for path in one.covers}
+    return covered | set(map(index_of, covered))
 
 
 def find_parts(entries: Iterable[Entry], wanted: Mapping[str, str], engine: Engine) -> dict[str, Part]:
@@ -89,24 +136,25 @@ def find_parts(entries: Iterable[Entry], wanted: Mapping[str, str], engine: Engi
     latest = {entry.made_of: entry for entry in entries if isinstance(entry, PartDone) and entry.made_of in wanted}
     claims = [(wanted[made_of], entry.part) for made_of, entry in latest.items()]
     holding = [holds for _, holds in sorted(engine.run(_part_holds, claims))]
-    return {
-        made_of: msgspec.structs.replace(entry.part, tally=Tally.unpacked(entry.tally))
-        for (made_of, entry), holds in zip(latest.items(), holding, strict=True)
-        if holds
-    }
+    return {made_of: entry.part for (made_of, entry), holds in zip(latest.items(), holding, strict=True) if holds}
 
 
 def _place(piece: Piece) -> tuple[str, int, int | None]:
     return piece.source, piece.slice.start, piece.slice.end
 
 
-def _task_holds(entry: TaskDone) -> bool:
+def _task_holds(claim: tuple[tuple[Piece, ...], list[PieceBooks], list[Kept]]) -> bool:
     """Read again what a task read and what it left. Runs in a worker."""
-    pairs = zip(entry.pieces, entry.result.books, strict=True)
-    return all(_piece_holds(piece, books) for piece, books in pairs) and all(map(is_kept, entry.result.kept))
+    pieces, books, kept = claim
+    return all(map(_piece_holds, pieces, books)) and _files_hold(kept)
 
 
-def _piece_holds(piece: Piece, books: Any) -> bool:
+def _files_hold(kept: list[Kept]) -> bool:
+    """Read again what was left. Runs in a worker."""
+    return all(map(is_kept, kept))
+
+
+def _piece_holds(piece: Piece, books: PieceBooks) -> bool:
     if piece.temporary:
         return True  # its text is compared when it is fed again
     try:
@@ -142,9 +190,19 @@ def _as_of_now(
         msgspec.structs.replace(rejects, shard=books.shard)
         for rejects, books in zip(result.rejects, result.books, strict=True)
     ]
-    if any(then != now for then, now in numbers.items()):
-        result.runs = [
-            msgspec.structs.replace(run, dropped=[numbers[source] for source in run.dropped], renumbered=numbers)
-            for run in result.runs
-        ]
+    result.runs = [_renumbered(run, numbers) for run in result.runs]
     return make_order(result.order, pieces), result
+
+
+def _merged_as_of_now(merged: Merged, places: Mapping[int, list[int]]) -> Merged:
+    """Give the pieces of a merged run the numbers that they have now."""
+    pairs = [pair for order, then in merged.numbers.items() for pair in zip(then, places[order], strict=True)]
+    numbers = {order: places[order] for order in merged.numbers}
+    return msgspec.structs.replace(merged, run=_renumbered(merged.run, dict(pairs)), numbers=numbers)
+
+
+def _renumbered(run: Run, numbers: dict[int, int]) -> Run:
+    if all(then == now for then, now in numbers.items()):
+        return run
+    dropped = {numbers[source]: count for source, count in run.dropped.items()}
+    return msgspec.structs.replace(run, dropped=dropped, renumbered=numbers)

@@ -2,7 +2,7 @@
 
 A large compressed shard, and a stream, can only be read in one place and from front to back. It is decompressed here,
 in the process that gives the orders, and handed on in chunks of whole lines, so that one huge shard keeps all workers
-busy.
+busy. Of many large ones each is a task of its own: this process could not decompress them all as fast as they work.
 
 What an earlier run has done is not ordered again: slices of shards are left out of the plan; of a shard that is fed,
 the chunks whose text was met before.
@@ -19,7 +19,7 @@ from fastrec.errors import ShardError
 from fastrec.jobs.normalize.earlier import Earlier
 from fastrec.jobs.normalize.options import Options
 from fastrec.jobs.normalize.pass1 import PIECES, Order, Piece, Sorted
-from fastrec.jobs.plan import TASK_BYTES, Slice, estimated_text, gather_tasks, slices_of
+from fastrec.jobs.plan import TASK_BYTES, Slice, estimated_text, gather_tasks, growth, slices_of
 from fastrec.stages.shards import Chunk, Format, LongLine, ReadStats, Shard, read_shard
 from fastrec.storage import join, open_writer
 
@@ -27,6 +27,8 @@ __all__ = ["Feeder"]
 
 _FED_BYTES: Final = 16 << 20
 """Text per chunk that is handed on."""
+_SHARE: Final = 16
+"""Shards that are no more than this fraction of the work of a job keep all workers busy as they are."""
 
 
 class Feeder:
@@ -37,6 +39,8 @@ class Feeder:
         self._directory = directory
         self._options = options
         self._orders = 0
+        self._text = sum(map(estimated_text, shards))
+        self._growth = growth(self._text)
         self._slices = self._cut()
         self._earlier = Earlier()
         self.bad: dict[int, ShardError] = {}
@@ -67,7 +71,7 @@ class Feeder:
         for piece in (piece for piece in numbers if piece.shard.stream):
             yield self._order((self._piece(numbers[piece], piece),))
         rest = [piece for piece in numbers if not piece.shard.stream]
-        for slices in gather_tasks(rest, self._task_bytes()):
+        for slices in gather_tasks(rest, self._task_bytes() * self._growth):
             yield self._order(tuple(self._piece(numbers[piece], piece) for piece in slices))
 
     def without(self, order: Order, bad: set[int]) -> Order | None:
@@ -81,7 +85,8 @@ class Feeder:
     def _must_feed(self, shard: Shard) -> bool:
         if self._options.jobs == 1 and self._options.engine == "pool":
             return False  # this process does all the work itself
-        return shard.stream or (not shard.splittable and estimated_text(shard) > 2 * TASK_BYTES)
+        large = max(2 * TASK_BYTES, self._text // (self._options.jobs * _SHARE))
+        return shard.stream or (not shard.splittable and estimated_text(shard) > large)
 
     def _cut(self) -> dict[int, Slice]:
         """Cut into slices what is not fed; pieces count up through the shards and within each."""
@@ -94,7 +99,7 @@ class Feeder:
 
     def _order(self, pieces: tuple[Piece, ...]) -> Order:
         self._orders += 1
-        return Order(self._orders - 1, pieces, self._directory, self._options)
+        return Order(self._orders - 1, pieces, self._directory, self._options, large=self._growth > 1)
 
     def _piece(self, number: int, piece: Slice) -> Piece:
         return Piece(number, number // PIECES, piece.shard.path, piece)

@@ -3,7 +3,8 @@
     purpose │ entry │ entry │ …        each: length, fingerprint, msgpack
 
 The purpose says what the work is for: version, options, order. Work for another purpose is of no use. An entry is
-written when a task of pass 1 or a part is finished. A last entry that was cut off by a crash is as if never written.
+written when a task of pass 1, a merged run or a part is finished. A last entry that was cut off by a crash is as if
+never written.
 
 Nothing is believed because it stands here. Before an entry is used, everything that it was made of and all that it left
 behind is read again, and its fingerprint compared.
@@ -12,19 +13,19 @@ behind is read again, and its fingerprint compared.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Final, Self
+from typing import Any, BinaryIO, Final, Self
 
 import msgspec
 
 from fastrec.hashing import fingerprint
+from fastrec.jobs.normalize.merging import Merged
 from fastrec.jobs.normalize.pass1 import Piece, Sorted
 from fastrec.jobs.normalize.pass2 import Part
 from fastrec.storage.log import open_log
 
-__all__ = ["Entry", "Journal", "PartDone", "TaskDone"]
+__all__ = ["Entry", "Journal", "MergeDone", "PartDone", "TaskDone"]
 
 _HEAD: Final = 12  # bytes before an entry: its length, its fingerprint
-_MOST: Final = 1 << 31
 
 
 class TaskDone(msgspec.Struct, frozen=True, tag="task"):
@@ -32,6 +33,13 @@ class TaskDone(msgspec.Struct, frozen=True, tag="task"):
 
     pieces: tuple[Piece, ...]
     result: Sorted
+    """Without what was sampled: that is read from the runs again."""
+
+
+class MergeDone(msgspec.Struct, frozen=True, tag="merge"):
+    """Runs were merged, and may be gone since."""
+
+    merged: Merged
 
 
 class PartDone(msgspec.Struct, frozen=True, tag="part"):
@@ -40,11 +48,9 @@ class PartDone(msgspec.Struct, frozen=True, tag="part"):
     made_of: str
     """Fingerprint of all that went into it."""
     part: Part
-    """Without its tally, whose sums outgrow the 64 bits that integers have here."""
-    tally: list[Any]
 
 
-Entry = TaskDone | PartDone
+Entry = TaskDone | MergeDone | PartDone
 
 
 class Journal:
@@ -63,15 +69,16 @@ class Journal:
     def _go_to_the_end(self) -> None:
         """Read the entries, cut off what is none, and begin anew if they are for another purpose."""
         head = _framed(_encode(self.purpose))
-        whole = self._log.read()
-        end = len(head) if whole.startswith(head) else 0
-        while end and (body := _entry_at(whole, end)) is not None:
-            try:
-                self.entries.append(_decode(body))
-            except msgspec.MsgspecError:
-                break
-            end += _HEAD + len(body)
-        self._log.cut(whole, end)
+        size = self._log.size()
+        with self._log.reader() as file:
+            end = len(head) if file.read(len(head)) == head else 0
+            while end and (body := _next_entry(file, size - end)) is not None:
+                try:
+                    self.entries.append(_decode(body))
+                except msgspec.MsgspecError:
+                    break
+                end += _HEAD + len(body)
+        self._log.cut(end)
         if not end:
             self._log.append(head)
 
@@ -79,13 +86,19 @@ class Journal:
         """Name the files that the journal is in."""
         return self._log.files()
 
-    def add(self, entry: Entry) -> None:
-        """Note that something is finished."""
+    def forget(self, kind: type[Entry]) -> None:
+        """Forget the entries of a kind, which have been looked at."""
+        self.entries = [entry for entry in self.entries if not isinstance(entry, kind)]
+
+    def add(self, entry: Entry) -> bool:
+        """Note that something is finished; tell whether it could be noted."""
         try:
             body = _encode(entry)
         except (UnicodeEncodeError, OverflowError, TypeError):
-            return  # a path that is not UTF-8, or an example with a giant integer: that work cannot be used again
+            # A path that is not UTF-8, or an example with a giant integer: that work cannot be used again.
+            return False
         self._log.append(_framed(body))
+        return True
 
     def __enter__(self) -> Self:
         return self
@@ -98,10 +111,10 @@ def _framed(body: bytes) -> bytes:
     return len(body).to_bytes(4, "big") + fingerprint(body).to_bytes(8, "big") + body
 
 
-def _entry_at(data: bytes, start: int) -> bytes | None:
-    body = data[start + _HEAD : start + _HEAD + int.from_bytes(data[start : start + 4], "big")]
-    whole = data[start : start + _HEAD] + body
-    return body if body and whole == _framed(body) else None
+def _next_entry(file: BinaryIO, left: int) -> bytes | None:
+    head = file.read(_HEAD)
+    body = file.read(min(int.from_bytes(head[:4], "big"), left))
+    return body if body and head + body == _framed(body) else None
 
 
 def _to_counter(_kind: Any, value: Any) -> Any:
@@ -109,4 +122,4 @@ def _to_counter(_kind: Any, value: Any) -> Any:
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(TaskDone | PartDone, dec_hook=_to_counter).decode
+_decode = msgspec.msgpack.Decoder(TaskDone | MergeDone | PartDone, dec_hook=_to_counter).decode

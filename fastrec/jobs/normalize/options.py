@@ -11,10 +11,12 @@ from fastrec.hashing import HASHES
 from fastrec.stages.runs import FIELDS, sort_order
 from fastrec.stages.shards import COMPRESSIONS, MAX_LINE_BYTES, MAX_WINDOW
 
-__all__ = ["MEMORY_PER_JOB", "PART_BYTES", "Conflicts", "Options"]
+__all__ = ["LEAST_READ", "MEMORY_PER_JOB", "PART_BYTES", "Conflicts", "Options"]
 
 MEMORY_PER_JOB: Final = 512 << 20
 PART_BYTES: Final = 64 << 20
+LEAST_READ: Final = 256 << 10
+"""What should be read of a run at a time, if there is the memory for as much of each: less is hardly worth a request."""
 
 Conflicts = Literal["keep", "first", "reject"]
 
@@ -81,9 +83,28 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         return min(max(self.memory_per_job // 5, 1 << 20), 40 << 20)
 
     @property
+    def large_run_bytes(self) -> int:
+        """The same for huge inputs: fewer runs are worth more memory there."""
+        return max(min(self.memory_per_job // 5, 96 << 20), self.run_bytes)
+
+    @property
     def window_bytes(self) -> int:
         """How much of a part is merged at a time."""
         return min(max(self.memory_per_job // 32, 1 << 20), 8 << 20)
+
+    def window_for(self, runs: int) -> int:
+        """How much is merged at a time of so many runs: more for many of them, so that reads do not get too small."""
+        return max(self.window_bytes, min(runs * LEAST_READ, self.memory_per_job // 8))
+
+    @property
+    def wide_window_bytes(self) -> int:
+        """How much is merged at a time where hundreds of runs must be read in as few reads as memory allows."""
+        return max(self.window_bytes, self.memory_per_job // 4)
+
+    @property
+    def fan_in(self) -> int:
+        """How many runs can be merged at a time, with reads that are not too small for each."""
+        return max(self.memory_per_job // 4 // (LEAST_READ // 4), 2)
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

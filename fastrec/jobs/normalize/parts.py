@@ -1,6 +1,6 @@
 """The second pass as a whole: which parts there are, what of them an earlier run has made, and who wins a conflict.
 
-1. Cut the keys into ranges; each is a part (`pass2` makes one).
+1. Each range of keys between two cuts is a part (`pass2` makes one).
 2. Take what an earlier run has made of the same texts, make the rest, and note each in the journal.
 3. Merge what the parts left into the census. If records of one identity have different hashes, they may stand in
    different parts: with `--conflicts` the parts that lose some are made again.
@@ -19,17 +19,16 @@ from xxhash import xxh3_128_hexdigest
 from fastrec.engine import Engine
 from fastrec.jobs.manifest import PartEntry
 from fastrec.jobs.normalize.books import read_key
-from fastrec.jobs.normalize.census import Census, read_census
+from fastrec.jobs.normalize.census import Census, take_census
 from fastrec.jobs.normalize.earlier import find_parts
 from fastrec.jobs.normalize.journal import Journal, PartDone
 from fastrec.jobs.normalize.options import Options
 from fastrec.jobs.normalize.pass1 import Sorted
-from fastrec.jobs.normalize.pass2 import Part, PartOrder, Place, make_part
+from fastrec.jobs.normalize.pass2 import Part, PartOrder, Place, make_part, write_places
 from fastrec.jobs.normalize.progress import Progress
 from fastrec.jobs.publish import Workplace
-from fastrec.stages.runs import cut_keys, join_key, slice_run
+from fastrec.stages.runs import Run, join_key, slice_merged, slice_run
 from fastrec.stages.shards import SUFFIXES
-from fastrec.stages.summary import Tally
 from fastrec.storage import parent_and_name, remove
 
 __all__ = ["Parts"]
@@ -54,7 +53,10 @@ class Parts:
         self._progress = progress
         self._journal = journal
         self._notice = notice
-        self._made_of = b""
+        self._runs: Sequence[Run] = ()
+        self._ranges: list[tuple[bytes | None, bytes | None]] = []
+        self._places = ""
+        self._made_of = ""
 
     def earlier_files(self) -> set[str]:
         """Name the parts that an earlier run has made, and what it left beside them; who needs them checks them."""
@@ -71,79 +73,83 @@ class Parts:
         """Where the census of a part goes; what was left out of it stands beside, with `-conflicts` added."""
         return self._place.working(f"census-{number:05d}")
 
-    def make(self, results: Sequence[Sorted], places: dict[int, Place]) -> tuple[list[Part], Census]:
+    def make(
+        self, results: Sequence[Sorted], runs: Sequence[Run], cuts: Sequence[bytes], places: dict[int, Place]
+    ) -> tuple[list[Part], Census]:
         """Make the parts, and take the census.
 
         Args:
             results: What was sorted.
+            runs: Where it is.
+            cuts: The first keys of all parts but the first.
             places: Where each piece stands; only needed if conflicts are settled.
         """
-        runs = [run for result in results for run in result.runs]
-        cuts = cut_keys((sampled for run in runs for sampled in run.sample), self._options.part_size)
-        ranges = list(pairwise([None, *cuts, None]))
-        keeps = self._options.conflicts == "keep"
-        orders: list[PartOrder] = []
-        for low, high in ranges:
-            slices = [piece for run in runs if (piece := slice_run(run, low, high))]
-            number = len(orders)
-            orders.append(
-                PartOrder(
-                    number,
-                    low,
-                    high,
-                    slices,
-                    self._part_path(number),
-                    self.census_path(number),
-                    self._options,
-                    places,
-                )
-            )
-        self._progress.start("merge", sum(run.data_bytes for run in runs))
+        self._runs = runs
+        self._ranges = list(pairwise([None, *cuts, None])) if runs else []
+        self._places = ""
+        if places:
+            self._places = self._place.working("places")
+            write_places(self._places, places)
         self._made_of = _made_of(results, self._journal.purpose)
-        parts = self._make(orders if runs else [])
-        prefixes = [order.census for order in orders if runs]
-        census = read_census(prefixes, gather_across=not keeps)
+        self._progress.start("merge", sum(run.data_bytes for run in runs))
+        parts = self._make(dict.fromkeys(range(len(self._ranges)), frozenset()))
+        prefixes = list(map(self.census_path, parts))
+        census = self._take_census(prefixes, gather_across=self._options.conflicts != "keep")
         if census.across_hashes:
             losers = sorted(self._losers(census))
-            touched = [
-                msgspec.structs.replace(order, leave_out=frozenset(keys))
-                for order in orders
-                if (keys := losers[_place(losers, order.low, 0) : _place(losers, order.high, len(losers))])
-            ]
-            for order in touched:
-                del parts[order.number]
+            touched = {
+                number: frozenset(keys)
+                for number, (low, high) in enumerate(self._ranges)
+                if (keys := losers[_place(losers, low, 0) : _place(losers, high, len(losers))])
+            }
             parts |= self._make(touched)
-            census.samples = read_census(prefixes, gather_across=False).samples
+            census.samples = self._take_census(prefixes, gather_across=False).samples
         self._progress.finish()
         return [part for _, part in sorted(parts.items())], census
 
-    def _make(self, orders: list[PartOrder]) -> dict[int, Part]:
-        made_of = {order.number: self._fingerprint(order) for order in orders}
-        wanted = {made_of[order.number]: order.path for order in orders}
-        found = find_parts(self._journal.entries, wanted, self._engine)
+    def _take_census(self, prefixes: Sequence[str], *, gather_across: bool) -> Census:
+        return take_census(prefixes, str(self._place.work), self._engine, gather_across=gather_across)
+
+    def _order(self, number: int, leave_out: frozenset[bytes]) -> PartOrder:
+        low, high = self._ranges[number]
+        found = [slice_merged(run, number) if run.bounds else slice_run(run, low, high) for run in self._runs]
+        slices = [piece for piece in found if piece]
+        merged = any(run.bounds for run in self._runs)
+        return PartOrder(
+            number,
+            low,
+            high,
+            slices,
+            self._options.wide_window_bytes if merged else self._options.window_for(len(slices)),
+            self._part_path(number),
+            self.census_path(number),
+            self._options,
+            self._places,
+            leave_out,
+        )
+
+    def _make(self, wanted: dict[int, frozenset[bytes]]) -> dict[int, Part]:
+        """Make parts, given by number with what is left out of each. Orders are made when somebody takes them."""
+        made_of = {number: self._fingerprint(number, leave_out) for number, leave_out in wanted.items()}
+        paths = {made_of[number]: self._part_path(number) for number in wanted}
+        found = find_parts(self._journal.entries, paths, self._engine)
         if found:
-            self._notice(f"{len(found):,} of {len(orders):,} parts were finished by an earlier run")
-        made = {order.number: found[made_of[order.number]] for order in orders if made_of[order.number] in found}
+            self._notice(f"{len(found):,} of {len(wanted):,} parts were finished by an earlier run")
+        made = {number: found[made_of[number]] for number in wanted if made_of[number] in found}
         for part in made.values():
             self._progress.advance(part.written.text_bytes, part.records, 0)
-        orders = [order for order in orders if order.number not in made]
-        for number, part in self._engine.run(make_part, orders):
-            self._journal.add(
-                PartDone(
-                    made_of[orders[number].number],
-                    msgspec.structs.replace(part, tally=Tally()),
-                    part.tally.packed(),
-                )
-            )
+        orders = (self._order(number, leave_out) for number, leave_out in wanted.items() if number not in made)
+        for _, part in self._engine.run(make_part, orders):
+            self._journal.add(PartDone(made_of[part.number], part))
+            part.kept = []
             self._progress.advance(part.written.text_bytes, part.records, 0)
-            made[orders[number].number] = part
+            made[part.number] = part
         return made
 
-    def _fingerprint(self, order: PartOrder) -> str:
+    def _fingerprint(self, number: int, leave_out: frozenset[bytes]) -> str:
         """Give what a part is made of: all that was sorted, the range, and what is left out of it."""
-        return xxh3_128_hexdigest(
-            msgspec.msgpack.encode((self._made_of, order.number, order.low, order.high, sorted(order.leave_out)))
-        )
+        low, high = self._ranges[number]
+        return xxh3_128_hexdigest(msgspec.msgpack.encode((self._made_of, number, low, high, sorted(leave_out))))
 
     def number(self, parts: list[Part]) -> list[Part]:
         """Close the gaps that parts of which nothing was kept leave behind, and remove what dead workers left."""
@@ -184,10 +190,10 @@ class Parts:
         )
 
 
-def _made_of(results: Iterable[Sorted], purpose: dict[str, Any]) -> bytes:
-    """Spell all that the corpus is made of: the texts by piece, and the options."""
+def _made_of(results: Iterable[Sorted], purpose: dict[str, Any]) -> str:
+    """Give a hash of all that the corpus is made of: the texts by piece, and the options."""
     texts = sorted((books.number, books.raw_hash, books.raw_start) for result in results for books in result.books)
-    return msgspec.msgpack.encode((texts, purpose), order="deterministic")
+    return xxh3_128_hexdigest(msgspec.msgpack.encode((texts, purpose), order="deterministic"))
 
 
 def _place(keys: list[bytes], key: bytes | None, without: int) -> int:

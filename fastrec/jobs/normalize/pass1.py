@@ -2,8 +2,8 @@
 
     read · split · judge · hash · normalize ──▶ buffer ──▶ sort · drop copies · spill
 
-A task takes pieces of shards and gives back counts, fences of its runs, and where its rejects are. Nothing of a record
-travels but through files.
+A task takes pieces of shards and gives back counts, fences of its runs, a sample of keys, and where its rejects are.
+Nothing of a record travels but through files.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fastrec.jobs.normalize.options import Options
 from fastrec.jobs.normalize.rejects import RejectRange, entry_of, entry_of_long_line, spell
 from fastrec.jobs.plan import Slice
 from fastrec.stages.judge import Batch, HashReplaced, Judge, too_long
-from fastrec.stages.runs import Run, key_maker
+from fastrec.stages.runs import Run, index_of, key_maker
 from fastrec.stages.runs import spill as spill_run
 from fastrec.stages.shards import LongLine, ReadStats, read_shard
 from fastrec.stages.summary import row_of
@@ -70,6 +70,12 @@ class Order(msgspec.Struct, frozen=True):
     pieces: tuple[Piece, ...]
     directory: str
     options: Options
+    large: bool = False
+    """Whether runs may be larger than usual."""
+    one_in: int = 1
+    """Which fraction of the keys is sampled."""
+    fenced: bool = True
+    """Whether the fences of runs are asked for."""
 
     def __str__(self) -> str:
         return "reading " + "; ".join(map(str, self.pieces))
@@ -149,7 +155,8 @@ class _Sorter:
         self._result = Sorted(order.number)
         # A task may be done twice at the same time, if its first worker was taken for dead: to files of other names.
         self._name = f"{order.number:06d}-{secrets.token_hex(4)}"
-        self._text = _buffer(order.options.run_bytes)
+        self._run_bytes = order.options.large_run_bytes if order.large else order.options.run_bytes
+        self._text = _buffer(self._run_bytes)
         self._size = 0  # of the text in the buffer
         self._ends: list[int] = []
         self._keys: list[bytes] = []
@@ -193,7 +200,7 @@ class _Sorter:
             batch = self._judge.judge_chunk(
                 chunk.data, normal, line=piece.line - 1 + chunk.line, offset=piece.offset + chunk.offset
             )
-            if self._size + len(normal) + len(self._keys) * _RECORD_BYTES > self._options.run_bytes:
+            if self._size + len(normal) + len(self._keys) * _RECORD_BYTES > self._run_bytes:
                 self._spill()
             self._add(piece, batch, normal, books)
             for reject in batch.rejects:
@@ -231,9 +238,17 @@ class _Sorter:
         if not self._keys:
             return
         path = f"{self._order.directory}/run-{self._name}-{len(self._result.runs):04d}"
-        run = spill_run(path, self._text, self._ends, self._keys, self._rows)
+        run = spill_run(
+            path,
+            self._text,
+            self._ends,
+            self._keys,
+            self._rows,
+            one_in=self._order.one_in,
+            fenced=self._order.fenced,
+        )
         self._result.runs.append(run)
         self._result.kept.append(Kept(path, run.data_bytes, run.data_hash))
-        self._result.kept.append(Kept(f"{path}.index", run.index_bytes, run.index_hash))
+        self._result.kept.append(Kept(index_of(path), run.index_bytes, run.index_hash))
         self._size = 0
         self._ends, self._keys, self._rows = [], [], []

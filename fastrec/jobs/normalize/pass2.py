@@ -2,8 +2,8 @@
 
     gather a range of keys from all runs · merge · drop copies ──▶ count ──▶ compress · checksum
 
-One task makes one part. It also leaves a census of the samples it holds, in two files of blocks, and the records that
-`--conflicts` left out.
+One task makes one part. It also leaves its books, a census of the samples it holds in two files of blocks, and the
+records that `--conflicts` left out: what the driver holds of a part does not grow with what is in it.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ import msgspec
 from fastrec.jobs.normalize.census import write_census
 from fastrec.jobs.normalize.kept import Kept, keep
 from fastrec.jobs.normalize.options import Options
+from fastrec.jobs.normalize.partbooks import PartBooks, write_part_books
 from fastrec.jobs.normalize.pass1 import release_buffer
 from fastrec.jobs.normalize.rejects import Entry, entry_of_conflict, spell
 from fastrec.stages.judge import Finding
-from fastrec.stages.runs import RunSlice, Window, gather, key_splitter
+from fastrec.stages.runs import RunSlice, Window, gather, key_splitter, read_blocks, write_blocks
 from fastrec.stages.shards import ShardWriter, Written
 from fastrec.stages.summary import Column, Tally, take_census
 from fastrec.storage import open_writer
 
-__all__ = ["Part", "PartOrder", "Place", "make_part"]
+__all__ = ["Part", "PartOrder", "Place", "make_part", "read_places", "write_places"]
 
 _COUNTED: Final = 20_000  # records that are added to the tally at a time
 
@@ -39,6 +40,16 @@ class Place(msgspec.Struct, frozen=True):
     line_base: int
 
 
+def write_places(path: str, places: dict[int, Place]) -> None:
+    """Write down where pieces stand."""
+    write_blocks(path, [[(number, place.source, place.line_base) for number, place in places.items()]])
+
+
+def read_places(path: str) -> dict[int, Place]:
+    """Read where pieces stand, by their numbers."""
+    return {number: Place(source, base) for number, source, base in next(read_blocks(path))}
+
+
 class PartOrder(msgspec.Struct, frozen=True):
     """What a worker is told."""
 
@@ -46,12 +57,14 @@ class PartOrder(msgspec.Struct, frozen=True):
     low: bytes | None
     high: bytes | None
     slices: list[RunSlice]
+    window_bytes: int
+    """How much of it is merged at a time."""
     path: str
     census: str
-    """Where the census goes, `-hash` and `-id` added; `-conflicts` is for the records that are left out."""
+    """Where the census goes, `-hash` and `-id` added; `-books` is for the books, `-conflicts` for what is left out."""
     options: Options
-    places: dict[int, Place]
-    """By number of piece; only needed if records may be left out."""
+    places: str
+    """The file that tells where each piece stands; empty if no record may be left out."""
     leave_out: frozenset[bytes] = frozenset()
     """Keys whose records lose against another of the same identity."""
 
@@ -64,16 +77,13 @@ class Part(msgspec.Struct):
 
     number: int
     written: Written
-    tally: Tally
     records: int
     first: bytes
     last: bytes
-    copies: Counter[int]
-    """Exact copies that were dropped, by piece."""
-    left_out: Counter[str]
+    copies: int = 0
+    """Exact copies that were dropped."""
+    left_out: Counter[str] = msgspec.field(default_factory=Counter)
     """Records that `--conflicts` left out, by code."""
-    left_out_sources: Counter[int]
-    """The same, by piece."""
     kept: list[Kept] = msgspec.field(default_factory=list)
     """The files that it left in the work directory."""
 
@@ -105,12 +115,13 @@ class _PartMaker:
         self._waiting_rows: list[Any] = []
         self._first = self._last = b""
         self._left_out: list[Entry] = []
+        self._places: dict[int, Place] = {}
         self._left_out_sources: Counter[int] = Counter()
 
     def run(self) -> Part:
         order, options = self._order, self._options
         with ShardWriter(order.path, options.compression, options.level) as writer:
-            for window in gather(order.slices, order.low, order.high, options.window_bytes):
+            for window in gather(order.slices, order.low, order.high, order.window_bytes):
                 self._copies.update([row[Column.SOURCE] for row in window.copies])
                 fields = list(map(self._split, window.keys))
                 self._fields_met += fields
@@ -125,17 +136,16 @@ class _PartMaker:
                     writer.write(window.texts)
             written = writer.finish()
         self._count([], [], at_least=1)
-        kept = [keep(path) for path in self._write_census()]
+        kept = self._write_census()
+        kept.append(write_part_books(order.census, PartBooks(self._tally, self._copies, self._left_out_sources)))
         return Part(
             order.number,
             written,
-            self._tally,
             self._tally.interaction_types.total(),
             self._first,
             self._last,
-            self._copies,
+            self._copies.total(),
             Counter(entry.code for entry in self._left_out),
-            self._left_out_sources,
             kept,
         )
 
@@ -170,23 +180,25 @@ class _PartMaker:
         return kept
 
     def _leave_out(self, row: Sequence[Any], text: bytes, code: str) -> None:
-        place = self._order.places[row[Column.SOURCE]]
+        self._places = self._places or read_places(self._order.places)
+        place = self._places[row[Column.SOURCE]]
         self._left_out_sources[row[Column.SOURCE]] += 1
         finding = Finding(code, "$", "expected one record of this identity, found others that differ")
         self._left_out.append(entry_of_conflict(place.source, row[Column.LINE] + place.line_base, finding, text))
 
-    def _write_census(self) -> list[str]:
-        """Write the two lists of the census, and what was left out, sorted; return the names of the files."""
+    def _write_census(self) -> list[Kept]:
+        """Write the two lists of the census, and what was left out, sorted."""
         # What is there to answer is counted among the kept; what disagrees, among all that were met.
         by_hash, by_id, answered = take_census(self._fields_met)
         if self._options.conflicts != "keep":
             by_hash, _, answered = take_census(self._fields_kept)
         self._tally.add_answered(answered)
-        paths = write_census(self._order.census, by_hash, by_id)
+        kept = write_census(self._order.census, by_hash, by_id)
         if self._options.conflicts != "keep":
-            paths.append(f"{self._order.census}-conflicts")
+            path = f"{self._order.census}-conflicts"
             self._left_out.sort(key=lambda entry: (entry.source, entry.line))
-            with open_writer(paths[-1]) as file:
+            with open_writer(path) as file:
                 for entry in self._left_out:
                     file.write(spell(entry))
-        return paths
+            kept.append(keep(path))
+        return kept

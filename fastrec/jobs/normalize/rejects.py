@@ -31,7 +31,8 @@ __all__ = [
 ]
 
 _SOME_BYTES: Final = 1 << 16
-_MOST_BYTES: Final = 1 << 20
+_ALONE_BYTES: Final = 1 << 20  # of a file that is read alone
+_HELD_BYTES: Final = 64 << 20  # of all files that are merged
 
 _encode = msgspec.json.Encoder().encode
 
@@ -138,20 +139,21 @@ def write_rejects(
     lines: Iterator[bytes] = chain.from_iterable(map(_lines_of, wanted))
     files = list(conflicts)
     if files:
-        lines = merge(lines, *map(_file_lines, files), key=_place)
+        some = min(_SOME_BYTES, _HELD_BYTES // len(files))
+        lines = merge(lines, *(_lines(path, 0, size_of(path), some) for path in files), key=_place)
     first = next(lines, None)
     if first is None:
         return None
     with ShardWriter(path, "zst", 3) as writer:
         writer.write([first])
-        while some := list(islice(lines, 1_000)):
-            writer.write(some)
+        while more := list(islice(lines, 1_000)):
+            writer.write(more)
         return writer.finish()
 
 
 def _lines_of(piece: RejectRange) -> Iterator[bytes]:
     """Give the lines of a piece, their numbers put right."""
-    for line in _lines(piece.path, piece.start, piece.end):
+    for line in _lines(piece.path, piece.start, piece.end, _ALONE_BYTES):
         if piece.line_base:
             entry = _decode(line)
             entry.line += piece.line_base
@@ -160,18 +162,12 @@ def _lines_of(piece: RejectRange) -> Iterator[bytes]:
             yield line
 
 
-def _file_lines(path: str) -> Iterator[bytes]:
-    return _lines(path, 0, size_of(path))
-
-
-def _lines(path: str, start: int, end: int) -> Iterator[bytes]:
+def _lines(path: str, start: int, end: int, size: int) -> Iterator[bytes]:
     """Give the lines of a stretch of a file, which is open only while some are read: thousands may be merged."""
     begun: list[bytes] = []  # a line may be much longer than what is read at a time
-    size = _SOME_BYTES
     while start < end:
         *lines, rest = read_range(path, min(size, end - start), start).split(b"\n")
         start += size
-        size = min(size * 2, _MOST_BYTES)
         for line in lines:
             yield b"".join((*begun, line, b"\n"))
             begun = []

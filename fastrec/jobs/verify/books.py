@@ -16,6 +16,7 @@ from fastrec.jobs.manifest import InputEntry, Manifest, RejectsEntry
 from fastrec.jobs.normalize.books import summarize, tree_hash
 from fastrec.jobs.normalize.census import read_census
 from fastrec.jobs.normalize.options import Options
+from fastrec.jobs.normalize.partbooks import read_part_books
 from fastrec.jobs.normalize.pass2 import Part
 from fastrec.jobs.rejects import decode_entry, numbered_lines
 from fastrec.jobs.verify.compare import compare_documents, expected
@@ -127,7 +128,7 @@ def _check_statistics(
     said: Summary, options: Options, parts: Sequence[Part], census: Sequence[str], problems: Problems
 ) -> None:
     """Write the summary of the records that are there, and compare all of it that depends on them alone."""
-    found = summarize([], parts, read_census(census, gather_across=False), options)
+    found = summarize([], parts, read_part_books(census), read_census(census, gather_across=False), options)
     found.books = msgspec.structs.replace(said.books, kept=found.books.kept)
     found.rejected_by_code = said.rejected_by_code
     found.sample_hash = msgspec.structs.replace(said.sample_hash, algorithm=found.sample_hash.algorithm)

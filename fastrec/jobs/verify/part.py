@@ -9,7 +9,6 @@ part's census, in files, as pass 2 leaves it. Memory holds a chunk of text, and 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import sha256
@@ -22,6 +21,7 @@ from fastrec.errors import ShardError, shown
 from fastrec.hashing import sha256_of_file
 from fastrec.jobs.normalize.census import write_census
 from fastrec.jobs.normalize.options import Options
+from fastrec.jobs.normalize.partbooks import PartBooks, write_part_books
 from fastrec.jobs.normalize.pass2 import Part
 from fastrec.jobs.verify.problems import Problems
 from fastrec.stages.judge import Batch, Finding, Judge, SampleHashMode, too_long
@@ -43,7 +43,7 @@ class PartToCheck(msgspec.Struct, frozen=True):
     longest: int
     """No line is longer than that."""
     census: str
-    """Where the census goes, `-hash` and `-id` added."""
+    """Where the census goes, `-hash` and `-id` added; `-books` is for the books."""
     options: Options
 
     def __str__(self) -> str:
@@ -107,16 +107,13 @@ class _PartChecker:
         by_hash, by_id, answered = take_census(self._fields)
         tally.add_answered(answered)
         write_census(order.census, by_hash, by_id)
+        write_part_books(order.census, PartBooks(tally))
         part = Part(
             number=order.number,
             written=Written(size, digest, stats.text_bytes, self._text_hash.hexdigest()),
-            tally=tally,
             records=len(self._rows),
             first=self._first,
             last=self._last,
-            copies=Counter(),
-            left_out=Counter(),
-            left_out_sources=Counter(),
         )
         return CheckedPart(self._problems, part, read, read and self._valid)
 

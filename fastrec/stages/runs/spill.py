@@ -7,22 +7,19 @@ each block is a `Fence`: whoever holds the fences can find a range of keys with 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
-from xxhash import xxh3_128
 
-from fastrec.hashing import fingerprint
 from fastrec.stages.runs.copies import in_order
-from fastrec.stages.runs.files import pack_block, write_views
-from fastrec.storage import open_writer
+from fastrec.stages.runs.files import ViewsWriter, pack_block
+from fastrec.stages.runs.sample import Sampled, sample_of
 
-__all__ = ["BLOCK_ROWS", "SAMPLE_ONE_IN", "Fence", "Run", "Sampled", "spill"]
+__all__ = ["BLOCK_ROWS", "Fence", "Run", "index_of", "spill", "write_index"]
 
 BLOCK_ROWS: Final = 128
-SAMPLE_ONE_IN: Final = 32
-"""Of the keys, this fraction is sampled, chosen by the key's own hash, to cut the corpus into even parts."""
 
 Row = Sequence[Any]
 
@@ -35,13 +32,6 @@ class Fence(msgspec.Struct, frozen=True, array_like=True, gc=False):
     data_offset: int
 
 
-class Sampled(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
-    """A record that was sampled: its key and its size."""
-
-    key: bytes
-    size: int
-
-
 class Run(msgspec.Struct, frozen=True, array_like=True):
     """A sorted run on disk."""
 
@@ -51,17 +41,28 @@ class Run(msgspec.Struct, frozen=True, array_like=True):
     data_bytes: int
     index_bytes: int
     fences: list[Fence]
+    """None if there are so many runs that they will be merged before a range of keys is looked for."""
     sample: list[Sampled]
-    dropped: list[int]
-    """The sources of the exact copies that were dropped."""
+    dropped: dict[int, int]
+    """How many exact copies of each source were dropped."""
     data_hash: str = ""
     """128-bit xxh3 of the data file."""
     index_hash: str = ""
     renumbered: dict[int, int] | None = None
     """By sources as they stand in the index: what they are called now."""
+    bounds: bytes = b""
+    """Of a run that was merged, instead of fences: offsets in index and data at which each part begins, 64 bits each,
+    and at which the last one ends."""
 
 
-def spill(path: str, text: bytearray, ends: list[int], keys: list[bytes], rows: list[Row]) -> Run:
+def index_of(path: str) -> str:
+    """Name the index that stands beside a data file."""
+    return f"{path}.index"
+
+
+def spill(
+    path: str, text: bytearray, ends: list[int], keys: list[bytes], rows: list[Row], *, one_in: int, fenced: bool = True
+) -> Run:
     """Sort records and write them as a run.
 
     Args:
@@ -70,38 +71,30 @@ def spill(path: str, text: bytearray, ends: list[int], keys: list[bytes], rows: 
         ends: Where each ends.
         keys: The key of each.
         rows: The row of each; its first item is the record's source.
+        one_in: Which fraction of the keys is sampled.
+        fenced: Whether somebody will look for a range of keys.
     """
     starts = [0, *ends[:-1]]
     with memoryview(text) as view:
         order, copies = in_order(keys, rows, lambda index: bytes(view[starts[index] : ends[index]]))
-        views = [view[starts[index] : ends[index]] for index in order]
-        data_hash = write_views(path, views)
-        del views  # they keep the buffer from being reused
+        with ViewsWriter(path) as data:
+            data.write([view[starts[index] : ends[index]] for index in order])
+    keys = [keys[index] for index in order]
+    sizes = [ends[index] - starts[index] for index in order]
+    dropped = Counter([rows[index][0] for index in copies])
     fences: list[Fence] = []
-    index_offset = data_offset = 0
-    index_hash = xxh3_128()
-    with open_writer(f"{path}.index") as file:
+    data_offset = 0
+    with ViewsWriter(index_of(path)) as index:
         for first in range(0, len(order), BLOCK_ROWS):
-            block = order[first : first + BLOCK_ROWS]
-            fences.append(Fence(keys[block[0]], index_offset, data_offset))
-            sizes = [ends[index] - starts[index] for index in block]
-            packed = pack_block(([keys[index] for index in block], sizes, [rows[index] for index in block]))
-            file.write(packed)
-            index_hash.update(packed)
-            index_offset += len(packed)
-            data_offset += sum(sizes)
-    threshold = 2**64 // SAMPLE_ONE_IN
-    sample = [
-        Sampled(keys[index], ends[index] - starts[index]) for index in order if fingerprint(keys[index]) < threshold
-    ]
-    return Run(
-        path,
-        len(order),
-        data_offset,
-        index_offset,
-        fences,
-        sample,
-        [rows[index][0] for index in copies],
-        data_hash,
-        index_hash.hexdigest(),
-    )
+            last = first + BLOCK_ROWS
+            if fenced:
+                fences.append(Fence(keys[first], index.size, data_offset))
+            write_index(index, keys[first:last], sizes[first:last], [rows[number] for number in order[first:last]])
+            data_offset += sum(sizes[first:last])
+    sample = sample_of(keys, sizes, one_in)
+    return Run(path, len(order), data.size, index.size, fences, sample, dict(dropped), data.hash(), index.hash())
+
+
+def write_index(index: ViewsWriter, keys: list[bytes], sizes: list[int], rows: list[Row]) -> None:
+    """Append a block to an index."""
+    index.write([memoryview(pack_block((keys, sizes, rows)))])

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import msgspec
 
@@ -84,6 +84,14 @@ class Samples(msgspec.Struct):
     hashes_with_many_ids: int = 0
     ids_with_many_hashes: int = 0
 
+    def __iadd__(self, other: Samples) -> Self:
+        self.samples += other.samples
+        self.by_models.update(other.by_models)
+        self.again.update(other.again)
+        self.hashes_with_many_ids += other.hashes_with_many_ids
+        self.ids_with_many_hashes += other.ids_with_many_hashes
+        return self
+
 
 class Conflict(msgspec.Struct):
     """An identity with several records, its fields as spelled in keys."""
@@ -94,6 +102,10 @@ class Conflict(msgspec.Struct):
     run: bytes
     records: int
     hashes: list[bytes]
+
+    def sort_key(self) -> tuple[bytes, ...]:
+        """Return what conflicts are listed by."""
+        return self.evaluation, self.sample_id, self.model, self.run
 
 
 def count_samples(lists: Iterable[Iterable[Entry]]) -> dict[bytes, Samples]:
