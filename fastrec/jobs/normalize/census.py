@@ -115,8 +115,12 @@ class _Blocks:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self._write()
+        try:
+            if kind is None:
+                self._write()
+        except BaseException as exc:
+            self.file.__exit__(type(exc))
+            raise
         self.file.__exit__(kind)
 
 

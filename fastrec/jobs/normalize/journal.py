@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, Final, Self
 
 import msgspec
 
+from fastrec.errors import naming
 from fastrec.hashing import fingerprint
 from fastrec.jobs.normalize.merging import Merged
 from fastrec.jobs.normalize.pass1 import Piece, Sorted
@@ -61,7 +62,8 @@ class Journal:
         self.entries: list[Entry] = []
         self._log = open_log(path)
         try:
-            self._go_to_the_end()
+            with naming(path):
+                self._go_to_the_end()
         except BaseException:
             self._log.close()
             raise
