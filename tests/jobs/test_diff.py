@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 import fastrec
 from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError
 from fastrec.jobs import diff as module
-from fastrec.jobs.diff import Difference, diff, mcnemar, merge, plan, side
+from fastrec.jobs.diff import Difference, diff, mcnemar, merge, plan
 from fastrec.jobs.diff.fields import compare_lines
 from fastrec.jobs.generate import Recipe, lines
-from fastrec.stages.shards import Shard, read_text
+from fastrec.stages.shards import skim
 from tests.jobs.comparing import BY, KINDS, corpus_of, differing, found, p_value, reference, spelled
 from tests.samples import sample
 from tests.strategies import free, records
@@ -127,7 +127,7 @@ def test_it_agrees_with_loading_both_whole(
     """Counts, fields, flips and p-values are those of a comparison with the stdlib, whatever the order and the cuts."""
     order, by = choice
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(side, "read_text", lambda shard: in_blocks(shard, block_bytes))
+        patch.setattr(skim, "SKIM_BYTES", block_bytes)
         patch.setattr(merge, "_SHORTEST", min(block_bytes, merge._SHORTEST))
         patch.setattr(plan, "_PARTS", 1)
         old, new = (
@@ -137,12 +137,6 @@ def test_it_agrees_with_loading_both_whole(
         difference = diff(old, new, by=by, examples=MANY)
         assert found(difference) == reference(old, new, by)
         check_totals(difference)
-
-
-def in_blocks(shard: Shard, size: int) -> Iterator[bytes]:
-    """The text of a shard in small blocks."""
-    for block in read_text(shard):
-        yield from (block[start : start + size] for start in range(0, len(block), size))
 
 
 def check_totals(difference: Difference) -> None:

@@ -33,8 +33,7 @@ __all__ = ["OTHER_FIELDS", "Changes", "ModelChanges", "RangeToCompare", "compare
 OTHER_FIELDS: Final = "(other fields)"
 
 _FIELDS: Final = 1_000  # paths that a task remembers: free-form objects can have any number of keys
-_SHORTEST: Final = 1 << 11  # bytes that are compared at a time
-_LONGEST: Final = 1 << 16
+_SHORTEST: Final = 1 << 9  # bytes that are compared at a time
 _PLACE_BYTES: Final = 256 << 20
 
 _Line = tuple[Head, bytes]
@@ -147,22 +146,16 @@ class _Merger:
             self._add(*new.take())
 
     def _skip_equal(self) -> None:
-        """Pass over lines that are the same in both: steps double while they are equal, and end where they are not."""
+        """Pass over lines that are the same in both, without finding them."""
         old, new = self._old, self._new
-        step = 0
         while old.has_line() and new.has_line():
-            data, start, other = old.data, old.start, new.start
-            if not step:  # a line at a time
-                end = data.find(b"\n", start) + 1
-                if not new.data.startswith(data[start:end], other):
-                    return
-                step = _SHORTEST
-            else:
-                size = min(step, old.end - start, new.end - other)
-                equal = _equal_bytes(data, start, new.data, other, size)
-                # Of bytes that are equal all but the line that was begun last are equal lines.
-                end = max(data.rfind(b"\n", start, start + equal) + 1, start)
-                step = 0 if equal < size else step * 2 if end == start else min(step * 2, _LONGEST)
+            start, other = old.start, new.start
+            end = old.data.find(b"\n", start) + 1
+            if not new.data.startswith(old.view[start:end], other):
+                return  # where every line differs, nothing but a line should be looked at
+            equal = _equal_bytes(old, new)
+            # Of bytes that are equal all but the line that was begun last are equal lines.
+            end = max(end, old.data.rfind(b"\n", start, start + equal) + 1)
             old.skip_to(end)
             new.skip_to(other + end - start)
 
@@ -274,16 +267,20 @@ class _Merger:
             examples.append(name_of(head))
 
 
-def _equal_bytes(data: bytes, start: int, other: bytes, other_start: int, size: int) -> int:
-    """Return how many bytes are equal at least: all, or by halving, since comparing slices runs in C."""
-    if other.startswith(data[start : start + size], other_start):
+def _equal_bytes(old: Reader, new: Reader) -> int:
+    """Return how many bytes are equal at least: all, or by halving, since comparing runs in C."""
+    begin, other = old.start, new.start
+    size = min(old.end - begin, new.end - other)
+    view, startswith = old.view, new.data.startswith
+    if startswith(view[begin : begin + size], other):
         return size
-    equal = 0
+    start = begin
     while size > _SHORTEST:
         size //= 2
-        if other.startswith(data[start + equal : start + equal + size], other_start + equal):
-            equal += size
-    return equal
+        if startswith(view[start : start + size], other):
+            start += size
+            other += size
+    return start - begin
 
 
 def _key(head: Head, fields: Sequence[str]) -> tuple[Any, ...]:

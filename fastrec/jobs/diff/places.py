@@ -45,9 +45,10 @@ class Head(msgspec.Struct, gc=False):
 
 
 _decode_head = msgspec.json.Decoder(Head).decode
+_decode_sample_id = msgspec.json.Decoder(int | str).decode
 
 
-def read_head(data: bytes, start: int) -> Head:
+def read_head(data: bytearray, start: int) -> Head:
     """Read the head of the line that starts there; msgspec raises a MsgspecError if there is none."""
     return _decode_head(data[start : data.find(_END, start)] + b"}")
 
@@ -92,7 +93,11 @@ def _sample_place(raw: Raw) -> tuple[bool, int | str]:
 
 
 def _sample_id(raw: Raw) -> int | str:
-    value: int | str = parse(bytes(raw))[0]
+    value: int | str
+    try:
+        value = _decode_sample_id(raw)
+    except msgspec.MsgspecError:  # more digits than msgspec reads
+        value = parse(bytes(raw))[0]
     return value
 
 

@@ -20,7 +20,7 @@ import msgspec
 
 from fastrec.errors import CorpusError
 from fastrec.jobs.diff.places import Head, Place, read_head
-from fastrec.stages.shards import read_text, shard_at
+from fastrec.stages.shards import shard_at, skim_lines
 
 __all__ = ["ADVICE", "PartFile", "Reader"]
 
@@ -31,6 +31,7 @@ class PartFile(msgspec.Struct, frozen=True):
     """A part, and what the manifest says of it."""
 
     path: str
+    bytes: int
     text_bytes: int
 
 
@@ -48,8 +49,10 @@ class Reader:
         self._offset = 0  # of `data` in the text of the part
         self._last: Place | None = None
         self._stretches = self._read(parts)
-        self.data = b""
+        self.data = bytearray()
         """Whole lines, of which those from `start` to `end` are still to come."""
+        self.view = memoryview(self.data)
+        """The same, of which parts can be had without copying them."""
         self.start = self.end = 0
         self._head: Head | None = None  # of the line at `start`, if it was looked at
         self._place: Place = ()
@@ -61,6 +64,7 @@ class Reader:
             if stretch is None:
                 return False
             self.data, self.start, self.end = stretch
+            self.view = memoryview(self.data)
             self._head = None
         return True
 
@@ -79,56 +83,49 @@ class Reader:
         end = self.data.find(b"\n", start)
         self.start = end + 1
         self._head = None
-        return head, self.data[start:end]
+        return head, bytes(self.view[start:end])
 
     def skip_to(self, start: int) -> None:
         """Pass over lines."""
         self.start = start
         self._head = None
 
-    def _look(self, data: bytes, start: int) -> tuple[Head, Place]:
+    def _look(self, data: bytearray, start: int) -> tuple[Head, Place]:
         try:
             head = read_head(data, start)
         except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
             raise self._broken("holds a line that is not a record in normal form", start) from exc
         return head, self._place_of(head)
 
-    def _read(self, parts: Sequence[PartFile]) -> Iterator[tuple[bytes, int, int]]:
+    def _read(self, parts: Sequence[PartFile]) -> Iterator[tuple[bytearray, int, int]]:
         """Give the stretches of the range: some text, where its lines begin and where they end."""
         for part in parts:
-            self.path, size = part.path, 0
-            for data, begin, end in _stretches(part.path):
-                self._offset = size - begin
-                size += end - begin
-                begin, end, done = self._own(data, begin, end)
+            self.path, self._offset = part.path, 0
+            for data, size in skim_lines(shard_at(part.path), part.bytes, part.text_bytes):
+                begin, end, done = self._own(data, size)
                 if begin < end:
                     yield data, begin, end
                 if done:
                     return
-            if size != part.text_bytes:
-                reason = f"holds {size:,} bytes of text, and its manifest says {part.text_bytes:,}: {ADVICE}"
-                raise CorpusError(part.path, reason)
+                self._offset += size
 
-    def _own(self, data: bytes, begin: int, end: int) -> tuple[int, int, bool]:
+    def _own(self, data: bytearray, end: int) -> tuple[int, int, bool]:
         """Return which lines of a stretch belong to the range, and whether the range ends in it."""
-        first = self._look(data, begin)[1]
-        last = self._look(data, max(data.rfind(b"\n", begin, end - 1) + 1, begin))[1]
-        if last < first or (self._last is not None and first < self._last):
-            raise self._broken("is not sorted as its manifest says", begin)
-        self._last = last
-        low, high = self._low, self._high
-        done = high is not None and last >= high
-        starts = []
-        if (low is not None and first < low) or done:
-            starts = _starts(data, begin, end)
+        before, low, high = self._last, self._low, self._high
+        self._last = last = self._look(data, data.rfind(b"\n", 0, end - 1) + 1)[1]
+        first = self._look(data, 0)[1] if before is None or not self._offset else before
+        if last < first or (before is not None and first < before):
+            raise self._broken("is not sorted as its manifest says", 0)
+        begin, done = 0, high is not None and last >= high
         if low is not None and first < low:
-            begin = self._find(data, starts, low, end)
+            begin = end if last < low else self._find(data, low, end)
         if high is not None and done:
-            end = self._find(data, starts, high, end)
+            end = self._find(data, high, end)
         return begin, end, done
 
-    def _find(self, data: bytes, starts: list[int], place: Place, end: int) -> int:
+    def _find(self, data: bytearray, place: Place, end: int) -> int:
         """Return where the first line stands that is not before a place."""
+        starts = _starts(data, end)
         found = bisect_left(starts, place, key=lambda start: self._look(data, start)[1])
         return starts[found] if found < len(starts) else end
 
@@ -136,27 +133,9 @@ class Reader:
         return CorpusError(self.path, f"{reason}, at byte {self._offset + start:,} of its text: {ADVICE}")
 
 
-def _starts(data: bytes, begin: int, end: int) -> list[int]:
+def _starts(data: bytearray, end: int) -> list[int]:
     """Return where the lines of a stretch begin."""
-    starts = [begin]
+    starts = [0]
     while (start := data.find(b"\n", starts[-1]) + 1) < end:
         starts.append(start)
     return starts
-
-
-def _stretches(path: str) -> Iterator[tuple[bytes, int, int]]:
-    """Give the lines of a part as stretches."""
-    begun: list[bytes] = []  # of the line that goes on in the next block
-    for block in read_text(shard_at(path)):
-        begin, end = 0, block.rfind(b"\n") + 1
-        if begun and end:
-            begin = block.find(b"\n") + 1
-            line = b"".join([*begun, block[:begin]])
-            begun = []
-            yield line, 0, len(line)
-        if begin < end:
-            yield block, begin, end
-        if end < len(block):
-            begun.append(block[end:])
-    if begun:
-        raise CorpusError(path, f"does not end with a newline: {ADVICE}")
