@@ -23,7 +23,7 @@ from fastrec.stages.judge.findings import json_path
 
 __all__ = ["Compared", "compare_lines", "is_correct"]
 
-_RUN, _MODEL, _OUTPUT, _TURNS = b',"evaluation_id":"', b',"model_id":"', b',"output":{', b',"interactions":['
+_RUN, _MODEL, _OUTPUT, _TAIL = b',"evaluation_id":"', b',"model_id":"', b',"output":{', b',"answer_attribution":['
 
 _Object = dict[str, Raw]
 _decode_object = msgspec.json.Decoder(_Object).decode
@@ -62,11 +62,10 @@ def compare_lines(old: bytes, new: bytes) -> Compared:
     if not new.startswith(old[: old.find(_RUN) + len(_RUN)]):
         found["$.schema_version"] = None
     start, other = old.find(_MODEL), new.find(_MODEL)
-    answer = old.find(_OUTPUT, start)
-    if answer < 0:
-        answer = old.find(_TURNS, start)
-    if answer >= 0 and new.startswith(old[start:answer], other):
-        start, other = answer, other + answer - start
+    for cut in (old.rfind(_TAIL), old.find(_OUTPUT, start)):
+        if cut > start and new.startswith(old[start:cut], other):
+            start, other = cut, other + cut - start
+            break
     try:
         before, after = _decode_object(b"{" + old[start + 1 :]), _decode_object(b"{" + new[other + 1 :])
     except msgspec.MsgspecError:
