@@ -16,7 +16,6 @@ from __future__ import annotations
 import gc
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
@@ -24,7 +23,7 @@ import msgspec
 from fastrec.errors import CorpusError, FastrecError, shown
 from fastrec.jobs.diff.document import Counts, Examples, Flip, RecordName
 from fastrec.jobs.diff.fields import compare_lines, is_correct
-from fastrec.jobs.diff.places import Head, Place, name_of, place_maker
+from fastrec.jobs.diff.places import Place, evaluation_in, model_in, name_of, place_maker, read_head, read_key
 from fastrec.jobs.diff.side import ADVICE, PartFile, Reader
 from fastrec.stages.runs import FIELDS
 
@@ -35,8 +34,6 @@ OTHER_FIELDS: Final = "(other fields)"
 _FIELDS: Final = 1_000  # paths that a task remembers: free-form objects can have any number of keys
 _SHORTEST: Final = 1 << 9  # bytes that are compared at a time
 _PLACE_BYTES: Final = 256 << 20
-
-_Line = tuple[Head, bytes]
 
 
 class RangeToCompare(msgspec.Struct, frozen=True):
@@ -114,10 +111,12 @@ class _Merger:
         place_of = place_maker(order.fields)
         self._old = Reader(order.old, order.low, order.high, place_of)
         self._new = Reader(order.new, order.low, order.high, place_of)
+        self._place_of = place_of
         self._rest = order.rest
-        self._rest_of = attrgetter(*order.rest) if order.rest else lambda head: None
+        self._by_key = "evaluation_id" not in (*order.fields, *order.rest)
         self._examples = order.examples
         self._changes = Changes()
+        self._models: dict[bytes, ModelChanges] = {}  # by the beginning of keys
 
     def run(self) -> Changes:
         try:
@@ -131,19 +130,25 @@ class _Merger:
         old, new = self._old, self._new
         while True:
             self._skip_equal()
-            place, other = old.place(), new.place()
-            if place is None or other is None:
+            key, other = old.key(), new.key()
+            if key is None or other is None:
                 break
-            if place == other:
-                self._settle(place)
-            elif place < other:
-                self._remove(*old.take())
+            if key == other and self._by_key:
+                self._settle(key)
+                continue
+            place, other_place = old.place(), new.place()
+            assert place is not None
+            assert other_place is not None
+            if place == other_place:
+                self._settle_place(place, [], [])
+            elif place < other_place:
+                self._remove(old.take())
             else:
-                self._add(*new.take())
-        while old.place() is not None:
-            self._remove(*old.take())
-        while new.place() is not None:
-            self._add(*new.take())
+                self._add(new.take())
+        while old.has_line():
+            self._remove(old.take())
+        while new.has_line():
+            self._add(new.take())
 
     def _skip_equal(self) -> None:
         """Pass over lines that are the same in both, without finding them."""
@@ -159,79 +164,82 @@ class _Merger:
             old.skip_to(end)
             new.skip_to(other + end - start)
 
-    def _settle(self, place: Place) -> None:
-        """Find partners among the records of a place."""
+    def _settle(self, key: bytes) -> None:
+        """Pair two records of one key, if it is plain to see that no others are of their place."""
         old, new = self._old, self._new
         first, second = old.take(), new.take()
-        if old.place() != place and new.place() != place:
-            if self._rest_of(first[0]) == self._rest_of(second[0]):
-                self._pair(first, second)
-            else:
-                self._remove(*first)
-                self._add(*second)
-            return
-        olds, news = [first, *_gather(old, place)], [second, *_gather(new, place)]
-        equal = {line for _, line in olds} & {line for _, line in news}
-        groups: defaultdict[Any, tuple[list[_Line], list[_Line]]] = defaultdict(lambda: ([], []))
+        model = model_in(key)
+        if (old.key() or b"").startswith(model) or (new.key() or b"").startswith(model):
+            self._settle_place(self._place_of(read_head(first, 0)), [first], [second])
+        else:
+            self._pair(first, second, key)
+
+    def _settle_place(self, place: Place, olds: list[bytes], news: list[bytes]) -> None:
+        """Find partners among the records of a place, some of which were taken."""
+        _gather(self._old, place, olds)
+        _gather(self._new, place, news)
+        equal = set(olds) & set(news)
+        groups: defaultdict[Any, tuple[list[bytes], list[bytes]]] = defaultdict(lambda: ([], []))
         for side, lines in enumerate((olds, news)):
-            for head, line in lines:
+            for line in lines:
                 if line not in equal:
-                    groups[_key(head, self._rest)][side].append((head, line))
+                    groups[_fields(line, self._rest)][side].append(line)
         for some_olds, some_news in groups.values():
             self._match(some_olds, some_news)
 
-    def _match(self, olds: list[_Line], news: list[_Line]) -> None:
+    def _match(self, olds: list[bytes], news: list[bytes]) -> None:
         """Find partners among records that agree in all fields that are compared by."""
         if olds and news and len(olds) + len(news) > 2:
             olds, news = self._match_runs(olds, news)
         if len(olds) == len(news) == 1:
-            self._pair(olds[0], news[0])
+            self._pair(olds[0], news[0], read_key(news[0], 0))
         elif olds and news:
             self._leave_open(olds, news)
         else:
-            for head, line in olds:
-                self._remove(head, line)
-            for head, line in news:
-                self._add(head, line)
+            for line in olds:
+                self._remove(line)
+            for line in news:
+                self._add(line)
 
-    def _match_runs(self, olds: list[_Line], news: list[_Line]) -> tuple[list[_Line], list[_Line]]:
+    def _match_runs(self, olds: list[bytes], news: list[bytes]) -> tuple[list[bytes], list[bytes]]:
         """Pair records of the same run that are alone of it on both sides; return the others."""
-        runs: defaultdict[Any, tuple[list[_Line], list[_Line]]] = defaultdict(lambda: ([], []))
+        runs: defaultdict[Any, tuple[list[bytes], list[bytes]]] = defaultdict(lambda: ([], []))
         for side, lines in enumerate((olds, news)):
-            for head, line in lines:
-                runs[_key(head, FIELDS)][side].append((head, line))
-        left: tuple[list[_Line], list[_Line]] = ([], [])
+            for line in lines:
+                runs[_fields(line, FIELDS)][side].append(line)
+        left: tuple[list[bytes], list[bytes]] = ([], [])
         for some_olds, some_news in runs.values():
             if len(some_olds) == len(some_news) == 1:
-                self._pair(some_olds[0], some_news[0])
+                self._pair(some_olds[0], some_news[0], read_key(some_news[0], 0))
             else:
                 left[0].extend(some_olds)
                 left[1].extend(some_news)
         return left
 
-    def _model(self, head: Head) -> ModelChanges:
-        key = head.evaluation_name, head.model_id
-        model = self._changes.models.get(key)
+    def _model(self, line: bytes, key: bytes) -> ModelChanges:
+        known = evaluation_in(key)
+        model = self._models.get(known)
         if model is None:
-            model = self._changes.models[key] = ModelChanges()
+            head = read_head(line, 0)
+            model = self._changes.models.setdefault((head.evaluation_name, head.model_id), ModelChanges())
+            self._models[known] = model
         return model
 
-    def _pair(self, old: _Line, new: _Line) -> None:
-        head = new[0]
-        paths, flip = compare_lines(old[1], new[1])
+    def _pair(self, old: bytes, new: bytes, key: bytes) -> None:
+        paths, flip = compare_lines(old, new)
         if not paths:
             return
-        model = self._model(head)
+        model = self._model(new, key)
         model.counts.changed += 1
         self._count_fields(paths)
         if len(self._changes.examples.changed) < self._examples:
-            self._changes.examples.changed.append(msgspec.structs.replace(name_of(head), fields=paths))
+            self._changes.examples.changed.append(msgspec.structs.replace(name_of(new), fields=paths))
         if flip is not None:
             model.wrong_to_right += flip
             model.right_to_wrong += not flip
             flips = model.flips[flip]
             if len(flips) < self._examples:
-                name = name_of(head)
+                name = name_of(new)
                 now: Any = "right" if flip else "wrong"
                 flips.append(Flip(sample_id=name.sample_id, sample_hash=name.sample_hash, now=now))
 
@@ -242,29 +250,29 @@ class _Merger:
                 path = OTHER_FIELDS
             fields[path] += 1
 
-    def _remove(self, head: Head, line: bytes) -> None:
-        model = self._model(head)
+    def _remove(self, line: bytes) -> None:
+        model = self._model(line, read_key(line, 0))
         model.counts.removed += 1
         model.correct_removed += is_correct(line)
-        self._show(self._changes.examples.removed, head)
+        self._show(self._changes.examples.removed, line)
 
-    def _add(self, head: Head, line: bytes) -> None:
-        model = self._model(head)
+    def _add(self, line: bytes) -> None:
+        model = self._model(line, read_key(line, 0))
         model.counts.added += 1
         model.correct_added += is_correct(line)
-        self._show(self._changes.examples.added, head)
+        self._show(self._changes.examples.added, line)
 
-    def _leave_open(self, olds: list[_Line], news: list[_Line]) -> None:
-        model = self._model(olds[0][0])
+    def _leave_open(self, olds: list[bytes], news: list[bytes]) -> None:
+        model = self._model(olds[0], read_key(olds[0], 0))
         model.counts.ambiguous_old += len(olds)
         model.counts.ambiguous_new += len(news)
-        model.correct_removed += sum(is_correct(line) for _, line in olds)
-        model.correct_added += sum(is_correct(line) for _, line in news)
-        self._show(self._changes.examples.ambiguous, olds[0][0])
+        model.correct_removed += sum(map(is_correct, olds))
+        model.correct_added += sum(map(is_correct, news))
+        self._show(self._changes.examples.ambiguous, olds[0])
 
-    def _show(self, examples: list[RecordName], head: Head) -> None:
+    def _show(self, examples: list[RecordName], line: bytes) -> None:
         if len(examples) < self._examples:
-            examples.append(name_of(head))
+            examples.append(name_of(line))
 
 
 def _equal_bytes(old: Reader, new: Reader) -> int:
@@ -283,23 +291,22 @@ def _equal_bytes(old: Reader, new: Reader) -> int:
     return start - begin
 
 
-def _key(head: Head, fields: Sequence[str]) -> tuple[Any, ...]:
+def _fields(line: bytes, fields: Sequence[str]) -> tuple[Any, ...]:
     """Return some fields of a head so that they can be looked up."""
+    head = read_head(line, 0)
     return tuple([bytes(head.sample_id) if field == "sample_id" else getattr(head, field) for field in fields])
 
 
-def _gather(reader: Reader, place: Place) -> list[_Line]:
+def _gather(reader: Reader, place: Place, lines: list[bytes]) -> None:
     """Take the lines that are left of a place."""
-    lines: list[_Line] = []
     size = 0
     while reader.place() == place:
         lines.append(reader.take())
-        size += len(lines[-1][1])
+        size += len(lines[-1])
         if size > _PLACE_BYTES:
-            head = lines[0][0]
+            head = read_head(lines[0], 0)
             raise FastrecError(
                 f"over {_PLACE_BYTES >> 20} MiB of records are of one sample of {head.model_id!r} in "
                 f"{head.evaluation_name!r}, too much to compare at once: make both corpora with `fastrec normalize "
                 "--sort-by evaluation_name,model_id,sample_id`, and compare those"
             )
-    return lines

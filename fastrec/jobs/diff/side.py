@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from fastrec.errors import CorpusError
-from fastrec.jobs.diff.places import Head, Place, read_head
+from fastrec.jobs.diff.places import Head, Place, read_head, read_key
 from fastrec.stages.shards import shard_at, skim_lines
 
 __all__ = ["ADVICE", "PartFile", "Reader"]
@@ -54,8 +54,7 @@ class Reader:
         self.view = memoryview(self.data)
         """The same, of which parts can be had without copying them."""
         self.start = self.end = 0
-        self._head: Head | None = None  # of the line at `start`, if it was looked at
-        self._place: Place = ()
+        self._key: bytes | None = None  # of the line at `start`, if it was looked at
 
     def has_line(self) -> bool:
         """Whether there is a line; reads on if need be."""
@@ -65,37 +64,35 @@ class Reader:
                 return False
             self.data, self.start, self.end = stretch
             self.view = memoryview(self.data)
-            self._head = None
         return True
+
+    def key(self) -> bytes | None:
+        """Return the key of the line at `start`; None if there is none."""
+        if self._key is None and self.has_line():
+            self._key = read_key(self.data, self.start)
+        return self._key
 
     def place(self) -> Place | None:
         """Return the place of the line at `start`; None if there is none."""
-        if self._head is None:
-            if not self.has_line():
-                return None
-            self._head, self._place = self._look(self.data, self.start)
-        return self._place
+        return self._look(self.data, self.start) if self.has_line() else None
 
-    def take(self) -> tuple[Head, bytes]:
-        """Take the line at `start`, without its newline, after a look at its place."""
-        head, start = self._head, self.start
-        assert head is not None
-        end = self.data.find(b"\n", start)
-        self.start = end + 1
-        self._head = None
-        return head, bytes(self.view[start:end])
+    def take(self) -> bytes:
+        """Take the line at `start`, without its newline."""
+        start, end = self.start, self.data.find(b"\n", self.start)
+        self.skip_to(end + 1)
+        return bytes(self.view[start:end])
 
     def skip_to(self, start: int) -> None:
         """Pass over lines."""
         self.start = start
-        self._head = None
+        self._key = None
 
-    def _look(self, data: bytearray, start: int) -> tuple[Head, Place]:
+    def _look(self, data: bytearray, start: int) -> Place:
+        """Return the place of the line that starts there."""
         try:
-            head = read_head(data, start)
+            return self._place_of(read_head(data, start))
         except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
             raise self._broken("holds a line that is not a record in normal form", start) from exc
-        return head, self._place_of(head)
 
     def _read(self, parts: Sequence[PartFile]) -> Iterator[tuple[bytearray, int, int]]:
         """Give the stretches of the range: some text, where its lines begin and where they end."""
@@ -112,8 +109,8 @@ class Reader:
     def _own(self, data: bytearray, end: int) -> tuple[int, int, bool]:
         """Return which lines of a stretch belong to the range, and whether the range ends in it."""
         before, low, high = self._last, self._low, self._high
-        self._last = last = self._look(data, data.rfind(b"\n", 0, end - 1) + 1)[1]
-        first = self._look(data, 0)[1] if before is None or not self._offset else before
+        self._last = last = self._look(data, data.rfind(b"\n", 0, end - 1) + 1)
+        first = self._look(data, 0) if before is None or not self._offset else before
         if last < first or (before is not None and first < before):
             raise self._broken("is not sorted as its manifest says", 0)
         begin, done = 0, high is not None and last >= high
@@ -126,7 +123,7 @@ class Reader:
     def _find(self, data: bytearray, place: Place, end: int) -> int:
         """Return where the first line stands that is not before a place."""
         starts = _starts(data, end)
-        found = bisect_left(starts, place, key=lambda start: self._look(data, start)[1])
+        found = bisect_left(starts, place, key=lambda start: self._look(data, start))
         return starts[found] if found < len(starts) else end
 
     def _broken(self, reason: str, start: int) -> CorpusError:
