@@ -64,6 +64,22 @@ def test_a_byte_that_is_wrong_is_noticed(tmp_path: Path) -> None:
     assert noticed > len(data) * 0.9
 
 
+def test_who_leaves_early_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A decompressor is used again for the next part, wherever the last one was left, or broke off."""
+    monkeypatch.setattr(skim, "SKIM_BYTES", 64)
+    monkeypatch.setattr(skim, "_idle", [])
+    data = zstd(TEXT)
+    path = tmp_path / "left"
+    path.write_bytes(data)
+    left = skim_lines(shard_at(str(path)), len(data), len(TEXT))
+    next(left)
+    left.close()
+    with pytest.raises(ShardError):
+        skimmed(data[:-4] + bytes(4), tmp_path)
+    assert b"".join(skimmed(data, tmp_path)) == TEXT
+    assert len(skim._idle) == 1
+
+
 @pytest.mark.parametrize(
     ("data", "file_bytes", "said"),
     [

@@ -10,7 +10,7 @@ with what is found, a second, careful look says what is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 import zstandard
 
@@ -22,8 +22,11 @@ __all__ = ["skim_lines"]
 
 SKIM_BYTES = 1 << 17  # what a block of zstd holds: larger buffers push out of the cache what zstd copies from
 
+# Each keeps a window of some MiB. Windows that come and go leave holes in the heap, so they are used again.
+_idle: list[zstandard.ZstdDecompressor] = []
 
-def skim_lines(shard: Shard, file_bytes: int, text_bytes: int) -> Iterator[tuple[bytearray, int]]:
+
+def skim_lines(shard: Shard, file_bytes: int, text_bytes: int) -> Generator[tuple[bytearray, int]]:
     """Give whole lines: a buffer, and how many of its bytes count until the next lines take their place."""
     total = 0
     if shard.size == file_bytes:
@@ -49,9 +52,16 @@ def _shard_lines(shard: Shard, text_bytes: int) -> Iterator[tuple[bytearray, int
     if shard.format is not Format.ZSTD:
         yield from _lines(_into(read_text(shard)), text_bytes)
         return
-    with open(shard.path, "rb") as file:  # noqa: PTH123 - paths stay the str that was given
-        reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
-        yield from _lines(reader.readinto, text_bytes)
+    try:
+        decompressor = _idle.pop()
+    except IndexError:
+        decompressor = zstandard.ZstdDecompressor()
+    try:
+        with open(shard.path, "rb") as file:  # noqa: PTH123 - paths stay the str that was given
+            reader = decompressor.stream_reader(file, read_across_frames=True)
+            yield from _lines(reader.readinto, text_bytes)
+    finally:
+        _idle.append(decompressor)
 
 
 def _lines(readinto: Callable[[memoryview], int], longest: int) -> Iterator[tuple[bytearray, int]]:
