@@ -1,33 +1,35 @@
 """The merge of two corpora over a range of places: what was added, removed, changed, and how verdicts flipped.
 
-1. Stretches that are the same bytes in both are passed over, ever longer ones at a time, without finding their lines.
-2. Where they differ, the places of both lines tell: a record only OLD has, only NEW has, or a place of both.
+1. Stretches that are the same bytes in both are passed over, without finding their lines.
+2. Where they differ, two lines of one key are partners, if the next ones are of another model: nothing is decoded for
+   that. Else the places of both lines tell: a record only OLD has, only NEW has, or a place of both.
 3. A place of both is settled: equal lines are partners; of the others those with the same fields to be compared by, if
    they are one on each side. Where several could be partners, those of the same run are; what is left is ambiguous.
 4. Two partners that differ are compared field by field.
 
 Counted is only what is not equal: how many pairs are, and how many of them are right, follows from the two summaries.
-A task takes paths and gives back counts and a few examples. Memory holds a chunk of each corpus and the records of one
+A task takes paths and gives back counts and a few examples. Memory holds a buffer of each corpus and the records of one
 place.
 """
 
 from __future__ import annotations
 
 import gc
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 
 from fastrec.errors import CorpusError, FastrecError, shown
-from fastrec.jobs.diff.document import Counts, Examples, Flip, RecordName
+from fastrec.jobs.diff.changes import Changes, ModelChanges
+from fastrec.jobs.diff.document import Flip, RecordName
 from fastrec.jobs.diff.fields import compare_lines, is_correct
 from fastrec.jobs.diff.places import Place, evaluation_in, model_in, name_of, place_maker, read_head, read_key
 from fastrec.jobs.diff.side import ADVICE, PartFile, Reader
 from fastrec.stages.runs import FIELDS
 
-__all__ = ["OTHER_FIELDS", "Changes", "ModelChanges", "RangeToCompare", "compare_range"]
+__all__ = ["OTHER_FIELDS", "RangeToCompare", "compare_range"]
 
 OTHER_FIELDS: Final = "(other fields)"
 
@@ -51,46 +53,6 @@ class RangeToCompare(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"comparing {', '.join(shown(part.path) for part in (*self.old, *self.new))}"
-
-
-class ModelChanges(msgspec.Struct):
-    """One model on one evaluation: what is not equal."""
-
-    counts: Counts = msgspec.field(default_factory=Counts)
-    correct_removed: int = 0
-    """Of the records of OLD that have no partner, or none for sure: how many are right."""
-    correct_added: int = 0
-    right_to_wrong: int = 0
-    wrong_to_right: int = 0
-    flips: dict[bool, list[Flip]] = msgspec.field(default_factory=lambda: {False: [], True: []})
-
-    def add(self, other: ModelChanges, examples: int) -> None:
-        """Add what follows."""
-        for name in Counts.__struct_fields__:
-            setattr(self.counts, name, getattr(self.counts, name) + getattr(other.counts, name))
-        self.correct_removed += other.correct_removed
-        self.correct_added += other.correct_added
-        self.right_to_wrong += other.right_to_wrong
-        self.wrong_to_right += other.wrong_to_right
-        for now, flips in self.flips.items():
-            flips += other.flips[now][: examples - len(flips)]
-
-
-class Changes(msgspec.Struct):
-    """What a worker gives back; unchanged pairs are not counted."""
-
-    models: dict[tuple[str, str], ModelChanges] = msgspec.field(default_factory=dict)
-    fields: Counter[str] = msgspec.field(default_factory=Counter)
-    examples: Examples = msgspec.field(default_factory=Examples)
-
-    def add(self, other: Changes, examples: int) -> None:
-        """Add what follows in the order of the corpora."""
-        for key, model in other.models.items():
-            self.models.setdefault(key, ModelChanges()).add(model, examples)
-        self.fields.update(other.fields)
-        for name in Examples.__struct_fields__:
-            ours: list[RecordName] = getattr(self.examples, name)
-            ours += getattr(other.examples, name)[: examples - len(ours)]
 
 
 def compare_range(order: RangeToCompare) -> Changes:

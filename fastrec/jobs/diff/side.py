@@ -1,13 +1,9 @@
-r"""One of the two corpora in the merge: its lines of a range of places, read part by part, a stretch at a time.
+"""One of the two corpora in the merge: its lines of a range of places, read part by part, a stretch at a time.
 
-    blocks       {"a": 1}\n{"a": 2}\n{"a" | : 3}\n{"a": 4}\n{"a": 5}\n{
-    stretches    {"a": 1}\n{"a": 2}\n  {"a": 3}\n  {"a": 4}\n{"a": 5}\n
+A stretch is whole lines in a buffer, which is overwritten when the reader reads on.
 
-A stretch is a part of a block as it was decompressed, so that text is not copied; a line that two blocks share is put
-together and is a stretch of its own.
-
-A reader stands at a line. It shows the line's place when asked, since lines that are the same in both corpora are
-passed over without a look. What the manifest says of a part is held against what is found there.
+A reader stands at a line. It shows the line's key or place when asked, since lines that are the same in both corpora
+are passed over without a look. What the manifest says of a part is held against what is found there.
 """
 
 from __future__ import annotations
