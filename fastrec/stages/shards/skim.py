@@ -20,7 +20,7 @@ from fastrec.stages.shards.reader import Shard, read_text
 
 __all__ = ["skim_lines"]
 
-SKIM_BYTES = 1 << 17  # what a block of zstd holds: larger buffers push out of the cache what zstd copies from
+SKIM_BYTES = 1 << 17  # what a block of zstd holds; two shards that are read in turns take longer with larger ones
 
 # Each keeps a window of some MiB. Windows that come and go leave holes in the heap, so they are used again.
 _idle: list[zstandard.ZstdDecompressor] = []
