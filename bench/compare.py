@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from bench.figures import Value
 from bench.history import Line, Machine
+from bench.values import Value
 
 __all__ = ["Comparison", "compare", "worse"]
 

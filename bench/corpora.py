@@ -99,6 +99,7 @@ CORPORA: Final[dict[str, Plan]] = {
     "mixed-x4": Copied("mixed", 4),  # about 1 GB of text
     "published-mixed-x4": Published("mixed-x4"),
     "published-mixed": Published("mixed"),
+    "published-real": Published("real"),
     "published-real-x10": Published("real-x10"),
     "nights": Nights("real-x10", anew=False),
     "nights-anew": Nights("real-x10", anew=True),

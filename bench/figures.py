@@ -1,87 +1,19 @@
-"""The figures: what is computed from trials and stages, with the targets. A figure is a row in a table.
-
-`better` says which way is good, `unit` how to print it: `×` is a ratio, `s` seconds, `MB` megabytes, `MB/s` of text.
-Ratios and memory are compared with earlier runs as they are; seconds and throughputs only relative to the calibration
-of their run.
-"""
+"""The figures: rows of a table that say what is computed from which trials, and what is wanted."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Literal
+from typing import Final
 
-import msgspec
-
-from bench.corpora import available, corpus, generator_version
+from bench.corpora import corpus
 from bench.measure import Measured
-from bench.stages import Stage
-from bench.trials import Results, Trial
+from bench.trials import Trial
+from bench.values import Figure, Set
 
-__all__ = [
-    "FIGURES",
-    "NORMALIZE",
-    "SETS",
-    "VALIDATE",
-    "Figure",
-    "Value",
-    "better_stage",
-    "figures_of",
-    "stage_values",
-    "trial_values",
-    "trials_of",
-]
-
-SETS: Final = ("track", "peers", "long", "use")
-Set = Literal["track", "peers", "long", "use"]
-Better = Literal["lower", "higher"]
+__all__ = ["FIGURES", "NORMALIZE", "VALIDATE", "figures_of", "trials_of"]
 
 NORMALIZE, VALIDATE, FLOOR = "fastrec normalize", "fastrec validate", "bare recompression"
 CAT, EXPORT, DIFF, READING = "fastrec cat", "fastrec export", "fastrec diff", "bare decompression"
-_METHOD: Final = "forked-pool"
-"""How trials are run, the peers included: changes whenever ratios before and after cannot be compared."""
-
-
-class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """How to compute a figure from trials, in the order in which it names them."""
-
-    name: str
-    title: str
-    trials: tuple[Trial, ...]
-    value: Callable[[Sequence[Measured]], float]
-    better: Better = "lower"
-    unit: str = "×"
-    target: float | None = None
-    set: Set = "track"
-    tolerance: float = 0.15
-
-    @property
-    def available(self) -> bool:
-        """Whether its corpora can be made here."""
-        return all(available(trial.corpus) for trial in self.trials)
-
-
-class Value(msgspec.Struct, frozen=True, kw_only=True):
-    """A figure as it came out; None if a contender failed, and then `error` says how."""
-
-    name: str
-    title: str
-    value: float | None
-    unit: str
-    better: Better
-    relative: float | None
-    """What is compared with earlier runs."""
-    of: str
-    """What it was measured on: only values of the same are compared."""
-    target: float | None = None
-    tolerance: float = 0.15
-    error: str | None = None
-
-    @property
-    def reached(self) -> bool | None:
-        """Whether the target is reached; None if there is none."""
-        if self.target is None or self.value is None:
-            return None
-        return self.value <= self.target if self.better == "lower" else self.value >= self.target
 
 
 def _seconds(runs: Sequence[Measured]) -> float:
@@ -237,6 +169,18 @@ def _of_decompression(name: str, jobs: int, target: float | None) -> Figure:
     )
 
 
+def _flat(command: str, ten: str, one: str, *options: str) -> Figure:
+    """Peak memory of what reads all of a corpus; with one job, since a small corpus does not keep two busy."""
+    return Figure(
+        name=f"10 × the records: memory of {command.removeprefix('fastrec ')}",
+        title=f"peak memory of {command} for ten times the records, one job; flat is 1",
+        trials=tuple(Trial(command, name, jobs=1, options=options) for name in (ten, one)),
+        value=_memory,
+        target=1.25,
+        set="use",
+    )
+
+
 FIGURES: Final[tuple[Figure, ...]] = (
     *map(_floor, ("real-x10", "mixed", "small", "agentic", "unknown-keys", "half-duplicates")),
     *map(_cpu, ("real-x10", "mixed")),
@@ -308,33 +252,9 @@ FIGURES: Final[tuple[Figure, ...]] = (
     *map(_exported, ("mixed", "real-x10")),
     *(_of_decompression("nights", jobs, 0.6) for jobs in (1, 2)),
     _of_decompression("nights-anew", 2, None),
-    Figure(
-        name="10 × the records: memory of diff",
-        title="peak memory of diff for ten times the records, one job; flat is 1",
-        trials=(Trial(DIFF, "nights", jobs=1), Trial(DIFF, "nights-small", jobs=1)),
-        value=_memory,
-        target=1.25,
-        set="use",
-    ),
+    _flat(CAT, "published-real-x10", "published-real", "--sample-id", "5"),
+    _flat(DIFF, "nights", "nights-small"),
 )
-
-# What is wanted of the ratios among the stage benchmarks, and which way is good.
-_RATIOS: Final[dict[str, tuple[float, Better]]] = {
-    "judge_of_msgspec[plain]": (0.75, "higher"),
-    "judge_of_msgspec[real]": (0.75, "higher"),
-    "unknown_keys_of_plain": (0.6, "higher"),
-    "duplicate_key_check": (0.08, "lower"),
-}
-_NO_TARGET: Final[tuple[None, Better]] = (None, "higher")
-# Small differences of large numbers: shown, and held to their target, but no cause for alarm.
-_UNSTEADY: Final = frozenset({"duplicate_key_check"})
-
-
-def better_stage(one: Stage, other: Stage) -> Stage:
-    """The better of two runs of a stage benchmark."""
-    key = "ratio" if "ratio" in one.info else "MB/s"
-    choose = min if _RATIOS.get(one.name, _NO_TARGET)[1] == "lower" else max
-    return choose(one, other, key=lambda stage: stage.info[key])
 
 
 def figures_of(sets: Iterable[str]) -> list[Figure]:
@@ -346,51 +266,3 @@ def figures_of(sets: Iterable[str]) -> list[Figure]:
 def trials_of(figures: Iterable[Figure]) -> list[Trial]:
     """All trials of some figures, each once."""
     return list(dict.fromkeys(trial for figure in figures for trial in figure.trials))
-
-
-def trial_values(figures: Iterable[Figure], results: Results, calibration: float) -> list[Value]:
-    """Compute figures."""
-    return [_value(figure, results, calibration) for figure in figures]
-
-
-def _value(figure: Figure, results: Results, calibration: float) -> Value:
-    runs = [results[trial] for trial in figure.trials]
-    failed = [f"{trial.contender}: {run.error}" for trial, run in zip(figure.trials, runs, strict=True) if run.error]
-    value = None if failed else figure.value(runs)
-    relative = value / calibration if value is not None and figure.unit == "s" else value
-    corpora = dict.fromkeys(trial.corpus for trial in figure.trials)
-    return Value(
-        name=figure.name,
-        title=figure.title,
-        value=value,
-        unit=figure.unit,
-        better=figure.better,
-        relative=relative,
-        of=" ".join([_METHOD, *(f"{name}-{corpus(name).key}" for name in corpora)]),
-        target=figure.target,
-        tolerance=figure.tolerance,
-        error="; ".join(failed) or None,
-    )
-
-
-def stage_values(stages: Iterable[Stage], calibration: float) -> list[Value]:
-    """The figures of stage benchmarks: throughput times calibration is text per unit of the fixed work."""
-    values = []
-    for stage in stages:
-        ratio = stage.info.get("ratio")
-        target, better = _RATIOS.get(stage.name, _NO_TARGET)
-        value = stage.info["MB/s"] if ratio is None else ratio
-        values.append(
-            Value(
-                name=stage.name,
-                title=f"stage: {stage.name}",
-                value=value,
-                unit="MB/s" if ratio is None else "×",
-                better=better,
-                relative=value * calibration if ratio is None else value,
-                of=generator_version(),
-                target=target,
-                tolerance=float("inf") if stage.name in _UNSTEADY else 0.15,
-            )
-        )
-    return values

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from bench.figures import Value
+from bench.values import Value
 
 __all__ = ["HISTORY", "Entry", "Line", "Machine", "append", "commit", "line_of", "machine", "read"]
 

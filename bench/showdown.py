@@ -18,13 +18,14 @@ import msgspec
 
 from bench.contenders import contenders
 from bench.corpora import OUT, available, corpus
-from bench.figures import NORMALIZE, VALIDATE, figures_of, trial_values, trials_of
+from bench.figures import NORMALIZE, VALIDATE, figures_of, trials_of
 from bench.history import commit, machine
 from bench.measure import Measured
 from bench.peers import NORMALIZING
 from bench.tables import aligned, number, target_of
 from bench.trials import JOBS, Trial, run_trials
 from bench.validators import VALIDATING
+from bench.values import trial_values
 
 __all__ = ["main", "put_block", "render"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from bench.compare import Comparison
-from bench.figures import Value
+from bench.values import Value
 
 __all__ = ["aligned", "comparison_table", "number", "target_of"]
 

@@ -18,11 +18,12 @@ from typing import Final
 from bench.calibrate import calibrate
 from bench.compare import Comparison, compare, worse
 from bench.corpora import corpus
-from bench.figures import SETS, Figure, Value, better_stage, figures_of, stage_values, trial_values, trials_of
+from bench.figures import figures_of, trials_of
 from bench.history import append, line_of, machine, read
 from bench.stages import Stage, run_stages
 from bench.tables import comparison_table
 from bench.trials import Results, run_trials
+from bench.values import SETS, Figure, Value, better_stage, stage_values, trial_values
 
 __all__ = ["main"]
 

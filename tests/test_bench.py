@@ -12,7 +12,7 @@ pytest.importorskip("psutil", reason="the benchmarks' own dependencies are not i
 
 from bench import corpora
 from bench.compare import compare, worse
-from bench.figures import FIGURES, Value, better_stage, stage_values, trial_values
+from bench.figures import FIGURES
 from bench.history import Line, Machine, append, line_of, machine, read
 from bench.measure import Measured, measure
 from bench.plot import Point, plot
@@ -22,6 +22,7 @@ from bench.stages import Stage
 from bench.tables import comparison_table, number
 from bench.trials import Trial, better
 from bench.validators import strict_loads
+from bench.values import Value, better_stage, stage_values, trial_values
 
 HERE = Machine("a processor", 2)
 

@@ -9,7 +9,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,11 @@ from hypothesis import strategies as st
 import fastrec
 from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError
 from fastrec.jobs import diff as module
-from fastrec.jobs.diff import Difference, diff, mcnemar, merge, plan, side
+from fastrec.jobs.diff import Difference, diff, mcnemar, merge, plan
 from fastrec.jobs.diff.fields import compare_lines
 from fastrec.jobs.generate import Recipe, lines
-from fastrec.stages.shards import Shard, read_text
+from fastrec.jobs.manifest import KeyEntry, PartEntry
+from fastrec.stages.shards import skim
 from tests.jobs.comparing import BY, KINDS, corpus_of, differing, found, p_value, reference, spelled
 from tests.samples import sample
 from tests.strategies import free, records
@@ -127,7 +129,7 @@ def test_it_agrees_with_loading_both_whole(
     """Counts, fields, flips and p-values are those of a comparison with the stdlib, whatever the order and the cuts."""
     order, by = choice
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(side, "read_text", lambda shard: in_blocks(shard, block_bytes))
+        patch.setattr(skim, "SKIM_BYTES", block_bytes)
         patch.setattr(merge, "_SHORTEST", min(block_bytes, merge._SHORTEST))
         patch.setattr(plan, "_PARTS", 1)
         old, new = (
@@ -137,12 +139,6 @@ def test_it_agrees_with_loading_both_whole(
         difference = diff(old, new, by=by, examples=MANY)
         assert found(difference) == reference(old, new, by)
         check_totals(difference)
-
-
-def in_blocks(shard: Shard, size: int) -> Iterator[bytes]:
-    """The text of a shard in small blocks."""
-    for block in read_text(shard):
-        yield from (block[start : start + size] for start in range(0, len(block), size))
 
 
 def check_totals(difference: Difference) -> None:
@@ -391,6 +387,38 @@ def test_corpora_in_different_orders_are_refused(old: Path, tmp_path: Path) -> N
     command = str(caught.value).split("`")[1].replace("NEW", str(tmp_path / "anew"))
     subprocess.run([sys.executable, "-m", *command.split()], check=True, capture_output=True)
     assert diff(old, tmp_path / "anew").counts.changed == 2
+
+
+@pytest.mark.parametrize(
+    ("olds", "news", "cuts"),
+    [
+        ([0, 100, 200], [0, 100, 200], [100, 200]),
+        ([0, 100, 200], [0, 105, 205], [105, 205]),
+        ([0, 100, 200], [5, 95, 195], [100, 200]),
+        ([0, 100, 200], [0, 140, 160], [140, 200]),
+        ([0, 100, 200], [250], [100, 200]),
+        ([0, 100, 200], [], [100, 200]),
+        ([], [0, 100], []),
+    ],
+)
+def test_ranges_begin_where_little_is_read_twice(
+    monkeypatch: pytest.MonkeyPatch, olds: list[int], news: list[int], cuts: list[int]
+) -> None:
+    """Where parts of both corpora begin close to each other the cut is at the second: the first is read from there."""
+    monkeypatch.setattr(plan, "_PARTS", 1)
+    parts = [[part_at(*ends) for ends in pairwise([*starts, 300])] for starts in (olds, news)]
+    assert plan._cuts(*parts, ("sample_hash",)) == [(f"{cut:03d}",) for cut in cuts]
+
+
+def part_at(start: int, end: int) -> PartEntry:
+    """A part with records of some hashes, a byte for each."""
+    first, last = (
+        KeyEntry(evaluation_name="e", sample_hash=f"{number:03d}", model_id="m", evaluation_id="r", sample_id=1)
+        for number in (start, end - 1)
+    )
+    return PartEntry(
+        file="", records=1, bytes=1, sha256="", text_bytes=end - start, text_sha256="", first=first, last=last
+    )
 
 
 def test_an_order_that_does_not_bring_partners_together_is_refused(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 1. Read both manifests and summaries; refuse corpora that cannot be compared (`plan`).
 2. Leave out parts that are the same in both; cut the rest into ranges of places (`plan`, `places`).
-3. One task per range: merge, and count what is not equal (`merge`, `side`, `fields`).
+3. One task per range: merge, and count what is not equal (`merge`, `side`, `fields`, `changes`).
 4. From the two summaries and what is not equal follows how many pairs are, and their accuracy; test the flips
    (`mcnemar`). The books must balance.
 """
@@ -16,6 +16,7 @@ from fractions import Fraction
 
 from fastrec.engine import make_engine
 from fastrec.errors import CorpusError, UsageError, shown, utf8
+from fastrec.jobs.diff.changes import Changes, ModelChanges
 from fastrec.jobs.diff.document import (
     DIFF_FORMAT,
     ChangedField,
@@ -28,7 +29,7 @@ from fastrec.jobs.diff.document import (
     Side,
 )
 from fastrec.jobs.diff.mcnemar import mcnemar
-from fastrec.jobs.diff.merge import OTHER_FIELDS, Changes, ModelChanges, compare_range
+from fastrec.jobs.diff.merge import OTHER_FIELDS, compare_range
 from fastrec.jobs.diff.places import BY, check_by
 from fastrec.jobs.diff.plan import Corpus, make_plan, read_corpus
 from fastrec.jobs.plan import jobs_for

@@ -1,14 +1,14 @@
 """Which fields of two records differ, from their lines alone.
 
 Normal form is what makes this quick: equal values are equal bytes, at every level, and known keys stand in one order.
-So lines are cut at keys that every record has, only pieces that differ are decoded, and of them only the branches that
-differ are followed; no value is ever built, numbers and texts are compared as they are spelled.
+So what two lines have in common up to the answer is passed over, the rest is cut into the values of its keys, and only
+those that differ are followed; no value is ever built, numbers and texts are compared as they are spelled.
 
-    {"schema_version":… | ,"evaluation_id":… | ,"model_id":…,"input":…,"output":… | ,"answer_attribution":[…],…}
-     compared             left out             compared                             compared
+    {"schema_version":… | ,"evaluation_id":… | ,"model_id":…,"input":… | ,"output":…,"answer_attribution":[…],…}
+     compared             left out             compared                  taken apart
 
 The quotes of a key cannot stand inside of a string, where they are escaped. But a nested object may have the same key:
-then a piece has a bracket too many or too few, which the decoder refuses, and the two lines are decoded whole.
+then what begins there has a bracket too many, which the decoder refuses, and the two lines are taken apart whole.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fastrec.stages.judge.findings import json_path
 
 __all__ = ["Compared", "compare_lines", "is_correct"]
 
-_RUN, _MODEL, _TAIL = b',"evaluation_id":"', b',"model_id":"', b',"answer_attribution":['
+_RUN, _MODEL, _OUTPUT, _TAIL = b',"evaluation_id":"', b',"model_id":"', b',"output":{', b',"answer_attribution":['
 
 _Object = dict[str, Raw]
 _decode_object = msgspec.json.Decoder(_Object).decode
@@ -58,29 +58,19 @@ def is_correct(line: bytes) -> bool:
 
 def compare_lines(old: bytes, new: bytes) -> Compared:
     """Compare two records in normal form, each without its newline."""
+    found: dict[str, None] = {}
+    if not new.startswith(old[: old.find(_RUN) + len(_RUN)]):
+        found["$.schema_version"] = None
+    start, other = old.find(_MODEL), new.find(_MODEL)
+    for cut in (old.rfind(_TAIL), old.find(_OUTPUT, start)):
+        if cut > start and new.startswith(old[start:cut], other):
+            start, other = cut, other + cut - start
+            break
     try:
-        return _compare_pieces(old, new)
+        before, after = _decode_object(b"{" + old[start + 1 :]), _decode_object(b"{" + new[other + 1 :])
     except msgspec.MsgspecError:
         before, after = _decode_object(old), _decode_object(new)
         del before["evaluation_id"], after["evaluation_id"]
-        found: dict[str, None] = {}
-        _compare_objects(before, after, "$", found)
-        return Compared(list(found), _flip(before, after))
-
-
-def _compare_pieces(old: bytes, new: bytes) -> Compared:
-    found: dict[str, None] = {}
-    if old[: old.find(_RUN)] != new[: new.find(_RUN)]:
-        found["$.schema_version"] = None
-    old_model, new_model = old.find(_MODEL), new.find(_MODEL)
-    old_tail, new_tail = old.rfind(_TAIL), new.rfind(_TAIL)
-    middle, other = old[old_model:old_tail], new[new_model:new_tail]
-    if middle != other:
-        _compare_objects(_decode_object(b"{%b}" % middle[1:]), _decode_object(b"{%b}" % other[1:]), "$", found)
-    last, other = old[old_tail:], new[new_tail:]
-    if last == other:
-        return Compared(list(found), None)
-    before, after = _decode_object(b"{" + last[1:]), _decode_object(b"{" + other[1:])
     _compare_objects(before, after, "$", found)
     return Compared(list(found), _flip(before, after))
 
@@ -94,26 +84,24 @@ def _flip(old: _Object, new: _Object) -> bool | None:
 
 
 def _compare_objects(old: _Object, new: _Object, path: str, found: dict[str, None]) -> None:
-    common = 0
     for key, value in old.items():
         other = new.get(key)
-        if other is None:
-            found[_step(path, key)] = None
-            continue
-        common += 1
         if other != value:
-            _compare_values(bytes(value), bytes(other), _step(path, key), found)
-    if common < len(new):
-        found.update(dict.fromkeys(_step(path, key) for key in new if key not in old))
+            if other is None:
+                found[_step(path, key)] = None
+            else:
+                _compare_values(bytes(value), bytes(other), _step(path, key), found)
+    if not new.keys() <= old.keys():
+        found.update([(_step(path, key), None) for key in new if key not in old])
 
 
 def _compare_values(old: bytes, new: bytes, path: str, found: dict[str, None]) -> None:
     """Name what differs in two values that are not equal; a list that changed its length differs as a whole."""
     kind = old[:1]
-    if kind == new[:1] == b"{":
+    if kind == b"{" == new[:1]:
         _compare_objects(_decode_object(old), _decode_object(new), path, found)
         return
-    if kind == new[:1] == b"[":
+    if kind == b"[" == new[:1]:
         items, others = _decode_array(old), _decode_array(new)
         if len(items) == len(others):
             for item, other in zip(items, others, strict=True):

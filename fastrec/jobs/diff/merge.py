@@ -1,43 +1,41 @@
 """The merge of two corpora over a range of places: what was added, removed, changed, and how verdicts flipped.
 
-1. Stretches that are the same bytes in both are passed over, ever longer ones at a time, without finding their lines.
-2. Where they differ, the places of both lines tell: a record only OLD has, only NEW has, or a place of both.
+1. Stretches that are the same bytes in both are passed over, without finding their lines.
+2. Where they differ, two lines of one key are partners, if the next ones are of another model: nothing is decoded for
+   that. Else the places of both lines tell: a record only OLD has, only NEW has, or a place of both.
 3. A place of both is settled: equal lines are partners; of the others those with the same fields to be compared by, if
    they are one on each side. Where several could be partners, those of the same run are; what is left is ambiguous.
 4. Two partners that differ are compared field by field.
 
 Counted is only what is not equal: how many pairs are, and how many of them are right, follows from the two summaries.
-A task takes paths and gives back counts and a few examples. Memory holds a chunk of each corpus and the records of one
+A task takes paths and gives back counts and a few examples. Memory holds a buffer of each corpus and the records of one
 place.
 """
 
 from __future__ import annotations
 
 import gc
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
-from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
 
 from fastrec.errors import CorpusError, FastrecError, shown
-from fastrec.jobs.diff.document import Counts, Examples, Flip, RecordName
+from fastrec.jobs.diff.changes import Changes, ModelChanges
+from fastrec.jobs.diff.document import Flip, RecordName
 from fastrec.jobs.diff.fields import compare_lines, is_correct
-from fastrec.jobs.diff.places import Head, Place, name_of, place_maker
+from fastrec.jobs.diff.places import Place, evaluation_in, model_in, name_of, place_maker, read_head, read_key
 from fastrec.jobs.diff.side import ADVICE, PartFile, Reader
 from fastrec.stages.runs import FIELDS
 
-__all__ = ["OTHER_FIELDS", "Changes", "ModelChanges", "RangeToCompare", "compare_range"]
+__all__ = ["OTHER_FIELDS", "RangeToCompare", "compare_range"]
 
 OTHER_FIELDS: Final = "(other fields)"
 
 _FIELDS: Final = 1_000  # paths that a task remembers: free-form objects can have any number of keys
-_SHORTEST: Final = 1 << 11  # bytes that are compared at a time
-_LONGEST: Final = 1 << 16
+_SHORTEST: Final = 1 << 9  # bytes that are compared at a time
 _PLACE_BYTES: Final = 256 << 20
-
-_Line = tuple[Head, bytes]
 
 
 class RangeToCompare(msgspec.Struct, frozen=True):
@@ -55,46 +53,6 @@ class RangeToCompare(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"comparing {', '.join(shown(part.path) for part in (*self.old, *self.new))}"
-
-
-class ModelChanges(msgspec.Struct):
-    """One model on one evaluation: what is not equal."""
-
-    counts: Counts = msgspec.field(default_factory=Counts)
-    correct_removed: int = 0
-    """Of the records of OLD that have no partner, or none for sure: how many are right."""
-    correct_added: int = 0
-    right_to_wrong: int = 0
-    wrong_to_right: int = 0
-    flips: dict[bool, list[Flip]] = msgspec.field(default_factory=lambda: {False: [], True: []})
-
-    def add(self, other: ModelChanges, examples: int) -> None:
-        """Add what follows."""
-        for name in Counts.__struct_fields__:
-            setattr(self.counts, name, getattr(self.counts, name) + getattr(other.counts, name))
-        self.correct_removed += other.correct_removed
-        self.correct_added += other.correct_added
-        self.right_to_wrong += other.right_to_wrong
-        self.wrong_to_right += other.wrong_to_right
-        for now, flips in self.flips.items():
-            flips += other.flips[now][: examples - len(flips)]
-
-
-class Changes(msgspec.Struct):
-    """What a worker gives back; unchanged pairs are not counted."""
-
-    models: dict[tuple[str, str], ModelChanges] = msgspec.field(default_factory=dict)
-    fields: Counter[str] = msgspec.field(default_factory=Counter)
-    examples: Examples = msgspec.field(default_factory=Examples)
-
-    def add(self, other: Changes, examples: int) -> None:
-        """Add what follows in the order of the corpora."""
-        for key, model in other.models.items():
-            self.models.setdefault(key, ModelChanges()).add(model, examples)
-        self.fields.update(other.fields)
-        for name in Examples.__struct_fields__:
-            ours: list[RecordName] = getattr(self.examples, name)
-            ours += getattr(other.examples, name)[: examples - len(ours)]
 
 
 def compare_range(order: RangeToCompare) -> Changes:
@@ -115,10 +73,12 @@ class _Merger:
         place_of = place_maker(order.fields)
         self._old = Reader(order.old, order.low, order.high, place_of)
         self._new = Reader(order.new, order.low, order.high, place_of)
+        self._place_of = place_of
         self._rest = order.rest
-        self._rest_of = attrgetter(*order.rest) if order.rest else lambda head: None
+        self._by_key = "evaluation_id" not in (*order.fields, *order.rest)
         self._examples = order.examples
         self._changes = Changes()
+        self._models: dict[bytes, ModelChanges] = {}  # by the beginning of keys
 
     def run(self) -> Changes:
         try:
@@ -132,113 +92,116 @@ class _Merger:
         old, new = self._old, self._new
         while True:
             self._skip_equal()
-            place, other = old.place(), new.place()
-            if place is None or other is None:
+            key, other = old.key(), new.key()
+            if key is None or other is None:
                 break
-            if place == other:
-                self._settle(place)
-            elif place < other:
-                self._remove(*old.take())
+            if key == other and self._by_key:
+                self._settle(key)
+                continue
+            place, other_place = old.place(), new.place()
+            assert place is not None
+            assert other_place is not None
+            if place == other_place:
+                self._settle_place(place, [], [])
+            elif place < other_place:
+                self._remove(old.take())
             else:
-                self._add(*new.take())
-        while old.place() is not None:
-            self._remove(*old.take())
-        while new.place() is not None:
-            self._add(*new.take())
+                self._add(new.take())
+        while old.has_line():
+            self._remove(old.take())
+        while new.has_line():
+            self._add(new.take())
 
     def _skip_equal(self) -> None:
-        """Pass over lines that are the same in both: steps double while they are equal, and end where they are not."""
+        """Pass over lines that are the same in both, without finding them."""
         old, new = self._old, self._new
-        step = 0
         while old.has_line() and new.has_line():
-            data, start, other = old.data, old.start, new.start
-            if not step:  # a line at a time
-                end = data.find(b"\n", start) + 1
-                if not new.data.startswith(data[start:end], other):
-                    return
-                step = _SHORTEST
-            else:
-                size = min(step, old.end - start, new.end - other)
-                equal = _equal_bytes(data, start, new.data, other, size)
-                # Of bytes that are equal all but the line that was begun last are equal lines.
-                end = max(data.rfind(b"\n", start, start + equal) + 1, start)
-                step = 0 if equal < size else step * 2 if end == start else min(step * 2, _LONGEST)
+            start, other = old.start, new.start
+            end = old.data.find(b"\n", start) + 1
+            if not new.data.startswith(old.view[start:end], other):
+                return  # where every line differs, nothing but a line should be looked at
+            equal = _equal_bytes(old, new)
+            # Of bytes that are equal all but the line that was begun last are equal lines.
+            end = max(end, old.data.rfind(b"\n", start, start + equal) + 1)
             old.skip_to(end)
             new.skip_to(other + end - start)
 
-    def _settle(self, place: Place) -> None:
-        """Find partners among the records of a place."""
+    def _settle(self, key: bytes) -> None:
+        """Pair two records of one key, if it is plain to see that no others are of their place."""
         old, new = self._old, self._new
         first, second = old.take(), new.take()
-        if old.place() != place and new.place() != place:
-            if self._rest_of(first[0]) == self._rest_of(second[0]):
-                self._pair(first, second)
-            else:
-                self._remove(*first)
-                self._add(*second)
-            return
-        olds, news = [first, *_gather(old, place)], [second, *_gather(new, place)]
-        equal = {line for _, line in olds} & {line for _, line in news}
-        groups: defaultdict[Any, tuple[list[_Line], list[_Line]]] = defaultdict(lambda: ([], []))
+        model = model_in(key)
+        if (old.key() or b"").startswith(model) or (new.key() or b"").startswith(model):
+            self._settle_place(self._place_of(read_head(first, 0)), [first], [second])
+        else:
+            self._pair(first, second, key)
+
+    def _settle_place(self, place: Place, olds: list[bytes], news: list[bytes]) -> None:
+        """Find partners among the records of a place, some of which were taken."""
+        _gather(self._old, place, olds)
+        _gather(self._new, place, news)
+        equal = set(olds) & set(news)
+        groups: defaultdict[Any, tuple[list[bytes], list[bytes]]] = defaultdict(lambda: ([], []))
         for side, lines in enumerate((olds, news)):
-            for head, line in lines:
+            for line in lines:
                 if line not in equal:
-                    groups[_key(head, self._rest)][side].append((head, line))
+                    groups[_fields(line, self._rest)][side].append(line)
         for some_olds, some_news in groups.values():
             self._match(some_olds, some_news)
 
-    def _match(self, olds: list[_Line], news: list[_Line]) -> None:
+    def _match(self, olds: list[bytes], news: list[bytes]) -> None:
         """Find partners among records that agree in all fields that are compared by."""
         if olds and news and len(olds) + len(news) > 2:
             olds, news = self._match_runs(olds, news)
         if len(olds) == len(news) == 1:
-            self._pair(olds[0], news[0])
+            self._pair(olds[0], news[0], read_key(news[0], 0))
         elif olds and news:
             self._leave_open(olds, news)
         else:
-            for head, line in olds:
-                self._remove(head, line)
-            for head, line in news:
-                self._add(head, line)
+            for line in olds:
+                self._remove(line)
+            for line in news:
+                self._add(line)
 
-    def _match_runs(self, olds: list[_Line], news: list[_Line]) -> tuple[list[_Line], list[_Line]]:
+    def _match_runs(self, olds: list[bytes], news: list[bytes]) -> tuple[list[bytes], list[bytes]]:
         """Pair records of the same run that are alone of it on both sides; return the others."""
-        runs: defaultdict[Any, tuple[list[_Line], list[_Line]]] = defaultdict(lambda: ([], []))
+        runs: defaultdict[Any, tuple[list[bytes], list[bytes]]] = defaultdict(lambda: ([], []))
         for side, lines in enumerate((olds, news)):
-            for head, line in lines:
-                runs[_key(head, FIELDS)][side].append((head, line))
-        left: tuple[list[_Line], list[_Line]] = ([], [])
+            for line in lines:
+                runs[_fields(line, FIELDS)][side].append(line)
+        left: tuple[list[bytes], list[bytes]] = ([], [])
         for some_olds, some_news in runs.values():
             if len(some_olds) == len(some_news) == 1:
-                self._pair(some_olds[0], some_news[0])
+                self._pair(some_olds[0], some_news[0], read_key(some_news[0], 0))
             else:
                 left[0].extend(some_olds)
                 left[1].extend(some_news)
         return left
 
-    def _model(self, head: Head) -> ModelChanges:
-        key = head.evaluation_name, head.model_id
-        model = self._changes.models.get(key)
+    def _model(self, line: bytes, key: bytes) -> ModelChanges:
+        known = evaluation_in(key)
+        model = self._models.get(known)
         if model is None:
-            model = self._changes.models[key] = ModelChanges()
+            head = read_head(line, 0)
+            model = self._changes.models.setdefault((head.evaluation_name, head.model_id), ModelChanges())
+            self._models[known] = model
         return model
 
-    def _pair(self, old: _Line, new: _Line) -> None:
-        head = new[0]
-        paths, flip = compare_lines(old[1], new[1])
+    def _pair(self, old: bytes, new: bytes, key: bytes) -> None:
+        paths, flip = compare_lines(old, new)
         if not paths:
             return
-        model = self._model(head)
+        model = self._model(new, key)
         model.counts.changed += 1
         self._count_fields(paths)
         if len(self._changes.examples.changed) < self._examples:
-            self._changes.examples.changed.append(msgspec.structs.replace(name_of(head), fields=paths))
+            self._changes.examples.changed.append(msgspec.structs.replace(name_of(new), fields=paths))
         if flip is not None:
             model.wrong_to_right += flip
             model.right_to_wrong += not flip
             flips = model.flips[flip]
             if len(flips) < self._examples:
-                name = name_of(head)
+                name = name_of(new)
                 now: Any = "right" if flip else "wrong"
                 flips.append(Flip(sample_id=name.sample_id, sample_hash=name.sample_hash, now=now))
 
@@ -249,60 +212,63 @@ class _Merger:
                 path = OTHER_FIELDS
             fields[path] += 1
 
-    def _remove(self, head: Head, line: bytes) -> None:
-        model = self._model(head)
+    def _remove(self, line: bytes) -> None:
+        model = self._model(line, read_key(line, 0))
         model.counts.removed += 1
         model.correct_removed += is_correct(line)
-        self._show(self._changes.examples.removed, head)
+        self._show(self._changes.examples.removed, line)
 
-    def _add(self, head: Head, line: bytes) -> None:
-        model = self._model(head)
+    def _add(self, line: bytes) -> None:
+        model = self._model(line, read_key(line, 0))
         model.counts.added += 1
         model.correct_added += is_correct(line)
-        self._show(self._changes.examples.added, head)
+        self._show(self._changes.examples.added, line)
 
-    def _leave_open(self, olds: list[_Line], news: list[_Line]) -> None:
-        model = self._model(olds[0][0])
+    def _leave_open(self, olds: list[bytes], news: list[bytes]) -> None:
+        model = self._model(olds[0], read_key(olds[0], 0))
         model.counts.ambiguous_old += len(olds)
         model.counts.ambiguous_new += len(news)
-        model.correct_removed += sum(is_correct(line) for _, line in olds)
-        model.correct_added += sum(is_correct(line) for _, line in news)
-        self._show(self._changes.examples.ambiguous, olds[0][0])
+        model.correct_removed += sum(map(is_correct, olds))
+        model.correct_added += sum(map(is_correct, news))
+        self._show(self._changes.examples.ambiguous, olds[0])
 
-    def _show(self, examples: list[RecordName], head: Head) -> None:
+    def _show(self, examples: list[RecordName], line: bytes) -> None:
         if len(examples) < self._examples:
-            examples.append(name_of(head))
+            examples.append(name_of(line))
 
 
-def _equal_bytes(data: bytes, start: int, other: bytes, other_start: int, size: int) -> int:
-    """Return how many bytes are equal at least: all, or by halving, since comparing slices runs in C."""
-    if other.startswith(data[start : start + size], other_start):
+def _equal_bytes(old: Reader, new: Reader) -> int:
+    """Return how many bytes are equal at least: all, or by halving, since comparing runs in C."""
+    begin, other = old.start, new.start
+    size = min(old.end - begin, new.end - other)
+    view, startswith = old.view, new.data.startswith
+    if startswith(view[begin : begin + size], other):
         return size
-    equal = 0
+    start = begin
     while size > _SHORTEST:
         size //= 2
-        if other.startswith(data[start + equal : start + equal + size], other_start + equal):
-            equal += size
-    return equal
+        if startswith(view[start : start + size], other):
+            start += size
+            other += size
+    return start - begin
 
 
-def _key(head: Head, fields: Sequence[str]) -> tuple[Any, ...]:
+def _fields(line: bytes, fields: Sequence[str]) -> tuple[Any, ...]:
     """Return some fields of a head so that they can be looked up."""
+    head = read_head(line, 0)
     return tuple([bytes(head.sample_id) if field == "sample_id" else getattr(head, field) for field in fields])
 
 
-def _gather(reader: Reader, place: Place) -> list[_Line]:
+def _gather(reader: Reader, place: Place, lines: list[bytes]) -> None:
     """Take the lines that are left of a place."""
-    lines: list[_Line] = []
     size = 0
     while reader.place() == place:
         lines.append(reader.take())
-        size += len(lines[-1][1])
+        size += len(lines[-1])
         if size > _PLACE_BYTES:
-            head = lines[0][0]
+            head = read_head(lines[0], 0)
             raise FastrecError(
                 f"over {_PLACE_BYTES >> 20} MiB of records are of one sample of {head.model_id!r} in "
                 f"{head.evaluation_name!r}, too much to compare at once: make both corpora with `fastrec normalize "
                 "--sort-by evaluation_name,model_id,sample_id`, and compare those"
             )
-    return lines

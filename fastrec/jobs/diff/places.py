@@ -23,11 +23,27 @@ from fastrec.jobs.diff.document import RecordName, sayable
 from fastrec.stages.judge.parse import parse
 from fastrec.stages.runs import FIELDS
 
-__all__ = ["BY", "Head", "Place", "check_by", "cut_fields", "name_of", "place_fields", "place_maker", "read_head"]
+__all__ = [
+    "BY",
+    "Head",
+    "Place",
+    "check_by",
+    "cut_fields",
+    "evaluation_in",
+    "model_in",
+    "name_of",
+    "place_fields",
+    "place_maker",
+    "read_head",
+    "read_key",
+]
 
 BY: Final = ("evaluation_name", "sample_hash", "model_id", "sample_id")
 """What records are compared by unless told otherwise: all of the sort key but the run, which is another every night."""
 
+_MODEL: Final = b',"model_id":"'
+_NAME: Final = b',"evaluation_name":"'
+_SAMPLE: Final = b',"sample_id":'
 _END: Final = b',"interaction_type":"'
 
 Place = tuple[Any, ...]
@@ -45,11 +61,28 @@ class Head(msgspec.Struct, gc=False):
 
 
 _decode_head = msgspec.json.Decoder(Head).decode
+_decode_sample_id = msgspec.json.Decoder(int | str).decode
 
 
-def read_head(data: bytes, start: int) -> Head:
+def read_head(data: bytes | bytearray, start: int) -> Head:
     """Read the head of the line that starts there; msgspec raises a MsgspecError if there is none."""
     return _decode_head(data[start : data.find(_END, start)] + b"}")
+
+
+def read_key(data: bytes | bytearray, start: int) -> bytes:
+    """Return all of a head but the run, as it is spelled: equal bytes are equal fields, and nothing is decoded."""
+    begin = data.find(_MODEL, start)
+    return bytes(data[begin : data.find(_END, begin)])
+
+
+def model_in(key: bytes) -> bytes:
+    """Return the beginning of a key up to the end of `model_id`."""
+    return key[: key.find(_NAME) + len(_NAME)]
+
+
+def evaluation_in(key: bytes) -> bytes:
+    """Return the beginning of a key up to the end of `evaluation_name`."""
+    return key[: key.find(_SAMPLE)]
 
 
 def check_by(by: Sequence[str]) -> tuple[str, ...]:
@@ -92,12 +125,17 @@ def _sample_place(raw: Raw) -> tuple[bool, int | str]:
 
 
 def _sample_id(raw: Raw) -> int | str:
-    value: int | str = parse(bytes(raw))[0]
+    value: int | str
+    try:
+        value = _decode_sample_id(raw)
+    except msgspec.MsgspecError:  # more digits than msgspec reads
+        value = parse(bytes(raw))[0]
     return value
 
 
-def name_of(head: Head) -> RecordName:
+def name_of(line: bytes) -> RecordName:
     """Name a record."""
+    head = read_head(line, 0)
     return RecordName(
         evaluation_name=head.evaluation_name,
         model_id=head.model_id,

@@ -1,13 +1,14 @@
-"""Whether two corpora can be compared, and how the work is cut: into ranges of places, at the parts of OLD.
+"""Whether two corpora can be compared, and how the work is cut: into ranges of places, where parts begin.
 
 Cuts do not depend on the number of jobs, and so neither does anything that comes out.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from hashlib import sha256
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Final
 
 import msgspec
@@ -25,8 +26,7 @@ from fastrec.storage import join, read_all, size_of
 
 __all__ = ["Corpus", "Plan", "make_plan", "read_corpus"]
 
-# A range also reads what stands before it in the part of NEW in which it begins: half a part on average. A range of
-# three parts wastes little on that, and sixteen ranges keep many workers busy.
+# A range of three parts wastes little on what is read twice, and sixteen ranges keep many workers busy.
 _PARTS: Final = 3
 _RANGES: Final = 16
 
@@ -82,11 +82,10 @@ def make_plan(old: Corpus, new: Corpus, by: tuple[str, ...], examples: int) -> P
     same = {part.text_sha256 for part in old.manifest.parts} & {part.text_sha256 for part in new.manifest.parts}
     olds, news = _to_read(old, same), _to_read(new, same)
     places = cut_fields(fields)
-    firsts = [_place(part.first, places) for part in olds]
     for corpus, parts in ((old, olds), (new, news)):
         if any(_place(low.last, places) > _place(high.first, places) for low, high in pairwise(parts)):
             raise CorpusError(join(corpus.path, MANIFEST), "does not list its parts in the order of their keys")
-    cuts = sorted(set(firsts[:: max(_PARTS, -(-len(olds) // _RANGES))][1:])) if places else []
+    cuts = _cuts(olds, news, places) if places else []
     ranges = [
         RangeToCompare(
             _files(old, olds, places, low, high),
@@ -148,6 +147,30 @@ def _to_read(corpus: Corpus, same: set[str]) -> list[PartEntry]:
     return [part for part in corpus.manifest.parts if part.text_sha256 not in same]
 
 
+def _cuts(olds: Sequence[PartEntry], news: Sequence[PartEntry], fields: Sequence[str]) -> list[Place]:
+    """Return the places at which ranges begin: where every so many parts a part of OLD begins, or the next one of NEW.
+
+    A range also reads what stands before it in the part of the other corpus in which it begins. Of two nights, parts
+    begin at about the same places: cut there where the second of the two begins, and next to nothing is read twice.
+    """
+    cuts = set()
+    starts, other_starts = _shares(olds), _shares(news)
+    other_firsts = [_place(part.first, fields) for part in news]
+    for number in range(0, len(olds), max(_PARTS, -(-len(olds) // _RANGES)))[1:]:
+        cut = _place(olds[number].first, fields)
+        following = bisect_left(other_firsts, cut)
+        if 0 < following < len(news) and starts[number] * 2 > other_starts[following - 1] + other_starts[following]:
+            cut = other_firsts[following]
+        cuts.add(cut)
+    return sorted(cuts)
+
+
+def _shares(parts: Sequence[PartEntry]) -> list[float]:
+    """Return how much of the text stands before each part."""
+    ends = list(accumulate(part.text_bytes for part in parts))
+    return [(end - part.text_bytes) / ends[-1] for end, part in zip(ends, parts, strict=True)]
+
+
 def _place(key: KeyEntry, fields: Sequence[str]) -> Place:
     return tuple([getattr(key, field) for field in fields])
 
@@ -157,7 +180,7 @@ def _files(
 ) -> tuple[PartFile, ...]:
     """Return the parts that may have records of a range."""
     return tuple(
-        PartFile(join(corpus.path, part.file), part.text_bytes)
+        PartFile(join(corpus.path, part.file), part.bytes, part.text_bytes)
         for part in parts
         if (high is None or _place(part.first, fields) < high) and (low is None or _place(part.last, fields) >= low)
     )

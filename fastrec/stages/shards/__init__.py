@@ -18,6 +18,7 @@ from fastrec.stages.shards.lines import (
     line_start,
 )
 from fastrec.stages.shards.reader import STDIN, Shard, own_bytes, read_shard, read_text, shard_at, skim_text
+from fastrec.stages.shards.skim import skim_lines
 from fastrec.stages.shards.write import COMPRESSIONS, SUFFIXES, ShardWriter, Written
 
 __all__ = [
@@ -44,5 +45,6 @@ __all__ = [
     "read_shard",
     "read_text",
     "shard_at",
+    "skim_lines",
     "skim_text",
 ]

@@ -1,0 +1,136 @@
+"""What a figure is, and how its value is computed from trials or stages.
+
+`better` says which way is good, `unit` how to print it: `×` is a ratio, `s` seconds, `MB` megabytes, `MB/s` of text.
+Ratios and memory are compared with earlier runs as they are; seconds and throughputs only relative to the calibration
+of their run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Literal
+
+import msgspec
+
+from bench.corpora import available, corpus, generator_version
+from bench.measure import Measured
+from bench.stages import Stage
+from bench.trials import Results, Trial
+
+__all__ = ["SETS", "Figure", "Set", "Value", "better_stage", "stage_values", "trial_values"]
+
+SETS: Final = ("track", "peers", "long", "use")
+Set = Literal["track", "peers", "long", "use"]
+Better = Literal["lower", "higher"]
+
+_METHOD: Final = "forked-pool"
+"""How trials are run, the peers included: changes whenever ratios before and after cannot be compared."""
+
+# What is wanted of the ratios among the stage benchmarks, and which way is good.
+_RATIOS: Final[dict[str, tuple[float, Better]]] = {
+    "judge_of_msgspec[plain]": (0.75, "higher"),
+    "judge_of_msgspec[real]": (0.75, "higher"),
+    "unknown_keys_of_plain": (0.6, "higher"),
+    "duplicate_key_check": (0.08, "lower"),
+}
+_NO_TARGET: Final[tuple[None, Better]] = (None, "higher")
+# Small differences of large numbers: shown, and held to their target, but no cause for alarm.
+_UNSTEADY: Final = frozenset({"duplicate_key_check"})
+
+
+class Figure(msgspec.Struct, frozen=True, kw_only=True):
+    """How to compute a figure from trials, in the order in which it names them."""
+
+    name: str
+    title: str
+    trials: tuple[Trial, ...]
+    value: Callable[[Sequence[Measured]], float]
+    better: Better = "lower"
+    unit: str = "×"
+    target: float | None = None
+    set: Set = "track"
+    tolerance: float = 0.15
+
+    @property
+    def available(self) -> bool:
+        """Whether its corpora can be made here."""
+        return all(available(trial.corpus) for trial in self.trials)
+
+
+class Value(msgspec.Struct, frozen=True, kw_only=True):
+    """A figure as it came out; None if a contender failed, and then `error` says how."""
+
+    name: str
+    title: str
+    value: float | None
+    unit: str
+    better: Better
+    relative: float | None
+    """What is compared with earlier runs."""
+    of: str
+    """What it was measured on: only values of the same are compared."""
+    target: float | None = None
+    tolerance: float = 0.15
+    error: str | None = None
+
+    @property
+    def reached(self) -> bool | None:
+        """Whether the target is reached; None if there is none."""
+        if self.target is None or self.value is None:
+            return None
+        return self.value <= self.target if self.better == "lower" else self.value >= self.target
+
+
+def better_stage(one: Stage, other: Stage) -> Stage:
+    """The better of two runs of a stage benchmark."""
+    key = "ratio" if "ratio" in one.info else "MB/s"
+    choose = min if _RATIOS.get(one.name, _NO_TARGET)[1] == "lower" else max
+    return choose(one, other, key=lambda stage: stage.info[key])
+
+
+def trial_values(figures: Iterable[Figure], results: Results, calibration: float) -> list[Value]:
+    """Compute figures."""
+    return [_value(figure, results, calibration) for figure in figures]
+
+
+def _value(figure: Figure, results: Results, calibration: float) -> Value:
+    runs = [results[trial] for trial in figure.trials]
+    failed = [f"{trial.contender}: {run.error}" for trial, run in zip(figure.trials, runs, strict=True) if run.error]
+    value = None if failed else figure.value(runs)
+    relative = value / calibration if value is not None and figure.unit == "s" else value
+    corpora = dict.fromkeys(trial.corpus for trial in figure.trials)
+    return Value(
+        name=figure.name,
+        title=figure.title,
+        value=value,
+        unit=figure.unit,
+        better=figure.better,
+        relative=relative,
+        of=" ".join([_METHOD, *(f"{name}-{corpus(name).key}" for name in corpora)]),
+        target=figure.target,
+        tolerance=figure.tolerance,
+        error="; ".join(failed) or None,
+    )
+
+
+def stage_values(stages: Iterable[Stage], calibration: float) -> list[Value]:
+    """The figures of stage benchmarks: throughput times calibration is text per unit of the fixed work."""
+    values = []
+    for stage in stages:
+        ratio = stage.info.get("ratio")
+        target, better = _RATIOS.get(stage.name, _NO_TARGET)
+        value = stage.info["MB/s"] if ratio is None else ratio
+        values.append(
+            Value(
+                name=stage.name,
+                title=f"stage: {stage.name}",
+                value=value,
+                unit="MB/s" if ratio is None else "×",
+                better=better,
+                relative=value * calibration if ratio is None else value,
+                of=generator_version(),
+                target=target,
+                tolerance=float("inf") if stage.name in _UNSTEADY else 0.15,
+            )
+        )
+    return values
