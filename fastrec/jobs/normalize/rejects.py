@@ -138,8 +138,8 @@ def write_rejects(
     lines: Iterator[bytes] = chain.from_iterable(map(_lines_of, wanted))
     files = list(conflicts)
     if files:
-        some = min(_SOME_BYTES, _HELD_BYTES // len(files))
-        lines = merge(lines, *(_file_lines(path, some) for path in files), key=_place)
+        at_once = min(_SOME_BYTES, _HELD_BYTES // len(files))
+        lines = merge(lines, *(_file_lines(path, at_once) for path in files), key=_place)
     first = next(lines, None)
     if first is None:
         return None
@@ -163,13 +163,13 @@ def _lines_of(piece: RejectRange) -> Iterator[bytes]:
             yield line
 
 
-def _file_lines(path: str, some: int) -> Iterator[bytes]:
+def _file_lines(path: str, at_once: int) -> Iterator[bytes]:
     """Give the lines of a file, which is open only while some are read: there may be thousands to merge."""
     position = 0
     while True:
         with naming(path), open(path, "rb") as file:  # noqa: PTH123 - see above
             file.seek(position)
-            lines = file.readlines(some)
+            lines = file.readlines(at_once)
             position = file.tell()
         if not lines:
             return
