@@ -5,8 +5,9 @@ BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 SOAK_ARGS ?=
+SCALE_ARGS ?= 1e9
 
-.PHONY: help run test lint soak cluster-demo bench bench-report bench-peers bench-instructions format dist clean
+.PHONY: help run test lint soak cluster-demo bench bench-report bench-peers bench-instructions scale format dist clean
 .DELETE_ON_ERROR:
 
 help:            ## List the targets.
@@ -57,6 +58,9 @@ bench-peers: $(VENV)/dev.stamp ## Compare with other tools and write the tables 
 
 bench-instructions: $(VENV)/dev.stamp ## Count the judge's instructions per record under valgrind.
 	$(BIN)/python -m bench.instructions
+
+scale: $(VENV)/dev.stamp ## Simulate a corpus of 10^9 records: memory of the driver, objects, requests (SCALE_ARGS="1e6 1e9").
+	$(BIN)/python -m bench.scale $(SCALE_ARGS)
 
 $(VENV)/release.stamp: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --group release

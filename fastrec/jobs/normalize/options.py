@@ -16,7 +16,7 @@ __all__ = ["LEAST_READ", "MEMORY_PER_JOB", "PART_BYTES", "Conflicts", "Options"]
 MEMORY_PER_JOB: Final = 512 << 20
 PART_BYTES: Final = 64 << 20
 LEAST_READ: Final = 256 << 10
-"""What should be read of a run at a time, if there is the memory for as much of each: less is hardly worth a request."""
+"""What should be read of a run at a time, if there is the memory for as much of each."""
 
 Conflicts = Literal["keep", "first", "reject"]
 

@@ -139,8 +139,8 @@ def write_rejects(
     lines: Iterator[bytes] = chain.from_iterable(map(_lines_of, wanted))
     files = list(conflicts)
     if files:
-        some = min(_SOME_BYTES, _HELD_BYTES // len(files))
-        lines = merge(lines, *(_lines(path, 0, size_of(path), some) for path in files), key=_place)
+        at_once = min(_SOME_BYTES, _HELD_BYTES // len(files))
+        lines = merge(lines, *(_lines(path, 0, size_of(path), at_once) for path in files), key=_place)
     first = next(lines, None)
     if first is None:
         return None

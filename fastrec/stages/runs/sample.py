@@ -20,7 +20,7 @@ __all__ = ["SAMPLE_LIMIT", "SAMPLE_ONE_IN", "Sample", "Sampled", "sample_again",
 SAMPLE_ONE_IN: Final = 32
 """Of the keys, this fraction is sampled to begin with."""
 SAMPLE_LIMIT: Final = 1 << 19
-"""So many are kept at most, in 180 MB: at least 4 to a part, if there are as many parts as may be."""
+"""So many are kept at most, in 160 MB: at least 4 to a part, if there are as many parts as may be."""
 
 
 class Sampled(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):

@@ -1,0 +1,99 @@
+"""Scale: what the driver holds and what it asks of the storage grow with the corpus, not with its square."""
+
+from __future__ import annotations
+
+import sys
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from bench.scale import Simulated, simulate
+from bench.scale_workers import reads_of
+from fastrec.jobs.normalize import Options, rounds
+from fastrec.stages.runs import RunSlice, gather, merge_runs, sample, slice_merged, whole_run
+from tests.runs.test_runs import spilled
+
+MIB = 1 << 20
+
+
+def requests(result: Simulated) -> int:
+    return sum(count for name, count in result.requests.items() if name != "object")
+
+
+def simulated(records: int, **more: int) -> Simulated:
+    """Simulate a corpus of small runs and parts."""
+    return simulate(records, Options(jobs=4, part_size=MIB, memory=8 * MIB), shard_text=4 * MIB, **more)
+
+
+def measured(records: int, **more: int) -> tuple[Simulated, int]:
+    """Simulate, and measure what the driver allocates at most."""
+    tracemalloc.start()
+    try:
+        return simulated(records, **more), tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.fixture
+def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits as far below those of a small corpus as the real ones are below those of a huge one."""
+    for name, limit in (("MOST_RUNS", 16), ("MERGED_RUNS", 8), ("FAN_IN", 8), ("LEAST_FAN_IN", 4)):
+        monkeypatch.setattr(rounds, name, limit)
+    monkeypatch.setattr(sample, "SAMPLE_LIMIT", 1_024)
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_four_times_the_records_take_four_times_as_much() -> None:
+    """Tasks, objects, requests and memory of the driver grow no faster than the corpus, though runs × parts would."""
+    one, held = measured(40_000)
+    four, held_by_four = measured(160_000)
+    assert len(one.merges) == len(four.merges) == 2
+    assert four.runs * four.parts > 12 * one.runs * one.parts
+    assert four.slices <= 4.2 * one.slices
+    assert requests(four) <= 4.5 * requests(one)
+    assert four.requests["object"] <= 4.5 * one.requests["object"]
+    assert held_by_four <= 4.2 * held
+    assert max(one.sampled, four.sampled) <= 1_024
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_a_run_that_goes_on_takes_as_much() -> None:
+    """What is read back from the journal is no more than what was held when it was written."""
+    through, held = measured(40_000)
+    stopped, held_again = measured(40_000, stop_after=through.parts // 2)
+    assert stopped.tasks == through.tasks, "nothing was sorted again"
+    assert held_again <= 1.5 * held
+
+
+def test_without_rounds_runs_times_parts_would_explode(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The simulation can fail: with no limit on runs, requests grow with the square."""
+    monkeypatch.setattr(rounds, "MOST_RUNS", 10**9)
+    one, four = simulated(30_000), simulated(120_000)
+    assert not four.merges
+    assert four.slices >= 14 * one.slices
+
+
+def test_reads_are_charged_as_they_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To gather parts from merged runs takes about as many reads as the simulation says, and never many more."""
+    pile = [[(b"%06d" % (number * 8 + run), b"x" * 199 + b"\n") for number in range(2_000)] for run in range(8)]
+    cuts = [b"%06d" % (number * 1_000) for number in range(1, 16)]
+    runs = spilled(str(tmp_path), pile, 16)
+    calls: list[int] = []
+    module = sys.modules["fastrec.stages.runs.gather"]
+    read = module.read_range
+    monkeypatch.setattr(module, "read_range", lambda path, size, offset: calls.append(size) or read(path, size, offset))
+    slices = list(map(whole_run, runs))
+    merged = [merge_runs(f"{tmp_path}/merged-{half}", slices[half::2], 100_000, cuts) for half in range(2)]
+    check(slices[::2] + slices[1::2], 100_000 * 2 // 3 // 4, len(calls))
+    for window_bytes in (10_000, 50_000, 300_000):
+        for part in range(16):
+            calls.clear()
+            pieces = [piece for run in merged if (piece := slice_merged(run, part))]
+            assert list(gather(pieces, None, None, window_bytes))
+            check(pieces, window_bytes * 2 // 3 // 2, len(calls))
+
+
+def check(slices: list[RunSlice], stretch: int, found: int) -> None:
+    charged = sum(reads_of(piece, stretch) for piece in slices)
+    assert charged / 2 <= found <= charged + 2 * len(slices)
