@@ -66,39 +66,45 @@ class _Commands(click.Group):
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="fastrec")
-@click.option("--config", type=click.Path(), envvar="FASTREC_CONFIG",
-              help="File with settings.  [default: fastrec.toml, or [tool.fastrec] in pyproject.toml]")  # fmt: skip
+@click.option("--config", type=click.Path(), metavar="FILE", envvar="FASTREC_CONFIG", show_envvar=True,
+              show_default="fastrec.toml, or [tool.fastrec] in pyproject.toml", help="File with settings.")  # fmt: skip
 @click.pass_context
 def cli(context: click.Context, config: str | None) -> None:
     """Turn piles of compressed JSONL evaluation records into one clean, sorted, comparable corpus.
 
     \b
     Examples:
-      fastrec normalize runs/ -o corpus         make one clean, sorted corpus of a pile of shards
-      fastrec verify corpus                     check a corpus that was made before
-      fastrec cat corpus --evaluation GSM8K     print the records of an evaluation
-      fastrec export corpus -o tables           write it as Parquet, CSV or a matrix
-      fastrec stats corpus                      compare the models of each evaluation
-      fastrec report corpus -o report.html      show a corpus on one page
-      fastrec rejects corpus                    list what was rejected, and why
-      fastrec diff old-corpus corpus            say what changed, and which models regressed
-      fastrec validate runs/                    check every record below a directory
-      fastrec validate 'runs/**/*.jsonl.zst'    or those that a quoted pattern matches
-      zcat old.gz | fastrec validate -          or standard input
-      fastrec schema                            print the schema of a record
-      fastrec generate -n 10000 -o corpus/      make a synthetic corpus to try things on
+      fastrec generate -n 2000 -o runs/         # synthetic shards, to try the rest on
+      fastrec validate runs/                    # check every record below a directory
+      fastrec normalize runs/ -o corpus         # make one clean, sorted corpus of them
+      fastrec stats corpus                      # compare the models of each evaluation
+      fastrec report corpus -o report.html      # show it all on one page
 
     \b
-    Settings for every night stand in fastrec.toml, or under [tool.fastrec] in pyproject.toml:
-      jobs = 4
+    Settings, in fastrec.toml, or in pyproject.toml under [tool.fastrec]:
+      jobs = 4                  # for every command that has this option
       [normalize]
       max-rejects = "0.1%"
 
     \b
     Environment:
-      FASTREC_JOBS, FASTREC_MEMORY, FASTREC_WORK_DIR,
-      FASTREC_ENGINE, FASTREC_SCHEDULER, FASTREC_CONFIG    as the options of these names
-      FASTREC_NO_PROGRESS=1, NO_COLOR=1                    no progress, no colour
+      FASTREC_CONFIG            as --config
+      FASTREC_JOBS              as --jobs
+      FASTREC_MEMORY            as --memory
+      FASTREC_WORK_DIR          as --work-dir
+      FASTREC_ENGINE            as --engine
+      FASTREC_SCHEDULER         as --scheduler
+      FASTREC_NO_PROGRESS=1     as --no-progress
+      NO_COLOR=1                no colours
+
+    \b
+    Exit codes:
+      0     done
+      1     done, but: lines were rejected or invalid, a corpus is damaged, a model regressed
+      2     the command line is wrong, or what it names is not there; nothing was done
+      3     not done: something could not be read or written; nothing was published
+      130   interrupted; what was finished is kept for the next run
+      143   terminated; the same
     """
     if os.environ.get("NO_COLOR"):
         context.color = False

@@ -12,7 +12,7 @@ from fastrec.cli.console import jobs_option, print_notice, reader_may_leave, ver
 __all__ = ["cat"]
 
 
-@click.command
+@click.command(short_help="Print the records of a corpus, or some of them.")
 @click.argument("corpus", type=click.Path())
 @click.option("--evaluation", metavar="NAME", help="Only records of this evaluation_name.")
 @click.option("--model", metavar="ID", help="Only records of this model_id.")
@@ -30,7 +30,10 @@ def cat(corpus: str, limit: int | None, jobs: int, **asked: Any) -> None:
     hash) is found in a moment; for a model or a sample_id every part is searched.
 
     \b
-    Exit codes: 0 done, found or not, 2 wrong usage, or no corpus, 3 a part could not be read.
+    Exit codes:
+      0     done, found or not
+      2     the command line is wrong, or CORPUS is no corpus
+      3     a part could not be read
 
     \b
     Examples:

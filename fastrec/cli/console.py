@@ -18,6 +18,7 @@ __all__ = [
     "decimal",
     "jobs_option",
     "megabytes",
+    "no_progress_option",
     "print_error",
     "print_json",
     "print_notice",
@@ -149,10 +150,20 @@ jobs_option = click.option(
     "-j",
     "--jobs",
     type=click.IntRange(min=1),
+    metavar="N",
     envvar="FASTREC_JOBS",
+    show_envvar=True,
     default=cores,
     show_default="all cores",
     help="Processes to use. Small inputs are handled in one anyway.",
+)
+
+no_progress_option = click.option(
+    "--no-progress",
+    is_flag=True,
+    envvar="FASTREC_NO_PROGRESS",
+    show_envvar=True,
+    help="Draw no progress on a terminal.",
 )
 
 verbose_option = click.option(

@@ -22,9 +22,10 @@ __all__ = ["rejects"]
 _STDOUT = "-"
 
 
-@click.command
+@click.command(short_help="List what was rejected, or write the lines back out.")
 @click.argument("corpus", type=click.Path())
-@click.option("--code", "codes", multiple=True, help="Only lines whose first reason has this code; may be repeated.")
+@click.option("--code", "codes", multiple=True, metavar="CODE",
+              help="Only lines whose first reason has this code; may be repeated.")  # fmt: skip
 @click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True,
               help="How to list: for people or for programs.")  # fmt: skip
 @click.option("--extract", "target", type=click.Path(dir_okay=False, allow_dash=True), metavar="FILE",
@@ -37,13 +38,16 @@ def rejects(corpus: str, codes: tuple[str, ...], output_format: str, target: str
     read, one a line, so that they can be mended and given to `fastrec normalize` again.
 
     \b
-    Exit codes: 0 done, 2 wrong usage, or no corpus, 3 the rejects could not be read.
+    Exit codes:
+      0     done
+      2     the command line is wrong, or CORPUS is no corpus
+      3     the rejects could not be read, or the lines not be written
 
     \b
     Examples:
       fastrec rejects corpus
       fastrec rejects corpus --code json.syntax --extract mend.jsonl
-      fastrec rejects corpus --extract - | jq .model_id
+      fastrec rejects corpus --extract - | head -1
     """
     if target is not None:
         _extract(corpus, codes, target)
