@@ -6,7 +6,7 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 SOAK_ARGS ?=
 
-.PHONY: help run test lint soak bench bench-report bench-peers bench-instructions format dist clean
+.PHONY: help run test lint docs soak bench bench-report bench-peers bench-instructions format dist clean
 .DELETE_ON_ERROR:
 
 help:            ## List the targets.
@@ -39,6 +39,9 @@ lint: $(VENV)/dev.stamp  ## Check style and types.
 format: $(VENV)/dev.stamp ## Let ruff mend what it can.
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(VENV)/dev.stamp  ## Write the pages of docs/ that are made from the code.
+	$(BIN)/python -m tests.pages.reference
 
 soak: $(VENV)/dev.stamp  ## Try faults, kills and damaged input at random for 10 minutes (SOAK_ARGS="--minutes 1 --seed 7").
 	$(BIN)/python -m tests.faults.soak $(SOAK_ARGS)

@@ -32,7 +32,7 @@ _RANKINGS = ["accuracy", "score", "coverage", "errors", "tokens", "latency", "mo
 @click.option("--format", "output_format", type=click.Choice(["table", "json", "csv", "markdown"]), default="table",
               show_default=True, help="For people, for programs, or for a document.")  # fmt: skip
 @jobs_option
-@click.option("--work-dir", type=click.Path(file_okay=False, exists=True), envvar="FASTREC_WORK_DIR",
+@click.option("--work-dir", type=click.Path(file_okay=False), envvar="FASTREC_WORK_DIR",
               show_envvar=True, help="Where to put temporary files, if shards are read.")  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="Print the statistics and errors only.")
 @no_progress_option
