@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from fastrec.cli.console import decimal, print_json, print_notice, reader_may_leave, say, verbose_option
+from fastrec.cli.console import counted, decimal, print_json, print_notice, reader_may_leave, say, verbose_option
 from fastrec.cli.findings import print_groups
 from fastrec.errors import FastrecError, UsageError, shown
 
@@ -67,7 +67,7 @@ def _closing_line(found: Rejects, codes: tuple[str, ...]) -> str:
     if not found.lines:
         return f"no line was rejected as {' or '.join(codes)}" if codes else "no line was rejected"
     counts = ", ".join(f"{decimal(count)} {code}" for code, count in found.codes.items())
-    return f"{decimal(found.lines)} rejected lines: {counts}"
+    return f"{counted(found.lines, 'rejected line')}: {counts}"
 
 
 def _extract(corpus: str, codes: tuple[str, ...], target: str) -> None:
@@ -79,7 +79,7 @@ def _extract(corpus: str, codes: tuple[str, ...], target: str) -> None:
         for place in done.truncated:
             print_notice(f"{place.source}:{place.line} was too long to be kept: it is left out here, mend it there")
         where = "" if target == _STDOUT else f" written to {shown(target)}"
-        say(f"{decimal(done.lines)} rejected lines{where}" if done.lines else "no line was rejected")
+        say(f"{counted(done.lines, 'rejected line')}{where}" if done.lines else "no line was rejected")
 
 
 @contextlib.contextmanager

@@ -28,7 +28,7 @@ _BIN: Final = Path(sys.executable).parent
 _TOOLS: Final = ("jq", "zstdcat")
 # Names that pages use, for those that generated records have.
 _NAMES: Final = {b"word_problems": b"GSM8K", b"org-0/model-1b": b"org/model", b"org-1/model-3b": b"other/model"}
-_GIVEN: Final = ("runs", "corpus", "corpus-monday", "corpus-tuesday", "old-corpus", "old.gz")
+_GIVEN: Final = ("runs", "corpora", "corpus", "corpus-monday", "corpus-tuesday", "old-corpus", "latest", "old.gz")
 # Places of a machine that pages speak of: fastrec's own environment, and where evaluations are kept.
 _INSTALLED, _KEPT = "/opt/fastrec/bin", "/srv/evals"
 
@@ -38,24 +38,35 @@ def given() -> dict[str, Path]:
     """What pages take for granted, made once: shards of two nights, corpora of them, something compressed."""
     place = Path(tempfile.mkdtemp(prefix="fastrec-pages-"))
     atexit.register(shutil.rmtree, place)
-    fastrec.generate(place / "all", records=300, seed=1, shards=4, compression="none", mix="single_turn")
+    fastrec.generate(place / "all", records=600, seed=1, shards=4, compression="none", mix="single_turn")
     fastrec.generate(place / "messy", records=100, seed=2, shards=1, compression="none", rejects=0.1, warnings=0.1)
     for number, path in enumerate(sorted([*(place / "all").iterdir(), *(place / "messy").iterdir()])):
-        text = path.read_bytes()
-        for old, new in _NAMES.items():
-            text = text.replace(old, new)
+        text = b"".join(map(_renamed, path.read_bytes().removeprefix(b"\xef\xbb\xbf").splitlines(keepends=True)))
         path.unlink()
         folder = place / "runs" / f"2026-11-{14 + number // 2}" if path.parent.name == "all" else path.parent
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{path.name}.zst").write_bytes(zstandard.compress(text))
     fastrec.normalize(place / "runs", place / "corpus-monday")
-    lines = list(fastrec.cat(place / "corpus-monday"))
-    lines[::9] = [line.replace(b'"is_correct":true', b'"is_correct":false') for line in lines[::9]]
-    (place / "old.gz").write_bytes(gzip.compress(b"\n".join(lines)))
+    night = [
+        line.replace(b'"is_correct":true', b'"is_correct":false')
+        if b"GSM8K" in line and b"other/model" in line
+        else line
+        for line in fastrec.cat(place / "corpus-monday")
+    ]
+    (place / "old.gz").write_bytes(gzip.compress(b"\n".join(night)))
     fastrec.normalize(place / "old.gz", place / "corpus-tuesday")
     fastrec.normalize([place / "runs", place / "messy"], place / "corpus")
-    (place / "old-corpus").symlink_to("corpus-monday")
+    for name in ("old-corpus", "latest"):
+        (place / name).symlink_to("corpus-monday")
+    (place / "corpora").symlink_to(ROOT / "corpora")
     return {name: place / name for name in _GIVEN}
+
+
+def _renamed(line: bytes) -> bytes:
+    normal = fastrec.judge(line).normal
+    for old, new in _NAMES.items():
+        normal = normal.replace(old, new)
+    return normal + b"\n" if normal else line
 
 
 class Scene:
@@ -88,8 +99,12 @@ class Scene:
             mention = re.search(rf"(-o )?(?<![\w./-]){re.escape(name)}(?![\w.-])", text)
             target = self.folder / name
             if mention and not mention[1] and not target.exists():
-                copy = shutil.copytree if path.is_dir() else shutil.copy
-                copy(path, target)
+                if path.is_symlink():
+                    target.symlink_to(path.resolve())
+                elif path.is_dir():
+                    shutil.copytree(path, target)
+                else:
+                    shutil.copy(path, target)
 
     def command(self, *arguments: str, **options: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
