@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -13,7 +15,7 @@ from typing import Any
 import click
 
 from fastrec import __version__
-from fastrec.cli.console import print_error, safe, say
+from fastrec.cli.console import print_error, reader_may_leave, safe, say
 from fastrec.cli.settings import did_you_mean, read_settings
 from fastrec.errors import FastrecError, shown
 
@@ -36,7 +38,21 @@ _COMMANDS = (
 _received: list[int] = []
 """The signals that ended the command."""
 _DETAILS = {"-vv", "-vvv"}
+_HELP = {"-h", "--help", "--version"}
 _DEFECT = "It is a defect of fastrec. Run the command again with -vv, and report what it prints."
+
+
+@contextlib.contextmanager
+def _pipes_may_break() -> Iterator[None]:
+    """Let whoever reads the help leave; of another broken pipe click would say nothing, and end with exit code 1."""
+    try:
+        yield
+    except BrokenPipeError as exc:
+        if not _HELP & set(sys.argv[1:]):
+            raise FastrecError(f"{exc.filename or 'a pipe'}: {exc.strerror}") from exc
+        with reader_may_leave():
+            raise
+        raise click.exceptions.Exit(0) from exc
 
 
 class _Commands(click.Group):
@@ -53,6 +69,14 @@ class _Commands(click.Group):
             return None
         command: click.Command = getattr(import_module(f"fastrec.cli.{cmd_name}"), cmd_name)
         return command
+
+    def make_context(self, *arguments: Any, **options: Any) -> click.Context:
+        with _pipes_may_break():
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _pipes_may_break():
+            return super().invoke(ctx)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         try:
@@ -160,8 +184,10 @@ def _explain(exc: click.ClickException) -> int:
     """Say what is wrong with the command line in click's words, usage and hints included, but nothing raw."""
     text = io.StringIO()
     exc.show(text)
-    for line in text.getvalue().rstrip("\n").split("\n"):
+    *usage, problem = text.getvalue().rstrip("\n").rsplit("Error: ", 1)
+    for line in "".join(usage).split("\n")[:-1]:
         say(safe(line))
+    print_error(problem)
     return 2
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from fastrec.cli.console import jobs_option, print_notice, reader_may_leave, verbose_option
+from fastrec.cli.console import jobs_option, print_notice, reader_may_leave, using, verbose_option
 
 __all__ = ["cat"]
 
@@ -44,7 +44,7 @@ def cat(corpus: str, limit: int | None, jobs: int, **asked: Any) -> None:
     from fastrec.jobs.cat import Selection, cat_blocks
 
     found = False
-    with reader_may_leave():
+    with reader_may_leave(), using(corpus):
         stdout = sys.stdout.buffer
         for block in cat_blocks(corpus, Selection(**asked), limit=limit, jobs=jobs):
             stdout.write(block)

@@ -11,9 +11,10 @@ from typing import TextIO
 
 import click
 
-from fastrec.errors import naming
+from fastrec.errors import CorpusError, ShardError, naming, shown
 
 __all__ = [
+    "ask_for_input",
     "counted",
     "decimal",
     "jobs_option",
@@ -26,6 +27,7 @@ __all__ = [
     "safe",
     "say",
     "size_option",
+    "using",
     "verbose_option",
 ]
 
@@ -79,6 +81,31 @@ def say(text: str) -> None:
         click.echo(text, err=True)
     except OSError:
         _hush(sys.stderr)
+
+
+@contextlib.contextmanager
+def using(*corpora: str) -> Iterator[None]:
+    """Use corpora in here: if one turns out to be damaged, say what helps."""
+    try:
+        yield
+    except (ShardError, CorpusError) as exc:
+        if "fastrec verify" not in str(exc):
+            corpus = _owner(exc.path, corpora)
+            exc.add_note(
+                f"The corpus is damaged: normalize again. `fastrec verify {shown(corpus)}` lists what is wrong."
+            )
+        raise
+
+
+def _owner(path: str, corpora: tuple[str, ...]) -> str:
+    """Which of some corpora a file belongs to."""
+    return next((corpus for corpus in corpora if path.startswith(os.path.join(corpus, ""))), corpora[0])  # noqa: PTH118
+
+
+def ask_for_input(paths: tuple[str, ...]) -> None:
+    """Say that somebody at a terminal is waited for, who may not know it."""
+    if "-" in paths and sys.stdin is not None and sys.stdin.isatty():
+        print_notice("reading from this terminal: type or paste lines, and end with Ctrl-D")
 
 
 def print_error(message: str) -> None:

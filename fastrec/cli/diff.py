@@ -18,6 +18,7 @@ from fastrec.cli.console import (
     print_notice,
     reader_may_leave,
     safe,
+    using,
     verbose_option,
 )
 from fastrec.cli.tables import print_table
@@ -85,7 +86,8 @@ def diff(
 
     listed = 10 if examples is None and output_format == "json" else examples or 0
     fields = [field.strip() for field in by.split(",")]
-    found = run(old, new, by=fields, fail_on=fail_on, p=p_value, examples=listed, jobs=jobs)
+    with using(old, new):
+        found = run(old, new, by=fields, fail_on=fail_on, p=p_value, examples=listed, jobs=jobs)
     with reader_may_leave():
         for notice in found.notices:
             print_notice(notice)

@@ -6,7 +6,16 @@ from typing import Any
 
 import click
 
-from fastrec.cli.console import counted, jobs_option, megabytes, print_notice, reader_may_leave, safe, verbose_option
+from fastrec.cli.console import (
+    counted,
+    jobs_option,
+    megabytes,
+    print_notice,
+    reader_may_leave,
+    safe,
+    using,
+    verbose_option,
+)
 
 __all__ = ["export"]
 
@@ -44,7 +53,8 @@ def export(corpus: str, output: str, quiet: bool, **options: Any) -> None:
     """
     from fastrec.jobs.export import export as run
 
-    done = run(corpus, output, **options)
+    with using(corpus):
+        done = run(corpus, output, **options)
     if quiet:
         return
     speed = done.text_bytes / 1e6 / max(done.seconds, 1e-9)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastrec.cli.console import (
+    ask_for_input,
     counted,
     decimal,
     jobs_option,
@@ -128,6 +129,7 @@ def normalize(paths: tuple[str, ...], output: str, **given: Any) -> None:
     from fastrec.cli.limits import cap_memory
     from fastrec.cli.progress import make_progress
 
+    ask_for_input(paths)
     cap_memory(options.jobs)
     with make_progress(quiet=quiet or no_progress) as progress:
         notice = None if quiet else print_notice

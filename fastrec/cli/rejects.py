@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from fastrec.cli.console import counted, decimal, print_json, print_notice, reader_may_leave, say, verbose_option
+from fastrec.cli.console import counted, decimal, print_json, print_notice, reader_may_leave, say, using, verbose_option
 from fastrec.cli.findings import print_groups
 from fastrec.errors import FastrecError, UsageError, shown
 
@@ -54,7 +54,8 @@ def rejects(corpus: str, codes: tuple[str, ...], output_format: str, target: str
         return
     from fastrec.jobs.rejects import rejects as run
 
-    found = run(corpus, codes=codes)
+    with using(corpus):
+        found = run(corpus, codes=codes)
     with reader_may_leave():
         if output_format == "json":
             print_json(found)
@@ -74,7 +75,7 @@ def _extract(corpus: str, codes: tuple[str, ...], target: str) -> None:
     from fastrec.jobs.rejects import extract
 
     with reader_may_leave():
-        with _opened(target) as file:
+        with using(corpus), _opened(target) as file:
             done = extract(corpus, file, codes=codes)
         for place in done.truncated:
             print_notice(f"{place.source}:{place.line} was too long to be kept: it is left out here, mend it there")

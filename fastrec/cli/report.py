@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from fastrec.cli.console import megabytes, reader_may_leave, verbose_option
+from fastrec.cli.console import megabytes, reader_may_leave, using, verbose_option
 from fastrec.errors import shown
 
 __all__ = ["report"]
@@ -40,13 +40,15 @@ def report(corpus: str, output: str, overwrite: bool) -> None:
     if output == _STDOUT:
         from fastrec.jobs.page import make_page
 
-        page = make_page(corpus)
+        with using(corpus):
+            page = make_page(corpus)
         with reader_may_leave():
             sys.stdout.buffer.write(page)
             sys.stdout.buffer.flush()
         return
     from fastrec.jobs.page import write_report
 
-    size = write_report(corpus, output, overwrite=overwrite)
+    with using(corpus):
+        size = write_report(corpus, output, overwrite=overwrite)
     with reader_may_leave():
         click.echo(f"{shown(output)}: {megabytes(size)}", err=True)

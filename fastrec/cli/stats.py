@@ -7,11 +7,13 @@ from typing import Any
 import click
 
 from fastrec.cli.console import (
+    ask_for_input,
     jobs_option,
     no_progress_option,
     print_json,
     print_notice,
     reader_may_leave,
+    using,
     verbose_option,
 )
 
@@ -63,7 +65,8 @@ def stats(paths: tuple[str, ...], output_format: str, quiet: bool, no_progress: 
     from fastrec.jobs.stats import stats as run
 
     cap_memory(options["jobs"])
-    with make_progress(quiet=quiet or no_progress) as progress:
+    ask_for_input(paths)
+    with make_progress(quiet=quiet or no_progress) as progress, using(*paths or ("",)):
         found = run(paths, **options, progress=progress, notice=None if quiet else print_notice)
     with reader_may_leave():
         if output_format == "json":

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fastrec.cli.console import (
+    ask_for_input,
     counted,
     decimal,
     jobs_option,
@@ -81,6 +82,7 @@ def validate(paths: tuple[str, ...], output_format: str, strict: bool, **options
     from fastrec.cli.limits import cap_memory
     from fastrec.jobs.validate import validate as run
 
+    ask_for_input(paths)
     cap_memory(int(options["jobs"]))  # type: ignore[call-overload]
     report = run(paths, **options)  # type: ignore[arg-type]
     failed = bool(report.invalid or (strict and report.warnings))

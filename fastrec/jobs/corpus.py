@@ -17,6 +17,7 @@ __all__ = ["MANIFEST", "SUMMARY", "is_plain", "part_paths", "read_manifest", "re
 
 MANIFEST: Final = "manifest.json"
 SUMMARY: Final = "summary.json"
+_WHAT_IS_ONE: Final = "A corpus is the directory that `fastrec normalize SHARDS -o CORPUS` makes."
 
 
 class _Head(msgspec.Struct):
@@ -36,7 +37,9 @@ def read_manifest(corpus: Path) -> Manifest:
     path = corpus / MANIFEST
     if not path.exists():
         reason = f"it holds no {MANIFEST}" if corpus.is_dir() else "there is no such directory"
-        raise UsageError(f"{shown(str(corpus))} is not a corpus: {reason}")
+        if corpus.is_file():
+            reason = "it is a file"
+        raise UsageError(f"{shown(str(corpus))} is not a corpus: {reason}\n{_WHAT_IS_ONE}")
     data = path.read_bytes()
     try:
         found = msgspec.json.decode(data, type=_Head).format
