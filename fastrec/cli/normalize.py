@@ -145,10 +145,13 @@ def normalize(paths: tuple[str, ...], output: str, **given: Any) -> None:
             from fastrec.jobs.stats import stats_of
 
             print_stats(stats_of(report.summary), most=_MOST_MODELS)
+    books = report.summary.books
+    too_many = books.rejected > (most / 100 * books.lines if is_share else most)
     if not quiet:
         say(_closing_line(report))
-    books = report.summary.books
-    if books.rejected > (most / 100 * books.lines if is_share else most):
+    if too_many:
+        if not quiet:
+            print_notice(f"`fastrec rejects {shown(output)}` says why lines were rejected")
         raise click.exceptions.Exit(1)
 
 

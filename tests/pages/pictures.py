@@ -21,7 +21,7 @@ _COMMANDS: Final = (
     "fastrec generate -n 20000 --seed 7 -o runs/ --duplicates 0.05 --conflicts 0.001 --rejects 0.0001",
     "fastrec normalize runs/ -o corpus",
     "fastrec rejects corpus",
-    "fastrec stats corpus --common --evaluation word_problems --model 'org-[0-4]/*'",
+    "fastrec stats corpus --common --evaluation word_problems --model 'org-[014]/*'",
     "fastrec report corpus -o report.html",
 )
 _COLUMNS: Final = 128

@@ -71,3 +71,27 @@ def test_every_make_target_that_is_named_exists() -> None:
     for document in DOCUMENTS:
         named_there = re.findall(r"(?:^|`)make ([a-z-]+)", document.read_text(), flags=re.MULTILINE)
         assert set(named_there) <= targets, f"{named(document)} names a target that is none"
+
+
+def test_pictures_are_small_shown_and_load_nothing() -> None:
+    """What lies in docs/assets is shown by the README, with a text for who cannot see it, and needs nothing else."""
+    shown = dict(re.findall(r"!\[([^\]]*)\]\((docs/assets/[^)]*)\)", README.read_text()))
+    assert set(shown.values()) == {named(path) for path in (DOCS / "assets").iterdir()}
+    assert all(len(text) > 20 for text in shown)
+    assert (DOCS / "assets" / "run.svg").stat().st_size < 100_000
+    assert (DOCS / "assets" / "report.png").stat().st_size < 150_000
+    assert not re.search(r"(?:href|src|url)\W+https?:", (DOCS / "assets" / "run.svg").read_text())
+
+
+def test_what_the_readme_says_first_is_what_was_measured() -> None:
+    """The comparison in the first paragraph is that of the first table."""
+    text = README.read_text()
+    table = text.split("<!-- peers -->")[1].split("\n\n")[1]
+    rows = {row[1]: row for row in (re.split(r" *\| *", line) for line in table.splitlines())}
+    ours, theirs = rows["**fastrec normalize**"], rows["DuckDB"]
+    time, memory = 2, 6
+    faster = float(theirs[time].removesuffix(" s")) / float(ours[time].removesuffix(" s"))
+    assert f"{faster:.1f} times as fast as DuckDB" in text
+    share = [float(row[memory].removesuffix(" MB").replace(",", "")) for row in (ours, theirs)]
+    assert "in a tenth of the memory" in text
+    assert share[0] / share[1] == pytest.approx(0.1, abs=0.01)
