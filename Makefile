@@ -7,7 +7,7 @@ BENCH_ARGS ?=
 SOAK_ARGS ?=
 SCALE_ARGS ?= 1e9
 
-.PHONY: help run test lint soak cluster-demo bench bench-report bench-peers bench-instructions scale format dist clean
+.PHONY: help run test lint docs pictures soak cluster-demo bench bench-report bench-peers bench-instructions scale format dist clean
 .DELETE_ON_ERROR:
 
 help:            ## List the targets.
@@ -40,6 +40,13 @@ lint: $(VENV)/dev.stamp  ## Check style and types.
 format: $(VENV)/dev.stamp ## Let ruff mend what it can.
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(VENV)/dev.stamp  ## Write the pages of docs/ that are made from the code, and what commands print into all pages.
+	$(BIN)/python -m tests.pages.reference
+	$(BIN)/python -m tests.pages.snippets
+
+pictures: $(VENV)/dev.stamp  ## Make the pictures of README.md anew, in a terminal and in the browser that is there.
+	$(BIN)/python -m tests.pages.pictures
 
 soak: $(VENV)/dev.stamp  ## Try faults, kills and damaged input at random for 10 minutes (SOAK_ARGS="--minutes 1 --seed 7").
 	$(BIN)/python -m tests.faults.soak $(SOAK_ARGS)

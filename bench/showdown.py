@@ -107,7 +107,7 @@ def render(sheet: Sheet) -> str:
         "zstd level 3, each in fresh processes, the best of several turns; time is wall time, memory the peak over all "
         "processes. `make bench-peers` measures and writes this anew; [bench/README.md](bench/README.md) says how."
     )
-    parts = [how]
+    tables = []
     for name in dict.fromkeys(row.trial.corpus for row in sheet.rows):
         rows = [row for row in sheet.rows if row.trial.corpus == name]
         for title, leader in (("normalize", NORMALIZE), ("validate", VALIDATE)):
@@ -115,8 +115,10 @@ def render(sheet: Sheet) -> str:
             labels = {leader, *(peer.label for peer in peers)}
             some = [row for row in rows if row.trial.contender in labels]
             if some:
-                parts.append(_table(name, title, leader, some))
-    return "\n\n".join(parts)
+                tables.append(_table(name, title, leader, some))
+    first, *others = tables
+    fold = ["<details><summary>Validating, generated records, and records that every peer can read</summary>"]
+    return "\n\n".join([first, how, *fold, *others, "</details>"])
 
 
 def _table(name: str, title: str, leader: str, rows: Sequence[Row]) -> str:

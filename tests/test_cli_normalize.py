@@ -248,6 +248,17 @@ def test_options_reach_the_job() -> None:
     }
 
 
+def test_rejects_are_pointed_to() -> None:
+    """Exit code 1 comes with the command that says why; what --max-rejects allows does not."""
+    hint = b"note: `fastrec rejects out` says why lines were rejected\n"
+    done = run("bad.jsonl", "-o", "out")
+    assert done.returncode == 1
+    assert done.stderr.endswith(hint)
+    done = run("bad.jsonl", "-o", "out", "--overwrite", "--max-rejects", "2")
+    assert done.returncode == 0
+    assert hint not in done.stderr
+
+
 # Progress
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -13,7 +15,7 @@ from typing import Any
 import click
 
 from fastrec import __version__
-from fastrec.cli.console import print_error, safe, say
+from fastrec.cli.console import print_error, reader_may_leave, safe, say
 from fastrec.cli.settings import did_you_mean, read_settings
 from fastrec.errors import FastrecError, shown
 
@@ -36,7 +38,21 @@ _COMMANDS = (
 _received: list[int] = []
 """The signals that ended the command."""
 _DETAILS = {"-vv", "-vvv"}
+_HELP = {"-h", "--help", "--version"}
 _DEFECT = "It is a defect of fastrec. Run the command again with -vv, and report what it prints."
+
+
+@contextlib.contextmanager
+def _pipes_may_break() -> Iterator[None]:
+    """Let whoever reads the help leave; of another broken pipe click would say nothing, and end with exit code 1."""
+    try:
+        yield
+    except BrokenPipeError as exc:
+        if not _HELP & set(sys.argv[1:]):
+            raise FastrecError(f"{exc.filename or 'a pipe'}: {exc.strerror}") from exc
+        with reader_may_leave():
+            raise
+        raise click.exceptions.Exit(0) from exc
 
 
 class _Commands(click.Group):
@@ -54,6 +70,14 @@ class _Commands(click.Group):
         command: click.Command = getattr(import_module(f"fastrec.cli.{cmd_name}"), cmd_name)
         return command
 
+    def make_context(self, *arguments: Any, **options: Any) -> click.Context:
+        with _pipes_may_break():
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _pipes_may_break():
+            return super().invoke(ctx)
+
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         try:
             return super().resolve_command(ctx, args)
@@ -66,39 +90,45 @@ class _Commands(click.Group):
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="fastrec")
-@click.option("--config", type=click.Path(), envvar="FASTREC_CONFIG",
-              help="File with settings.  [default: fastrec.toml, or [tool.fastrec] in pyproject.toml]")  # fmt: skip
+@click.option("--config", type=click.Path(), metavar="FILE", envvar="FASTREC_CONFIG", show_envvar=True,
+              show_default="fastrec.toml, or [tool.fastrec] in pyproject.toml", help="File with settings.")  # fmt: skip
 @click.pass_context
 def cli(context: click.Context, config: str | None) -> None:
     """Turn piles of compressed JSONL evaluation records into one clean, sorted, comparable corpus.
 
     \b
     Examples:
-      fastrec normalize runs/ -o corpus         make one clean, sorted corpus of a pile of shards
-      fastrec verify corpus                     check a corpus that was made before
-      fastrec cat corpus --evaluation GSM8K     print the records of an evaluation
-      fastrec export corpus -o tables           write it as Parquet, CSV or a matrix
-      fastrec stats corpus                      compare the models of each evaluation
-      fastrec report corpus -o report.html      show a corpus on one page
-      fastrec rejects corpus                    list what was rejected, and why
-      fastrec diff old-corpus corpus            say what changed, and which models regressed
-      fastrec validate runs/                    check every record below a directory
-      fastrec validate 'runs/**/*.jsonl.zst'    or those that a quoted pattern matches
-      zcat old.gz | fastrec validate -          or standard input
-      fastrec schema                            print the schema of a record
-      fastrec generate -n 10000 -o corpus/      make a synthetic corpus to try things on
+      fastrec generate -n 2000 -o runs/         # synthetic shards, to try the rest on
+      fastrec validate runs/                    # check every record below a directory
+      fastrec normalize runs/ -o corpus         # make one clean, sorted corpus of them
+      fastrec stats corpus                      # compare the models of each evaluation
+      fastrec report corpus -o report.html      # show it all on one page
 
     \b
-    Settings for every night stand in fastrec.toml, or under [tool.fastrec] in pyproject.toml:
-      jobs = 4
+    Settings, in fastrec.toml, or in pyproject.toml under [tool.fastrec]:
+      jobs = 4                  # for every command that has this option
       [normalize]
       max-rejects = "0.1%"
 
     \b
     Environment:
-      FASTREC_JOBS, FASTREC_MEMORY, FASTREC_WORK_DIR,
-      FASTREC_ENGINE, FASTREC_SCHEDULER, FASTREC_CONFIG    as the options of these names
-      FASTREC_NO_PROGRESS=1, NO_COLOR=1                    no progress, no colour
+      FASTREC_CONFIG            as --config
+      FASTREC_JOBS              as --jobs
+      FASTREC_MEMORY            as --memory
+      FASTREC_WORK_DIR          as --work-dir
+      FASTREC_ENGINE            as --engine
+      FASTREC_SCHEDULER         as --scheduler
+      FASTREC_NO_PROGRESS=1     as --no-progress
+      NO_COLOR=1                no colours
+
+    \b
+    Exit codes:
+      0     done
+      1     done, but: lines were rejected or invalid, a corpus is damaged, a model regressed
+      2     the command line is wrong, or what it names is not there; nothing was done
+      3     not done: something could not be read or written; nothing was published
+      130   interrupted; what was finished is kept for the next run
+      143   terminated; the same
     """
     if os.environ.get("NO_COLOR"):
         context.color = False
@@ -154,8 +184,10 @@ def _explain(exc: click.ClickException) -> int:
     """Say what is wrong with the command line in click's words, usage and hints included, but nothing raw."""
     text = io.StringIO()
     exc.show(text)
-    for line in text.getvalue().rstrip("\n").split("\n"):
+    *usage, problem = text.getvalue().rstrip("\n").rsplit("Error: ", 1)
+    for line in "".join(usage).split("\n")[:-1]:
         say(safe(line))
+    print_error(problem)
     return 2
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from fastrec.cli.console import jobs_option, print_notice, reader_may_leave, verbose_option
+from fastrec.cli.console import jobs_option, print_notice, reader_may_leave, using, verbose_option
 
 __all__ = ["cat"]
 
 
-@click.command
+@click.command(short_help="Print the records of a corpus, or some of them.")
 @click.argument("corpus", type=click.Path())
 @click.option("--evaluation", metavar="NAME", help="Only records of this evaluation_name.")
 @click.option("--model", metavar="ID", help="Only records of this model_id.")
@@ -30,7 +30,10 @@ def cat(corpus: str, limit: int | None, jobs: int, **asked: Any) -> None:
     hash) is found in a moment; for a model or a sample_id every part is searched.
 
     \b
-    Exit codes: 0 done, found or not, 2 wrong usage, or no corpus, 3 a part could not be read.
+    Exit codes:
+      0     done, found or not
+      2     the command line is wrong, or CORPUS is no corpus
+      3     a part could not be read
 
     \b
     Examples:
@@ -41,7 +44,7 @@ def cat(corpus: str, limit: int | None, jobs: int, **asked: Any) -> None:
     from fastrec.jobs.cat import Selection, cat_blocks
 
     found = False
-    with reader_may_leave():
+    with reader_may_leave(), using(corpus):
         stdout = sys.stdout.buffer
         for block in cat_blocks(corpus, Selection(**asked), limit=limit, jobs=jobs):
             stdout.write(block)

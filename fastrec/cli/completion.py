@@ -9,7 +9,7 @@ from fastrec.cli.console import reader_may_leave, verbose_option
 __all__ = ["completion"]
 
 
-@click.command
+@click.command(short_help="Make a shell complete commands and options.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @verbose_option
 @click.pass_context
@@ -17,10 +17,15 @@ def completion(context: click.Context, shell: str) -> None:
     """Print what makes a shell complete the commands and options of fastrec.
 
     \b
-    One line installs it, for every new shell:
-      bash    echo 'eval "$(fastrec completion bash)"' >> ~/.bashrc
-      zsh     echo 'eval "$(fastrec completion zsh)"' >> ~/.zshrc
-      fish    fastrec completion fish > ~/.config/fish/completions/fastrec.fish
+    Examples:
+      echo 'eval "$(fastrec completion bash)"' >> ~/.bashrc    # in every new shell from now on
+      echo 'eval "$(fastrec completion zsh)"' >> ~/.zshrc
+      fastrec completion fish > ~/.config/fish/completions/fastrec.fish
+
+    \b
+    Exit codes:
+      0     done
+      2     the command line is wrong
     """
     from click.shell_completion import get_completion_class
 

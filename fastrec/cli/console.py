@@ -11,13 +11,15 @@ from typing import TextIO
 
 import click
 
-from fastrec.errors import naming
+from fastrec.errors import CorpusError, ShardError, naming, shown
 
 __all__ = [
+    "ask_for_input",
     "counted",
     "decimal",
     "jobs_option",
     "megabytes",
+    "no_progress_option",
     "print_error",
     "print_json",
     "print_notice",
@@ -25,6 +27,7 @@ __all__ = [
     "safe",
     "say",
     "size_option",
+    "using",
     "verbose_option",
 ]
 
@@ -78,6 +81,31 @@ def say(text: str) -> None:
         click.echo(text, err=True)
     except OSError:
         _hush(sys.stderr)
+
+
+@contextlib.contextmanager
+def using(*corpora: str) -> Iterator[None]:
+    """Use corpora in here: if one turns out to be damaged, say what helps."""
+    try:
+        yield
+    except (ShardError, CorpusError) as exc:
+        if "fastrec verify" not in str(exc):
+            corpus = _owner(exc.path, corpora)
+            exc.add_note(
+                f"The corpus is damaged: normalize again. `fastrec verify {shown(corpus)}` lists what is wrong."
+            )
+        raise
+
+
+def _owner(path: str, corpora: tuple[str, ...]) -> str:
+    """Which of some corpora a file belongs to."""
+    return next((corpus for corpus in corpora if path.startswith(os.path.join(corpus, ""))), corpora[0])  # noqa: PTH118
+
+
+def ask_for_input(paths: tuple[str, ...]) -> None:
+    """Say that somebody at a terminal is waited for, who may not know it."""
+    if "-" in paths and sys.stdin is not None and sys.stdin.isatty():
+        print_notice("reading from this terminal: type or paste lines, and end with Ctrl-D")
 
 
 def print_error(message: str) -> None:
@@ -149,10 +177,20 @@ jobs_option = click.option(
     "-j",
     "--jobs",
     type=click.IntRange(min=1),
+    metavar="N",
     envvar="FASTREC_JOBS",
+    show_envvar=True,
     default=cores,
     show_default="all cores",
     help="Processes to use. Small inputs are handled in one anyway.",
+)
+
+no_progress_option = click.option(
+    "--no-progress",
+    is_flag=True,
+    envvar="FASTREC_NO_PROGRESS",
+    show_envvar=True,
+    help="Draw no progress on a terminal.",
 )
 
 verbose_option = click.option(

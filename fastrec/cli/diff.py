@@ -18,6 +18,7 @@ from fastrec.cli.console import (
     print_notice,
     reader_may_leave,
     safe,
+    using,
     verbose_option,
 )
 from fastrec.cli.tables import print_table
@@ -34,17 +35,18 @@ _MOST_NAMES: Final = 3  # in a sentence
 _HEAD: Final = ("common", "old", "new", "points", "right→wrong", "wrong→right", "p")
 
 
-@click.command
+@click.command(short_help="Say what changed between two corpora.")
 @click.argument("old", type=click.Path())
 @click.argument("new", type=click.Path())
-@click.option("--by", metavar="FIELDS", default="evaluation_name,sample_hash,model_id,sample_id", show_default=True,
-              help="Records with the same values of these fields are partners.")  # fmt: skip
+@click.option("--by", metavar="FIELDS", default="evaluation_name,sample_hash,model_id,sample_id",
+              show_default="evaluation_name, sample_hash, model_id, sample_id",
+              help="Records with the same values of these fields, separated by commas, are partners.")  # fmt: skip
 @click.option("--fail-on", type=click.FloatRange(0, 100), metavar="POINTS",
               help="Exit with 1 if a model lost more percentage points on an evaluation, with p < --p.")  # fmt: skip
 @click.option("--p", "p_value", type=click.FloatRange(0, 1), default=0.05, show_default=True,
               help="How unlikely by chance a loss must be; the more models, the smaller this should be.")  # fmt: skip
-@click.option("--examples", type=click.IntRange(min=0), metavar="N",
-              help="List so many flips of each model, and records of each kind.  [default: 10 in JSON]")  # fmt: skip
+@click.option("--examples", type=click.IntRange(min=0), metavar="N", show_default="10 in JSON, else 0",
+              help="List so many flips of each model, and records of each kind.")  # fmt: skip
 @click.option("--format", "output_format", type=click.Choice(["table", "json", "markdown"]), default="table",
               show_default=True, help="How to report: for people, for programs, or for a pull request.")  # fmt: skip
 @jobs_option
@@ -67,8 +69,11 @@ def diff(
     compared. Accuracies are those of the samples that both have; p is that of the exact McNemar test.
 
     \b
-    Exit codes: 0 no regression, 1 a regression beyond --fail-on, 2 wrong usage, or corpora that
-    cannot be compared, 3 a corpus could not be read.
+    Exit codes:
+      0     no regression
+      1     a regression beyond --fail-on
+      2     the command line is wrong, or these are no corpora that can be compared
+      3     a corpus could not be read
 
     \b
     Examples:
@@ -81,7 +86,8 @@ def diff(
 
     listed = 10 if examples is None and output_format == "json" else examples or 0
     fields = [field.strip() for field in by.split(",")]
-    found = run(old, new, by=fields, fail_on=fail_on, p=p_value, examples=listed, jobs=jobs)
+    with using(old, new):
+        found = run(old, new, by=fields, fail_on=fail_on, p=p_value, examples=listed, jobs=jobs)
     with reader_may_leave():
         for notice in found.notices:
             print_notice(notice)

@@ -6,12 +6,21 @@ from typing import Any
 
 import click
 
-from fastrec.cli.console import counted, jobs_option, megabytes, print_notice, reader_may_leave, safe, verbose_option
+from fastrec.cli.console import (
+    counted,
+    jobs_option,
+    megabytes,
+    print_notice,
+    reader_may_leave,
+    safe,
+    using,
+    verbose_option,
+)
 
 __all__ = ["export"]
 
 
-@click.command
+@click.command(short_help="Write a corpus as Parquet, CSV or a matrix.")
 @click.argument("corpus", type=click.Path())
 @click.option("-o", "--output", type=click.Path(), required=True, help="Directory to publish the tables as.")
 @click.option("--format", type=click.Choice(["parquet", "csv", "matrix"]), default="parquet",
@@ -24,22 +33,28 @@ def export(corpus: str, output: str, quiet: bool, **options: Any) -> None:
     """Write CORPUS as tables. OUTPUT appears whole or not at all, with a README.md that says what the columns mean.
 
     \b
-    parquet  typed, nested columns, the same in all files, with a card for the Hugging Face hub;
-             no value is lost or changed (needs: pip install 'fastrec[parquet]')
-    csv      one flat table: ids, type, score, correctness, tokens, latency, error
-    matrix   models × samples as CSV: scores, correctness
+    Formats:
+      parquet   typed, nested columns, the same in all files, with a card for the Hugging Face hub;
+                no value is lost or changed (needs: pip install 'fastrec[parquet]')
+      csv       one flat table: ids, type, score, correctness, tokens, latency, error
+      matrix    models × samples as CSV: scores, correctness
 
     \b
-    Exit codes: 0 done, 2 wrong usage, or no corpus, 3 not done, nothing published.
+    Exit codes:
+      0     done
+      2     the command line is wrong, or CORPUS is no corpus
+      3     not done, nothing published
 
     \b
     Examples:
       fastrec export corpus -o tables
+      fastrec export corpus -o flat --format csv
       fastrec export corpus -o matrix --format matrix
     """
     from fastrec.jobs.export import export as run
 
-    done = run(corpus, output, **options)
+    with using(corpus):
+        done = run(corpus, output, **options)
     if quiet:
         return
     speed = done.text_bytes / 1e6 / max(done.seconds, 1e-9)

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastrec.cli.console import (
+    ask_for_input,
     counted,
     decimal,
     jobs_option,
     megabytes,
+    no_progress_option,
     print_json,
     print_notice,
     reader_may_leave,
@@ -47,36 +49,41 @@ class MaxRejects(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         return number, text.endswith("%")
 
 
-@click.command
+@click.command(short_help="Make one clean, sorted corpus of a pile of shards.")
 @click.argument("paths", nargs=-1, type=click.Path())
-@click.option("-o", "--output", type=click.Path(), required=True, help="Directory to publish the corpus as.")
+@click.option("-o", "--output", type=click.Path(), required=True, help="Directory, or URL in a store, to publish the corpus as.")
 @jobs_option
 @click.option("--engine", type=click.Choice(["pool", "dask"]), envvar="FASTREC_ENGINE", default="pool",
-              show_default=True, help="Where tasks run: processes of this machine, or a Dask cluster.")  # fmt: skip
-@click.option("--scheduler", metavar="ADDRESS", envvar="FASTREC_SCHEDULER",
-              help="Dask scheduler to use.  [default: a cluster on this machine]")  # fmt: skip
-@click.option(
-    "--memory", type=size_option, envvar="FASTREC_MEMORY", help="Total memory to use.  [default: 512MiB per job]"
-)
+              show_envvar=True, show_default=True,
+              help="Where tasks run: processes of this machine, or a Dask cluster.")  # fmt: skip
+@click.option("--scheduler", metavar="ADDRESS", envvar="FASTREC_SCHEDULER", show_envvar=True,
+              show_default="a cluster on this machine", help="Dask scheduler to use.")  # fmt: skip
+@click.option("--memory", type=size_option, envvar="FASTREC_MEMORY", show_envvar=True, show_default="512MiB per job",
+              help="Total memory to use.")  # fmt: skip
 @click.option("--part-size", type=size_option, default="64MiB", show_default=True, help="Text per part.")
 @click.option("--compression", type=click.Choice(["zst", "gz", "none"]), default="zst", show_default=True,
               help="How parts are compressed.")  # fmt: skip
 @click.option("--level", type=int, default=3, show_default=True, help="Compression level.")
-@click.option("--sort-by", help="Fields to sort by, in this order, separated by commas; the others follow."
-              "  [default: evaluation_name,sample_hash,model_id,evaluation_id,sample_id]")  # fmt: skip
+@click.option("--sort-by", metavar="FIELDS",
+              show_default="evaluation_name, sample_hash, model_id, evaluation_id, sample_id",
+              help="Fields to sort by, in this order, separated by commas; the others follow.")  # fmt: skip
 @click.option("--hash", type=click.Choice(["sha256", "xxh3_128"]), default="sha256", show_default=True,
               help="How sample_hash is computed.")  # fmt: skip
 @click.option("--sample-hash", type=click.Choice(["replace", "fill", "verify"]), default="replace", show_default=True,
               help="Another sample_hash than the computed one: replace, leave, or reject it.")  # fmt: skip
 @click.option("--conflicts", type=click.Choice(["keep", "first", "reject"]), default="keep", show_default=True,
               help="What to do with different records of one identity.")  # fmt: skip
-@click.option("--max-rejects", type=MaxRejects(), default="0", help="Exit 0 up to so many rejected lines.")
+@click.option(
+    "--max-rejects", type=MaxRejects(), default="0", show_default=True, help="Exit 0 up to so many rejected lines."
+)
 @click.option("--skip-bad-shards", is_flag=True, help="Publish without the shards that cannot be read.")
 @click.option("--fresh", is_flag=True, help="Use nothing that an earlier, unfinished run has left.")
 @click.option("--overwrite", is_flag=True, help="Replace a corpus that is there.")
-@click.option("--work-dir", type=click.Path(), envvar="FASTREC_WORK_DIR",
-              help="Where to put temporary files.  [default: beside the output]")  # fmt: skip
-@click.option("--files-from", type=click.Path(), help="Read further paths from this file (- for stdin), one a line.")
+@click.option("--work-dir", type=click.Path(), envvar="FASTREC_WORK_DIR", show_envvar=True,
+              show_default="beside the output; under TMPDIR, if that is in a store and no scheduler is named",
+              help="Directory or URL for temporary files.")  # fmt: skip
+@click.option("--files-from", type=click.Path(), metavar="FILE",
+              help="Read further paths from this file (- for stdin), one a line.")  # fmt: skip
 @click.option(
     "--max-line-bytes", type=size_option, default="1GiB", show_default=True, help="A longer line is rejected."
 )
@@ -84,22 +91,30 @@ class MaxRejects(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @click.option("--dry-run", is_flag=True, help="Say what would be read, and stop.")
 @click.option("--json", "as_json", is_flag=True, help="Print the final report as JSON on stdout.")
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
-@click.option("--no-progress", is_flag=True, envvar="FASTREC_NO_PROGRESS", help="Draw no progress on a terminal.")
+@no_progress_option
 @click.option("-v", "--verbose", count=True, help="Print the summary table too; -vv: details of unexpected errors.")
 def normalize(paths: tuple[str, ...], output: str, **given: Any) -> None:
     """Turn any pile of shards into one clean, sorted corpus.
 
-    PATHS are files, directories (searched for *.jsonl*), quoted patterns, or - for standard input. OUTPUT appears whole
-    or not at all: part-*.jsonl.zst, summary.json, manifest.json, and rejects.jsonl.zst if lines were rejected.
+    PATHS are files, directories (searched for *.jsonl*), quoted patterns, URLs of all these in a store (s3://, gs://,
+    hf:// …), or - for standard input. OUTPUT appears whole or not at all: part-*.jsonl.zst, summary.json, manifest.json,
+    and rejects.jsonl.zst if lines were rejected.
 
     \b
-    Exit codes: 0 done; 1 done, but lines were rejected; 2 wrong usage; 3 not done, nothing published.
+    Exit codes:
+      0     done, and no more lines rejected than --max-rejects allows
+      1     done and published, but more lines were rejected
+      2     the command line is wrong
+      3     not done, nothing published: a bad shard, a full disk, a worker that kept dying
+      130   interrupted; what was finished is kept for the next run
+      143   terminated; the same
 
     \b
     Examples:
       fastrec normalize runs/ -o corpus
       fastrec normalize 'runs/2026-*/*.jsonl.zst' -o corpus --overwrite --max-rejects 0.1%
-      fastrec normalize runs/ -o corpus --dry-run
+      fastrec normalize runs/ -o corpus --overwrite --dry-run
+      zcat old.gz | fastrec normalize - -o old-corpus
     """
     from fastrec.jobs.normalize import Options, plan, run
 
@@ -116,6 +131,7 @@ def normalize(paths: tuple[str, ...], output: str, **given: Any) -> None:
     from fastrec.cli.limits import cap_memory
     from fastrec.cli.progress import make_progress
 
+    ask_for_input(paths)
     cap_memory(options.jobs)
     with make_progress(quiet=quiet or no_progress) as progress:
         notice = None if quiet else print_notice
@@ -131,10 +147,13 @@ def normalize(paths: tuple[str, ...], output: str, **given: Any) -> None:
             from fastrec.jobs.stats import stats_of
 
             print_stats(stats_of(report.summary), most=_MOST_MODELS)
+    books = report.summary.books
+    too_many = books.rejected > (most / 100 * books.lines if is_share else most)
     if not quiet:
         say(_closing_line(report))
-    books = report.summary.books
-    if books.rejected > (most / 100 * books.lines if is_share else most):
+    if too_many:
+        if not quiet:
+            print_notice(f"`fastrec rejects {shown(output)}` says why lines were rejected")
         raise click.exceptions.Exit(1)
 
 

@@ -46,12 +46,12 @@ class _Line:
         self._drawn = now = time.monotonic()
         passed = max(now - self._begin, 1e-3)
         share = min(self._done / self._total, 1.0) if self._total else 0.0
-        left = f", {passed / share - passed:.0f} s left" if share > 0.02 else ""
+        left = f", {passed / share - passed:.0f} s left" if share > 0.02 else ""  # near the front: a line may be cut
         bar = "█" * int(share * 20)
         rejects = f", {decimal(self._rejects)} rejected" if self._rejects else ""
         text = (
-            f"{self._stage:<5} {bar:<20} {share:4.0%}  {self._done / 1e6:,.0f} MB, "
-            f"{self._done / 1e6 / passed:,.0f} MB/s, {self._records / passed:,.0f} records/s{rejects}{left}"
+            f"{self._stage:<5} {bar:<20} {share:4.0%}{left}  {self._done / 1e6:,.0f} MB, "
+            f"{self._done / 1e6 / passed:,.0f} MB/s, {self._records / passed:,.0f} records/s{rejects}"
         )
         width = shutil.get_terminal_size().columns
         self._show(text[: max(width - 1, 20)])

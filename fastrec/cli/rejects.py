@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from fastrec.cli.console import decimal, print_json, print_notice, reader_may_leave, say, verbose_option
+from fastrec.cli.console import counted, decimal, print_json, print_notice, reader_may_leave, say, using, verbose_option
 from fastrec.cli.findings import print_groups
 from fastrec.errors import FastrecError, UsageError, shown
 
@@ -22,9 +22,10 @@ __all__ = ["rejects"]
 _STDOUT = "-"
 
 
-@click.command
+@click.command(short_help="List what was rejected, or write the lines back out.")
 @click.argument("corpus", type=click.Path())
-@click.option("--code", "codes", multiple=True, help="Only lines whose first reason has this code; may be repeated.")
+@click.option("--code", "codes", multiple=True, metavar="CODE",
+              help="Only lines whose first reason has this code; may be repeated.")  # fmt: skip
 @click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True,
               help="How to list: for people or for programs.")  # fmt: skip
 @click.option("--extract", "target", type=click.Path(dir_okay=False, allow_dash=True), metavar="FILE",
@@ -37,20 +38,24 @@ def rejects(corpus: str, codes: tuple[str, ...], output_format: str, target: str
     read, one a line, so that they can be mended and given to `fastrec normalize` again.
 
     \b
-    Exit codes: 0 done, 2 wrong usage, or no corpus, 3 the rejects could not be read.
+    Exit codes:
+      0     done
+      2     the command line is wrong, or CORPUS is no corpus
+      3     the rejects could not be read, or the lines not be written
 
     \b
     Examples:
       fastrec rejects corpus
       fastrec rejects corpus --code json.syntax --extract mend.jsonl
-      fastrec rejects corpus --extract - | jq .model_id
+      fastrec rejects corpus --extract - | head -1
     """
     if target is not None:
         _extract(corpus, codes, target)
         return
     from fastrec.jobs.rejects import rejects as run
 
-    found = run(corpus, codes=codes)
+    with using(corpus):
+        found = run(corpus, codes=codes)
     with reader_may_leave():
         if output_format == "json":
             print_json(found)
@@ -63,19 +68,19 @@ def _closing_line(found: Rejects, codes: tuple[str, ...]) -> str:
     if not found.lines:
         return f"no line was rejected as {' or '.join(codes)}" if codes else "no line was rejected"
     counts = ", ".join(f"{decimal(count)} {code}" for code, count in found.codes.items())
-    return f"{decimal(found.lines)} rejected lines: {counts}"
+    return f"{counted(found.lines, 'rejected line')}: {counts}"
 
 
 def _extract(corpus: str, codes: tuple[str, ...], target: str) -> None:
     from fastrec.jobs.rejects import extract
 
     with reader_may_leave():
-        with _opened(target) as file:
+        with using(corpus), _opened(target) as file:
             done = extract(corpus, file, codes=codes)
         for place in done.truncated:
             print_notice(f"{place.source}:{place.line} was too long to be kept: it is left out here, mend it there")
         where = "" if target == _STDOUT else f" written to {shown(target)}"
-        say(f"{decimal(done.lines)} rejected lines{where}" if done.lines else "no line was rejected")
+        say(f"{counted(done.lines, 'rejected line')}{where}" if done.lines else "no line was rejected")
 
 
 @contextlib.contextmanager

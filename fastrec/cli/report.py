@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from fastrec.cli.console import megabytes, reader_may_leave, verbose_option
+from fastrec.cli.console import megabytes, reader_may_leave, using, verbose_option
 from fastrec.errors import shown
 
 __all__ = ["report"]
@@ -14,9 +14,9 @@ __all__ = ["report"]
 _STDOUT = "-"
 
 
-@click.command
+@click.command(short_help="Show a corpus on one HTML page.")
 @click.argument("corpus", type=click.Path())
-@click.option("-o", "--output", type=click.Path(allow_dash=True), required=True,
+@click.option("-o", "--output", type=click.Path(allow_dash=True), metavar="FILE", required=True,
               help="The file to write, such as report.html; - for stdout.")  # fmt: skip
 @click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
 @verbose_option
@@ -27,7 +27,10 @@ def report(corpus: str, output: str, overwrite: bool) -> None:
     sort and can be searched. It depends on the corpus alone, and appears whole or not at all.
 
     \b
-    Exit codes: 0 done, 2 wrong usage, or no corpus, 3 something could not be read or written.
+    Exit codes:
+      0     done
+      2     the command line is wrong, CORPUS is no corpus, or OUTPUT exists
+      3     something could not be read or written
 
     \b
     Examples:
@@ -37,13 +40,15 @@ def report(corpus: str, output: str, overwrite: bool) -> None:
     if output == _STDOUT:
         from fastrec.jobs.page import make_page
 
-        page = make_page(corpus)
+        with using(corpus):
+            page = make_page(corpus)
         with reader_may_leave():
             sys.stdout.buffer.write(page)
             sys.stdout.buffer.flush()
         return
     from fastrec.jobs.page import write_report
 
-    size = write_report(corpus, output, overwrite=overwrite)
+    with using(corpus):
+        size = write_report(corpus, output, overwrite=overwrite)
     with reader_may_leave():
         click.echo(f"{shown(output)}: {megabytes(size)}", err=True)

@@ -9,10 +9,21 @@ from fastrec.cli.console import reader_may_leave, verbose_option
 __all__ = ["schema"]
 
 
-@click.command
+@click.command(short_help="Print the schema of a record.")
 @verbose_option
 def schema() -> None:
-    """Print the JSON Schema of a record, exactly as it was published."""
+    """Print the JSON Schema of a record, exactly as it was published.
+
+    \b
+    Exit codes:
+      0     done
+      2     the command line is wrong
+
+    \b
+    Examples:
+      fastrec schema > record.schema.json
+      fastrec schema | jq .required
+    """
     from fastrec.records.shape import schema_bytes
 
     with reader_may_leave():

@@ -6,14 +6,23 @@ from typing import Any
 
 import click
 
-from fastrec.cli.console import jobs_option, print_json, print_notice, reader_may_leave, verbose_option
+from fastrec.cli.console import (
+    ask_for_input,
+    jobs_option,
+    no_progress_option,
+    print_json,
+    print_notice,
+    reader_may_leave,
+    using,
+    verbose_option,
+)
 
 __all__ = ["stats"]
 
 _RANKINGS = ["accuracy", "score", "coverage", "errors", "tokens", "latency", "model"]
 
 
-@click.command
+@click.command(short_help="Compare the models of each evaluation.")
 @click.argument("paths", nargs=-1, type=click.Path())
 @click.option("--by", type=click.Choice(_RANKINGS), default="accuracy", show_default=True,
               help="What to rank models by, the best first: few tokens per record, a low median latency.")  # fmt: skip
@@ -25,11 +34,12 @@ _RANKINGS = ["accuracy", "score", "coverage", "errors", "tokens", "latency", "mo
 @click.option("--format", "output_format", type=click.Choice(["table", "json", "csv", "markdown"]), default="table",
               show_default=True, help="For people, for programs, or for a document.")  # fmt: skip
 @jobs_option
-@click.option("--work-dir", type=click.Path(file_okay=False, exists=True),
-              help="Where to put temporary files, if shards are read.")  # fmt: skip
+@click.option("--work-dir", type=click.Path(file_okay=False), envvar="FASTREC_WORK_DIR",
+              show_envvar=True, help="Where to put temporary files, if shards are read.")  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="Print the statistics and errors only.")
+@no_progress_option
 @verbose_option
-def stats(paths: tuple[str, ...], output_format: str, quiet: bool, **options: Any) -> None:
+def stats(paths: tuple[str, ...], output_format: str, quiet: bool, no_progress: bool, **options: Any) -> None:
     """Compare the models of each evaluation: accuracy, score, errors, tokens, latency, coverage.
 
     PATHS are a corpus that `fastrec normalize` made, whose summary is there at once; or any shards, which are read and
@@ -38,7 +48,10 @@ def stats(paths: tuple[str, ...], output_format: str, quiet: bool, **options: An
     are not comparable: --common counts those alone that all of them answered.
 
     \b
-    Exit codes: 0 done, 2 wrong usage, 3 something could not be read.
+    Exit codes:
+      0     done
+      2     the command line is wrong, or nothing of the names given is there
+      3     something could not be read
 
     \b
     Examples:
@@ -52,7 +65,8 @@ def stats(paths: tuple[str, ...], output_format: str, quiet: bool, **options: An
     from fastrec.jobs.stats import stats as run
 
     cap_memory(options["jobs"])
-    with make_progress(quiet=quiet) as progress:
+    ask_for_input(paths)
+    with make_progress(quiet=quiet or no_progress) as progress, using(*paths or ("",)):
         found = run(paths, **options, progress=progress, notice=None if quiet else print_notice)
     with reader_may_leave():
         if output_format == "json":

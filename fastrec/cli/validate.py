@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fastrec.cli.console import (
+    ask_for_input,
     counted,
     decimal,
     jobs_option,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["validate"]
 
 
-@click.command
+@click.command(short_help="Check every record of some shards.")
 @click.argument("paths", nargs=-1, type=click.Path())
 @jobs_option
 @click.option(
@@ -38,10 +39,14 @@ __all__ = ["validate"]
     show_default=True,
     help="How to report: for people, for programs, or as annotations of a GitHub workflow.",
 )
-@click.option("--max-errors", type=click.IntRange(min=1), help="Stop once so many invalid lines were found.")
-@click.option("--json-log", type=click.Path(dir_okay=False), help="Write every finding to this file, one JSON a line.")
+@click.option(
+    "--max-errors", type=click.IntRange(min=1), metavar="N", help="Stop once so many invalid lines were found."
+)
+@click.option("--json-log", type=click.Path(dir_okay=False), metavar="FILE",
+              help="Write every finding to this file, one JSON a line.")  # fmt: skip
 @click.option("--strict", is_flag=True, help="Warnings fail too.")
-@click.option("--files-from", type=click.Path(), help="Read further paths from this file (- for stdin), one a line.")
+@click.option("--files-from", type=click.Path(), metavar="FILE",
+              help="Read further paths from this file (- for stdin), one a line.")  # fmt: skip
 @click.option(
     "--max-line-bytes", type=size_option, default=1 << 30, show_default="1GiB", help="A longer line is invalid."
 )
@@ -62,7 +67,11 @@ def validate(paths: tuple[str, ...], output_format: str, strict: bool, **options
     bz2 and xz are told by their first bytes.
 
     \b
-    Exit codes: 0 all valid, 1 invalid lines found, 2 wrong usage, 3 a shard could not be read whole.
+    Exit codes:
+      0     all lines are valid
+      1     invalid lines were found; with --strict: or something to warn about
+      2     the command line is wrong
+      3     a shard could not be read whole, or the log not be written
 
     \b
     Examples:
@@ -73,6 +82,7 @@ def validate(paths: tuple[str, ...], output_format: str, strict: bool, **options
     from fastrec.cli.limits import cap_memory
     from fastrec.jobs.validate import validate as run
 
+    ask_for_input(paths)
     cap_memory(int(options["jobs"]))  # type: ignore[call-overload]
     report = run(paths, **options)  # type: ignore[arg-type]
     failed = bool(report.invalid or (strict and report.warnings))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["verify"]
 
 
-@click.command
+@click.command(short_help="Check a corpus that was made before, byte by byte.")
 @click.argument("corpus", type=click.Path())
 @jobs_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
@@ -34,7 +34,11 @@ def verify(corpus: str, jobs: int, as_json: bool) -> None:
     All that is wrong is named, each problem on a line of its own, with the file and the line where it has one.
 
     \b
-    Exit codes: 0 sound, 1 something is wrong, 2 wrong usage, or no corpus, 3 it may not be read.
+    Exit codes:
+      0     the corpus is sound
+      1     something is wrong with it
+      2     the command line is wrong, or CORPUS is no corpus
+      3     it may not be read
 
     \b
     Examples:

@@ -173,7 +173,9 @@ def _distributed() -> Any:
     try:
         import distributed  # noqa: PLC0415
     except ImportError as exc:
-        raise UsageError("--engine dask needs more packages: pip install 'fastrec[dask]'") from exc
+        raise UsageError(
+            "--engine dask needs distributed, which is not installed: pip install 'fastrec[dask]'"
+        ) from exc
     return distributed
 
 

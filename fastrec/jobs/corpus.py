@@ -19,6 +19,7 @@ __all__ = ["MANIFEST", "SUMMARY", "is_plain", "part_paths", "read_manifest", "re
 
 MANIFEST: Final = "manifest.json"
 SUMMARY: Final = "summary.json"
+_WHAT_IS_ONE: Final = "A corpus is the directory that `fastrec normalize SHARDS -o CORPUS` makes."
 
 
 class _Head(msgspec.Struct):
@@ -38,8 +39,12 @@ def read_manifest(corpus: str | os.PathLike[str]) -> Manifest:
     corpus = os.fspath(corpus)
     path = join(corpus, MANIFEST)
     if not exists(path):
-        reason = f"it holds no {MANIFEST}" if is_directory(corpus) else "there is no such directory"
-        raise UsageError(f"{shown(corpus)} is not a corpus: {reason}")
+        reason = "there is no such directory"
+        if is_directory(corpus):
+            reason = f"it holds no {MANIFEST}"
+        elif exists(corpus):
+            reason = "it is a file"
+        raise UsageError(f"{shown(corpus)} is not a corpus: {reason}\n{_WHAT_IS_ONE}")
     data = read_all(path)
     try:
         found = msgspec.json.decode(data, type=_Head).format

@@ -32,9 +32,11 @@ class Rejects(msgspec.Struct, kw_only=True):
     """What was rejected, grouped by the first reason of each line."""
 
     lines: int
+    """Rejected lines, of the codes asked for."""
     codes: dict[str, int]
     """Lines by code."""
     groups: list[Group]
+    """Lines with equal first reasons together, the most frequent first."""
 
 
 class Extracted(msgspec.Struct, kw_only=True):

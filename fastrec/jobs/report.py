@@ -18,7 +18,7 @@ from fastrec.errors import FastrecError, shown, utf8
 from fastrec.stages.judge import Finding
 from fastrec.stages.shards import Shard
 
-__all__ = ["Books", "FindingLog", "Group", "Place", "Report", "Tally", "log_findings"]
+__all__ = ["Books", "FindingLog", "Group", "LogEntry", "Place", "Report", "Tally", "log_findings"]
 
 _PLACES: Final = 3  # first places that a group remembers
 _GROUPS: Final = 1_000  # groups that a report remembers; the findings of further ones are counted by code alone
@@ -28,40 +28,57 @@ class Place(msgspec.Struct, frozen=True):
     """A line of a shard."""
 
     source: str
+    """The shard."""
     line: int
+    """Number of the line in it, from 1."""
 
 
 class Group(msgspec.Struct):
     """Equal findings: how many, and where the first ones are."""
 
     code: str
+    """One of the codes."""
     path: str
+    """Where in the record, as `$.evaluation.score`."""
     message: str
+    """What was expected, and what was found."""
     severity: str
+    """`error` or `warning`."""
     count: int
+    """How many there are."""
     places: list[Place]
+    """Where the first three are."""
 
 
 class Report(msgspec.Struct):
     """What came of validating: the books, the findings in groups, and what could not be read."""
 
     lines: int = 0
+    """Lines read, blank ones included."""
     valid: int = 0
+    """Lines that are valid records."""
     invalid: int = 0
+    """Lines that are not."""
     blank: int = 0
+    """Lines of white space alone."""
     warnings: int = 0
     """Warnings in all; a line may have several."""
     text_bytes: int = 0
+    """Text read, once it was decompressed."""
     shards: int = 0
+    """Files that were to be read."""
     seconds: float = 0.0
+    """How long it took."""
     stopped_early: bool = False
     """`max_errors` was reached: what came after that was not looked at."""
     codes: dict[str, int] = msgspec.field(default_factory=dict)
     """Findings by code."""
     groups: list[Group] = msgspec.field(default_factory=list)
+    """Equal findings together, errors first, the most frequent first; at most 1,000 groups."""
     bad_shards: list[str] = msgspec.field(default_factory=list)
     """Those that could not be read whole, and why; none of their lines count anywhere in here."""
     notices: list[str] = msgspec.field(default_factory=list)
+    """What is good to know."""
 
     @property
     def ok(self) -> bool:
@@ -150,19 +167,25 @@ class Books:
         return sorted(self._groups.values(), key=lambda group: (group.severity, -group.count, group.code, group.path))
 
 
-class _Entry(msgspec.Struct):
-    """A line of the log."""
+class LogEntry(msgspec.Struct):
+    """A line of the log: one finding."""
 
     source: str
+    """The shard."""
     line: int
+    """Number of the line in it, from 1."""
     severity: str
+    """`error` or `warning`."""
     code: str
+    """One of the codes."""
     path: str
+    """Where in the record, as `$.evaluation.score`."""
     message: str
+    """What was expected, and what was found."""
 
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(_Entry).decode
+_decode = msgspec.json.Decoder(LogEntry).decode
 
 
 def log_findings(path: str, source: str, found: Iterable[tuple[int, Finding]]) -> None:
@@ -170,7 +193,7 @@ def log_findings(path: str, source: str, found: Iterable[tuple[int, Finding]]) -
     source = utf8(source)
     with Path(path).open("ab") as file:
         for line, finding in found:
-            entry = _Entry(source, line, finding.severity, finding.code, finding.path, finding.message)
+            entry = LogEntry(source, line, finding.severity, finding.code, finding.path, finding.message)
             file.write(_encode(entry) + b"\n")
 
 

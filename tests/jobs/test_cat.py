@@ -309,10 +309,8 @@ def test_what_is_no_corpus_is_wrong_usage(plain: Corpus, tmp_path: Path) -> None
     assert (done.returncode, done.stdout) == (2, b"")
     assert b"none is not a corpus: there is no such directory" in done.stderr
     done = run(tmp_path)
-    assert (done.returncode, done.stderr.decode()) == (
-        2,
-        f"error: {tmp_path} is not a corpus: it holds no manifest.json\n",
-    )
+    assert done.returncode == 2
+    assert done.stderr.decode().startswith(f"error: {tmp_path} is not a corpus: it holds no manifest.json\n")
     for options, said in (
         (["--limit", "0"], b"--limit"),
         (["--limit", "ten"], b"--limit"),

@@ -431,11 +431,11 @@ def test_an_error_in_a_worker_leaves_nothing_behind(
 def test_parquet_without_pyarrow_says_what_to_install(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Exit code 3, before anything is written; the other formats do without it."""
+    """Exit code 2, before anything is written; the other formats do without it."""
     monkeypatch.setattr(job, "find_spec", lambda name: None)
     with pytest.raises(FastrecError, match=r"Parquet needs pyarrow.*pip install 'fastrec\[parquet\]'") as caught:
         fastrec.export(corpus, tmp_path / "tables")
-    assert caught.value.exit_code == 3
+    assert caught.value.exit_code == 2
     assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
     assert fastrec.export(corpus, tmp_path / "tables", format="csv").rows == 300
 

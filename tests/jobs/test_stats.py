@@ -132,7 +132,6 @@ def test_nothing_is_left_behind(shards: Path, tmp_path: Path, monkeypatch: pytes
     with pytest.raises(FastrecError):
         stats([shards, broken])
     assert not list(tmp_path.iterdir())
-    (tmp_path / "work").mkdir()
     stats(shards, work_dir=tmp_path / "work")
     assert not list((tmp_path / "work").iterdir())
 
@@ -468,7 +467,7 @@ def test_a_corpus_without_a_manifest_is_a_pile_of_shards(copy: Path) -> None:
         (["good.jsonl", "--format", "xml"], 2, "'table', 'json', 'csv', 'markdown'"),
         (["good.jsonl", "--model", "nobody"], 2, "error: no model matches 'nobody'; there are org/model\n"),
         (["good.jsonl", "--jobs", "0"], 2, "--jobs"),
-        (["good.jsonl", "--work-dir", "missing"], 2, "Directory 'missing' does not exist"),
+        (["good.jsonl", "--work-dir", "good.jsonl"], 2, "Directory 'good.jsonl' is a file"),
         (["broken"], 3, "broken/manifest.json: is not a manifest: "),
     ],
 )

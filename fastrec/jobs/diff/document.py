@@ -37,7 +37,9 @@ class Side(Base, kw_only=True):
     """One of the two corpora."""
 
     corpus: str
+    """Its path, as it was given."""
     records: int
+    """In all its parts."""
     text_sha256: str
     """As its manifest says: which corpus this was, whatever its path."""
 
@@ -56,6 +58,7 @@ class Counts(Base, kw_only=True):
     ambiguous_old: int = 0
     """Records of OLD whose partner cannot be told, since several records have the fields that are compared by."""
     ambiguous_new: int = 0
+    """Records of NEW whose partner cannot be told."""
 
 
 class RecordName(Base, kw_only=True):
@@ -76,6 +79,7 @@ class Flip(Base, kw_only=True):
     sample_id: int | str
     sample_hash: str
     now: Literal["right", "wrong"]
+    """What it is in NEW."""
 
 
 class ModelDifference(Base, kw_only=True):
@@ -88,13 +92,17 @@ class ModelDifference(Base, kw_only=True):
     old_correct: int
     """Pairs whose record in OLD is right."""
     new_correct: int
+    """Pairs whose record in NEW is right."""
     old_accuracy: float | None
     """old_correct / common; null without a common sample."""
     new_accuracy: float | None
+    """new_correct / common."""
     points: float | None
     """The difference in percentage points: 100 × (new_correct - old_correct) / common."""
     right_to_wrong: int
+    """Pairs that were right and are wrong now."""
     wrong_to_right: int
+    """Pairs that were wrong and are right now."""
     p: float
     """Two-sided exact McNemar test: how likely flips that lean so far to one side, or further, are by chance alone."""
     regressed: bool
@@ -110,28 +118,37 @@ class ChangedField(Base, kw_only=True):
     path: str
     """From the record down, as `$.evaluation.score`; `[*]` stands for any item of an array."""
     records: int
+    """Pairs that differ in it."""
 
 
 class Examples(Base, kw_only=True):
     """The first records of each kind in the order of the corpora, at most `--examples` of each."""
 
     added: list[RecordName] = msgspec.field(default_factory=list)
+    """In NEW alone."""
     removed: list[RecordName] = msgspec.field(default_factory=list)
+    """In OLD alone."""
     changed: list[RecordName] = msgspec.field(default_factory=list)
+    """In both, and different."""
     ambiguous: list[RecordName] = msgspec.field(default_factory=list)
+    """Of OLD or NEW, without a partner that can be told."""
 
 
 class Difference(Base, kw_only=True):
     """What changed between two corpora."""
 
     format: int = DIFF_FORMAT
+    """Version of this document's format."""
     old: Side
+    """The corpus that is compared with."""
     new: Side
+    """The corpus that is compared."""
     by: tuple[str, ...]
     """The fields by which records of the two corpora are partners."""
     fail_on: float | None
     """The loss in points beyond which a model has regressed, if `p` is small enough; null: nothing counts as one."""
     p: float
+    """How unlikely by chance a loss must be."""
     counts: Counts
     models: list[ModelDifference]
     """By evaluation_name and model_id."""
@@ -139,11 +156,13 @@ class Difference(Base, kw_only=True):
     """The most frequent first."""
     examples: Examples
     notices: list[str]
+    """What is good to know."""
     text_bytes: int
     """Text of both corpora; of parts that are the same in both, none of it was read."""
     parts_skipped: int
     """Parts of OLD that are the same in NEW, byte for byte."""
     seconds: float
+    """How long it took."""
 
     @property
     def regressed(self) -> bool:

@@ -21,7 +21,7 @@ import msgspec
 
 from fastrec import __version__
 from fastrec.engine import make_engine
-from fastrec.errors import FastrecError, UsageError, shown
+from fastrec.errors import UsageError, shown
 from fastrec.jobs.corpus import part_paths, read_manifest
 from fastrec.jobs.export.card import card
 from fastrec.jobs.export.matrix import write_answers, write_matrix
@@ -69,8 +69,8 @@ def export(
         overwrite: Whether an export that is there may be replaced.
 
     Raises:
-        UsageError: The directory is no corpus, or another argument makes no sense; nothing was done.
-        FastrecError: A package that the format needs is not installed; nothing was done.
+        UsageError: The directory is no corpus, another argument makes no sense, or a package that the format needs is
+            not installed; nothing was done.
         CorpusError: The corpus holds what fastrec does not write; nothing was published.
         ShardError: A part could not be read whole; nothing was published.
     """
@@ -117,7 +117,7 @@ def _check(form: str, jobs: int) -> None:
         raise UsageError(f"there must be at least one job, not {jobs}")
     # Looked for, not imported: it starts threads, and beside them no worker could be forked.
     if form == "parquet" and find_spec("pyarrow") is None:
-        raise FastrecError("Parquet needs pyarrow, which is not installed: pip install 'fastrec[parquet]'")
+        raise UsageError("Parquet needs pyarrow, which is not installed: pip install 'fastrec[parquet]'")
 
 
 def _plan(form: str, place: Workplace) -> tuple[Callable[[PartToExport], int], Path, str]:

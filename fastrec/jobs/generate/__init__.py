@@ -100,7 +100,7 @@ def generate(
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
-        raise UsageError(f"{folder} is not empty: stale shards would mix with the new ones")
+        raise UsageError(f"{folder} is not empty: stale shards would mix with the new ones; give another output")
     formats = MIXED if compression == "mixed" else (compression,)
     kinds: Counter[str] = Counter()
     stream = _counted(labelled_lines(recipe), kinds)

@@ -40,27 +40,44 @@ class Report(msgspec.Struct, kw_only=True):
     """What a run did: the summary of the corpus, and what it took to make it."""
 
     output: str
+    """Where the corpus is published."""
     summary: Summary
+    """What is in it: the document `summary.json`."""
     parts: int
+    """How many it has."""
     shards: int
+    """Files read."""
     input_bytes: int
+    """Their size."""
     text_bytes: int
+    """Text in them, once it was decompressed."""
     output_bytes: int
+    """Size of the parts."""
     seconds: float
+    """How long it took."""
     skipped: list[str]
+    """Shards that could not be read and were left out, with `--skip-bad-shards`."""
     notices: list[str]
+    """What is good to know."""
 
 
 class Plan(msgspec.Struct, kw_only=True):
     """What a run would do."""
 
     shards: int
+    """Files that would be read."""
     input_bytes: int
+    """Their size."""
     estimated_text_bytes: int
+    """How much text they may hold."""
     tasks: int
+    """Tasks of the first pass."""
     estimated_parts: int
+    """How many parts the corpus may have."""
     paths: list[str]
+    """The files."""
     notices: list[str]
+    """What is good to know."""
 
 
 def normalize(

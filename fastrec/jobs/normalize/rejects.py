@@ -41,20 +41,28 @@ class Problem(msgspec.Struct, frozen=True):
     """One reason."""
 
     code: str
+    """One of the codes."""
     path: str
+    """Where in the record, as `$.evaluation.score`."""
     message: str
+    """What was expected, and what was found."""
 
 
 class Entry(msgspec.Struct):
     """A line of the rejects file; `code`, `path` and `message` are those of the first reason."""
 
     source: str
+    """The shard, as its path was given or found."""
     line: int
+    """Number of the line in it, from 1."""
     offset: int | None
     """Of the line's first byte in the source's text; null where the record was rejected for a conflict."""
     code: str
+    """One of the codes: the line is counted by it."""
     path: str
+    """Where in the record, as `$.evaluation.score`."""
     message: str
+    """What was expected, and what was found."""
     errors: list[Problem] | UnsetType = UNSET
     """All reasons, if there are several."""
     raw: str | UnsetType = UNSET

@@ -95,8 +95,8 @@ def make_page(corpus: str | os.PathLike[str]) -> bytes:
     models = len({model.model_id for evaluation in summary.evaluations for model in evaluation.by_model})
     about = (
         f"{decimal(summary.books.kept)} records of {counted(models, 'model')} on "
-        f"{counted(len(summary.evaluations), 'evaluation')}; {counted(len(manifest.parts), 'part')}, "
-        f"{decimal(sum(part.bytes for part in manifest.parts))} bytes, {decimal(manifest.text_bytes)} of text; "
+        f"{counted(len(summary.evaluations), 'evaluation')}; {counted(len(manifest.parts), 'part')} of "
+        f"{sum(part.bytes for part in manifest.parts) / 1e6:,.1f} MB, {manifest.text_bytes / 1e6:,.1f} MB of text; "
         f"made by fastrec {manifest.fastrec}, schema {manifest.schema}"
     )
     shown_sections = [(title, f"s{number}", body) for number, (title, body) in enumerate(sections) if body]

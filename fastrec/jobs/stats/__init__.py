@@ -112,6 +112,8 @@ def _sorted(
     shards, notices = find_shards(names)
     for message in notices:
         notice(message)
+    if options.work_dir:
+        Path(options.work_dir).mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="fastrec-", dir=options.work_dir) as scratch:
         place = Workplace(Path(scratch) / "corpus", Kind("a corpus", MANIFEST), join(scratch, "work"))
         place.prepare(fresh=True)

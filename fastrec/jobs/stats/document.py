@@ -14,17 +14,23 @@ class ModelStats(msgspec.Struct, kw_only=True):
 
     model_id: str
     records: int
+    """How many of it count."""
     samples: int
     """Distinct samples that the records answer."""
     coverage: float
     """The share of the evaluation's samples that those are."""
     correct: int
+    """Records with evaluation.is_correct."""
     accuracy: float
+    """correct / records."""
     accuracy_standard_error: float | None
     """From the sample variance, as that of the score; None for a single record."""
     mean_score: float | None
+    """Of evaluation.score; true is 1."""
     score_standard_error: float | None
+    """From the sample variance; None for a single record."""
     errors: int
+    """Records with a non-empty error."""
     tokens: Tokens
     tokens_per_record: float | None
     """Of the records that say it."""
@@ -53,6 +59,8 @@ class Stats(msgspec.Struct, kw_only=True):
     """How the models of each evaluation compare."""
 
     by: str
+    """What models are ranked by."""
     common: bool
     """Whether only samples count that all chosen models of an evaluation answered."""
     evaluations: list[EvaluationStats]
+    """By evaluation_name."""

@@ -37,12 +37,19 @@ class Verification(msgspec.Struct, kw_only=True):
     """What came of checking a corpus: what was looked at, and all that is wrong."""
 
     corpus: str
+    """Its path, as it was given."""
     parts: int = 0
+    """Parts that were read."""
     records: int = 0
+    """Records in them."""
     text_bytes: int = 0
+    """Text in them."""
     seconds: float = 0.0
+    """How long it took."""
     problems: list[Problem] = msgspec.field(default_factory=list)
+    """All that is wrong, at most 20 of a file listed one by one; none if the corpus is sound."""
     notices: list[str] = msgspec.field(default_factory=list)
+    """What is good to know."""
 
     @property
     def ok(self) -> bool:

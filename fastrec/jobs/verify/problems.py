@@ -50,9 +50,13 @@ class Problem(msgspec.Struct, frozen=True):
     """One thing that is wrong: in which file and line, of what kind, and what was expected and found."""
 
     file: str
+    """Its name in the corpus."""
     line: int | None
+    """Number of the line, from 1; null if it is about the file."""
     kind: str
+    """One of the kinds."""
     message: str
+    """What was expected, and what was found."""
 
 
 class Problems(msgspec.Struct):

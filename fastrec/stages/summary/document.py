@@ -80,8 +80,8 @@ class HashExample(Base, kw_only=True):
     evaluation_name: str
     model_id: str
     sample_id: SampleId
-    given: str
-    computed: str
+    given: Annotated[str, Meta(description="The one it came with.")]
+    computed: Annotated[str, Meta(description="The one it should have.")]
 
 
 class SampleHashes(Base, kw_only=True):
@@ -100,25 +100,25 @@ class Tokens(Base, kw_only=True):
     """Sums over the records that say their token usage; one of more than 4,200 digits is hexadecimal, as text."""
 
     records: Annotated[int, Meta(ge=0, description="Records with a token_usage.")]
-    input: Count | str
-    output: Count | str
-    total: Count | str
+    input: Annotated[Count | str, Meta(description="Sum of token_usage.input_tokens.")]
+    output: Annotated[Count | str, Meta(description="Sum of token_usage.output_tokens.")]
+    total: Annotated[Count | str, Meta(description="Sum of token_usage.total_tokens.")]
 
 
 class Latency(Base, kw_only=True):
     """Quantiles of `performance.latency_ms`, each to within 1/128 of itself."""
 
     records: Annotated[int, Meta(ge=0, description="Records with a latency.")]
-    p50: float | None
-    p90: float | None
-    p99: float | None
+    p50: Annotated[float | None, Meta(description="Half of them took no longer, in milliseconds.")]
+    p90: Annotated[float | None, Meta(description="Nine in ten took no longer.")]
+    p99: Annotated[float | None, Meta(description="99 in 100 took no longer.")]
 
 
 class ModelSummary(Base, kw_only=True):
     """One model on one evaluation."""
 
     model_id: str
-    records: Annotated[int, Meta(ge=1)]
+    records: Annotated[int, Meta(ge=1, description="Its records in the corpus.")]
     samples: Annotated[int, Meta(ge=1, description="Distinct samples answered, told apart by sample_hash.")]
     correct: Annotated[int, Meta(ge=0, description="Records with evaluation.is_correct.")]
     accuracy: Annotated[float, Meta(ge=0, le=1, description="correct / records.")]
@@ -134,14 +134,14 @@ class ModelSummary(Base, kw_only=True):
     tokens: Tokens
     latency_ms: Latency
     first_sample: Annotated[SampleId, Meta(description="The lowest sample_id; integers before strings.")]
-    last_sample: SampleId
+    last_sample: Annotated[SampleId, Meta(description="The highest sample_id.")]
 
 
 class EvaluationSummary(Base, kw_only=True):
     """One evaluation, over all models."""
 
     evaluation_name: str
-    records: Annotated[int, Meta(ge=1)]
+    records: Annotated[int, Meta(ge=1, description="Its records in the corpus.")]
     models: Annotated[int, Meta(ge=1, description="Distinct models.")]
     samples: Annotated[int, Meta(ge=1, description="Distinct samples, told apart by sample_hash.")]
     samples_all_models: Annotated[int, Meta(ge=0, description="Samples that every one of the models answered.")]

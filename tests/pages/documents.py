@@ -1,0 +1,105 @@
+"""JSON documents as tables of their fields, from the msgspec Structs that they are decoded into."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+import types
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+# Fields of a record that documents repeat: their meaning is the schema's, not the document's.
+OF_A_RECORD = ("evaluation_name", "model_id", "sample_id", "sample_hash", "evaluation_id")
+
+_NAMES = {int: "integer", float: "number", str: "string", bool: "true or false", object: "any", type(None): "null"}
+
+Struct = type[msgspec.Struct]
+
+
+def structs_of(root: Struct) -> Iterator[Struct]:
+    """A document's classes, each once, from the top down."""
+    seen: dict[Struct, None] = {root: None}
+    waiting = [root]
+    while waiting:
+        for found in _structs_in(list(get_type_hints(waiting.pop(0)).values())):
+            if found not in seen:
+                seen[found] = None
+                waiting.append(found)
+    yield from seen
+
+
+def _structs_in(hints: list[Any]) -> Iterator[Struct]:
+    for hint in hints:
+        if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+            yield hint
+        yield from _structs_in([part for part in get_args(hint) if part is not Ellipsis])
+
+
+def fields_table(struct: Struct, anchors: dict[Struct, str]) -> list[str]:
+    """The lines of a table of a class's fields; other classes are links to their anchors."""
+    hints, texts = get_type_hints(struct, include_extras=True), _docstrings(struct)
+    lines = ["| field | type | meaning |", "|---|---|---|"]
+    for name in struct.__struct_fields__:
+        meaning = texts.get(name) or _described(hints[name]) or _of_its_class(hints[name])
+        if not meaning and name in OF_A_RECORD:
+            meaning = "As in the record."
+        assert meaning, f"{struct.__name__}.{name} says nothing: give it a docstring"
+        lines.append(f"| `{name}` | {_spelled(hints[name], anchors)} | {cell(meaning)} |")
+    return lines
+
+
+def cell(text: str) -> str:
+    """Text as it may stand in a table, on one line."""
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def first_sentence(struct: Struct) -> str:
+    """What a class is for."""
+    return " ".join((inspect.getdoc(struct) or "").split("\n\n")[0].split())
+
+
+def _docstrings(struct: Struct) -> dict[str, str]:
+    """The strings below fields, which Python itself forgets."""
+    body = ast.parse(textwrap.dedent(inspect.getsource(struct))).body[0].body
+    return {
+        field.target.id: text.value.value
+        for field, text in pairwise(body)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
+    }
+
+
+def _described(hint: Any) -> str:
+    if get_origin(hint) is not Annotated:
+        return ""
+    return next((meta.description for meta in hint.__metadata__ if getattr(meta, "description", None)), "")
+
+
+def _of_its_class(hint: Any) -> str:
+    return first_sentence(hint) if isinstance(hint, type) and issubclass(hint, msgspec.Struct) else ""
+
+
+def _spelled(hint: Any, anchors: dict[Struct, str]) -> str:
+    """Spell a type in JSON's words."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _spelled(parts[0], anchors)
+    if origin in (Union, types.UnionType):
+        optional = "; may be absent" if msgspec.UnsetType in parts else ""
+        kinds = [_spelled(part, anchors) for part in parts if part is not msgspec.UnsetType]
+        return " or ".join(dict.fromkeys(kinds)) + optional
+    if origin is Literal:
+        return " or ".join(f'`"{part}"`' for part in parts)
+    if origin in (list, tuple):
+        return f"array of {_spelled(parts[0], anchors)}"
+    if origin is dict:
+        return f"object of {_spelled(parts[1], anchors)}"
+    if hint in anchors:
+        return f"[{hint.__name__}](#{anchors[hint]})"
+    return _NAMES[hint]
