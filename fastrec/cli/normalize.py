@@ -51,7 +51,7 @@ class MaxRejects(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 @click.command(short_help="Make one clean, sorted corpus of a pile of shards.")
 @click.argument("paths", nargs=-1, type=click.Path())
-@click.option("-o", "--output", type=click.Path(), required=True, help="Directory, or URL in a store, to publish the corpus as.")
+@click.option("-o", "--output", type=click.Path(), required=True, help="Directory or URL to publish the corpus as.")
 @jobs_option
 @click.option("--engine", type=click.Choice(["pool", "dask"]), envvar="FASTREC_ENGINE", default="pool",
               show_envvar=True, show_default=True,
@@ -97,8 +97,8 @@ def normalize(paths: tuple[str, ...], output: str, **given: Any) -> None:
     """Turn any pile of shards into one clean, sorted corpus.
 
     PATHS are files, directories (searched for *.jsonl*), quoted patterns, URLs of all these in a store (s3://, gs://,
-    hf:// …), or - for standard input. OUTPUT appears whole or not at all: part-*.jsonl.zst, summary.json, manifest.json,
-    and rejects.jsonl.zst if lines were rejected.
+    hf:// …), or - for standard input. OUTPUT appears whole or not at all: part-*.jsonl.zst, summary.json,
+    manifest.json, and rejects.jsonl.zst if lines were rejected.
 
     \b
     Exit codes:
@@ -115,6 +115,7 @@ def normalize(paths: tuple[str, ...], output: str, **given: Any) -> None:
       fastrec normalize 'runs/2026-*/*.jsonl.zst' -o corpus --overwrite --max-rejects 0.1%
       fastrec normalize runs/ -o corpus --overwrite --dry-run
       zcat old.gz | fastrec normalize - -o old-corpus
+      fastrec normalize s3://bucket/runs/ -o s3://bucket/corpus
     """
     from fastrec.jobs.normalize import Options, plan, run
 
