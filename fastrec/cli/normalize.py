@@ -115,7 +115,6 @@ def normalize(paths: tuple[str, ...], output: str, **given: Any) -> None:
       fastrec normalize 'runs/2026-*/*.jsonl.zst' -o corpus --overwrite --max-rejects 0.1%
       fastrec normalize runs/ -o corpus --overwrite --dry-run
       zcat old.gz | fastrec normalize - -o old-corpus
-      fastrec normalize s3://bucket/runs/ -o s3://bucket/corpus
     """
     from fastrec.jobs.normalize import Options, plan, run
 

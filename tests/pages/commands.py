@@ -38,7 +38,8 @@ def _command(name: str) -> click.Command:
 
 def _about(command: click.Command, name: str) -> Iterator[str]:
     """Usage, text, options, and the titled paragraphs of the help."""
-    context = click.Context(command, info_name=name)
+    # With the settings of the program: a command keeps the help option that it was asked for first.
+    context = click.Context(command, info_name=name, **cli.context_settings)
     plain, titled = paragraphs(command.help or "")
     yield from (f"Usage: `{name} {' '.join(command.collect_usage_pieces(context))}`", "")
     for text in plain:
