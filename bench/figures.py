@@ -117,6 +117,18 @@ def _ten_times(one: str, ten: str, chosen: Set) -> tuple[Figure, Figure]:
     )
 
 
+def _clustered(name: str, target: float | None) -> Figure:
+    """The cluster engine relative to the pool; what it takes to start a scheduler and workers counts."""
+    return Figure(
+        name=f"Dask / pool, {name}",
+        title="wall time of normalize on a Dask cluster that it starts ÷ in the pool, as many processes",
+        trials=(Trial(NORMALIZE, name, options=("--engine", "dask")), Trial(NORMALIZE, name)),
+        value=_seconds,
+        target=target,
+        set="cluster",
+    )
+
+
 def _found(*options: str) -> Figure:
     """How long until the key ranges have led to what was asked for."""
     name = "published-mixed-x4"
@@ -245,6 +257,8 @@ FIGURES: Final[tuple[Figure, ...]] = (
         value=_seconds,
         set="long",
     ),
+    _clustered("real-x10", None),
+    _clustered("mixed-x10", 1.25),
     _found("--hash", "8" * 64),
     _found("--evaluation", "trivia_choice", "--limit", "10"),
     *(_searched(name, "--model", "v0-org-6/model-1b") for name in ("published-mixed-x4", "published-real-x10")),

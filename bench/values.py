@@ -19,8 +19,8 @@ from bench.trials import Results, Trial
 
 __all__ = ["SETS", "Figure", "Set", "Value", "better_stage", "stage_values", "trial_values"]
 
-SETS: Final = ("track", "peers", "long", "use")
-Set = Literal["track", "peers", "long", "use"]
+SETS: Final = ("track", "peers", "long", "use", "cluster")
+Set = Literal["track", "peers", "long", "use", "cluster"]
 Better = Literal["lower", "higher"]
 
 _METHOD: Final = "forked-pool"
