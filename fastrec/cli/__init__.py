@@ -168,14 +168,14 @@ def main() -> None:
             import traceback
 
             traceback.print_exc()
-    _heed_no_signals()
+    _heed_no_signals(signal.SIG_IGN)  # there is nothing left to stop, and the exit code is what came of it
     sys.exit(code)
 
 
 def _fail(code: int, problem: str, error: BaseException) -> int:
     if _received:  # in the middle of a lock, say, the interrupt comes out as another error
         code, problem = 128 + _received[0], "interrupted" if _received[0] == signal.SIGINT else "terminated"
-    _heed_no_signals()
+    _heed_no_signals(signal.SIG_DFL)
     print_error("\n".join([problem, *getattr(error, "__notes__", ())]))
     return code
 
@@ -191,11 +191,10 @@ def _explain(exc: click.ClickException) -> int:
     return 2
 
 
-def _heed_no_signals() -> None:
-    """All is done: a signal from here on ends the process at once, rather than in a traceback."""
+def _heed_no_signals(instead: signal.Handlers) -> None:
+    """All is done: a signal from here on does not end in a traceback."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        if callable(signal.getsignal(number)):
-            signal.signal(number, signal.SIG_DFL)
+        signal.signal(number, instead)
 
 
 def _terminate(signum: int, _frame: object) -> None:

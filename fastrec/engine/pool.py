@@ -7,6 +7,9 @@ through `joblib.Parallel`, whose generators pull arguments without waiting for t
 
 A worker that dies takes its pool with it, and nobody can tell which task killed it. So a new pool starts, and all tasks
 that were under way are suspects: each is tried again alone. Whoever kills its worker then is named.
+
+A worker that dies while it hands over a result leaves half a message, and the executor would wait for the other half
+for ever, as long as anyone could still write it. So the engine looks after its workers itself, and ends such a pool.
 """
 
 from __future__ import annotations
@@ -35,8 +38,12 @@ Result = TypeVar("Result")
 _AHEAD: Final = 2  # tasks per worker that are handed over in advance, so that none waits for the next
 _LOOK_EVERY: Final = 1.0  # seconds between two looks at the workers
 _STOPPED_LOOKS: Final = 5  # so often a worker is found stopped before it is taken for dead
+_DEAD_LOOKS: Final = 2  # so often one is found dead before the pool that has not noticed is ended
+_NOTICES_WITHIN: Final = 0.5  # seconds within which an executor notices that its workers were killed
 _PARENT_EVERY: Final = 0.1  # seconds between two looks of a worker at its parent
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_STOPPED: Final = ("T", "t")
+_DEAD: Final = "Z"
 
 
 class PoolEngine:
@@ -46,6 +53,7 @@ class PoolEngine:
         self.jobs = jobs
         self._executor: Any = None
         self._stopped: Counter[int] = Counter()
+        self._dead_looks = 0
 
     def run(self, task: Callable[[Argument], Result], arguments: Iterable[Argument]) -> Iterator[tuple[int, Result]]:
         """Run a task on each argument, in any order."""
@@ -82,7 +90,7 @@ class PoolEngine:
             done, _ = wait(running, timeout=_LOOK_EVERY, return_when=FIRST_COMPLETED)
             if done:
                 return done
-            self._kill_the_stopped()
+            self._look_after_workers()
         return set()
 
     def _run_alone(
@@ -102,12 +110,21 @@ class PoolEngine:
         self._end(kill=False)
         self._start(self.jobs)
 
-    def _kill_the_stopped(self) -> None:
-        """Kill workers that somebody stopped and that nobody lets go on: their tasks are done again."""
-        for pid in self._workers():
-            self._stopped[pid] = self._stopped[pid] + 1 if _is_stopped(pid) else 0
+    def _look_after_workers(self) -> None:
+        """Kill workers that somebody stopped and that nobody lets go on, and all of them if one is dead."""
+        states = {pid: _state(pid) for pid in self._workers()}
+        for pid, state in states.items():
+            self._stopped[pid] = self._stopped[pid] + 1 if state in _STOPPED else 0
             if self._stopped[pid] >= _STOPPED_LOOKS:
                 _kill(pid)
+        self._dead_looks = self._dead_looks + 1 if _DEAD in states.values() else 0
+        if self._dead_looks == _DEAD_LOOKS:
+            self._kill_all()
+            _end_results(self._executor._result_queue)  # noqa: SLF001 - see below
+
+    def _kill_all(self) -> None:
+        for pid in self._workers():
+            _kill(pid)
 
     def _workers(self) -> list[int]:
         return list(self._executor._processes or ())  # noqa: SLF001 - neither executor shows them otherwise
@@ -116,6 +133,7 @@ class PoolEngine:
         with _undisturbed():
             self._start_executor(jobs)
         self._stopped.clear()
+        self._dead_looks = 0
 
     def _start_executor(self, jobs: int) -> None:
         if _is_alone():
@@ -128,10 +146,17 @@ class PoolEngine:
         self._executor.submit(os.getpid)  # the first task starts all workers
 
     def _end(self, *, kill: bool) -> None:
-        if kill:
-            for pid in self._workers():
-                _kill(pid)
-        self._executor.shutdown(wait=True)
+        if not kill:
+            self._executor.shutdown(wait=True)
+            return
+        results, manager = self._executor._result_queue, self._executor._executor_manager_thread  # noqa: SLF001
+        self._kill_all()
+        self._executor.shutdown(wait=False)
+        if manager is not None:
+            manager.join(_NOTICES_WITHIN)
+            if manager.is_alive():
+                _end_results(results)
+            manager.join()
 
     def reach(self, directories: Iterable[str]) -> None:
         """Whatever this process sees, its workers see."""
@@ -171,17 +196,24 @@ def _undisturbed() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def _end_results(results: Any) -> None:
+    """Close our end of what workers hand results over through: when no worker has one either, its reader notices."""
+    if results is not None:
+        results._writer.close()  # noqa: SLF001 - there is no other way
+
+
 def _kill(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
 
 
-def _is_stopped(pid: int) -> bool:
+def _state(pid: int) -> str:
+    """Return the letter that Linux has for the state of a process; none if nobody knows."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
-            return file.read().rpartition(b")")[2].split()[0] in b"Tt"
+            return file.read().rpartition(b")")[2].split()[0].decode()
     except (OSError, IndexError):
-        return False
+        return ""
 
 
 def _become_worker(parent: int) -> None:

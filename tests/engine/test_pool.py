@@ -8,7 +8,10 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,6 +103,53 @@ def test_an_error_does_not_wait_for_other_tasks() -> None:
     with pytest.raises(KeyError), PoolEngine(2) as engine:
         for _ in engine.run(sleep, [0.0, 60.0, 60.0]):
             raise KeyError
+    assert time.monotonic() - begin < 20
+
+
+class Half:
+    """Hands half of a result over, once, in the worker that has it: `after` says what happens then."""
+
+    def __init__(self, mark: Path, after: Callable[[], object]) -> None:
+        self._parent, self._mark, self._after = os.getpid(), mark, after
+        self._send = Connection._send
+        self.send = lambda *arguments: self._half_or_all(*arguments)  # noqa: PLW0108 - as a method of connections
+
+    def _half_or_all(self, connection: Connection, data: Any, *more: Any) -> None:
+        if os.getpid() != self._parent and len(data) > 100_000 and not self._mark.exists():
+            self._mark.touch()
+            self._send(connection, data[:5_000], *more)
+            self._after()
+        self._send(connection, data, *more)
+
+
+def much(number: int) -> bytes:
+    return bytes(200_000) if number == 3 else b""
+
+
+@pytest.mark.parametrize("_kind", ["forked"], indirect=True)  # only they have what is patched here
+@pytest.mark.timeout(60)
+def test_a_worker_that_dies_with_half_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody will ever send the other half: the pool is ended, and the task done again."""
+    monkeypatch.setattr(module, "_LOOK_EVERY", 0.1)
+    half = Half(tmp_path / "mark", lambda: os.kill(os.getpid(), signal.SIGKILL))
+    monkeypatch.setattr(Connection, "_send", half.send)
+    with PoolEngine(2) as engine:
+        assert {number for number, _ in engine.run(much, range(8))} == set(range(8))
+    assert half._mark.exists()
+
+
+@pytest.mark.parametrize("_kind", ["forked"], indirect=True)  # only they have what is patched here
+@pytest.mark.timeout(60)
+def test_an_error_does_not_wait_for_half_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers that are killed in the middle of a result do not keep the run from ending."""
+    half = Half(tmp_path / "mark", lambda: time.sleep(100))
+    monkeypatch.setattr(Connection, "_send", half.send)
+    begin = time.monotonic()
+    with pytest.raises(KeyError), PoolEngine(2) as engine:
+        engine._executor.submit(much, 3)
+        while not half._mark.exists():
+            time.sleep(0.01)
+        raise KeyError
     assert time.monotonic() - begin < 20
 
 
