@@ -15,6 +15,7 @@ import msgspec
 from fastrec.jobs.normalize.census import DEALS, Census
 from fastrec.jobs.normalize.kept import Kept
 from fastrec.jobs.normalize.merging import MergeOrder
+from fastrec.jobs.normalize.partbooks import read_part_books
 from fastrec.jobs.normalize.pass1 import Order, PieceBooks, Sorted
 from fastrec.jobs.normalize.pass2 import Part, PartOrder
 from fastrec.jobs.normalize.rejects import RejectRange
@@ -32,7 +33,7 @@ _BLOCK_ROWS: Final = 128
 _PART_SHARE: Final = 6  # text is so many times what it is compressed to in a part
 _CENSUS: Final = 65  # bytes of the census for a record, in each of two lists
 _MODELS: Final = 50  # in a part
-_BOOKS: Final = 20_000  # bytes of the books of a part
+_BOOKS: Final = 500_000  # bytes of the books of a part, which name most pieces of the input
 _INPUT_READ: Final = 1 << 20  # read of a shard at a time
 _BLOCKS_READ: Final = 256 << 10  # read of a file of blocks at a time
 _WRITE: Final = 32 << 20  # written at a time where storage takes objects in pieces
@@ -83,6 +84,7 @@ class SimulatedWorkers:
             "sort_pieces": self._sort,
             "merge_some": self._merge,
             "make_part": self._make_part,
+            "read_part_books": read_part_books,
             "_deal": self._deal,
             "_count": self._count,
             "_task_holds": lambda _: True,

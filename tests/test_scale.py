@@ -15,6 +15,7 @@ from fastrec.stages.runs import RunSlice, gather, merge_runs, sample, slice_merg
 from tests.runs.test_runs import spilled
 
 MIB = 1 << 20
+BLOCK = 128 * 200
 
 
 def requests(result: Simulated) -> int:
@@ -86,7 +87,7 @@ def test_reads_are_charged_as_they_are_made(tmp_path: Path, monkeypatch: pytest.
     slices = list(map(whole_run, runs))
     merged = [merge_runs(f"{tmp_path}/merged-{half}", slices[half::2], 100_000, cuts) for half in range(2)]
     check(slices[::2] + slices[1::2], 100_000 * 2 // 3 // 4, len(calls))
-    for window_bytes in (10_000, 50_000, 300_000):
+    for window_bytes in (10_000, 100_000, 300_000):
         for part in range(16):
             calls.clear()
             pieces = [piece for run in merged if (piece := slice_merged(run, part))]
@@ -96,4 +97,6 @@ def test_reads_are_charged_as_they_are_made(tmp_path: Path, monkeypatch: pytest.
 
 def check(slices: list[RunSlice], stretch: int, found: int) -> None:
     charged = sum(reads_of(piece, stretch) for piece in slices)
-    assert charged / 2 <= found <= charged + 2 * len(slices)
+    assert found <= charged + 2 * len(slices)
+    if stretch > BLOCK:  # else whole blocks are read, which are larger
+        assert found >= charged / 2

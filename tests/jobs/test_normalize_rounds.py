@@ -14,7 +14,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastrec.engine import SerialEngine
-from fastrec.jobs.normalize import NoProgress, Options, census, driver, feed, intake, normalize, options, rounds
+from fastrec.jobs.normalize import (
+    NoProgress,
+    Options,
+    census,
+    driver,
+    feed,
+    intake,
+    normalize,
+    options,
+    partbooks,
+    rounds,
+)
 from fastrec.jobs.normalize.merging import MergeOrder, merge_some
 from fastrec.stages.runs import Run, sample
 from fastrec.stages.shards import Format
@@ -42,11 +53,12 @@ def make_small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def merge_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Merge runs even if there are few, and take the census by tasks."""
+    """Merge runs even if there are few, and let tasks take the census and add up the books."""
     for name, limit in (("MOST_RUNS", 2), ("MERGED_RUNS", 2), ("FAN_IN", 3), ("LEAST_FAN_IN", 2)):
         monkeypatch.setattr(rounds, name, limit)
     monkeypatch.setattr(census, "MOST_LISTS", 2)
     monkeypatch.setattr(census, "DEALS", 3)
+    monkeypatch.setattr(partbooks, "MOST_BOOKS", 2)
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from fastrec.jobs.normalize.intake import Intake
 from fastrec.jobs.normalize.journal import Journal, MergeDone, TaskDone
 from fastrec.jobs.normalize.merging import Merged
 from fastrec.jobs.normalize.options import Options
-from fastrec.jobs.normalize.partbooks import read_part_books
+from fastrec.jobs.normalize.partbooks import add_up
 from fastrec.jobs.normalize.parts import Parts
 from fastrec.jobs.normalize.pass1 import PIECES, Order, Sorted, sort_pieces
 from fastrec.jobs.normalize.pass2 import Part, Place
@@ -93,7 +93,7 @@ class Normalizer:
         sample.kept.clear()
         merged = self._rounds.run(results, self._orders, self._merged, cuts)
         parts, census = self._parts.make(results, live_runs(results, merged), cuts, self._places(results))
-        books = read_part_books(self._parts.census_path(part.number) for part in parts)
+        books = add_up([self._parts.census_path(part.number) for part in parts], self._engine)
         for one in merged:
             books.copies.update(one.run.dropped)
         summary = summarize(results, parts, books, census, self._options)

@@ -15,6 +15,7 @@ from fastrec.storage import create, read_range, size_of
 
 __all__ = [
     "ViewsWriter",
+    "missing_of",
     "pack_block",
     "read_blocks",
     "read_index",
@@ -116,6 +117,11 @@ def unpack_blocks(data: bytes) -> tuple[list[IndexBlock], bytes]:
         blocks.append(_decode_index(view[position + _LENGTH : end]))
         position = end
     return blocks, data[position:]
+
+
+def missing_of(cut_off: bytes) -> int:
+    """Say how many bytes of a block are missing behind its beginning; 0 if not even its length is known."""
+    return _LENGTH + int.from_bytes(cut_off[:_LENGTH], "big") - len(cut_off) if len(cut_off) >= _LENGTH else 0
 
 
 def read_index(path: str, start: int, end: int) -> Iterator[IndexBlock]:

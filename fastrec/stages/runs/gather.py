@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from fastrec.stages.runs.copies import in_order
-from fastrec.stages.runs.files import unpack_blocks
+from fastrec.stages.runs.files import missing_of, unpack_blocks
 from fastrec.stages.runs.spill import Run, index_of
 from fastrec.storage import read_range
 
@@ -118,8 +118,9 @@ class _Cursor:
         """Read the index of the next stretch of data, and on until it has two keys: all below the last is known."""
         while not self.at_end and (self._known < self._stretch or self.keys[0] == self.keys[-1]):
             left = self._index_end - self._index_position
-            # Not for a small rest another time.
-            size = left if left < self._index_stretch + self._index_stretch // 2 else self._index_stretch
+            # A block that was cut off is read to its end, and a small rest is not left for another time.
+            size = max(self._index_stretch, missing_of(self._cut_off))
+            size = left if left < size + size // 2 else size
             data = read_range(index_of(self._path), size, self._index_position)
             blocks, self._cut_off = unpack_blocks(self._cut_off + data)
             self._index_position += size
