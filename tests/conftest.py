@@ -17,6 +17,9 @@ settings.register_profile(
 )
 settings.load_profile("fastrec")
 
+# Some say that nothing be compiled to files; hundreds of processes that compile it all again take a minute.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 REAL = Path(__file__).parents[2] / "shared" / "real"
 
 

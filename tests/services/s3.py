@@ -183,8 +183,9 @@ def _fail(kind: str, environ: dict[str, Any], respond: Callable[..., Any]) -> li
     if kind == "reset":
         connection = environ["werkzeug.socket"]
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        connection.close()
-        return []
+        with Path(os.devnull).open("wb") as nowhere:  # the server holds files on it, so closing it would not end it
+            os.dup2(nowhere.fileno(), connection.fileno())
+        return _answer(respond, b"")
     code, message = _ANSWERS[kind]
     body = f"<Error><Code>{code}</Code><Message>{message}</Message></Error>".encode()
     return _answer(respond, body, f"{kind} {code}")

@@ -18,14 +18,15 @@ from tests.services.s3 import S3, Fault
 
 OUT = "s3://bucket/nightly/corpus"
 ROOT = Path(__file__).parents[2]
-ONE_ATTEMPT = {"AWS_MAX_ATTEMPTS": "1"}  # of botocore's; s3fs tries five times all the same
+ATTEMPTS = {"AWS_MAX_ATTEMPTS": "3"}  # of botocore's, fewer than it makes by itself; s3fs tries five times all the same
+ONE_ATTEMPT = {"AWS_MAX_ATTEMPTS": "1"}
 
 
 def fastrec(*arguments: str, tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the command."""
     return subprocess.run(
         [sys.executable, "-m", "fastrec", *arguments],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path), **environment},
+        env={**os.environ, **ATTEMPTS, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path), **environment},
         capture_output=True,
         text=True,
         check=False,
@@ -47,7 +48,7 @@ PASSING: dict[str, Fault] = {
     "busy while reading": Fault("503", "GET", "/in/", after=7, times=3),
     "broken while reading": Fault("500", "GET", "/in/", after=7, times=2),
     "cut off while reading": Fault("reset", "GET", "/in/", after=7, times=3),
-    "slow": Fault("slow", "", "shard-1", times=4, seconds=1.0),
+    "slow": Fault("slow", "", "shard-1", times=4, seconds=0.5),
     "busy while writing": Fault("503", "PUT", "/part-", times=3),
     "cut off while writing": Fault("reset", "PUT", "/part-", times=2),
     "busy while listing": Fault("503", "GET", "/bucket?list", times=3),
@@ -101,7 +102,7 @@ def test_an_upload_that_fails_halfway_is_given_up(s3: S3, tmp_path: Path) -> Non
     s3.put("in/a.jsonl.gz", gzip.compress(line * 3, 1))
     words = ("normalize", "s3://bucket/in", "-o", OUT, "--work-dir", "s3://bucket/tmp", "--jobs", "1")
     s3.fail(Fault("500", "PUT", "partNumber=2"))
-    result = fastrec(*words, tmp_path=tmp_path, **ONE_ATTEMPT)
+    result = fastrec(*words, tmp_path=tmp_path)
     assert (result.returncode, result.stderr.count("Traceback")) == (3, 0), result.stderr
     assert [request for request in s3.requests() if "partNumber=1" in request]
     s3.fail()
@@ -113,7 +114,7 @@ def test_an_upload_that_fails_halfway_is_given_up(s3: S3, tmp_path: Path) -> Non
 
 def test_nobody_answers(inputs: str, tmp_path: Path) -> None:
     """A server that is gone ends the run soon, with exit code 2: not even the input was found."""
-    result = normalize(tmp_path, inputs, AWS_ENDPOINT_URL="http://127.0.0.1:9", **ONE_ATTEMPT)
+    result = normalize(tmp_path, inputs, AWS_ENDPOINT_URL="http://127.0.0.1:9")
     assert (result.returncode, result.stderr.count("Traceback")) == (2, 0), result.stderr
     assert "s3://bucket/in: cannot be found" in result.stderr
 
@@ -130,10 +131,9 @@ def test_a_run_that_is_killed_goes_on(way: signal.Signals, inputs: str, s3: S3, 
         time.sleep(delay)
         process.send_signal(way)
         process.wait()
-        if process.returncode in (0, 1):
-            break
+        if "nightly/corpus/manifest.json" in s3.objects("nightly/"):
+            break  # it was too late
         assert process.returncode in (-way, 128 + way)
-        assert "nightly/corpus/manifest.json" not in s3.objects("nightly/")
     result = normalize(tmp_path, inputs, "--overwrite")
     assert result.returncode == 0, result.stderr
     assert sorted(files_of(s3, "part-")) == sorted(part.read_bytes() for part in local.parts)
@@ -149,7 +149,7 @@ def test_no_secret_is_ever_told(inputs: str, s3: S3, tmp_path: Path) -> None:
     secrets = (s3.environment["AWS_SECRET_ACCESS_KEY"], s3.environment["AWS_ACCESS_KEY_ID"])
     good = normalize(tmp_path, inputs, "-v", "--work-dir", "s3://bucket/tmp")
     s3.fail(Fault("500", "PUT", "/part-"))
-    bad = normalize(tmp_path, inputs, "-vv", "--overwrite", "--work-dir", "s3://bucket/tmp", **ONE_ATTEMPT)
+    bad = normalize(tmp_path, inputs, "-vv", "--overwrite", "--work-dir", "s3://bucket/tmp")
     assert (good.returncode, bad.returncode) == (0, 3), bad.stderr
     told = good.stdout + good.stderr + bad.stdout + bad.stderr + str(s3.objects())
     assert [secret for secret in secrets if secret in told] == []
