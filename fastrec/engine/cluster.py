@@ -34,6 +34,13 @@ _AHEAD: Final = 2  # tasks per worker that are handed over in advance, so that n
 _LOOK_EVERY: Final = 1.0  # seconds between two looks at the cluster
 _PATIENCE: Final = 30.0  # seconds to wait for a scheduler or for workers that are gone
 _CONNECT: Final = 10.0  # seconds to wait for a scheduler at the start
+_QUICK_WORKERS: Final = {
+    "distributed.worker.profile.enabled": False,  # it looks at our stack a hundred times a second
+    # Dask has memory given back to the system at every turn, and tasks want it again: a quarter of their time.
+    "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 1 << 30,
+    "distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_": 1 << 30,
+    "distributed.nanny.pre-spawn-environ.MALLOC_ARENA_MAX": 1,
+}
 
 _one_at_a_time = threading.Lock()
 
@@ -123,14 +130,7 @@ class ClusterEngine:
 
     def __enter__(self) -> Self:
         if self._scheduler is None:
-            self._cluster = _distributed().LocalCluster(
-                n_workers=self.jobs,
-                threads_per_worker=1,
-                processes=True,
-                memory_limit=0,
-                dashboard_address=":0",
-                silence_logs=logging.CRITICAL,
-            )
+            self._cluster = self._start_cluster()
         try:
             address = self._cluster or self._scheduler
             self._client = _distributed().Client(address, timeout=_CONNECT, set_as_default=False)
@@ -144,6 +144,21 @@ class ClusterEngine:
             self.__exit__(None, None, None)
             raise
         return self
+
+    def _start_cluster(self) -> Any:
+        """Start a cluster of processes on this machine."""
+        local_cluster = _distributed().LocalCluster
+        import dask  # noqa: PLC0415 - it is there by now
+
+        with dask.config.set(_QUICK_WORKERS):
+            return local_cluster(
+                n_workers=self.jobs,
+                threads_per_worker=1,
+                processes=True,
+                memory_limit=0,
+                dashboard_address=":0",
+                silence_logs=logging.CRITICAL,
+            )
 
     def _refuse_other_versions(self) -> None:
         here = _versions()
