@@ -22,7 +22,7 @@ from fastrec.storage import open_reader
 
 __all__ = ["skim_lines"]
 
-SKIM_BYTES = 1 << 17  # what a block of zstd holds; two shards that are read in turns take longer with larger ones
+SKIM_BYTES = 1 << 18  # small enough for the cache; two shards that are read in turns take longer with larger ones
 
 # Each keeps a window of some MiB. Windows that come and go leave holes in the heap, so they are used again.
 _idle: list[zstandard.ZstdDecompressor] = []
