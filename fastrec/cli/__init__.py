@@ -169,6 +169,11 @@ def main() -> None:
 
             traceback.print_exc()
     _heed_no_signals(signal.SIG_IGN)  # there is nothing left to stop, and the exit code is what came of it
+    if _received:  # in the middle of anything, so what would be tidied up at the exit may be in disorder
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
     sys.exit(code)
 
 

@@ -40,6 +40,7 @@ _LOOK_EVERY: Final = 1.0  # seconds between two looks at the workers
 _STOPPED_LOOKS: Final = 5  # so often a worker is found stopped before it is taken for dead
 _DEAD_LOOKS: Final = 2  # so often one is found dead before the pool that has not noticed is ended
 _NOTICES_WITHIN: Final = 0.5  # seconds within which an executor notices that its workers were killed
+_LEAVES_WITHIN: Final = 5.0  # seconds within which workers that have nothing more to do are gone
 _PARENT_EVERY: Final = 0.1  # seconds between two looks of a worker at its parent
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _STOPPED: Final = ("T", "t")
@@ -119,12 +120,9 @@ class PoolEngine:
                 _kill(pid)
         self._dead_looks = self._dead_looks + 1 if _DEAD in states.values() else 0
         if self._dead_looks == _DEAD_LOOKS:
-            self._kill_all()
+            for pid in states:
+                _kill(pid)
             _end_results(self._executor._result_queue)  # noqa: SLF001 - see below
-
-    def _kill_all(self) -> None:
-        for pid in self._workers():
-            _kill(pid)
 
     def _workers(self) -> list[int]:
         return list(self._executor._processes or ())  # noqa: SLF001 - neither executor shows them otherwise
@@ -146,16 +144,19 @@ class PoolEngine:
         self._executor.submit(os.getpid)  # the first task starts all workers
 
     def _end(self, *, kill: bool) -> None:
-        if not kill:
-            self._executor.shutdown(wait=True)
+        """Let the workers go. One that does not, since somebody stopped it, say, is killed after a while."""
+        executor, workers = self._executor, self._workers()
+        results, manager = executor._result_queue, executor._executor_manager_thread  # noqa: SLF001 - see above
+        for pid in workers if kill else ():
+            _kill(pid)
+        executor.shutdown(wait=False)
+        if manager is None:
             return
-        results, manager = self._executor._result_queue, self._executor._executor_manager_thread  # noqa: SLF001
-        self._kill_all()
-        self._executor.shutdown(wait=False)
-        if manager is not None:
-            manager.join(_NOTICES_WITHIN)
-            if manager.is_alive():
-                _end_results(results)
+        manager.join(_NOTICES_WITHIN if kill else _LEAVES_WITHIN)
+        if manager.is_alive():
+            for pid in workers:
+                _kill(pid)
+            _end_results(results)
             manager.join()
 
     def reach(self, directories: Iterable[str]) -> None:

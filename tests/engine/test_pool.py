@@ -164,6 +164,15 @@ with PoolEngine(2) as engine:
 """
 
 
+@pytest.mark.timeout(60)
+def test_a_stopped_worker_does_not_keep_the_engine_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All is done, and a worker that was stopped in that moment will never go by itself."""
+    monkeypatch.setattr(module, "_LEAVES_WITHIN", 0.5)
+    with PoolEngine(2) as engine:
+        assert len(list(engine.run(double, range(5)))) == 5
+        os.kill(engine._workers()[0], signal.SIGSTOP)
+
+
 @pytest.mark.skipif(NO_SIGNALS, reason="needs /proc")
 def test_workers_do_not_outlive_a_killed_parent() -> None:
     """After `kill -9` of the parent, its workers end by themselves, in the middle of a task too."""
