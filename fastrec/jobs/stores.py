@@ -14,6 +14,7 @@ manifest, and is swept by the next one.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -29,6 +30,9 @@ from fastrec.storage import files_in, is_url, join, make_directory, parent_and_n
 __all__ = ["StoreWorkplace", "store_workplace"]
 
 LEASE = ".fastrec-writing"
+
+# What a run makes in OUT, and the marks by which workers show that they can write there.
+_OURS = re.compile(r"(part-\d+|rejects|summary)(-[0-9a-f]{8})?\.json(l(\.zst|\.gz)?)?|\.[0-9a-f]+(-[0-9a-f]{8})?")
 
 
 class StoreWorkplace(Workplace):
@@ -53,7 +57,10 @@ class StoreWorkplace(Workplace):
         return f"{stem}{self._token}{suffix}"
 
     def staged_files(self) -> list[str]:
-        """List what is there beside the old corpus."""
+        """List what runs have left beside the old corpus; what else is there is somebody's, and stays."""
+        return [path for path in self._beside() if _OURS.fullmatch(path.removeprefix(f"{self._url}/"))]
+
+    def _beside(self) -> list[str]:
         kept = {join(self._url, name) for name in (*self._old_files, self._kind.told_by, LEASE)}
         return [path for path in files_in(self._url) if path not in kept]
 
@@ -70,7 +77,9 @@ class StoreWorkplace(Workplace):
         name = shown(self._url)
         if self._old is not None and not overwrite:
             raise UsageError(f"{name} exists: give another output, or --overwrite to replace it")
-        others = [path for path in self.staged_files() if not _is_ours(parent_and_name(path)[1])]
+        if self._old is not None and not self._old_files:
+            raise UsageError(f"{name} holds a {self._kind.told_by} that is not of {self._kind.name}: choose another")
+        others = sorted(set(self._beside()) - set(self.staged_files()))
         if others and self._old is None:
             raise UsageError(f"{name} holds something else than {self._kind.name}, {shown(others[0])}: choose another")
 
@@ -80,7 +89,7 @@ class StoreWorkplace(Workplace):
     def prepare(self, *, fresh: bool) -> None:
         """Give up uploads that were never completed; what else an earlier run has left stays, unless told otherwise."""
         if fresh:
-            self._clear_staged()
+            store.remove(self.staged_files())
             remove_all(self.work)
         make_directory(self.work)
         for directory in filter(is_url, (self._url, self.work)):
@@ -98,11 +107,8 @@ class StoreWorkplace(Workplace):
     def clear(self) -> None:
         """Remove what is not published."""
         with contextlib.suppress(OSError):
-            self._clear_staged()
+            store.remove(self.staged_files())
         remove_all(self.work)
-
-    def _clear_staged(self) -> None:
-        store.remove(path for path in self.staged_files() if _is_ours(parent_and_name(path)[1]))
 
 
 def _read(path: str) -> bytes | None:
@@ -120,11 +126,6 @@ def _named_by(document: bytes) -> set[str]:
         return set()
     names = {part.file for part in manifest.parts} | {manifest.summary_file}
     return names | ({manifest.rejects.file} if manifest.rejects else set())
-
-
-def _is_ours(name: str) -> bool:
-    """Tell whether a file may be one of a corpus."""
-    return name.startswith(("part-", "rejects", "summary", "."))
 
 
 @contextlib.contextmanager

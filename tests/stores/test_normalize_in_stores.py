@@ -102,6 +102,20 @@ def test_an_output_that_exists_is_refused(inputs: str, s3: S3, local: Corpus) ->
         normalize(str(local.path), "s3://bucket")
 
 
+def test_what_is_somebody_elses_stays(inputs: str, s3: S3) -> None:
+    """Beside a corpus that is replaced nothing is swept but what runs leave; another kind of manifest is refused."""
+    normalize(inputs)
+    theirs = {"notes.txt", "summary-of-mine.txt", "deep/part-00000.jsonl.zst", ".hidden"}
+    for name in theirs:
+        s3.put(f"nightly/corpus/{name}", b"mine")
+    normalize(inputs, overwrite=True, fresh=True)
+    assert {name for name in theirs if f"nightly/corpus/{name}" in s3.objects("nightly/")} == theirs
+    s3.put("other/manifest.json", b'{"of": "something else"}')
+    with pytest.raises(UsageError, match=r"holds a manifest\.json that is not of a corpus"):
+        normalize(inputs, "s3://bucket/other", overwrite=True)
+    assert s3.objects("other/") == {"other/manifest.json": b'{"of": "something else"}'}
+
+
 def test_the_old_corpus_stays_until_the_new_one_is_there(
     inputs: str, s3: S3, local: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
