@@ -17,18 +17,11 @@ from fastrec.errors import ClusterError, UsageError, WorkerDiedError
 from fastrec.jobs.normalize import Options, run
 from tests.engine.test_pool import die_always
 from tests.jobs.normalizing import Corpus, normalized
-from tests.services.dask import Cluster, Killer
+from tests.services.dask import LOOSE, Cluster, Killer
 
 distributed = pytest.importorskip("distributed", reason="the extra `dask` is not installed")
 
-# Dask starts threads that outlive what they were started for, and is loose with sockets when a peer dies.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
-    pytest.mark.filterwarnings("ignore:Sending large graph"),
-]
+pytestmark = LOOSE
 
 
 @pytest.fixture

@@ -18,15 +18,9 @@ from fastrec.jobs.normalize import NoProgress, Options
 from fastrec.jobs.normalize import normalize as normalize_shards
 from tests.engine.test_pool import die_once, double, fail
 from tests.jobs.normalizing import Corpus, normalized, write
-from tests.services.dask import Cluster
+from tests.services.dask import LOOSE, Cluster
 
-# Dask starts threads that outlive what they were started for, and is loose with sockets when a peer dies.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
-]
+pytestmark = LOOSE
 
 MakeEngine = Callable[[], Engine]
 KINDS = ["serial", "forked", "fresh", "a cluster of its own", "a cluster that is there"]

@@ -8,7 +8,18 @@ import sys
 from pathlib import Path
 from typing import Any, Self
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
+
+# Dask starts threads that outlive what they were started for, and is loose with sockets when a peer dies.
+LOOSE = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
+    pytest.mark.filterwarnings("ignore:Sending large graph"),
+]
 
 
 class Cluster:

@@ -14,19 +14,12 @@ from fastrec.errors import UsageError
 from fastrec.jobs.normalize import Options, run
 from tests.jobs.normalizing import Corpus
 from tests.services import demo
-from tests.services.dask import Cluster, Killer
+from tests.services.dask import LOOSE, Cluster, Killer
 from tests.services.s3 import S3
 
 distributed = pytest.importorskip("distributed", reason="the extra `dask` is not installed")
 
-# Dask starts threads that outlive what they were started for, and is loose with sockets when a peer dies.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
-    pytest.mark.filterwarnings("ignore:Sending large graph"),
-]
+pytestmark = LOOSE
 
 OUT = "s3://bucket/nightly/corpus"
 ROOT = Path(__file__).parents[2]
