@@ -11,12 +11,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import stat
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, Protocol, Self
+from typing import Any
 
 from fastrec.errors import UsageError, naming, shown
+from fastrec.storage.kinds import NewFile, Reader, Writer
+from fastrec.storage.local import PRIVATE, LocalReader, NewLocalFile, temporary_name
 
 __all__ = [
     "NewFile",
@@ -42,63 +43,6 @@ __all__ = [
     "sweep",
     "write_all",
 ]
-
-_PRIVATE: Final = 0o600
-
-
-class Reader(Protocol):
-    """A file that is read."""
-
-    size: int
-    version: int
-    """Changes when the file does."""
-
-    def read(self, size: int) -> bytes:
-        """Read up to so many bytes from where the last read ended; none at the end."""
-
-    def pread(self, size: int, offset: int) -> bytes:
-        """Read up to so many bytes from somewhere."""
-
-    def seek(self, offset: int, size: int | None = None, /) -> None:
-        """Go on reading from somewhere else, where no more than `size` bytes will be wanted."""
-
-    def has_changed(self) -> bool:
-        """Tell whether the file is another by now."""
-
-    def close(self) -> None:
-        """Let go of it."""
-
-    def __enter__(self) -> Self:
-        """Give the reader itself; it is closed on leaving."""
-
-    def __exit__(self, *_: object) -> None:
-        """Close it."""
-
-
-class Writer(Protocol):
-    """A file that is written, from front to back."""
-
-    def write(self, data: Any, /) -> int:
-        """Append some bytes."""
-
-    def tell(self) -> int:
-        """Tell how many bytes were written."""
-
-
-class NewFile(Protocol):
-    """A file that is there, whole and on disk, when it is finished, and not before."""
-
-    def write(self, data: Any, /) -> int:
-        """Append some bytes, all of them."""
-
-    def writev(self, views: list[memoryview], /) -> None:
-        """Append some buffers, all of them."""
-
-    def finish(self) -> None:
-        """Put the file in its place."""
-
-    def give_up(self) -> None:
-        """Leave nothing behind, unless the file is finished."""
 
 
 def is_url(path: str) -> bool:
@@ -181,7 +125,7 @@ def open_reader(path: str) -> Reader:
     if is_url(path):
         reader: Reader = _store().StoreReader(path)
         return reader
-    return _LocalReader(path)
+    return LocalReader(path)
 
 
 def read_all(path: str) -> bytes:
@@ -220,7 +164,7 @@ def create(path: str, *, for_work: bool = False) -> NewFile:
     if is_url(path):
         file: NewFile = _store().NewObject(path)
         return file
-    return _NewLocalFile(path, for_work=for_work)
+    return NewLocalFile(path, for_work=for_work)
 
 
 @contextlib.contextmanager
@@ -234,7 +178,7 @@ def open_writer(path: str) -> Iterator[Writer]:
         finally:
             new.give_up()
         return
-    temporary = _temporary(path)
+    temporary = temporary_name(path)
     try:
         with naming(temporary), open(temporary, "wb", opener=_private) as file:
             yield file
@@ -245,13 +189,8 @@ def open_writer(path: str) -> Iterator[Writer]:
         raise
 
 
-def _temporary(path: str) -> str:
-    """Name a file until it is whole: a worker that was taken for dead may still be writing the one of the same name."""
-    return f"{path}.{secrets.token_hex(4)}"
-
-
 def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, _PRIVATE)
+    return os.open(path, flags | os.O_CLOEXEC, PRIVATE)
 
 
 def write_all(path: str, data: bytes) -> None:
@@ -310,77 +249,3 @@ def files_in(directory: str) -> list[str]:
     if is_url(directory):
         return [found.path for found in _store().find(directory)]
     return sorted(join(directory, name) for name in os.listdir(directory))  # noqa: PTH208
-
-
-class _NewLocalFile:
-    """A file of this machine."""
-
-    def __init__(self, path: str, *, for_work: bool) -> None:
-        self._path = path
-        self._for_work = for_work
-        self._temporary = _temporary(path)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        self._descriptor = os.open(self._temporary, flags, _PRIVATE if for_work else 0o666)
-
-    def write(self, data: Any, /) -> int:
-        rest = memoryview(data)
-        with naming(self._temporary):
-            while rest:
-                rest = rest[os.write(self._descriptor, rest) :]
-        return len(data)
-
-    def writev(self, views: list[memoryview], /) -> None:
-        with naming(self._temporary):
-            missing = sum(map(len, views)) - os.writev(self._descriptor, views)
-        if missing:
-            self.write(memoryview(b"".join(views))[-missing:])
-
-    def finish(self) -> None:
-        with naming(self._temporary):
-            if not self._for_work:
-                os.fsync(self._descriptor)
-            self._close()
-            os.replace(self._temporary, self._path)  # noqa: PTH105
-
-    def give_up(self) -> None:
-        if self._descriptor >= 0:
-            with contextlib.suppress(OSError):
-                self._close()
-            with contextlib.suppress(OSError):
-                os.unlink(self._temporary)  # noqa: PTH108
-
-    def _close(self) -> None:
-        descriptor, self._descriptor = self._descriptor, -1
-        os.close(descriptor)
-
-
-class _LocalReader:
-    """A file of this machine."""
-
-    def __init__(self, path: str) -> None:
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        status = os.fstat(self._descriptor)
-        self.size = status.st_size
-        self.version = status.st_mtime_ns
-
-    def read(self, size: int) -> bytes:
-        return os.read(self._descriptor, size)
-
-    def pread(self, size: int, offset: int) -> bytes:
-        return os.pread(self._descriptor, size, offset)
-
-    def seek(self, offset: int, _size: int | None = None, /) -> None:
-        os.lseek(self._descriptor, offset, os.SEEK_SET)
-
-    def has_changed(self) -> bool:
-        status = os.fstat(self._descriptor)
-        return (status.st_size, status.st_mtime_ns) != (self.size, self.version)
-
-    def close(self) -> None:
-        os.close(self._descriptor)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
