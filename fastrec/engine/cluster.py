@@ -103,12 +103,20 @@ class ClusterEngine:
         return []
 
     def _result_of(self, future: Any, argument: object) -> Any:
-        try:
-            return future.result()
-        except _distributed().KilledWorker as exc:
-            raise WorkerDiedError(str(argument)) from exc
-        except (_distributed().CancelledError, _distributed().comm.CommClosedError) as exc:
-            raise ClusterError(self._address(), "the scheduler is gone, and our tasks with it") from exc
+        """Fetch a result. It dies with the worker that holds it; then the scheduler has it made again, if it can."""
+        while True:
+            try:
+                return future.result(timeout=_PATIENCE)
+            except TimeoutError as exc:
+                if future.status == "error":
+                    raise  # the task's own
+                trouble = self._trouble()
+                if trouble:
+                    raise ClusterError(self._address(), f"{trouble}, and a result was waited for") from exc
+            except _distributed().KilledWorker as exc:
+                raise WorkerDiedError(str(argument)) from exc
+            except (_distributed().CancelledError, _distributed().comm.CommClosedError) as exc:
+                raise ClusterError(self._address(), "the scheduler is gone, and our tasks with it") from exc
 
     def _trouble(self) -> str | None:
         """Say what is wrong with the cluster, if something is."""

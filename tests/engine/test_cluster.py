@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -60,6 +60,10 @@ def slowly(number: int) -> int:
     return number
 
 
+def too_slow(_: int) -> None:
+    raise TimeoutError("the store is slow")
+
+
 def versions_of_another() -> dict[str, str]:
     return {"fastrec": "0.0.1", "Python": "3.11.0", "msgspec": "0.1"}
 
@@ -94,6 +98,47 @@ def test_when_nobody_is_left_the_run_ends(who: str, three: Cluster, monkeypatch:
                     process.kill()
     assert time.monotonic() - begin < 40
     assert three.address in str(caught.value)
+
+
+def test_a_result_that_dies_with_the_last_worker_ends_the_run(three: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task has ended, and nobody is left to hand its result over or to make it again: no hang."""
+    monkeypatch.setattr(cluster, "_PATIENCE", 3.0)
+    with pytest.raises(ClusterError, match="there were no workers"), ClusterEngine(1, three.address) as engine:
+        wait = engine._finished
+
+        def all_die(running: Iterable[object]) -> list[object]:
+            done = wait(running)
+            for process in three.workers:
+                process.kill()
+                process.wait()
+            return done
+
+        monkeypatch.setattr(engine, "_finished", all_die)
+        list(engine.run(slowly, range(3)))
+
+
+def test_a_result_that_dies_with_its_worker_is_made_again(three: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task has ended, its worker dies before the result is fetched: another worker runs the task."""
+    monkeypatch.setattr(cluster, "_PATIENCE", 3.0)
+    with ClusterEngine(1, three.address) as engine:
+        wait = engine._finished
+
+        def all_but_one_die(running: Iterable[object]) -> list[object]:
+            done = wait(running)
+            for process in three.workers[1:]:
+                process.kill()
+                process.wait()
+            return done
+
+        monkeypatch.setattr(engine, "_finished", all_but_one_die)
+        assert sorted(engine.run(slowly, range(6))) == [(number, number) for number in range(6)]
+
+
+@pytest.mark.timeout(60)
+def test_an_error_of_time_in_a_task_is_the_task_s(calm: Cluster) -> None:
+    """A task that ran into a limit of its own is not taken for a result that is late."""
+    with pytest.raises(TimeoutError, match="the store is slow"), ClusterEngine(1, calm.address) as engine:
+        list(engine.run(too_slow, [1]))
 
 
 def test_a_scheduler_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
