@@ -129,8 +129,14 @@ class ClusterEngine:
         return None if workers else "there were no workers"
 
     def _ask(self, question: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
-        """Ask all workers."""
-        answers: dict[str, Any] = self._client.run(question, *arguments)
+        """Ask all workers. `Client.run` does this too, but waits for a frozen worker without end."""
+        ask_all = self._client._run  # noqa: SLF001
+        try:
+            answers: dict[str, Any] = self._client.sync(ask_all, question, *arguments, callback_timeout=_PATIENCE)
+        except TimeoutError as exc:
+            raise ClusterError(
+                self._address(), f"some workers did not answer for {_PATIENCE:.0f} seconds: remove or restart them"
+            ) from exc
         return answers
 
     def _address(self) -> str:

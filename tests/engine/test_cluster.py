@@ -151,6 +151,16 @@ def test_a_scheduler_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch)
         pass
 
 
+def test_a_worker_that_does_not_answer_at_the_start_is_told(three: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A frozen worker is no reason to wait without end."""
+    with ClusterEngine(1, three.address) as engine:
+        engine._client.wait_for_workers(3, timeout=30)
+    three.workers[0].send_signal(signal.SIGSTOP)
+    monkeypatch.setattr(cluster, "_PATIENCE", 2.0)
+    with pytest.raises(ClusterError, match="some workers did not answer for 2 seconds"):
+        ClusterEngine(1, three.address).__enter__()
+
+
 def test_workers_of_another_version_are_refused(calm: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker with another fastrec, Python or msgspec is named, with both versions."""
     real = ClusterEngine._ask
