@@ -134,7 +134,6 @@ def test_a_result_that_dies_with_its_worker_is_made_again(three: Cluster, monkey
         assert sorted(engine.run(slowly, range(6))) == [(number, number) for number in range(6)]
 
 
-@pytest.mark.timeout(60)
 def test_an_error_of_time_in_a_task_is_the_task_s(calm: Cluster) -> None:
     """A task that ran into a limit of its own is not taken for a result that is late."""
     with pytest.raises(TimeoutError, match="the store is slow"), ClusterEngine(1, calm.address) as engine:
