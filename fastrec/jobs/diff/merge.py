@@ -14,13 +14,13 @@ place.
 
 from __future__ import annotations
 
-import gc
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 
+from fastrec.engine.collector import collector_off
 from fastrec.errors import CorpusError, FastrecError, shown
 from fastrec.jobs.diff.changes import Changes, ModelChanges
 from fastrec.jobs.diff.document import Flip, RecordName
@@ -55,15 +55,10 @@ class RangeToCompare(msgspec.Struct, frozen=True):
         return f"comparing {', '.join(shown(part.path) for part in (*self.old, *self.new))}"
 
 
+@collector_off()
 def compare_range(order: RangeToCompare) -> Changes:
     """Compare a range of two corpora. Runs in a worker."""
-    was_on = gc.isenabled()
-    gc.disable()  # nothing here makes cycles, and there are many small objects
-    try:
-        return _Merger(order).run()
-    finally:
-        if was_on:
-            gc.enable()
+    return _Merger(order).run()
 
 
 class _Merger:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import secrets
 
 import msgspec
 
+from fastrec.engine.collector import collector_off
 from fastrec.jobs.normalize.kept import Kept
 from fastrec.jobs.normalize.options import Options
 from fastrec.jobs.normalize.pass1 import release_buffer
@@ -52,16 +52,11 @@ class Merged(msgspec.Struct, frozen=True):
         ]
 
 
+@collector_off()
 def merge_some(order: MergeOrder) -> Run:
     """Merge some runs. Runs in a worker."""
     release_buffer()
     cuts = None if order.cuts is None else next(read_blocks(order.cuts))
     # Under a name of its own: a worker that was taken for dead may still be writing.
     path = join(order.directory, f"merged-{order.number:06d}-{secrets.token_hex(4)}")
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        return merge_runs(path, order.slices, order.options.wide_window_bytes, cuts)
-    finally:
-        if was_on:
-            gc.enable()
+    return merge_runs(path, order.slices, order.options.wide_window_bytes, cuts)

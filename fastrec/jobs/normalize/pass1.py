@@ -8,7 +8,6 @@ Nothing of a record travels but through files.
 
 from __future__ import annotations
 
-import gc
 import heapq
 import secrets
 from collections import Counter
@@ -17,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from fastrec.engine.collector import collector_off
 from fastrec.errors import ShardError, out_of_memory, shown, utf8
 from fastrec.jobs.normalize.kept import Kept, keep
 from fastrec.jobs.normalize.options import Options
@@ -116,16 +116,10 @@ class Sorted(msgspec.Struct):
     """The files that it left in the work directory."""
 
 
+@collector_off()
 def sort_pieces(order: Order) -> Sorted:
     """Judge, sort and spill some pieces. Runs in a worker."""
-    # What is made here holds no cycles, and the collector would walk it again and again.
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        return _Sorter(order).run()
-    finally:
-        if was_on:
-            gc.enable()
+    return _Sorter(order).run()
 
 
 @lru_cache(maxsize=4)

@@ -8,7 +8,6 @@ records that `--conflicts` left out: what the driver holds of a part does not gr
 
 from __future__ import annotations
 
-import gc
 from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
@@ -16,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from fastrec.engine.collector import collector_off
 from fastrec.jobs.normalize.census import write_census
 from fastrec.jobs.normalize.kept import Kept, keep
 from fastrec.jobs.normalize.options import Options
@@ -88,16 +88,11 @@ class Part(msgspec.Struct):
     """The files that it left in the work directory."""
 
 
+@collector_off()
 def make_part(order: PartOrder) -> Part:
     """Make one part. Runs in a worker."""
     release_buffer()
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        return _PartMaker(order).run()
-    finally:
-        if was_on:
-            gc.enable()
+    return _PartMaker(order).run()
 
 
 class _PartMaker:
