@@ -30,6 +30,7 @@ from fastrec.jobs.manifest import Manifest
 from fastrec.jobs.normalize import NoProgress, Options
 from fastrec.jobs.normalize.driver import Normalizer, purpose_of
 from fastrec.jobs.normalize.journal import Journal
+from fastrec.jobs.normalize.workshop import Workshop
 from fastrec.jobs.publish import Kind, Workplace
 from fastrec.stages.shards import Format, Shard
 
@@ -115,7 +116,7 @@ def _drive(
     shards: list[Shard], options: Options, place: Workplace, engine: SimulatedWorkers, progress: NoProgress
 ) -> Manifest:
     with Journal(place.working("journal"), purpose_of(options)) as journal:
-        driver = Normalizer(shards, options, place, engine, progress=progress, journal=journal, notice=lambda _: None)
+        driver = Normalizer(shards, Workshop(options, place, engine, journal, progress, lambda _: None))
         return driver.run()[0]
 
 

@@ -27,6 +27,7 @@ from fastrec.jobs.normalize.driver import Normalizer, purpose_of
 from fastrec.jobs.normalize.journal import Journal
 from fastrec.jobs.normalize.options import Options
 from fastrec.jobs.normalize.progress import NoProgress, Progress
+from fastrec.jobs.normalize.workshop import Workshop
 from fastrec.jobs.plan import TASK_BYTES, estimated_text, gather_tasks, growth, is_small, slices_of
 from fastrec.jobs.publish import Kind, Workplace, check_output, too_little_space, workplace
 from fastrec.stages.shards import Shard, find_shards
@@ -198,13 +199,12 @@ def run_passes(
         raise UsageError("what is in the memory of this process cannot be seen by a cluster: give --engine pool")
     if (small or private) and options.engine == "pool":
         options = msgspec.structs.replace(options, jobs=1, memory=options.memory_per_job * options.jobs)
-    listener = progress or NoProgress()
     with (
         Journal(place.working("journal"), purpose_of(options)) as journal,
         make_engine(options.jobs, options.engine, options.scheduler) as engine,
     ):
         engine.reach((place.working(""), place.staged("")))
-        return Normalizer(shards, options, place, engine, progress=listener, journal=journal, notice=notice).run()
+        return Normalizer(shards, Workshop(options, place, engine, journal, progress or NoProgress(), notice)).run()
 
 
 @contextlib.contextmanager

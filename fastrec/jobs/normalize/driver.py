@@ -6,7 +6,7 @@ corpus, but for some kilobytes for each task and each part.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from hashlib import sha256
 from typing import Any, Final
@@ -15,25 +15,23 @@ import msgspec
 import zstandard
 
 from fastrec import __version__
-from fastrec.engine import Engine
 from fastrec.errors import BadShardsError, ShardError, utf8
 from fastrec.jobs.manifest import Manifest, RejectsEntry
 from fastrec.jobs.normalize.books import check_books, input_entries, summarize, tree_hash
 from fastrec.jobs.normalize.earlier import find_tasks, without_merged
 from fastrec.jobs.normalize.feed import Feeder
 from fastrec.jobs.normalize.intake import Intake
-from fastrec.jobs.normalize.journal import Journal, MergeDone, TaskDone
+from fastrec.jobs.normalize.journal import MergeDone, TaskDone
 from fastrec.jobs.normalize.merging import Merged
 from fastrec.jobs.normalize.options import Options
 from fastrec.jobs.normalize.partbooks import add_up
 from fastrec.jobs.normalize.parts import Parts
 from fastrec.jobs.normalize.pass1 import PIECES, Order, Sorted, sort_pieces
 from fastrec.jobs.normalize.pass2 import Part, Place
-from fastrec.jobs.normalize.progress import Progress
 from fastrec.jobs.normalize.rejects import write_rejects
 from fastrec.jobs.normalize.rounds import Rounds, live_runs
+from fastrec.jobs.normalize.workshop import Workshop
 from fastrec.jobs.plan import estimated_text
-from fastrec.jobs.publish import Workplace
 from fastrec.records import SCHEMA_VERSION
 from fastrec.stages.runs import Sample, cut_keys
 from fastrec.stages.shards import Shard
@@ -54,25 +52,10 @@ def purpose_of(options: Options) -> dict[str, Any]:
 class Normalizer:
     """One run, from shards to a corpus that is ready to be published."""
 
-    def __init__(
-        self,
-        shards: Sequence[Shard],
-        options: Options,
-        place: Workplace,
-        engine: Engine,
-        *,
-        progress: Progress,
-        journal: Journal,
-        notice: Callable[[str], None],
-    ) -> None:
+    def __init__(self, shards: Sequence[Shard], shop: Workshop) -> None:
         self._shards = shards
-        self._options = options
-        self._place = place
-        self._engine = engine
-        self._progress = progress
-        self._journal = journal
-        self._notice = notice
-        self._feeder = Feeder(shards, place.work, options)
+        self._shop = shop
+        self._feeder = Feeder(shards, shop.place.work, shop.options)
         self._intake = Intake()
         self._orders: dict[int, Order] = {}
         self._merged: list[Merged] = []
@@ -80,34 +63,32 @@ class Normalizer:
         self._lasting: set[int] = set()
         """Orders whose results the journal has, and will find again as long as the shards are the same."""
         self._skipped: dict[int, ShardError] = {}
-        self._rounds = Rounds(
-            options, place.work, engine, progress=progress, journal=journal, lasting=self._lasting.__contains__
-        )
-        self._parts = Parts(options, place, engine, progress=progress, journal=journal, notice=notice)
+        self._rounds = Rounds(shop, self._lasting.__contains__)
+        self._parts = Parts(shop)
 
     def run(self) -> tuple[Manifest, Summary]:
         """Make the corpus in the place it is published from; what it is made of stays behind."""
         results = self._pass1()
         sample = self._intake.sample
-        cuts = cut_keys(sample.kept, sample.one_in, self._options.part_size)
+        cuts = cut_keys(sample.kept, sample.one_in, self._shop.options.part_size)
         sample.kept.clear()
         merged = self._rounds.run(results, self._orders, self._merged, cuts)
         parts, census = self._parts.make(results, live_runs(results, merged), cuts, self._places(results))
-        books = add_up([self._parts.census_path(part.number) for part in parts], self._engine)
+        books = add_up([self._parts.census_path(part.number) for part in parts], self._shop.engine)
         for one in merged:
             books.copies.update(one.run.dropped)
-        summary = summarize(results, parts, books, census, self._options)
+        summary = summarize(results, parts, books, census, self._shop.options)
         inputs = input_entries(self._shards, results, books, self._feeder.fed, PIECES)
         check_books(summary, inputs)
         rejects = self._write_rejects(results, parts)
         parts = self._parts.number([part for part in parts if part.records])
         document = summary.to_json()
-        summary_file = self._place.named("summary", ".json")
+        summary_file = self._shop.place.named("summary", ".json")
         manifest = Manifest(
             fastrec=__version__,
             schema=SCHEMA_VERSION,
-            options={name: getattr(self._options, name) for name in _LASTING},
-            order=self._options.order,
+            options={name: getattr(self._shop.options, name) for name in _LASTING},
+            order=self._shop.options.order,
             records=summary.books.kept,
             text_bytes=sum(part.written.text_bytes for part in parts),
             text_sha256=tree_hash(part.written.text_sha256 for part in parts),
@@ -118,13 +99,13 @@ class Normalizer:
             inputs=[entry for number, entry in enumerate(inputs) if number not in self._skipped],
             skipped=[str(error) for _, error in sorted(self._skipped.items())],
         )
-        write_all(self._place.staged(summary_file), document)
-        self._place.write_manifest(manifest.to_json())
+        write_all(self._shop.place.staged(summary_file), document)
+        self._shop.place.write_manifest(manifest.to_json())
         return manifest, summary
 
     def _pass1(self) -> list[Sorted]:
         """Sort all shards into runs."""
-        self._progress.start("sort", sum(map(estimated_text, self._shards)))
+        self._shop.progress.start("sort", sum(map(estimated_text, self._shards)))
         results: dict[int, Sorted] = {}
         self._use(self._find_earlier(), results)
         for result in self._sort(self._feeder.orders()):
@@ -133,7 +114,7 @@ class Normalizer:
         bad = self._skipped
         while found := self._bad(results.values()):
             bad |= found
-            if not self._options.skip_bad_shards:
+            if not self._shop.options.skip_bad_shards:
                 raise BadShardsError([error for _, error in sorted(bad.items())])
             # What a bad shard has a share in is done again without it: its records count only as a whole. Another
             # shard may turn bad by then.
@@ -147,7 +128,7 @@ class Normalizer:
             for result in self._sort(again):
                 results[result.order] = result
         self._complete_sample(results)
-        self._progress.finish()
+        self._shop.progress.finish()
         self._note_marks(results.values())
         return list(results.values())
 
@@ -158,7 +139,7 @@ class Normalizer:
             self._intake.sample = Sample()
             missing = list(results.values())
         if missing:
-            self._intake.sample_again(live_runs(missing, self._merged), self._engine)
+            self._intake.sample_again(live_runs(missing, self._merged), self._shop.engine)
 
     def _bad(self, results: Iterable[Sorted]) -> dict[int, ShardError]:
         """Give the shards that turned out to be bad, but for those that are known."""
@@ -169,7 +150,7 @@ class Normalizer:
 
     def _sort(self, orders: Iterable[Order]) -> Iterator[Sorted]:
         """Carry out orders, and note them."""
-        for _, result in self._engine.run(sort_pieces, self._noted(orders)):
+        for _, result in self._shop.engine.run(sort_pieces, self._noted(orders)):
             pieces = self._orders[result.order].pieces
             for piece in pieces:
                 if piece.temporary:
@@ -178,7 +159,7 @@ class Normalizer:
             self._sampled.add(result.order)
             stream = any(piece.slice.shard.stream for piece in pieces)
             if not stream and not any(books.error for books in result.books):
-                noted = self._journal.add(TaskDone(pieces, result))
+                noted = self._shop.journal.add(TaskDone(pieces, result))
                 if noted and not pieces[0].temporary:
                     self._lasting.add(result.order)
             self._intake.slim(result)
@@ -191,7 +172,7 @@ class Normalizer:
             yield self._intake.asking(order)
 
     def _advance(self, result: Sorted) -> None:
-        self._progress.advance(
+        self._shop.progress.advance(
             sum(books.text_bytes for books in result.books),
             sum(books.lines for books in result.books),
             sum(books.rejected for books in result.books),
@@ -199,17 +180,17 @@ class Normalizer:
 
     def _find_earlier(self) -> list[tuple[Order, Sorted]]:
         """Find what an earlier run has sorted, and remove what is of no use."""
-        make_order = partial(Order, directory=self._place.work, options=self._options)
-        earlier = find_tasks(self._journal.entries, self._feeder.pieces(), self._engine, make_order)
-        self._place.sweep({*self._journal.files(), *earlier.files(), *self._parts.earlier_files()})
+        make_order = partial(Order, directory=self._shop.place.work, options=self._shop.options)
+        earlier = find_tasks(self._shop.journal.entries, self._feeder.pieces(), self._shop.engine, make_order)
+        self._shop.place.sweep({*self._shop.journal.files(), *earlier.files(), *self._parts.earlier_files()})
         self._feeder.go_on_from(earlier)
         if count := len(earlier.tasks) + len(earlier.chunks):
-            of = sum(isinstance(entry, TaskDone) for entry in self._journal.entries)
-            self._notice(f"going on from an earlier run: {count:,} of its {of:,} finished tasks are used again")
+            of = sum(isinstance(entry, TaskDone) for entry in self._shop.journal.entries)
+            self._shop.notice(f"going on from an earlier run: {count:,} of its {of:,} finished tasks are used again")
         self._lasting.update(order.number for order, _ in earlier.tasks)
         self._merged = earlier.merged
-        self._journal.forget(TaskDone)
-        self._journal.forget(MergeDone)
+        self._shop.journal.forget(TaskDone)
+        self._shop.journal.forget(MergeDone)
         return earlier.tasks
 
     def _use(self, done: Iterable[tuple[Order, Sorted]], results: dict[int, Sorted]) -> None:
@@ -224,11 +205,11 @@ class Normalizer:
         marked = {books.shard for result in results for books in result.books if books.bom}
         marked |= {shard for shard, stats in self._feeder.fed.items() if stats.bom}
         for shard in sorted(marked):
-            self._notice(f"{utf8(self._shards[shard].path)} begins with a byte order mark, which was skipped")
+            self._shop.notice(f"{utf8(self._shards[shard].path)} begins with a byte order mark, which was skipped")
 
     def _places(self, results: Sequence[Sorted]) -> dict[int, Place]:
         """Tell where each piece stands, if records may be left out and must be named."""
-        if self._options.conflicts == "keep":
+        if self._shop.options.conflicts == "keep":
             return {}
         return {
             books.number: Place(utf8(self._shards[books.shard].path), base)
@@ -253,11 +234,11 @@ class Normalizer:
             for result in results
             for books, piece in zip(result.books, result.rejects, strict=True)
         ]
-        keeps = self._options.conflicts == "keep"
+        keeps = self._shop.options.conflicts == "keep"
         conflicts = [] if keeps else [f"{self._parts.census_path(part.number)}-conflicts" for part in parts]
-        name = self._place.named("rejects", ".jsonl.zst")
+        name = self._shop.place.named("rejects", ".jsonl.zst")
         names = [utf8(shard.path) for shard in self._shards]
-        written = write_rejects(self._place.staged(name), ranges, conflicts, names)
+        written = write_rejects(self._shop.place.staged(name), ranges, conflicts, names)
         if written is None:
             return None
         count = sum(books.rejected for result in results for books in result.books)

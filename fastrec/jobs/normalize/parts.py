@@ -9,24 +9,21 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
 import msgspec
 from xxhash import xxh3_128_hexdigest
 
-from fastrec.engine import Engine
 from fastrec.jobs.manifest import PartEntry
 from fastrec.jobs.normalize.books import read_key
 from fastrec.jobs.normalize.census import Census, take_census
 from fastrec.jobs.normalize.earlier import find_parts
-from fastrec.jobs.normalize.journal import Journal, PartDone
-from fastrec.jobs.normalize.options import Options
+from fastrec.jobs.normalize.journal import PartDone
 from fastrec.jobs.normalize.pass1 import Sorted
 from fastrec.jobs.normalize.pass2 import Part, PartOrder, Place, make_part, write_places
-from fastrec.jobs.normalize.progress import Progress
-from fastrec.jobs.publish import Workplace
+from fastrec.jobs.normalize.workshop import Workshop
 from fastrec.stages.runs import Run, join_key, slice_merged, slice_run
 from fastrec.stages.shards import SUFFIXES
 from fastrec.storage import parent_and_name, remove
@@ -37,22 +34,8 @@ __all__ = ["Parts"]
 class Parts:
     """Makes the parts of a corpus."""
 
-    def __init__(
-        self,
-        options: Options,
-        place: Workplace,
-        engine: Engine,
-        *,
-        progress: Progress,
-        journal: Journal,
-        notice: Callable[[str], None],
-    ) -> None:
-        self._options = options
-        self._place = place
-        self._engine = engine
-        self._progress = progress
-        self._journal = journal
-        self._notice = notice
+    def __init__(self, shop: Workshop) -> None:
+        self._shop = shop
         self._runs: Sequence[Run] = ()
         self._ranges: list[tuple[bytes | None, bytes | None]] = []
         self._places = ""
@@ -60,18 +43,18 @@ class Parts:
 
     def earlier_files(self) -> set[str]:
         """Name the parts that an earlier run has made, and what it left beside them; who needs them checks them."""
-        parts = [entry.part for entry in self._journal.entries if isinstance(entry, PartDone)]
+        parts = [entry.part for entry in self._shop.journal.entries if isinstance(entry, PartDone)]
         return {self._part_path(part.number) for part in parts} | {file.path for part in parts for file in part.kept}
 
     def _part_path(self, number: int) -> str:
-        return self._place.staged(self._part_name(number))
+        return self._shop.place.staged(self._part_name(number))
 
     def _part_name(self, number: int) -> str:
-        return self._place.named(f"part-{number:05d}", SUFFIXES[self._options.compression])
+        return self._shop.place.named(f"part-{number:05d}", SUFFIXES[self._shop.options.compression])
 
     def census_path(self, number: int) -> str:
         """Where the census of a part goes; what was left out of it stands beside, with `-conflicts` added."""
-        return self._place.working(f"census-{number:05d}")
+        return self._shop.place.working(f"census-{number:05d}")
 
     def make(
         self, results: Sequence[Sorted], runs: Sequence[Run], cuts: Sequence[bytes], places: dict[int, Place]
@@ -88,13 +71,13 @@ class Parts:
         self._ranges = list(pairwise([None, *cuts, None])) if runs else []
         self._places = ""
         if places:
-            self._places = self._place.working("places")
+            self._places = self._shop.place.working("places")
             write_places(self._places, places)
-        self._made_of = _made_of(results, self._journal.purpose)
-        self._progress.start("merge", sum(run.data_bytes for run in runs))
+        self._made_of = _made_of(results, self._shop.journal.purpose)
+        self._shop.progress.start("merge", sum(run.data_bytes for run in runs))
         parts = self._make(dict.fromkeys(range(len(self._ranges)), frozenset()))
         prefixes = list(map(self.census_path, parts))
-        census = self._take_census(prefixes, gather_across=self._options.conflicts != "keep")
+        census = self._take_census(prefixes, gather_across=self._shop.options.conflicts != "keep")
         if census.across_hashes:
             losers = sorted(self._losers(census))
             touched = {
@@ -104,11 +87,11 @@ class Parts:
             }
             parts |= self._make(touched)
             census.samples = self._take_census(prefixes, gather_across=False).samples
-        self._progress.finish()
+        self._shop.progress.finish()
         return [part for _, part in sorted(parts.items())], census
 
     def _take_census(self, prefixes: Sequence[str], *, gather_across: bool) -> Census:
-        return take_census(prefixes, str(self._place.work), self._engine, gather_across=gather_across)
+        return take_census(prefixes, str(self._shop.place.work), self._shop.engine, gather_across=gather_across)
 
     def _order(self, number: int, leave_out: frozenset[bytes]) -> PartOrder:
         low, high = self._ranges[number]
@@ -120,10 +103,10 @@ class Parts:
             low,
             high,
             slices,
-            self._options.wide_window_bytes if merged else self._options.window_for(len(slices)),
+            self._shop.options.wide_window_bytes if merged else self._shop.options.window_for(len(slices)),
             self._part_path(number),
             self.census_path(number),
-            self._options,
+            self._shop.options,
             self._places,
             leave_out,
         )
@@ -132,17 +115,17 @@ class Parts:
         """Make parts, given by number with what is left out of each. Orders are made when somebody takes them."""
         made_of = {number: self._fingerprint(number, leave_out) for number, leave_out in wanted.items()}
         paths = {made_of[number]: self._part_path(number) for number in wanted}
-        found = find_parts(self._journal.entries, paths, self._engine)
+        found = find_parts(self._shop.journal.entries, paths, self._shop.engine)
         if found:
-            self._notice(f"{len(found):,} of {len(wanted):,} parts were finished by an earlier run")
+            self._shop.notice(f"{len(found):,} of {len(wanted):,} parts were finished by an earlier run")
         made = {number: found[made_of[number]] for number in wanted if made_of[number] in found}
         for part in made.values():
-            self._progress.advance(part.written.text_bytes, part.records, 0)
+            self._shop.progress.advance(part.written.text_bytes, part.records, 0)
         orders = (self._order(number, leave_out) for number, leave_out in wanted.items() if number not in made)
-        for _, part in self._engine.run(make_part, orders):
-            self._journal.add(PartDone(made_of[part.number], part))
+        for _, part in self._shop.engine.run(make_part, orders):
+            self._shop.journal.add(PartDone(made_of[part.number], part))
             part.kept = []
-            self._progress.advance(part.written.text_bytes, part.records, 0)
+            self._shop.progress.advance(part.written.text_bytes, part.records, 0)
             made[part.number] = part
         return made
 
@@ -154,12 +137,12 @@ class Parts:
     def number(self, parts: list[Part]) -> list[Part]:
         """Close the gaps that parts of which nothing was kept leave behind, and remove what dead workers left."""
         wanted = {self._part_path(part.number) for part in parts}
-        for path in self._place.staged_files():
+        for path in self._shop.place.staged_files():
             if parent_and_name(path)[1].startswith("part-") and path not in wanted:
                 remove(path)
         for number, part in enumerate(parts):
             if number != part.number:
-                self._place.rename(self._part_name(part.number), self._part_name(number))
+                self._shop.place.rename(self._part_name(part.number), self._part_name(number))
                 part.number = number
         return parts
 
@@ -169,11 +152,12 @@ class Parts:
         for conflict in census.across_hashes:
             rivals = sorted(
                 join_key(
-                    (conflict.evaluation, sample, conflict.model, conflict.run, conflict.sample_id), self._options.order
+                    (conflict.evaluation, sample, conflict.model, conflict.run, conflict.sample_id),
+                    self._shop.options.order,
                 )
                 for sample in conflict.hashes
             )
-            keys.update(rivals[1:] if self._options.conflicts == "first" else rivals)
+            keys.update(rivals[1:] if self._shop.options.conflicts == "first" else rivals)
         return frozenset(keys)
 
     def entry_of(self, part: Part) -> PartEntry:
@@ -185,8 +169,8 @@ class Parts:
             sha256=part.written.sha256,
             text_bytes=part.written.text_bytes,
             text_sha256=part.written.text_sha256,
-            first=read_key(part.first, self._options.order),
-            last=read_key(part.last, self._options.order),
+            first=read_key(part.first, self._shop.options.order),
+            last=read_key(part.last, self._shop.options.order),
         )
 
 

@@ -18,12 +18,10 @@ from typing import Final
 import msgspec
 from xxhash import xxh3_128_hexdigest
 
-from fastrec.engine import Engine
-from fastrec.jobs.normalize.journal import Journal, MergeDone
+from fastrec.jobs.normalize.journal import MergeDone
 from fastrec.jobs.normalize.merging import Merged, MergeOrder, merge_some
-from fastrec.jobs.normalize.options import Options
 from fastrec.jobs.normalize.pass1 import Order, Sorted
-from fastrec.jobs.normalize.progress import Progress
+from fastrec.jobs.normalize.workshop import Workshop
 from fastrec.stages.runs import Run, index_of, whole_run, write_blocks
 from fastrec.storage import join, remove
 
@@ -49,21 +47,8 @@ def live_runs(results: Iterable[Sorted], merged: Iterable[Merged]) -> list[Run]:
 class Rounds:
     """Merges the runs of one corpus."""
 
-    def __init__(
-        self,
-        options: Options,
-        directory: str,
-        engine: Engine,
-        *,
-        progress: Progress,
-        journal: Journal,
-        lasting: Callable[[int], bool],
-    ) -> None:
-        self._options = options
-        self._directory = directory
-        self._engine = engine
-        self._progress = progress
-        self._journal = journal
+    def __init__(self, shop: Workshop, lasting: Callable[[int], bool]) -> None:
+        self._shop = shop
         self._lasting = lasting
         self._made = 0
 
@@ -87,15 +72,15 @@ class Rounds:
         loose = self._loose(results, orders, [one for one in earlier if one.cuts_hash != cuts_hash], ready)
         if all(one.run.fences for one in loose) and len(loose) + len(ready) <= MOST_RUNS:
             return ready
-        fan_in = min(FAN_IN, self._options.fan_in)
+        fan_in = min(FAN_IN, self._shop.options.fan_in)
         groups = max(min(MERGED_RUNS - len(ready), -(-len(loose) // LEAST_FAN_IN)), 1)
-        self._progress.start("round", sum(one.run.data_bytes for one in loose))
+        self._shop.progress.start("round", sum(one.run.data_bytes for one in loose))
         while len(loose) > groups * fan_in:
             loose = self._round(loose, -(-len(loose) // fan_in), orders, None, "")
-        path = join(self._directory, f"cuts-{cuts_hash}")
+        path = join(self._shop.place.work, f"cuts-{cuts_hash}")
         write_blocks(path, [cuts])
         ready += self._round(loose, groups, orders, path, cuts_hash)
-        self._progress.finish()
+        self._shop.progress.finish()
         return ready
 
     def _loose(
@@ -124,16 +109,16 @@ class Rounds:
             MergeOrder(
                 first + number,
                 [whole_run(one.run) for one in parcel],
-                self._directory,
+                self._shop.place.work,
                 cuts,
-                self._options,
+                self._shop.options,
             )
             for number, parcel in enumerate(parcels)
         )
         done: dict[int, Merged] = {}
-        for number, run in self._engine.run(merge_some, work):
+        for number, run in self._shop.engine.run(merge_some, work):
             done[number] = self._note(run, parcels[number], orders, cuts_hash)
-            self._progress.advance(run.data_bytes, run.records, 0)
+            self._shop.progress.advance(run.data_bytes, run.records, 0)
         return [merged for _, merged in sorted(done.items())]
 
     def _note(self, run: Run, parcel: list[Merged], orders: Mapping[int, Order], cuts_hash: str) -> Merged:
@@ -148,7 +133,7 @@ class Rounds:
             _numbers_of(orders, sorted(numbers)),
             cuts_hash,
         )
-        if all(map(self._lasting, numbers)) and self._journal.add(MergeDone(merged)):
+        if all(map(self._lasting, numbers)) and self._shop.journal.add(MergeDone(merged)):
             for one in parcel:
                 remove(one.run.path)
                 remove(index_of(one.run.path))
