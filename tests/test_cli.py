@@ -434,6 +434,18 @@ def test_a_signal_ends_the_command_with_its_code(tmp_path: Path, number: int, co
 # The other commands
 
 
+def test_who_asks_for_nothing_gets_the_help() -> None:
+    """It is no error, and looks like none."""
+    done = run()
+    assert b"error:" not in done.stderr
+    assert (done.stdout + done.stderr).strip() == run("--help").stdout.strip()
+
+
+def test_what_may_be_chosen_is_listed_line_by_line() -> None:
+    """The list of choices is indented with blanks; a tab would be escaped."""
+    assert run("completion").stderr.endswith(b"Choose from:\n  bash,\n  zsh,\n  fish\n")
+
+
 def test_schema_prints_the_file_byte_for_byte() -> None:
     """`fastrec schema` gives the schema exactly as it ships."""
     assert run("schema").stdout == schema_bytes()

@@ -190,9 +190,13 @@ def _explain(exc: click.ClickException) -> int:
     text = io.StringIO()
     exc.show(text)
     *usage, problem = text.getvalue().rstrip("\n").rsplit("Error: ", 1)
+    if not usage:  # nothing was asked for, so it is the help that is shown
+        for line in problem.split("\n"):
+            say(safe(line))
+        return 2
     for line in "".join(usage).split("\n")[:-1]:
         say(safe(line))
-    print_error(problem)
+    print_error(problem.replace("\n\t", "\n  "))
     return 2
 
 
