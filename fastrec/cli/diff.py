@@ -43,7 +43,7 @@ _HEAD: Final = ("common", "old", "new", "points", "right→wrong", "wrong→righ
               help="Records with the same values of these fields, separated by commas, are partners.")  # fmt: skip
 @click.option("--fail-on", type=click.FloatRange(0, 100), metavar="POINTS",
               help="Exit with 1 if a model lost more percentage points on an evaluation, with p < --p.")  # fmt: skip
-@click.option("--p", "p_value", type=click.FloatRange(0, 1), default=0.05, show_default=True,
+@click.option("--p", "p_value", type=click.FloatRange(0, 1), metavar="P", default=0.05, show_default=True,
               help="How unlikely by chance a loss must be; the more models, the smaller this should be.")  # fmt: skip
 @click.option("--examples", type=click.IntRange(min=0), metavar="N", show_default="10 in JSON, else 0",
               help="List so many flips of each model, and records of each kind.")  # fmt: skip
