@@ -38,8 +38,8 @@ def cat(corpus: str, limit: int | None, jobs: int, **asked: Any) -> None:
     \b
     Examples:
       fastrec cat corpus --evaluation GSM8K --limit 10 | jq .output.raw
-      fastrec cat corpus --hash 2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae
-      fastrec cat corpus --model org/model --where-error | jq -r .error | sort | uniq -c
+      fastrec cat corpus --sample-id 5 | jq -c '[.model_id, .evaluation.score]'
+      fastrec cat corpus --model org/model --where-error | jq -r .error
     """
     from fastrec.jobs.cat import Selection, cat_blocks
 

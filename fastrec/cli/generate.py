@@ -56,7 +56,7 @@ def generate(output: str, **options: object) -> None:
     \b
     Examples:
       fastrec generate -n 5000 -o runs/
-      fastrec generate -n 5000 --seed 7 -o messy/ --compression mixed --duplicates 0.1 --rejects 0.01
+      fastrec generate -n 5000 -o messy/ --duplicates 0.1 --rejects 0.01
     """
     from fastrec.jobs.generate import generate as run
 

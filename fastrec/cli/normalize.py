@@ -105,14 +105,15 @@ def normalize(paths: tuple[str, ...], output: str, **given: Any) -> None:
       0     done, and no more lines rejected than --max-rejects allows
       1     done and published, but more lines were rejected
       2     the command line is wrong
-      3     not done, nothing published: a bad shard, a full disk, a worker that kept dying
+      3     not done, nothing published: a bad shard, a full disk, a worker that
+            kept dying
       130   interrupted; what was finished is kept for the next run
       143   terminated; the same
 
     \b
     Examples:
       fastrec normalize runs/ -o corpus
-      fastrec normalize 'runs/2026-*/*.jsonl.zst' -o corpus --overwrite --max-rejects 0.1%
+      fastrec normalize 'runs/2026-*/*' -o corpus --overwrite --max-rejects 0.1%
       fastrec normalize runs/ -o corpus --overwrite --dry-run
       zcat old.gz | fastrec normalize - -o old-corpus
     """
@@ -190,5 +191,5 @@ def _closing_line(report: Report) -> str:
         f"{decimal(books.rejected)} rejected, {decimal(books.blank)} blank; "
         f"{counted(conflicts.identities, 'conflict')}; {counted(report.parts, 'part')}, "
         f"{megabytes(report.input_bytes)} → {megabytes(report.output_bytes)} "
-        f"in {report.seconds:.2f} s, {speed:.0f} MB/s"
+        f"in {report.seconds:.2f} s, {speed:,.0f} MB/s"
     )
