@@ -230,6 +230,11 @@ def test_paths_come_from_a_list_and_from_stdin() -> None:
     assert [(reject["source"], reject["line"]) for reject in corpus.rejects] == [("-", 2)]
 
 
+def test_what_a_stream_gave_is_told_as_text() -> None:
+    """It has no size of its own: what counts is the text that was read."""
+    assert f", {len(GOOD[0])} B of text → ".encode() in run("-", "-o", "out", input=GOOD[0]).stderr
+
+
 def test_options_reach_the_job() -> None:
     """What is asked for on the command line is what the manifest says was done."""
     options = ["--sort-by", "model_id, sample_id", "--hash", "xxh3_128", "--sample-hash", "fill"]
