@@ -62,7 +62,7 @@ function search(wanted) {
     const parts = all(".frame, article", section);
     section.hidden = words.length > 0 && parts.every((part) => part.hidden);
   }
-  document.getElementById("matches").textContent = words.length ? `${found} of ${there} rows` : "";
+  document.getElementById("matches").textContent = words.length ? `${found.toLocaleString("en")} of ${there.toLocaleString("en")} rows` : "";
 }
 
 const input = document.getElementById("search");
