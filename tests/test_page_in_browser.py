@@ -168,6 +168,7 @@ def test_the_search_box_filters(open_page: Any) -> None:
     assert column(page, "trivia_choice", 1) == ["org-3/model-13b"]
     assert not page.locator('table[aria-label^="word_problems"]').is_visible()
     assert not page.locator("h2 >> text=Tokens").is_visible()
+    assert page.locator("nav a:visible").all_inner_texts() == page.locator("h2:visible").all_inner_texts()
     shown = page.locator("tbody tr:visible").count()
     assert page.inner_text("#matches").startswith(f"{shown} of ")
     page.fill("#search", "json.utf8")
