@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -15,6 +16,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fastrec.cli import cli
+from fastrec.cli.console import print_notice
+from fastrec.cli.progress import make_progress
 from fastrec.jobs.normalize import Report
 from fastrec.stages.shards import Format
 from fastrec.stages.summary import Summary
@@ -305,6 +308,23 @@ def test_progress_is_not_drawn_for_errors_and_when_quiet() -> None:
     assert code == 3
     *_, last = drawn.rstrip().split("\r\x1b[K")
     assert "could not be read whole" in last.splitlines()[0]
+
+
+def test_a_note_has_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whenever there is something to say, the line of progress makes room for it, and comes back below."""
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with make_progress(quiet=False) as line:
+        assert line
+        line.start("sort", 1)
+        print_notice("good to know")
+        line.start("merge", 1)
+    first, second, third, last = terminal.getvalue().split("\r\x1b[K")[1:]
+    assert first.startswith("sort ")
+    assert second.endswith(" good to know\n")
+    assert third.startswith("merge ")
+    assert last == ""
 
 
 def test_progress_is_silent_without_a_terminal() -> None:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TextIO
 
 import click
@@ -17,6 +17,7 @@ __all__ = [
     "ask_for_input",
     "counted",
     "decimal",
+    "drawing",
     "jobs_option",
     "megabytes",
     "no_progress_option",
@@ -75,8 +76,24 @@ def _hush(*streams: TextIO) -> None:
     os.close(nowhere)
 
 
+_drawn: list[Callable[[], None]] = []
+
+
+@contextlib.contextmanager
+def drawing(clear: Callable[[], None]) -> Iterator[None]:
+    """Draw on a line of stderr in here, which `clear` makes empty: whoever has something to say needs the room."""
+    _drawn.append(clear)
+    try:
+        yield
+    finally:
+        _drawn.remove(clear)
+        clear()
+
+
 def say(text: str) -> None:
     """Print a line on stderr. If it cannot be heard, because a log is full, say, the work goes on all the same."""
+    for clear in _drawn:
+        clear()
     try:
         click.echo(text, err=True)
     except OSError:
