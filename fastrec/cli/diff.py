@@ -131,7 +131,7 @@ def _print_tables(found: Difference) -> None:
         if len(models) > _MOST_MODELS:
             click.echo(f"  … and {counted(len(models) - _MOST_MODELS, 'model')} that did no worse, in --format json")
         click.echo()
-    print_left_out(left_out, "--format markdown")
+    print_left_out(left_out)
     if found.fields:
         click.echo(click.style("fields that changed", bold=True))
         print_table(("field", "records"), [(safe(f.path), decimal(f.records)) for f in found.fields[:_MOST_FIELDS]])

@@ -85,7 +85,7 @@ def print_stats(stats: Stats, most: int | None = None) -> None:
         left_out += print_table(*_table(evaluation.by_model[:most]), spare)
         if most is not None and len(evaluation.by_model) > most:
             click.echo(f"  … and {counted(len(evaluation.by_model) - most, 'model')} more: fastrec stats lists them")
-    print_left_out(left_out, "--format csv" if most is None else "fastrec stats --format csv")
+    print_left_out(left_out)
 
 
 _NO_COMMON: Final = "no sample was answered by all of them: leave out models with --model, or do without --common"
@@ -145,10 +145,10 @@ def _too_many(widths: dict[str, int], spare: Sequence[str]) -> list[str]:
     return left_out
 
 
-def print_left_out(names: Sequence[str], instead: str) -> None:
-    """Say what there was no room for, and what shows it."""
+def print_left_out(names: Sequence[str]) -> None:
+    """Say what there was no room for."""
     if names:
-        print_notice(f"no room here for {', '.join(dict.fromkeys(names))}: try {instead}")
+        print_notice(f"a wider terminal shows {', '.join(dict.fromkeys(names))}, too")
 
 
 def markdown_of(stats: Stats) -> Iterator[str]:
