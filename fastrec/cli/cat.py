@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from fastrec.cli.console import jobs_option, print_notice, reader_may_leave, using, verbose_option
+from fastrec.errors import shown
 
 __all__ = ["cat"]
 
@@ -51,4 +52,4 @@ def cat(corpus: str, limit: int | None, jobs: int, **asked: Any) -> None:
             found = True
         stdout.flush()
         if not found:
-            print_notice("no record is like that")
+            print_notice(f"no record is like that; `fastrec stats {shown(corpus)}` lists evaluations and models")
