@@ -103,7 +103,7 @@ def test_another_file_can_be_named() -> None:
         ("[normalise]\nlevel = 5\n", "there is no command 'normalise': did you mean 'normalize'?"),
         ("[normalize\n", "the settings are not TOML"),
         ("[normalize]\nlevel = 'high'\n", "fastrec.toml: [normalize]: level: 'high' is not a valid integer\n"),
-        ("jobs = 2.5\n", "fastrec.toml: jobs: '2.5' is not a valid integer"),
+        ("jobs = 2.5\n", "fastrec.toml: jobs: '2.5' is not a valid integer\n"),
         ("jobs = true\n", "fastrec.toml: jobs: expected a text or a number, found True\n"),
         ("[stats]\nmodel = {a = 1}\n", "fastrec.toml: [stats]: model: expected a text or a number, found {'a': 1}\n"),
         ("[normalize]\nquiet = 'no'\n", "fastrec.toml: [normalize]: quiet: expected true or false, found 'no'\n"),

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from fastrec.cli.console import jobs_option, print_notice, reader_may_leave, using, verbose_option
+from fastrec.cli.console import Count, jobs_option, print_notice, reader_may_leave, using, verbose_option
 from fastrec.errors import shown
 
 __all__ = ["cat"]
@@ -21,7 +21,7 @@ __all__ = ["cat"]
               '"5" alike.')  # fmt: skip
 @click.option("--hash", metavar="HASH", help="Only records of this sample_hash: the answers to one question.")
 @click.option("--where-error", is_flag=True, help="Only records with an error that is not empty.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most N records.")
+@click.option("--limit", type=Count(min=1), metavar="N", help="At most N records.")
 @jobs_option
 @verbose_option
 def cat(corpus: str, limit: int | None, jobs: int, **asked: Any) -> None:

@@ -14,6 +14,8 @@ import click
 from fastrec.errors import CorpusError, ShardError, naming, shown
 
 __all__ = [
+    "Count",
+    "Number",
     "ask_for_input",
     "counted",
     "decimal",
@@ -185,6 +187,18 @@ class Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 size_option = Size()
 
 
+class Count(click.IntRange):
+    """An integer within bounds; of a wrong one click would say that it is "not a valid integer range"."""
+
+    name = "integer"
+
+
+class Number(click.FloatRange):
+    """A number within bounds."""
+
+    name = "number"
+
+
 def cores() -> int:
     """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -193,7 +207,7 @@ def cores() -> int:
 jobs_option = click.option(
     "-j",
     "--jobs",
-    type=click.IntRange(min=1),
+    type=Count(min=1),
     metavar="N",
     envvar="FASTREC_JOBS",
     show_envvar=True,

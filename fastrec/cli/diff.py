@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from fastrec.cli.console import (
+    Count,
+    Number,
     counted,
     decimal,
     jobs_option,
@@ -42,11 +44,11 @@ _SPARE: Final = ("wrong→right", "right→wrong", "old", "common")  # what a na
 @click.option("--by", metavar="FIELDS", default="evaluation_name,sample_hash,model_id,sample_id",
               show_default="evaluation_name, sample_hash, model_id, sample_id",
               help="Records with the same values of these fields, separated by commas, are partners.")  # fmt: skip
-@click.option("--fail-on", type=click.FloatRange(0, 100), metavar="POINTS",
+@click.option("--fail-on", type=Number(0, 100), metavar="POINTS",
               help="Exit with 1 if a model lost more percentage points on an evaluation, with p < --p.")  # fmt: skip
-@click.option("--p", "p_value", type=click.FloatRange(0, 1), metavar="P", default=0.05, show_default=True,
+@click.option("--p", "p_value", type=Number(0, 1), metavar="P", default=0.05, show_default=True,
               help="How unlikely by chance a loss must be; the more models, the smaller this should be.")  # fmt: skip
-@click.option("--examples", type=click.IntRange(min=0), metavar="N", show_default="10 in JSON, else 0",
+@click.option("--examples", type=Count(min=0), metavar="N", show_default="10 in JSON, else 0",
               help="List so many flips of each model, and records of each kind.")  # fmt: skip
 @click.option("--format", "output_format", type=click.Choice(["table", "json", "markdown"]), default="table",
               show_default=True, help="How to report: for people, for programs, or for a pull request.")  # fmt: skip

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fastrec.cli.console import (
+    Count,
     ask_for_input,
     counted,
     decimal,
@@ -39,9 +40,7 @@ __all__ = ["validate"]
     show_default=True,
     help="How to report: for people, for programs, or as annotations of a GitHub workflow.",
 )
-@click.option(
-    "--max-errors", type=click.IntRange(min=1), metavar="N", help="Stop once so many invalid lines were found."
-)
+@click.option("--max-errors", type=Count(min=1), metavar="N", help="Stop once so many invalid lines were found.")
 @click.option("--json-log", type=click.Path(dir_okay=False), metavar="FILE",
               help="Write every finding to this file, one JSON a line.")  # fmt: skip
 @click.option("--strict", is_flag=True, help="Warnings fail too.")
