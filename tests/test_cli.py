@@ -109,7 +109,8 @@ def test_the_exit_code_says_how_it_went(arguments: list[str], code: int) -> None
         ([], 2, "Commands:"),
         (["generate", "-n", "1"], 2, "--output"),
         (["generate", "-n", "1", "-o", "."], 2, "is not empty"),
-        (["generate", "-n", "1", "-o", "good.jsonl"], 3, "good.jsonl: "),
+        (["generate", "-n", "1", "-o", "good.jsonl"], 2, "good.jsonl is not a directory"),
+        (["generate", "-n", "1", "-o", "good.jsonl/x"], 3, "good.jsonl/x: "),
         (["generate", "-n", "1", "-o", "out", "--rejects", "1.5"], 2, "--rejects"),
         (["generate", "-n", "1", "-o", "out", "--rejects", "0.7", "--blanks", "0.7"], 2, "more than 1 together"),
         (["generate", "-n", "1", "-o", "out", "--seed", "-1"], 2, "cannot be negative"),
@@ -432,6 +433,18 @@ def test_a_signal_ends_the_command_with_its_code(tmp_path: Path, number: int, co
 
 
 # The other commands
+
+
+def test_who_asks_for_nothing_gets_the_help() -> None:
+    """It is no error, and looks like none."""
+    done = run()
+    assert b"error:" not in done.stderr
+    assert (done.stdout + done.stderr).strip() == run("--help").stdout.strip()
+
+
+def test_what_may_be_chosen_is_listed_line_by_line() -> None:
+    """The list of choices is indented with blanks; a tab would be escaped."""
+    assert run("completion").stderr.endswith(b"Choose from:\n  bash,\n  zsh,\n  fish\n")
 
 
 def test_schema_prints_the_file_byte_for_byte() -> None:

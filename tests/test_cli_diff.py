@@ -63,7 +63,7 @@ def run(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[bytes]:
         (["old", "missing"], 2, "missing is not a corpus: there is no such directory"),
         (["nothing", "new"], 2, "nothing is not a corpus: it holds no manifest.json"),
         (["old"], 2, "Missing argument 'NEW'"),
-        (["old", "new", "--fail-on", "half"], 2, "'half' is not a valid float"),
+        (["old", "new", "--fail-on", "half"], 2, "'half' is not a valid number"),
         (["old", "new", "--fail-on", "-1"], 2, "--fail-on"),
         (["old", "new", "--p", "2"], 2, "--p"),
         (["old", "new", "--examples", "-1"], 2, "--examples"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -15,6 +16,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fastrec.cli import cli
+from fastrec.cli.console import print_notice
+from fastrec.cli.progress import make_progress
 from fastrec.jobs.normalize import Report
 from fastrec.stages.shards import Format
 from fastrec.stages.summary import Summary
@@ -230,6 +233,11 @@ def test_paths_come_from_a_list_and_from_stdin() -> None:
     assert [(reject["source"], reject["line"]) for reject in corpus.rejects] == [("-", 2)]
 
 
+def test_what_a_stream_gave_is_told_as_text() -> None:
+    """It has no size of its own: what counts is the text that was read."""
+    assert f", {len(GOOD[0])} B of text → ".encode() in run("-", "-o", "out", input=GOOD[0]).stderr
+
+
 def test_options_reach_the_job() -> None:
     """What is asked for on the command line is what the manifest says was done."""
     options = ["--sort-by", "model_id, sample_id", "--hash", "xxh3_128", "--sample-hash", "fill"]
@@ -300,6 +308,23 @@ def test_progress_is_not_drawn_for_errors_and_when_quiet() -> None:
     assert code == 3
     *_, last = drawn.rstrip().split("\r\x1b[K")
     assert "could not be read whole" in last.splitlines()[0]
+
+
+def test_a_note_has_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whenever there is something to say, the line of progress makes room for it, and comes back below."""
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with make_progress(quiet=False) as line:
+        assert line
+        line.start("sort", 1)
+        print_notice("good to know")
+        line.start("merge", 1)
+    first, second, third, last = terminal.getvalue().split("\r\x1b[K")[1:]
+    assert first.startswith("sort ")
+    assert second.endswith(" good to know\n")
+    assert third.startswith("merge ")
+    assert last == ""
 
 
 def test_progress_is_silent_without_a_terminal() -> None:

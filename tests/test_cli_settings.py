@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 
 from tests.jobs.normalizing import Corpus, write
 from tests.jobs.test_normalize_trouble import lines_of
+from tests.samples import sample
 
 
 @pytest.fixture(autouse=True)
@@ -66,11 +68,21 @@ def test_pyproject_may_hold_them() -> None:
 
 def test_the_command_line_comes_first_then_the_environment() -> None:
     """Typed beats FASTREC_*, which beats the file, which beats the default."""
-    Path("fastrec.toml").write_text('[normalize]\nmemory = "wrong"\n')
-    assert "'wrong' is not a size" in fastrec("normalize", "in", "-o", "out").stderr
-    assert fastrec("normalize", "in", "-o", "out", FASTREC_MEMORY="1G").returncode == 1
-    done = fastrec("normalize", "in", "-o", "out2", "--memory", "1G", FASTREC_MEMORY="worse")
+    Path("fastrec.toml").write_text('[normalize]\nwork-dir = "in/a.jsonl"\n')
+    assert "in/a.jsonl" in fastrec("normalize", "in", "-o", "out").stderr
+    assert fastrec("normalize", "in", "-o", "out", FASTREC_WORK_DIR="work").returncode == 1
+    done = fastrec("normalize", "in", "-o", "out2", "--work-dir", "work", FASTREC_WORK_DIR="in/a.jsonl")
     assert done.returncode == 1
+
+
+@pytest.mark.parametrize("patterns", ['"[xy]"', '["x", "y"]', '"[!z]"'])
+def test_an_option_that_may_be_repeated_takes_one_value_or_a_list(patterns: str) -> None:
+    """A text is one pattern, whatever it is made of; a list is several."""
+    write(Path("in/models.jsonl"), [json.dumps(sample(model_id=name)).encode() for name in "xyz"])
+    Path("fastrec.toml").write_text(f"[stats]\nmodel = {patterns}\n")
+    done = fastrec("stats", "in/models.jsonl", "--format", "json")
+    (evaluation,) = json.loads(done.stdout)["evaluations"]
+    assert [model["model_id"] for model in evaluation["by_model"]] == ["x", "y"]
 
 
 def test_another_file_can_be_named() -> None:
@@ -90,7 +102,11 @@ def test_another_file_can_be_named() -> None:
         ("jbos = 5\n", "no command has an option 'jbos': did you mean 'jobs'?"),
         ("[normalise]\nlevel = 5\n", "there is no command 'normalise': did you mean 'normalize'?"),
         ("[normalize\n", "the settings are not TOML"),
-        ("[normalize]\nlevel = 'high'\n", "'high' is not a valid integer"),
+        ("[normalize]\nlevel = 'high'\n", "fastrec.toml: [normalize]: level: 'high' is not a valid integer\n"),
+        ("jobs = 2.5\n", "fastrec.toml: jobs: '2.5' is not a valid integer\n"),
+        ("jobs = true\n", "fastrec.toml: jobs: expected a text or a number, found True\n"),
+        ("[stats]\nmodel = {a = 1}\n", "fastrec.toml: [stats]: model: expected a text or a number, found {'a': 1}\n"),
+        ("[normalize]\nquiet = 'no'\n", "fastrec.toml: [normalize]: quiet: expected true or false, found 'no'\n"),
     ],
 )
 def test_wrong_settings_are_told(text: str, said: str) -> None:

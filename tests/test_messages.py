@@ -41,6 +41,7 @@ def shard(tmp_path: Path) -> Path:
 ARGUMENTS: dict[str, Deed] = {
     r"compression is one of .*, not 'rar'": lambda path: generate(path / "new", compression="rar"),
     r"is not empty: stale shards would mix with the new ones": generate,
+    r"in\.jsonl is not a directory: give another output": lambda path: generate(path / "in.jsonl"),
     r"mix is one of .*, not 'none'": lambda path: generate(path / "new", mix="none"),
     r"a share lies between 0 and 1": lambda path: generate(path / "new", rejects=1.5),
     r"there must be at least one shard": lambda path: generate(path / "new", shards=0),

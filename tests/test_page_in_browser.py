@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 import fastrec
 from fastrec.jobs.page import write_report
 from tests.jobs.test_page import MARKUP, ROOT, hostile_corpus
+from tests.samples import sample
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
@@ -166,6 +168,7 @@ def test_the_search_box_filters(open_page: Any) -> None:
     assert column(page, "trivia_choice", 1) == ["org-3/model-13b"]
     assert not page.locator('table[aria-label^="word_problems"]').is_visible()
     assert not page.locator("h2 >> text=Tokens").is_visible()
+    assert page.locator("nav a:visible").all_inner_texts() == page.locator("h2:visible").all_inner_texts()
     shown = page.locator("tbody tr:visible").count()
     assert page.inner_text("#matches").startswith(f"{shown} of ")
     page.fill("#search", "json.utf8")
@@ -248,3 +251,19 @@ def test_hostile_records_stay_text(open_page: Any, tmp_path: Path) -> None:
     assert page.evaluate("window.hacked") is None
     page.fill("#search", "")
     assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+def test_many_evaluations_are_seen_side_by_side(open_page: Any, tmp_path: Path) -> None:
+    """However long their names: a heat map of many columns is as wide as its numbers, and still sorts."""
+    names = [f"collection_of_many_tasks/a_task_with_a_long_name_{number}" for number in range(12)]
+    lines = [json.dumps(sample(evaluation_name=name, model_id=f"org/model-{m}")) for name in names for m in range(3)]
+    (tmp_path / "in.jsonl").write_text("\n".join(lines))
+    fastrec.normalize(tmp_path / "in.jsonl", tmp_path / "many")
+    write_report(tmp_path / "many", tmp_path / "many.html")
+    page = open_page(tmp_path / "many.html")
+    heads = page.locator('table[aria-label^="Accuracy"] thead th')
+    boxes = [heads.nth(number).bounding_box() for number in range(13)]
+    assert max(box["x"] + box["width"] for box in boxes) <= 1280
+    assert max(box["height"] for box in boxes) < 300
+    heads.nth(12).locator("button").click()
+    assert heads.nth(12).get_attribute("aria-sort") == "descending"

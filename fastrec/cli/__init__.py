@@ -98,11 +98,11 @@ def cli(context: click.Context, config: str | None) -> None:
 
     \b
     Examples:
-      fastrec generate -n 2000 -o runs/         # synthetic shards, to try the rest on
-      fastrec validate runs/                    # check every record below a directory
-      fastrec normalize runs/ -o corpus         # make one clean, sorted corpus of them
-      fastrec stats corpus                      # compare the models of each evaluation
-      fastrec report corpus -o report.html      # show it all on one page
+      fastrec generate -n 2000 -o runs/      # synthetic shards, to try it on
+      fastrec validate runs/                 # check every record in a directory
+      fastrec normalize runs/ -o corpus      # make one clean, sorted corpus
+      fastrec stats corpus                   # compare models on each evaluation
+      fastrec report corpus -o report.html   # show it all on one page
 
     \b
     Settings, in fastrec.toml, or in pyproject.toml under [tool.fastrec]:
@@ -124,9 +124,10 @@ def cli(context: click.Context, config: str | None) -> None:
     \b
     Exit codes:
       0     done
-      1     done, but: lines were rejected or invalid, a corpus is damaged, a model regressed
-      2     the command line is wrong, or what it names is not there; nothing was done
-      3     not done: something could not be read or written; nothing was published
+      1     done, but lines were rejected or invalid, a corpus is damaged,
+            or a model regressed
+      2     nothing done: the command line is wrong, or names what is not there
+      3     nothing published: something could not be read or written
       130   interrupted; what was finished is kept for the next run
       143   terminated; the same
     """
@@ -190,9 +191,13 @@ def _explain(exc: click.ClickException) -> int:
     text = io.StringIO()
     exc.show(text)
     *usage, problem = text.getvalue().rstrip("\n").rsplit("Error: ", 1)
+    if not usage:  # nothing was asked for, so it is the help that is shown
+        for line in problem.split("\n"):
+            say(safe(line))
+        return 2
     for line in "".join(usage).split("\n")[:-1]:
         say(safe(line))
-    print_error(problem)
+    print_error(problem.replace("\n\t", "\n  "))
     return 2
 
 

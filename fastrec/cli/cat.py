@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from fastrec.cli.console import jobs_option, print_notice, reader_may_leave, using, verbose_option
+from fastrec.cli.console import Count, jobs_option, print_notice, reader_may_leave, using, verbose_option
+from fastrec.errors import shown
 
 __all__ = ["cat"]
 
@@ -20,7 +21,7 @@ __all__ = ["cat"]
               '"5" alike.')  # fmt: skip
 @click.option("--hash", metavar="HASH", help="Only records of this sample_hash: the answers to one question.")
 @click.option("--where-error", is_flag=True, help="Only records with an error that is not empty.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most N records.")
+@click.option("--limit", type=Count(min=1), metavar="N", help="At most N records.")
 @jobs_option
 @verbose_option
 def cat(corpus: str, limit: int | None, jobs: int, **asked: Any) -> None:
@@ -38,8 +39,8 @@ def cat(corpus: str, limit: int | None, jobs: int, **asked: Any) -> None:
     \b
     Examples:
       fastrec cat corpus --evaluation GSM8K --limit 10 | jq .output.raw
-      fastrec cat corpus --hash 2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae
-      fastrec cat corpus --model org/model --where-error | jq -r .error | sort | uniq -c
+      fastrec cat corpus --sample-id 5 | jq -c '[.model_id, .evaluation.score]'
+      fastrec cat corpus --model org/model --where-error | jq -r .error
     """
     from fastrec.jobs.cat import Selection, cat_blocks
 
@@ -51,4 +52,4 @@ def cat(corpus: str, limit: int | None, jobs: int, **asked: Any) -> None:
             found = True
         stdout.flush()
         if not found:
-            print_notice("no record is like that")
+            print_notice(f"no record is like that; `fastrec stats {shown(corpus)}` lists evaluations and models")

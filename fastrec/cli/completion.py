@@ -18,7 +18,7 @@ def completion(context: click.Context, shell: str) -> None:
 
     \b
     Examples:
-      echo 'eval "$(fastrec completion bash)"' >> ~/.bashrc    # in every new shell from now on
+      echo 'eval "$(fastrec completion bash)"' >> ~/.bashrc   # for new shells
       echo 'eval "$(fastrec completion zsh)"' >> ~/.zshrc
       fastrec completion fish > ~/.config/fish/completions/fastrec.fish
 

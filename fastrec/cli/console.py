@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TextIO
 
 import click
@@ -14,9 +14,12 @@ import click
 from fastrec.errors import CorpusError, ShardError, naming, shown
 
 __all__ = [
+    "Count",
+    "Number",
     "ask_for_input",
     "counted",
     "decimal",
+    "drawing",
     "jobs_option",
     "megabytes",
     "no_progress_option",
@@ -75,8 +78,24 @@ def _hush(*streams: TextIO) -> None:
     os.close(nowhere)
 
 
+_drawn: list[Callable[[], None]] = []
+
+
+@contextlib.contextmanager
+def drawing(clear: Callable[[], None]) -> Iterator[None]:
+    """Draw on a line of stderr in here, which `clear` makes empty: whoever has something to say needs the room."""
+    _drawn.append(clear)
+    try:
+        yield
+    finally:
+        _drawn.remove(clear)
+        clear()
+
+
 def say(text: str) -> None:
     """Print a line on stderr. If it cannot be heard, because a log is full, say, the work goes on all the same."""
+    for clear in _drawn:
+        clear()
     try:
         click.echo(text, err=True)
     except OSError:
@@ -168,6 +187,18 @@ class Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 size_option = Size()
 
 
+class Count(click.IntRange):
+    """An integer within bounds; of a wrong one click would say that it is "not a valid integer range"."""
+
+    name = "integer"
+
+
+class Number(click.FloatRange):
+    """A number within bounds."""
+
+    name = "number"
+
+
 def cores() -> int:
     """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -176,7 +207,7 @@ def cores() -> int:
 jobs_option = click.option(
     "-j",
     "--jobs",
-    type=click.IntRange(min=1),
+    type=Count(min=1),
     metavar="N",
     envvar="FASTREC_JOBS",
     show_envvar=True,

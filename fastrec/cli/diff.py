@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from fastrec.cli.console import (
+    Count,
+    Number,
     counted,
     decimal,
     jobs_option,
@@ -21,7 +23,7 @@ from fastrec.cli.console import (
     using,
     verbose_option,
 )
-from fastrec.cli.tables import print_table
+from fastrec.cli.tables import print_left_out, print_table
 
 if TYPE_CHECKING:
     from fastrec.jobs.diff import Difference, ModelDifference
@@ -33,6 +35,7 @@ _MOST_ROWS: Final = 50  # of a table in Markdown
 _MOST_FIELDS: Final = 10
 _MOST_NAMES: Final = 3  # in a sentence
 _HEAD: Final = ("common", "old", "new", "points", "right→wrong", "wrong→right", "p")
+_SPARE: Final = ("wrong→right", "right→wrong", "old", "common")  # what a narrow terminal has no room for
 
 
 @click.command(short_help="Say what changed between two corpora.")
@@ -41,11 +44,11 @@ _HEAD: Final = ("common", "old", "new", "points", "right→wrong", "wrong→righ
 @click.option("--by", metavar="FIELDS", default="evaluation_name,sample_hash,model_id,sample_id",
               show_default="evaluation_name, sample_hash, model_id, sample_id",
               help="Records with the same values of these fields, separated by commas, are partners.")  # fmt: skip
-@click.option("--fail-on", type=click.FloatRange(0, 100), metavar="POINTS",
+@click.option("--fail-on", type=Number(0, 100), metavar="POINTS",
               help="Exit with 1 if a model lost more percentage points on an evaluation, with p < --p.")  # fmt: skip
-@click.option("--p", "p_value", type=click.FloatRange(0, 1), default=0.05, show_default=True,
+@click.option("--p", "p_value", type=Number(0, 1), metavar="P", default=0.05, show_default=True,
               help="How unlikely by chance a loss must be; the more models, the smaller this should be.")  # fmt: skip
-@click.option("--examples", type=click.IntRange(min=0), metavar="N", show_default="10 in JSON, else 0",
+@click.option("--examples", type=Count(min=0), metavar="N", show_default="10 in JSON, else 0",
               help="List so many flips of each model, and records of each kind.")  # fmt: skip
 @click.option("--format", "output_format", type=click.Choice(["table", "json", "markdown"]), default="table",
               show_default=True, help="How to report: for people, for programs, or for a pull request.")  # fmt: skip
@@ -72,7 +75,7 @@ def diff(
     Exit codes:
       0     no regression
       1     a regression beyond --fail-on
-      2     the command line is wrong, or these are no corpora that can be compared
+      2     the command line is wrong, or these corpora cannot be compared
       3     a corpus could not be read
 
     \b
@@ -80,7 +83,7 @@ def diff(
       fastrec diff corpus-monday corpus-tuesday
       fastrec diff corpus-monday corpus-tuesday --fail-on 0.5 --p 0.01
       fastrec diff corpus-monday corpus-tuesday --format markdown > comment.md
-      fastrec diff corpus-monday corpus-tuesday --format json | jq '.models[] | select(.p < 0.01)'
+      fastrec diff corpus-monday corpus-tuesday --format json | jq .counts
     """
     from fastrec.jobs.diff import diff as run
 
@@ -119,16 +122,18 @@ def _cells(model: ModelDifference) -> tuple[str, ...]:
 
 
 def _print_tables(found: Difference) -> None:
+    left_out: list[str] = []
     for name, group in groupby(found.models, key=lambda model: model.evaluation_name):
         models = _ranked(list(group))
         click.echo(f"{click.style(safe(name), bold=True)}: {counted(len(models), 'model')}")
         rows = [
             (safe(model.model_id), *_cells(model), "regressed" * model.regressed) for model in models[:_MOST_MODELS]
         ]
-        print_table(("model", *_HEAD, ""), rows)
+        left_out += print_table(("model", *_HEAD, ""), rows, _SPARE)
         if len(models) > _MOST_MODELS:
             click.echo(f"  … and {counted(len(models) - _MOST_MODELS, 'model')} that did no worse, in --format json")
         click.echo()
+    print_left_out(left_out)
     if found.fields:
         click.echo(click.style("fields that changed", bold=True))
         print_table(("field", "records"), [(safe(f.path), decimal(f.records)) for f in found.fields[:_MOST_FIELDS]])
@@ -140,7 +145,7 @@ def _print_tables(found: Difference) -> None:
         print_table(head, [tuple(map(safe, row)) for row in lists])
         click.echo()
     speed = found.text_bytes / 1e6 / max(found.seconds, 1e-9)
-    click.echo(f"{_counts(found)} ({megabytes(found.text_bytes)} in {found.seconds:.2f} s, {speed:.0f} MB/s)")
+    click.echo(f"{_counts(found)} ({megabytes(found.text_bytes)} in {found.seconds:.2f} s, {speed:,.0f} MB/s)")
     word, sentence = _verdict(found, safe)
     colour = "red" if found.regressed else "green" if found.fail_on is not None else None
     click.echo(f"{click.style(word, fg=colour, bold=True)}: {sentence}")

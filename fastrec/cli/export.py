@@ -34,9 +34,10 @@ def export(corpus: str, output: str, quiet: bool, **options: Any) -> None:
 
     \b
     Formats:
-      parquet   typed, nested columns, the same in all files, with a card for the Hugging Face hub;
-                no value is lost or changed (needs: pip install 'fastrec[parquet]')
-      csv       one flat table: ids, type, score, correctness, tokens, latency, error
+      parquet   typed, nested columns, the same in all files, with a card for the
+                Hugging Face hub; no value is lost or changed
+                (needs: pip install 'fastrec[parquet]')
+      csv       one flat table: ids, score, correctness, tokens, latency, error
       matrix    models × samples as CSV: scores, correctness
 
     \b
@@ -63,6 +64,6 @@ def export(corpus: str, output: str, quiet: bool, **options: Any) -> None:
             print_notice(notice)
         click.echo(
             f"{counted(done.rows, 'record')}: {counted(done.files, 'file')} in {safe(output)}, "
-            f"{megabytes(done.text_bytes)} → {megabytes(done.bytes)} in {done.seconds:.2f} s, {speed:.0f} MB/s",
+            f"{megabytes(done.text_bytes)} → {megabytes(done.bytes)} in {done.seconds:.2f} s, {speed:,.0f} MB/s",
             err=True,
         )

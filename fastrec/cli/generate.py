@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from fastrec.cli.console import counted, megabytes, say, verbose_option
+from fastrec.cli.console import Count, Number, counted, megabytes, say, verbose_option
 
 __all__ = ["generate"]
 
@@ -16,18 +16,18 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 def _share(name: str, what: str) -> Callable[[_Command], _Command]:
     """Make the option for a share of something."""
-    return click.option(name, type=click.FloatRange(0, 1), metavar="SHARE", default=0.0, show_default=True,
+    return click.option(name, type=Number(0, 1), metavar="SHARE", default=0.0, show_default=True,
                         help=f"Share of {what}.")  # fmt: skip
 
 
 @click.command(short_help="Make synthetic shards to try things on.")
-@click.option("-n", "--records", type=click.IntRange(min=0), metavar="N", default=10_000, show_default=True,
+@click.option("-n", "--records", type=Count(min=0), metavar="N", default=10_000, show_default=True,
               help="How many lines.")  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same text everywhere.")
 @click.option(
     "-o", "--output", type=click.Path(), required=True, help="Directory to write the shards to; must be empty."
 )
-@click.option("--shards", type=click.IntRange(min=1), metavar="N", default=8, show_default=True, help="How many files.")
+@click.option("--shards", type=Count(min=1), metavar="N", default=8, show_default=True, help="How many files.")
 @click.option(
     "--compression",
     type=click.Choice(["zst", "gz", "none", "mixed"]),
@@ -56,7 +56,7 @@ def generate(output: str, **options: object) -> None:
     \b
     Examples:
       fastrec generate -n 5000 -o runs/
-      fastrec generate -n 5000 --seed 7 -o messy/ --compression mixed --duplicates 0.1 --rejects 0.01
+      fastrec generate -n 5000 -o messy/ --duplicates 0.1 --rejects 0.01
     """
     from fastrec.jobs.generate import generate as run
 

@@ -105,14 +105,15 @@ def normalize(paths: tuple[str, ...], output: str, **given: Any) -> None:
       0     done, and no more lines rejected than --max-rejects allows
       1     done and published, but more lines were rejected
       2     the command line is wrong
-      3     not done, nothing published: a bad shard, a full disk, a worker that kept dying
+      3     not done, nothing published: a bad shard, a full disk, a worker that
+            kept dying
       130   interrupted; what was finished is kept for the next run
       143   terminated; the same
 
     \b
     Examples:
       fastrec normalize runs/ -o corpus
-      fastrec normalize 'runs/2026-*/*.jsonl.zst' -o corpus --overwrite --max-rejects 0.1%
+      fastrec normalize 'runs/2026-*/*' -o corpus --overwrite --max-rejects 0.1%
       fastrec normalize runs/ -o corpus --overwrite --dry-run
       zcat old.gz | fastrec normalize - -o old-corpus
     """
@@ -185,10 +186,12 @@ def _print_plan(plan: Plan, *, as_json: bool) -> None:
 def _closing_line(report: Report) -> str:
     books, conflicts = report.summary.books, report.summary.conflicts
     speed = report.text_bytes / 1e6 / max(report.seconds, 1e-9)
+    # A stream has no size of its own.
+    size = megabytes(report.input_bytes) if report.input_bytes else f"{megabytes(report.text_bytes)} of text"
     return (
         f"{counted(books.lines, 'line')}: {decimal(books.kept)} kept, {counted(books.duplicates, 'duplicate')}, "
         f"{decimal(books.rejected)} rejected, {decimal(books.blank)} blank; "
         f"{counted(conflicts.identities, 'conflict')}; {counted(report.parts, 'part')}, "
-        f"{megabytes(report.input_bytes)} → {megabytes(report.output_bytes)} "
-        f"in {report.seconds:.2f} s, {speed:.0f} MB/s"
+        f"{size} → {megabytes(report.output_bytes)} "
+        f"in {report.seconds:.2f} s, {speed:,.0f} MB/s"
     )

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 
-from fastrec.cli.console import decimal
+from fastrec.cli.console import decimal, drawing
 
 __all__ = ["make_progress"]
 
@@ -69,7 +69,5 @@ def make_progress(*, quiet: bool) -> Iterator[_Line | None]:
         yield None
         return
     line = _Line()
-    try:
+    with drawing(line.clear):
         yield line
-    finally:
-        line.clear()

@@ -39,7 +39,9 @@ def read_settings(
             raise UsageError(f"{name}: no command has an option {key!r}{did_you_mean(key, known)}")
     values: dict[str, dict[str, Any]] = {}
     for command, some in options.items():
-        values[command] = {some[key]: _value(value) for key, value in for_all.items() if key in some}
+        values[command] = {
+            some[key].name or "": _value(name, key, value, some[key]) for key, value in for_all.items() if key in some
+        }
     for command, table in found.items():
         if not isinstance(table, dict):
             continue
@@ -49,7 +51,8 @@ def read_settings(
             if key not in options[command]:
                 hint = did_you_mean(key, options[command])
                 raise UsageError(f"{name}: `fastrec {command}` has no option {key!r}{hint}")
-            values[command][options[command][key]] = _value(value)
+            option = options[command][key]
+            values[command][option.name or ""] = _value(f"{name}: [{command}]", key, value, option)
     return values
 
 
@@ -94,10 +97,10 @@ def _read(path: Path) -> dict[str, Any]:
         raise UsageError(f"{shown(str(path))}: the settings are not TOML: {exc}") from exc
 
 
-def _options(command: click.Command) -> dict[str, str]:
-    """The parameters of a command by the name of their option, without its dashes."""
+def _options(command: click.Command) -> dict[str, click.Option]:
+    """The options of a command by their name, without its dashes."""
     return {
-        spelled.removeprefix("--"): parameter.name or ""
+        spelled.removeprefix("--"): parameter
         for parameter in command.params
         if isinstance(parameter, click.Option)
         for spelled in parameter.opts
@@ -105,5 +108,19 @@ def _options(command: click.Command) -> dict[str, str]:
     }
 
 
-def _value(value: Any) -> Any:
-    return ",".join(map(str, value)) if isinstance(value, list) else value
+def _value(place: str, key: str, value: Any, option: click.Option) -> Any:
+    """Give what click takes for the value of an option, as if it had been typed; a wrong one names its place."""
+    if option.is_flag != isinstance(value, bool) or isinstance(value, dict):
+        expected = "true or false" if option.is_flag else "a text or a number"
+        raise UsageError(f"{place}: {key}: expected {expected}, found {value!r}")
+    if option.is_flag:
+        return value
+    if isinstance(value, list) and not option.multiple:
+        value = ",".join(map(str, value))
+    given = value if isinstance(value, list) else [value]
+    try:
+        for one in given:
+            option.type(str(one), option, None)
+    except click.BadParameter as exc:
+        raise UsageError(f"{place}: {key}: {exc.message.rstrip('.')}") from exc
+    return tuple(map(str, given)) if option.multiple else str(value)

@@ -5,34 +5,40 @@ from __future__ import annotations
 import csv
 import io
 import re
+import shutil
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from fastrec.cli.console import counted, decimal, safe
+from fastrec.cli.console import counted, decimal, print_notice, safe
 
 if TYPE_CHECKING:
     from fastrec.jobs.stats import EvaluationStats, ModelStats, Stats
     from fastrec.stages.summary import Tokens
 
-__all__ = ["csv_of", "markdown_of", "print_stats", "print_table"]
+__all__ = ["csv_of", "markdown_of", "print_left_out", "print_stats", "print_table"]
 
-# Heads, and what stands below them. A column that is empty for all models of an evaluation is left out.
+# Names of columns, and what stands in them. One that is empty for all models of an evaluation is left out.
 _COLUMNS: Final[tuple[tuple[str, Callable[[ModelStats], str]], ...]] = (
     ("model", lambda model: safe(model.model_id)),
     ("n", lambda model: decimal(model.records)),
     ("coverage", lambda model: f"{model.coverage:.1%}"),
     ("accuracy", lambda model: f"{model.accuracy:.1%}"),
-    ("", lambda model: _or_empty(model.accuracy_standard_error, "± {:.1%}")),
+    ("accuracy ±", lambda model: _or_empty(model.accuracy_standard_error, "± {:.1%}")),
     ("score", lambda model: _or_empty(model.mean_score, "{:.4g}")),
-    ("", lambda model: _or_empty(model.score_standard_error, "± {:.2g}")),
+    ("score ±", lambda model: _or_empty(model.score_standard_error, "± {:.2g}")),
     ("errors", lambda model: decimal(model.errors)),
     ("tokens", lambda model: _total(model.tokens)),
     ("tokens each", lambda model: _or_empty(model.tokens_per_record, "{:,.0f}")),
     ("p50 ms", lambda model: _or_empty(model.latency_ms.p50, "{:,.0f}")),
     ("p99 ms", lambda model: _or_empty(model.latency_ms.p99, "{:,.0f}")),
 )
+
+# What a narrow terminal has no room for, the least important first; what models are ranked by stays.
+_SPARE: Final = ("tokens", "p99 ms", "score ±", "tokens each", "errors", "p50 ms", "score", "coverage", "accuracy ±")
+_RANKED_BY: Final = {"tokens": "tokens each", "latency": "p50 ms"}
 
 _FIELDS: Final[dict[str, Callable[[ModelStats], object]]] = {
     "model_id": lambda model: safe(model.model_id),
@@ -68,15 +74,18 @@ def _total(tokens: Tokens) -> str:
 
 def print_stats(stats: Stats, most: int | None = None) -> None:
     """Print a table for each evaluation, of at most so many models."""
+    spare = [name for name in _SPARE if name != _RANKED_BY.get(stats.by, stats.by)]
+    left_out: list[str] = []
     for number, evaluation in enumerate(stats.evaluations):
         name = click.style(safe(evaluation.evaluation_name), bold=True)
         click.echo(f"{'' if number == 0 else chr(10)}{name}: {_about(evaluation)}")
         if not evaluation.by_model:
             click.echo(f"  {_NO_COMMON}")
             continue
-        print_table(*_table(evaluation.by_model[:most]))
+        left_out += print_table(*_table(evaluation.by_model[:most]), spare)
         if most is not None and len(evaluation.by_model) > most:
             click.echo(f"  … and {counted(len(evaluation.by_model) - most, 'model')} more: fastrec stats lists them")
+    print_left_out(left_out)
 
 
 _NO_COMMON: Final = "no sample was answered by all of them: leave out models with --model, or do without --common"
@@ -94,22 +103,52 @@ def _about(evaluation: EvaluationStats) -> str:
 
 
 def _table(models: Sequence[ModelStats]) -> tuple[list[str], list[list[str]]]:
-    """The head and the rows of a table, without columns that are empty."""
-    columns = [(head, [spell(model) for model in models]) for head, spell in _COLUMNS]
-    kept = [(head, cells) for head, cells in columns if any(cells)]
-    return [head for head, _ in kept], [list(row) for row in zip(*(cells for _, cells in kept), strict=True)]
+    """The names of columns and the rows of a table, without columns that are empty."""
+    columns = [(name, [spell(model) for model in models]) for name, spell in _COLUMNS]
+    kept = [(name, cells) for name, cells in columns if any(cells)]
+    return [name for name, _ in kept], [list(row) for row in zip(*(cells for _, cells in kept), strict=True)]
 
 
-def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print rows under a head, the first column to the left and the others to the right."""
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    for number, row in enumerate([head, *rows]):
-        cells = [
+def print_table(names: Sequence[str], rows: Sequence[Sequence[str]], spare: Sequence[str] = ()) -> list[str]:
+    """Print rows under their heads, the first column to the left and the others to the right.
+
+    Columns that a terminal has no room for are left out, of those that can be spared; gives their names.
+    """
+    cells = {name: (_head(name), *column) for name, *column in zip(names, *rows, strict=True)}
+    left_out = _too_many({name: max(map(len, column)) for name, column in cells.items()}, spare)
+    columns = [column for name, column in cells.items() if name not in left_out]
+    widths = [max(map(len, column)) for column in columns]
+    for number, row in enumerate(zip(*columns, strict=True)):
+        placed = [
             cell.rjust(width) if place else cell.ljust(width)
             for place, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
-        line = "  " + "  ".join(cells).rstrip()
+        line = "  " + "  ".join(placed).rstrip()
         click.echo(click.style(line, dim=True) if number == 0 else line)
+    return left_out
+
+
+def _head(name: str) -> str:
+    return "" if name.endswith("±") else name
+
+
+def _too_many(widths: dict[str, int], spare: Sequence[str]) -> list[str]:
+    """Choose columns to leave out, in the order of `spare`, until the others fit into the terminal, if it is one."""
+    if not sys.stdout.isatty():
+        return []
+    too_wide = sum(2 + width for width in widths.values() if width) - shutil.get_terminal_size().columns
+    left_out = []
+    for name in spare:
+        if too_wide > 0 and name in widths:
+            too_wide -= 2 + widths[name]
+            left_out.append(name)
+    return left_out
+
+
+def print_left_out(names: Sequence[str]) -> None:
+    """Say what there was no room for."""
+    if names:
+        print_notice(f"a wider terminal shows {', '.join(dict.fromkeys(names))}, too")
 
 
 def markdown_of(stats: Stats) -> Iterator[str]:
@@ -122,9 +161,9 @@ def markdown_of(stats: Stats) -> Iterator[str]:
         if not evaluation.by_model:
             yield _NO_COMMON
             continue
-        head, rows = _table(evaluation.by_model)
-        yield f"| {' | '.join(head)} |"
-        yield f"|---|{'--:|' * (len(head) - 1)}"
+        names, rows = _table(evaluation.by_model)
+        yield f"| {' | '.join(map(_head, names))} |"
+        yield f"|---|{'--:|' * (len(names) - 1)}"
         for row in rows:
             yield f"| {' | '.join(map(_plain, row))} |"
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fastrec.cli.console import (
+    Count,
     ask_for_input,
     counted,
     decimal,
@@ -39,9 +40,7 @@ __all__ = ["validate"]
     show_default=True,
     help="How to report: for people, for programs, or as annotations of a GitHub workflow.",
 )
-@click.option(
-    "--max-errors", type=click.IntRange(min=1), metavar="N", help="Stop once so many invalid lines were found."
-)
+@click.option("--max-errors", type=Count(min=1), metavar="N", help="Stop once so many invalid lines were found.")
 @click.option("--json-log", type=click.Path(dir_okay=False), metavar="FILE",
               help="Write every finding to this file, one JSON a line.")  # fmt: skip
 @click.option("--strict", is_flag=True, help="Warnings fail too.")
@@ -134,6 +133,6 @@ def _verdict(report: Report, *, good: bool) -> str:
     if report.bad_shards:
         parts.append(f"{decimal(len(report.bad_shards))} of {counted(report.shards, 'shard')} unreadable")
     speed = report.text_bytes / 1e6 / max(report.seconds, 1e-9)
-    timing = f"{megabytes(report.text_bytes)} in {report.seconds:.2f} s, {speed:.0f} MB/s"
+    timing = f"{megabytes(report.text_bytes)} in {report.seconds:.2f} s, {speed:,.0f} MB/s"
     early = "; stopped at --max-errors" if report.stopped_early else ""
     return f"{word}: {', '.join(parts)} ({timing}){early}"

@@ -75,5 +75,5 @@ def _verdict(found: Verification) -> str:
     speed = found.text_bytes / 1e6 / max(found.seconds, 1e-9)
     return (
         f"{word}: {problems}{counted(found.parts, 'part')}, {counted(found.records, 'record')} "
-        f"({megabytes(found.text_bytes)} in {found.seconds:.2f} s, {speed:.0f} MB/s)"
+        f"({megabytes(found.text_bytes)} in {found.seconds:.2f} s, {speed:,.0f} MB/s)"
     )

@@ -108,7 +108,8 @@ def _settings() -> Iterator[str]:
     """The keys of a settings file."""
     yield from ("### Settings", "")
     yield (
-        "A key of `fastrec.toml`, or below `[tool.fastrec]` in `pyproject.toml`, is an option without its dashes. "
+        "A key of `fastrec.toml`, or below `[tool.fastrec]` in `pyproject.toml`, is an option without its dashes; "
+        "one that may be repeated takes a list, too. "
         "Above all tables it is for every command that has the option, in the table of a command for that one. "
         "The command line comes first, then the environment, then the settings, then the defaults."
     )

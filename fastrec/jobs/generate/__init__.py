@@ -98,6 +98,8 @@ def generate(
     if compression not in COMPRESSIONS:
         raise UsageError(f"compression is one of {', '.join(COMPRESSIONS)}, not {compression!r}")
     folder = Path(output)
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is not a directory: give another output")
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
         raise UsageError(f"{folder} is not empty: stale shards would mix with the new ones; give another output")

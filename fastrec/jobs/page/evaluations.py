@@ -16,6 +16,7 @@ __all__ = ["evaluation_tables", "heat_maps", "histograms", "tokens"]
 # What a browser shows without effort; what is left out is said.
 _MOST_CELLS: Final = 20_000
 _MOST_COLUMNS: Final = 100
+_MOST_UPRIGHT: Final = 10  # with more columns their heads are turned, so that many are seen at once
 _MOST_ROWS: Final = 20_000
 _MOST_CHARTS: Final = 200
 
@@ -35,7 +36,7 @@ def heat_maps(stats: Stats) -> Html:
 
     def map_of(title: str, kind: str, value: Callable[[ModelStats], float]) -> Html:
         rows = [row(name, *(_heat(found.get(name), value) for found in by_model)) for name in names]
-        return table(title, heads, rows, class_=f"heat {kind}")
+        return table(title, heads, rows, class_=f"heat {kind}" + " turned" * (len(evaluations) > _MOST_UPRIGHT))
 
     return joined(
         [

@@ -61,8 +61,9 @@ function search(wanted) {
   for (const section of all("section")) {
     const parts = all(".frame, article", section);
     section.hidden = words.length > 0 && parts.every((part) => part.hidden);
+    document.querySelector(`nav a[href="#${section.id}"]`).hidden = section.hidden;
   }
-  document.getElementById("matches").textContent = words.length ? `${found} of ${there} rows` : "";
+  document.getElementById("matches").textContent = words.length ? `${found.toLocaleString("en")} of ${there.toLocaleString("en")} rows` : "";
 }
 
 const input = document.getElementById("search");

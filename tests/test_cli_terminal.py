@@ -1,0 +1,75 @@
+"""What is seen on terminals that are no wider than usual: nothing is broken in the middle of a line."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import fastrec
+from fastrec.cli import cli
+
+COMMANDS = cli.list_commands(None)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus with numbers in every column; not to be changed."""
+    folder = tmp_path_factory.mktemp("terminal")
+    fastrec.generate(folder / "in", records=600, seed=1, shards=1)
+    fastrec.normalize(folder / "in", folder / "corpus")
+    return folder / "corpus"
+
+
+def shown(columns: int, *arguments: str | Path) -> tuple[str, list[str]]:
+    """The head of the first table that a terminal shows, and all lines."""
+    if not shutil.which("script"):
+        pytest.skip("there is no `script` to make a terminal with")
+    command = f"stty cols {columns}; {sys.executable} -m fastrec {' '.join(map(str, arguments))}"
+    environment = {**{name: value for name, value in os.environ.items() if name != "COLUMNS"}, "NO_COLOR": "1"}
+    done = subprocess.run(
+        ["script", "-qec", command, "/dev/null"], capture_output=True, env=environment, timeout=60, check=False
+    )
+    lines = done.stdout.decode().splitlines()
+    return next(line for line in lines if line.startswith("  model")), lines
+
+
+@pytest.mark.parametrize("columns", [50, 80, 119])
+def test_tables_fit_into_a_terminal(corpus: Path, columns: int) -> None:
+    """Columns that there is no room for are left out, and named."""
+    head, lines = shown(columns, "stats", corpus)
+    assert max(len(line) for line in lines if line.startswith("  ")) <= columns
+    assert ("p99 ms" in head) is (columns == 119)
+    assert any("a wider terminal shows tokens, p99 ms" in line for line in lines) is (columns < 119)
+
+
+def test_what_models_are_ranked_by_is_shown(corpus: Path) -> None:
+    """However narrow it is."""
+    assert "p50 ms" not in shown(50, "stats", corpus)[0]
+    assert "p50 ms" in shown(50, "stats", corpus, "--by", "latency")[0]
+    assert "tokens each" in shown(50, "stats", corpus, "--by", "tokens")[0]
+
+
+def test_a_difference_fits_into_a_terminal(corpus: Path) -> None:
+    """What a model lost, and how likely that is, stays."""
+    head, lines = shown(60, "diff", corpus, corpus)
+    assert head.split() == ["model", "common", "old", "new", "points", "p"]
+    assert any(line.endswith("a wider terminal shows wrong→right, right→wrong, too") for line in lines)
+
+
+def test_a_pipe_gets_every_column(corpus: Path) -> None:
+    """A program that reads the table does not depend on the terminal."""
+    result = CliRunner().invoke(cli, ["stats", str(corpus)], env={"COLUMNS": "40"})
+    assert "p99 ms" in result.stdout
+
+
+@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)])
+def test_the_help_fits_into_a_terminal(command: list[str]) -> None:
+    """What is not wrapped, examples and exit codes, is short enough for 80 columns."""
+    result = CliRunner().invoke(cli, [*command, "--help"], terminal_width=80)
+    assert [line for line in result.stdout.splitlines() if len(line) > 80] == []
