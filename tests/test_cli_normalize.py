@@ -109,6 +109,7 @@ def test_some_rejects_may_be_allowed(most: str, code: int) -> None:
         (["--max-rejects", "nan%"], "neither a number of lines nor a percentage"),
         (["--jobs", "0"], "--jobs"),
         (["--memory", "lots"], "512M, 2GiB"),
+        (["--memory", "4"], "memory must be at least 1 MiB: give a unit, as in 4GiB"),
         (["--part-size", "10"], "part_size must be at least 1 KiB"),
         (["--compression", "xz"], "'zst', 'gz', 'none'"),
         (["--level", "99"], "level must be from -7 to 22"),

@@ -204,7 +204,7 @@ def test_a_plan_says_what_would_be_done(mixed: Path) -> None:
     assert found.input_bytes == sum(path.stat().st_size for path in mixed.iterdir())
     assert found.estimated_parts == round(found.estimated_text_bytes / 50_000)
     assert found.paths == sorted(map(str, mixed.iterdir()))
-    assert plan([mixed], Options(memory=1)).tasks >= 1
+    assert plan([mixed], Options(memory=1 << 20)).tasks >= 1
 
 
 def test_the_interface_gives_the_summary_back(mixed: Path, tmp_path: Path) -> None:

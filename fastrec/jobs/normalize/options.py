@@ -63,6 +63,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             _one_of("sort_by", field, FIELDS)
         if self.part_size < 1 << 10:
             raise UsageError("part_size must be at least 1 KiB")
+        if self.memory is not None and self.memory < 1 << 20:
+            raise UsageError("memory must be at least 1 MiB: give a unit, as in 4GiB")
         levels = {"zst": _ZSTD_LEVELS, "gz": _GZIP_LEVELS}.get(self.compression)
         if levels and self.level not in levels:
             raise UsageError(f"level must be from {levels[0]} to {levels[-1]} for {self.compression}, not {self.level}")
