@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from itertools import pairwise
+from math import erfc, sqrt
 from pathlib import Path
 from typing import Any
 
@@ -191,6 +192,14 @@ def test_the_p_value_is_that_of_scipy(one: int, other: int) -> None:
     """The binomial test of another library agrees, for many flips too."""
     stats = pytest.importorskip("scipy.stats")
     assert mcnemar(one, other) == pytest.approx(stats.binomtest(one, one + other).pvalue, rel=1e-9)
+
+
+def test_the_p_value_of_millions_of_flips_takes_a_moment() -> None:
+    """The double of the exact sum, of a normal distribution nearly, or 0 where no double is so small."""
+    assert mcnemar(499_000, 501_000) == 0.04560829986538208  # by the whole coefficient, which takes ten seconds
+    one, other = 2_000_000, 2_004_000
+    assert mcnemar(one, other) == pytest.approx(erfc((other - one - 1) / sqrt(2 * (one + other))), rel=1e-5)
+    assert mcnemar(one, 2 * other) == 0.0
 
 
 # What is said of a comparison
