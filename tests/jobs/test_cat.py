@@ -155,7 +155,7 @@ def test_a_pool_finds_the_same_in_the_same_order(
     corpus: Corpus, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Parts are searched in parallel and handed on in turn; no scratch file stays."""
-    monkeypatch.setattr(job, "_SMALL", 0)
+    monkeypatch.setattr("fastrec.jobs.plan.SMALL", 0)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert list(fastrec.cat(corpus.path, **asked, jobs=2)) == reference(corpus, **asked)
     assert not list(tmp_path.iterdir())
@@ -300,7 +300,7 @@ def test_blocks_are_whole_lines(plain: Corpus, jobs: int, monkeypatch: pytest.Mo
     """However long a line is: nobody has to put it together, which would take quadratic time."""
     monkeypatch.setattr(skim, "SKIM_BYTES", 100)
     monkeypatch.setattr(job, "_BLOCK", 100)
-    monkeypatch.setattr(job, "_SMALL", 0)
+    monkeypatch.setattr("fastrec.jobs.plan.SMALL", 0)
     for selection in (Selection(), Selection(model="org/1"), Selection(where_error=True)):
         blocks = list(job.cat_blocks(plain.path, selection, jobs=jobs))
         assert len(blocks) > len(plain.parts)
@@ -376,7 +376,7 @@ def test_a_part_that_is_missing_or_broken_is_named(damaged: Path, options: list[
 
 def test_a_broken_part_is_named_by_a_worker_too(damaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a task raises arrives here, and no scratch file stays."""
-    monkeypatch.setattr(job, "_SMALL", 0)
+    monkeypatch.setattr("fastrec.jobs.plan.SMALL", 0)
     part = sorted(damaged.glob("part-*"))[3]
     part.write_bytes(part.read_bytes()[:-6])
     with pytest.raises(ShardError, match="ends inside"):

@@ -24,11 +24,12 @@ from fastrec.errors import CorpusError, UsageError, shown
 from fastrec.jobs.cat.select import Finder, Ranges, Selection
 from fastrec.jobs.corpus import part_paths, read_manifest
 from fastrec.jobs.manifest import PartEntry
+from fastrec.jobs.plan import jobs_for
 from fastrec.stages.shards import shard_at, skim_lines
 
 __all__ = ["Selection", "cat", "cat_blocks"]
 
-_SMALL: Final = 32 << 20  # text that is searched before a pool would have paid
+_QUICK: Final = 4  # times as fast as what else is done with text: so much more of it is searched before a pool pays
 _BLOCK: Final = 1 << 20
 
 
@@ -108,10 +109,8 @@ class _PartToSearch(msgspec.Struct, frozen=True):
 
 def _search(parts: Sequence[_PartToSearch], *, jobs: int, limited: bool) -> Generator[bytes]:
     """Give the wanted text of parts in order."""
-    if jobs == 1 or sum(part.entry.text_bytes for part in parts) < _SMALL:
-        alone = len(parts)
-    else:
-        alone = 1 if limited or len(parts) == 1 else 0  # often the first part has all the lines that are asked for
+    jobs = jobs_for(sum(part.entry.text_bytes for part in parts) // _QUICK, len(parts), jobs)
+    alone = len(parts) if jobs == 1 else int(limited)  # often the first part has all the lines that are asked for
     for part in parts[:alone]:
         yield from _wanted_text(part)
     if alone == len(parts):
