@@ -502,6 +502,12 @@ def claim_another_order(corpus: Path) -> None:
     edit_manifest(corpus, parts=parts[::-1])
 
 
+def name_a_part_elsewhere(corpus: Path) -> None:
+    """In another directory: nothing outside of the corpus may be read."""
+    parts = json.loads((corpus / "manifest.json").read_text())["parts"]
+    edit_manifest(corpus, parts=[{**parts[0], "file": "../part"}, *parts[1:]])
+
+
 @pytest.mark.parametrize(
     ("damage", "error", "said"),
     [
@@ -513,15 +519,18 @@ def claim_another_order(corpus: Path) -> None:
         ),
         (swap, CorpusError, "fastrec verify"),
         (claim_another_order, CorpusError, "does not list its parts in the order of their keys"),
+        (lambda corpus: (corpus / "summary.json").unlink(), CorpusError, "summary.json: is missing"),
+        (lambda corpus: (corpus / "summary.json").write_text("{}"), CorpusError, "is not a summary"),
         (
-            lambda corpus: (corpus / "summary.json").write_text("{}"),
+            lambda corpus: (corpus / "summary.json").write_bytes((corpus / "summary.json").read_bytes() + b" "),
             CorpusError,
             "is not the one that manifest.json names",
         ),
         (lambda corpus: (corpus / "manifest.json").write_text("{}"), CorpusError, "is not a manifest"),
         (lambda corpus: edit_manifest(corpus, format=99), CorpusError, "its format is 99"),
         (lambda corpus: edit_manifest(corpus, schema="1.0"), CorpusError, "of schema 1.0"),
-        (lambda corpus: edit_manifest(corpus, order=["model_id"]), CorpusError, "its order is not one of"),
+        (lambda corpus: edit_manifest(corpus, order=["model_id"]), CorpusError, "its order must name evaluation_name"),
+        (name_a_part_elsewhere, CorpusError, "names a part that does not lie beside it"),
         (lambda corpus: (corpus / "manifest.json").unlink(), UsageError, "is not a corpus: it holds no manifest.json"),
         (shutil.rmtree, UsageError, "is not a corpus: there is no such directory"),
     ],
