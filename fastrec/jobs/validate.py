@@ -23,7 +23,7 @@ import msgspec
 from fastrec.engine import make_engine
 from fastrec.errors import ShardError, UsageError, out_of_memory, shown
 from fastrec.hashing import HASHES
-from fastrec.jobs.plan import Slice, tasks_of
+from fastrec.jobs.plan import Slice, estimated_text, jobs_for, tasks_of
 from fastrec.jobs.report import Books, FindingLog, Report, Tally, log_findings
 from fastrec.stages.judge import Judge, too_long
 from fastrec.stages.shards import MAX_LINE_BYTES, MAX_WINDOW, LongLine, ReadStats, Shard, find_shards, read_shard
@@ -31,7 +31,6 @@ from fastrec.stages.shards import MAX_LINE_BYTES, MAX_WINDOW, LongLine, ReadStat
 __all__ = ["validate"]
 
 _CHUNK_BYTES: Final = 1 << 18  # a chunk and its normal form stay in the processor's cache
-_SMALL: Final = 8 << 20  # text that is judged before a pool would have started
 
 
 class _Order(msgspec.Struct, frozen=True):
@@ -89,7 +88,7 @@ def validate(
             _Order(slices, max_line_bytes, max_window, max_errors, f"{scratch}/{number}" if log else None, algorithm)
             for number, slices in enumerate(tasks_of(shards))
         ]
-        results = stack.enter_context(closing(_in_order(orders, _jobs_for(shards, jobs))))
+        results = stack.enter_context(closing(_in_order(orders, _jobs_for(shards, len(orders), jobs))))
         for shard, tally in _by_shard(_enough(results, max_errors)):
             books.add(shard, tally)
             if log:
@@ -118,18 +117,16 @@ def _open_log(path: str, shards: Iterable[Shard]) -> FindingLog:
     return FindingLog(path)
 
 
-def _jobs_for(shards: Iterable[Shard], jobs: int) -> int:
-    """No more processes than the work is worth: none but this one for streams, which only it can read, and trifles."""
-    if any(shard.stream for shard in shards):
-        return 1
-    return 1 if sum(shard.size for shard in shards) < _SMALL // 4 else jobs
+def _jobs_for(shards: Sequence[Shard], tasks: int, jobs: int) -> int:
+    """No more processes than the work is worth: none but this one for streams, which only it can read."""
+    return 1 if any(shard.stream for shard in shards) else jobs_for(sum(map(estimated_text, shards)), tasks, jobs)
 
 
 def _in_order(orders: list[_Order], jobs: int) -> Generator[tuple[Slice, Tally], None, None]:
     """Run the tasks and give what came of each slice in the order of the plan."""
     early: dict[int, list[Tally]] = {}
     turn = 0
-    with make_engine(min(jobs, len(orders))) as engine:
+    with make_engine(jobs) as engine:
         for number, tallies in engine.run(_validate_task, orders):
             early[number] = tallies
             while turn in early:

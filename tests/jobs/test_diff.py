@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from itertools import pairwise
+from math import erfc, sqrt
 from pathlib import Path
 from typing import Any
 
@@ -191,6 +192,14 @@ def test_the_p_value_is_that_of_scipy(one: int, other: int) -> None:
     """The binomial test of another library agrees, for many flips too."""
     stats = pytest.importorskip("scipy.stats")
     assert mcnemar(one, other) == pytest.approx(stats.binomtest(one, one + other).pvalue, rel=1e-9)
+
+
+def test_the_p_value_of_millions_of_flips_takes_a_moment() -> None:
+    """The double of the exact sum, of a normal distribution nearly, or 0 where no double is so small."""
+    assert mcnemar(499_000, 501_000) == 0.04560829986538208  # by the whole coefficient, which takes ten seconds
+    one, other = 2_000_000, 2_004_000
+    assert mcnemar(one, other) == pytest.approx(erfc((other - one - 1) / sqrt(2 * (one + other))), rel=1e-5)
+    assert mcnemar(one, 2 * other) == 0.0
 
 
 # What is said of a comparison
@@ -493,6 +502,12 @@ def claim_another_order(corpus: Path) -> None:
     edit_manifest(corpus, parts=parts[::-1])
 
 
+def name_a_part_elsewhere(corpus: Path) -> None:
+    """In another directory: nothing outside of the corpus may be read."""
+    parts = json.loads((corpus / "manifest.json").read_text())["parts"]
+    edit_manifest(corpus, parts=[{**parts[0], "file": "../part"}, *parts[1:]])
+
+
 @pytest.mark.parametrize(
     ("damage", "error", "said"),
     [
@@ -504,15 +519,18 @@ def claim_another_order(corpus: Path) -> None:
         ),
         (swap, CorpusError, "fastrec verify"),
         (claim_another_order, CorpusError, "does not list its parts in the order of their keys"),
+        (lambda corpus: (corpus / "summary.json").unlink(), CorpusError, "summary.json: is missing"),
+        (lambda corpus: (corpus / "summary.json").write_text("{}"), CorpusError, "is not a summary"),
         (
-            lambda corpus: (corpus / "summary.json").write_text("{}"),
+            lambda corpus: (corpus / "summary.json").write_bytes((corpus / "summary.json").read_bytes() + b" "),
             CorpusError,
             "is not the one that manifest.json names",
         ),
         (lambda corpus: (corpus / "manifest.json").write_text("{}"), CorpusError, "is not a manifest"),
         (lambda corpus: edit_manifest(corpus, format=99), CorpusError, "its format is 99"),
         (lambda corpus: edit_manifest(corpus, schema="1.0"), CorpusError, "of schema 1.0"),
-        (lambda corpus: edit_manifest(corpus, order=["model_id"]), CorpusError, "its order is not one of"),
+        (lambda corpus: edit_manifest(corpus, order=["model_id"]), CorpusError, "its order must name evaluation_name"),
+        (name_a_part_elsewhere, CorpusError, "names a part that does not lie beside it"),
         (lambda corpus: (corpus / "manifest.json").unlink(), UsageError, "is not a corpus: it holds no manifest.json"),
         (shutil.rmtree, UsageError, "is not a corpus: there is no such directory"),
     ],

@@ -297,6 +297,26 @@ def test_a_row_of_csv_has_the_values_as_they_are_spelled(tmp_path: Path) -> None
         assert row["error"] == record.get("error", "")
 
 
+@pytest.mark.parametrize(
+    ("format_", "name", "row"),
+    [
+        ("csv", "records.csv", ["a\rb", "00ff", "m\r", "eval/1", "\r", "string"]),
+        ("matrix", "samples.csv", ["a\rb/00ff", "a\rb", "00ff", "\r"]),
+        ("matrix", "scores.csv", ["m\r", "1.0"]),
+        ("matrix", "correct.csv", ["m\r", "1"]),
+    ],
+)
+def test_a_carriage_return_is_no_end_of_row(tmp_path: Path, format_: str, name: str, row: list[str]) -> None:
+    """It is quoted, on its own too; rows end with a line feed alone."""
+    record = sample(evaluation_name="a\rb", model_id="m\r", sample_id="\r", error="x")
+    write(tmp_path / "a.jsonl", [json.dumps(record).encode()])
+    corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus", sample_hash="fill")
+    output = exported(corpus, tmp_path / "tables", format=format_)
+    assert table(output / name)[1][: len(row)] == row
+    assert len(table(output / name)) == 2
+    assert b"\r\n" not in (output / name).read_bytes()
+
+
 # The matrix
 
 

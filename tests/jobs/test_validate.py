@@ -35,7 +35,7 @@ SUFFIXES = {Format.PLAIN: "", Format.ZSTD: ".zst", Format.GZIP: ".gz", Format.BZ
 @pytest.fixture
 def pool(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make no input too small for a pool."""
-    monkeypatch.setattr(module, "_SMALL", 0)
+    monkeypatch.setattr("fastrec.jobs.plan.SMALL", 0)
 
 
 @pytest.fixture
@@ -265,7 +265,7 @@ def test_a_pool_is_started_only_for_enough_text(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(module, "make_engine", note)
     paths = [write(tmp_path / name, [GOOD] * 40) for name in ("a.jsonl", "b.jsonl")]
     validate(paths, jobs=jobs)
-    monkeypatch.setattr(module, "_SMALL", 0)
+    monkeypatch.setattr("fastrec.jobs.plan.SMALL", 0)
     monkeypatch.setattr(module, "tasks_of", partial(plan.tasks_of, task_bytes=100_000))
     validate(paths, jobs=jobs)
     assert asked == [1, 1]
@@ -281,7 +281,7 @@ def test_a_pool_is_started_only_for_enough_text(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_max_errors_stops_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:
     """Once enough lines are invalid, what follows is not looked at, and the report says so."""
-    monkeypatch.setattr(module, "_SMALL", 0)
+    monkeypatch.setattr("fastrec.jobs.plan.SMALL", 0)
     paths = [write(tmp_path / f"{n}.jsonl", [GOOD, BAD] * 20) for n in range(5)]
     found = balanced(validate(paths, jobs=jobs, max_errors=25))
     assert found.stopped_early
@@ -332,7 +332,7 @@ def test_bad_shards_are_all_named_and_none_of_their_lines_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
 ) -> None:
     """A truncated or corrupt shard is never half-used, in the counts, the groups and the log alike."""
-    monkeypatch.setattr(module, "_SMALL", 0)
+    monkeypatch.setattr("fastrec.jobs.plan.SMALL", 0)
     monkeypatch.setattr(module, "_CHUNK_BYTES", 500)
     # The first half of each bad shard reads well, and is long enough to be judged: of two frames, or members, the
     # second one is damaged.

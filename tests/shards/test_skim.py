@@ -97,6 +97,22 @@ def test_what_the_manifest_says_is_held_against_the_part(
         skimmed(data, tmp_path, file_bytes)
 
 
+def test_a_long_line_that_comes_in_bits_is_not_moved_with_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That would take quadratic time; only behind a whole line, what follows moves to the front."""
+    moved = []
+
+    class Buffer(bytearray):
+        def __setitem__(self, place, value):
+            moved.append(bytes(value))
+            super().__setitem__(place, value)
+
+    monkeypatch.setattr(skim, "bytearray", Buffer, raising=False)
+    bits = [b"a long ", b"line ", b"in bits\nand", b" another", b"\n", b""]
+    blocks = skim._lines(skim._into(iter(bits)), 99)
+    assert [bytes(buffer[:size]) for buffer, size in blocks] == [b"a long line in bits\n", b"and another\n"]
+    assert moved == [b"and", b""]
+
+
 def test_a_bomb_without_newlines_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No buffer grows much beyond all the text there should be."""
     sizes = []

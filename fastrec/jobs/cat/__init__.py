@@ -24,11 +24,12 @@ from fastrec.errors import CorpusError, UsageError, shown
 from fastrec.jobs.cat.select import Finder, Ranges, Selection
 from fastrec.jobs.corpus import part_paths, read_manifest
 from fastrec.jobs.manifest import PartEntry
-from fastrec.stages.shards import read_text, shard_at, skim_text
+from fastrec.jobs.plan import jobs_for
+from fastrec.stages.shards import shard_at, skim_lines
 
 __all__ = ["Selection", "cat", "cat_blocks"]
 
-_SMALL: Final = 32 << 20  # text that is searched before a pool would have paid
+_QUICK: Final = 4  # times as fast as what else is done with text: so much more of it is searched before a pool pays
 _BLOCK: Final = 1 << 20
 
 
@@ -67,16 +68,14 @@ def cat(
         hash=hash,
         where_error=where_error,
     )
-    rest = b""
     for block in cat_blocks(corpus, selection, limit=limit, jobs=jobs):
-        *lines, rest = (rest + block).split(b"\n")
-        yield from lines
+        yield from block.removesuffix(b"\n").split(b"\n")
 
 
 def cat_blocks(
     corpus: str | os.PathLike[str], selection: Selection, *, limit: int | None = None, jobs: int = 1
 ) -> Iterator[bytes]:
-    """Give the text of the wanted lines in blocks of any size; see `cat`."""
+    """Give the text of the wanted lines, some at a time; see `cat`."""
     if jobs < 1 or (limit is not None and limit < 1):
         raise UsageError(f"there must be at least one job and one line, not {jobs} and {limit}")
     Finder(selection)  # refuses what no record can hold, before anything is read
@@ -110,10 +109,8 @@ class _PartToSearch(msgspec.Struct, frozen=True):
 
 def _search(parts: Sequence[_PartToSearch], *, jobs: int, limited: bool) -> Generator[bytes]:
     """Give the wanted text of parts in order."""
-    if jobs == 1 or sum(part.entry.text_bytes for part in parts) < _SMALL:
-        alone = len(parts)
-    else:
-        alone = 1 if limited or len(parts) == 1 else 0  # often the first part has all the lines that are asked for
+    jobs = jobs_for(sum(part.entry.text_bytes for part in parts) // _QUICK, len(parts), jobs)
+    alone = len(parts) if jobs == 1 else int(limited)  # often the first part has all the lines that are asked for
     for part in parts[:alone]:
         yield from _wanted_text(part)
     if alone == len(parts):
@@ -139,9 +136,9 @@ def _search_part(order: _PartToSearch) -> int:
 
 
 def _take(path: str) -> Iterator[bytes]:
-    """Give what a file holds, and remove it."""
-    with open(path, "rb", buffering=0) as file:  # noqa: PTH123
-        while block := file.read(_BLOCK):
+    """Give the lines that a file holds, and remove it."""
+    with open(path, "rb") as file:  # noqa: PTH123
+        while block := file.read(_BLOCK) + file.readline():
             yield block
     Path(path).unlink()
 
@@ -149,17 +146,13 @@ def _take(path: str) -> Iterator[bytes]:
 def _wanted_text(part: _PartToSearch) -> Generator[bytes]:
     """Give the wanted lines of one part, whole blocks where all of them are wanted, up to where none can follow."""
     ranges, finder = Ranges(part.selection, part.order), Finder(part.selection)
-    shard = shard_at(part.path)
-    if ranges.is_stretch and not part.selection.wanted():
-        yield from read_text(shard)
-        return
     end_of_part = ranges.end_of(part.entry)
-    for data, start, end in _whole_lines(skim_text(shard, part.entry.text_bytes), part):
-        last = data.rfind(b"\n", start, end - 1) + 1 or start
+    for data, end in skim_lines(shard_at(part.path), part.entry.bytes, part.entry.text_bytes):
+        last = data.rfind(b"\n", 0, end - 1) + 1
         try:
-            if ranges.is_stretch and finder.wants(data, start, end) and finder.wants(data, last, end):
-                yield bytes(data[start:end])
-            elif text := b"".join(finder.lines(data, start, end)):
+            if ranges.is_stretch and finder.wants(data, 0, end) and finder.wants(data, last, end):
+                yield bytes(memoryview(data)[:end])
+            elif text := b"".join(finder.lines(data, end)):
                 yield text
             place = ranges.place_of(finder.head(data, last)) if ranges.can_end else None
         except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
@@ -167,32 +160,6 @@ def _wanted_text(part: _PartToSearch) -> Generator[bytes]:
             raise CorpusError(part.path, reason) from exc
         if place is not None and not ranges.meets(place, end_of_part):
             return
-
-
-def _whole_lines(
-    blocks: Iterator[tuple[bytes | bytearray, int]], part: _PartToSearch
-) -> Iterator[tuple[bytes | bytearray, int, int]]:
-    """Say where whole lines stand in blocks; only what two blocks share is copied: a search has time for no more."""
-    rest: list[bytes | bytearray] = []
-    for block, size in blocks:
-        first = block.find(b"\n", 0, size) + 1
-        if not first:
-            rest.append(block[:size])
-            if sum(map(len, rest)) > part.entry.text_bytes:
-                raise CorpusError(part.path, "holds a line that is longer than all of its text should be")
-            continue
-        if rest:
-            line = b"".join([*rest, block[:first]])
-            yield line, 0, len(line)
-        else:
-            first = 0
-        end = block.rfind(b"\n", 0, size) + 1
-        if first < end:
-            yield block, first, end
-        rest = [block[end:size]] if end < size else []
-    if rest:
-        line = b"".join(rest)
-        yield line, 0, len(line)
 
 
 def _first_lines(blocks: Generator[bytes], limit: int) -> Generator[bytes]:

@@ -162,24 +162,24 @@ class Finder:
                 self._needles = [key + value + behind for value in self._spelled[field]]
                 break
 
-    def head(self, data: bytes | bytearray, start: int) -> Head:
+    def head(self, data: bytearray, start: int) -> Head:
         """Decode the beginning of the line that starts there."""
         end = data.find(_HEAD_END, start)
         return _decode_head(data[start : max(end, start)] + b"}")
 
-    def lines(self, data: bytes | bytearray, start: int, end: int) -> Iterator[bytes]:
-        """Give the wanted lines of a stretch of whole lines, newlines included."""
-        places = [find(data, needle, start, end) for needle in self._needles]
+    def lines(self, data: bytearray, end: int) -> Iterator[bytes]:
+        """Give the wanted ones of some whole lines, newlines included."""
+        places = [find(data, needle, 0, end) for needle in self._needles]
         while (found := min((place for place in places if place >= 0), default=-1)) >= 0:
-            first = data.rfind(b"\n", start, found) + 1 or start
-            beyond = data.find(b"\n", found, end) + 1 or end
+            first = data.rfind(b"\n", 0, found) + 1
+            beyond = data.find(b"\n", found) + 1
             if self.wants(data, first, beyond):
-                yield bytes(data[first:beyond])
+                yield bytes(memoryview(data)[first:beyond])
             for number, place in enumerate(places):
                 if 0 <= place < beyond:
                     places[number] = find(data, self._needles[number], beyond, end)
 
-    def wants(self, data: bytes | bytearray, start: int, end: int) -> bool:
+    def wants(self, data: bytearray, start: int, end: int) -> bool:
         """Tell whether a line is wanted."""
         head = self.head(data, start)
         if not all(bytes(getattr(head, field)) in values for field, values in self._spelled.items()):

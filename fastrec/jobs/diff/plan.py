@@ -7,22 +7,18 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from hashlib import sha256
 from itertools import accumulate, pairwise
 from typing import Final
 
 import msgspec
 
 from fastrec.errors import CorpusError, UsageError, shown
-from fastrec.jobs.corpus import MANIFEST, is_plain, read_manifest, summary_path
+from fastrec.jobs.corpus import MANIFEST, part_paths, read_manifest, read_summary
 from fastrec.jobs.diff.merge import RangeToCompare
 from fastrec.jobs.diff.places import Place, cut_fields, place_fields
 from fastrec.jobs.diff.side import PartFile
 from fastrec.jobs.manifest import KeyEntry, Manifest, PartEntry
-from fastrec.records import SCHEMA_VERSION
-from fastrec.stages.runs import FIELDS
-from fastrec.stages.summary import Summary
-from fastrec.storage import join, read_all, size_of
+from fastrec.storage import join, size_of
 
 __all__ = ["Corpus", "Plan", "make_plan", "read_corpus"]
 
@@ -54,19 +50,8 @@ class Plan(msgspec.Struct):
 def read_corpus(path: str) -> Corpus:
     """Read the manifest and the summary of a corpus; UsageError if there is none, CorpusError if they are damaged."""
     manifest = read_manifest(path)
-    if manifest.schema != SCHEMA_VERSION:
-        reason = f"its records are of schema {manifest.schema}, and this version of fastrec compares {SCHEMA_VERSION}"
-        raise CorpusError(join(path, MANIFEST), reason)
-    if sorted(manifest.order) != sorted(FIELDS):
-        raise CorpusError(join(path, MANIFEST), f"its order is not one of {', '.join(FIELDS)}")
-    summary_at = summary_path(path, manifest)
-    data = read_all(summary_at)
-    if sha256(data).hexdigest() != manifest.summary_sha256:
-        raise CorpusError(summary_at, f"is not the one that {MANIFEST} names: `fastrec verify` says more")
-    try:
-        summary = msgspec.json.decode(data, type=Summary)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
-        raise CorpusError(summary_at, f"is not a summary: {exc}") from exc
+    part_paths(path, manifest)  # refuses a manifest that is not one of ours
+    summary = read_summary(path, manifest)
     accounts = {
         (evaluation.evaluation_name, model.model_id): (model.records, model.correct)
         for evaluation in summary.evaluations
@@ -140,8 +125,6 @@ def _to_read(corpus: Corpus, same: set[str]) -> list[PartEntry]:
     """Return the parts that are not the same in both; of the others only the size is looked at."""
     for part in corpus.manifest.parts:
         path = join(corpus.path, part.file)
-        if not is_plain(part.file):
-            raise CorpusError(join(corpus.path, MANIFEST), f"names a part {part.file!r} that is not beside it")
         if part.text_sha256 in same and size_of(path) != part.bytes:
             raise CorpusError(path, f"is not of the {part.bytes:,} bytes that {MANIFEST} says")
     return [part for part in corpus.manifest.parts if part.text_sha256 not in same]

@@ -10,7 +10,6 @@ Memory holds the names of samples and models, and one row.
 
 from __future__ import annotations
 
-import csv
 import mmap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ import msgspec
 from msgspec import Raw
 
 from fastrec.jobs.export.part import PartToExport, decoded_chunks
+from fastrec.jobs.export.table import Writer
 
 __all__ = ["MATRIX_FILES", "Matrix", "write_answers", "write_matrix"]
 
@@ -113,7 +113,7 @@ def _read(answers: Sequence[str]) -> Iterator[_Answer]:
 
 def _write_samples(path: Path, samples: Sequence[tuple[str, str]], ids: dict[tuple[str, str], str]) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
+        writer = Writer(file)
         writer.writerow(["sample", "evaluation_name", "sample_hash", "sample_id"])
         writer.writerows([_name(sample), *sample, ids[sample]] for sample in samples)
 
@@ -148,7 +148,7 @@ def _write_rows(
         (into / "scores.csv").open("w", encoding="utf-8", newline="") as scores,
         (into / "correct.csv").open("w", encoding="utf-8", newline="") as correct,
     ):
-        writers = [csv.writer(file, lineterminator="\n") for file in (scores, correct)]
+        writers = [Writer(file) for file in (scores, correct)]
         for writer in writers:
             writer.writerow(header)
         for number, model in enumerate(models):

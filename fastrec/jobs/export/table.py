@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import csv
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from fastrec.jobs.export.part import PartToExport, decoded_chunks
 
-__all__ = ["COLUMNS", "write_table"]
+__all__ = ["COLUMNS", "Writer", "write_table"]
 
 COLUMNS: Final = (
     "evaluation_name",
@@ -61,12 +61,28 @@ class _Line(msgspec.Struct):
     error: str = ""
 
 
+class Writer:
+    r"""Writes rows that end with \n, and quotes a cell with a \r too, which is an end of row for most readers.
+
+    The csv module quotes only what its own line ends are made of, before Python 3.13.
+    """
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        writer = csv.writer(self, lineterminator="\r\n")
+        self.writerow, self.writerows = writer.writerow, writer.writerows
+
+    def write(self, row: str) -> None:
+        """Take a row from the csv module."""
+        self._file.write(row[:-2] + "\n")
+
+
 def write_table(part: PartToExport) -> int:
     """Write the rows of one part, without a header, and give their number. Runs in a worker."""
     decode = msgspec.json.Decoder(_Line).decode
     rows = 0
     with open(part.into, "w", encoding="utf-8", newline="") as file:  # noqa: PTH123 - it came through pickle as a str
-        writer = csv.writer(file, lineterminator="\n")
+        writer = Writer(file)
         for some, _ in decoded_chunks(part, decode, _CHUNK_BYTES):
             writer.writerows(map(_row, some))
             rows += len(some)

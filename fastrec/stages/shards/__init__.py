@@ -17,7 +17,7 @@ from fastrec.stages.shards.lines import (
     chunks,
     line_start,
 )
-from fastrec.stages.shards.reader import STDIN, Shard, own_bytes, read_shard, read_text, shard_at, skim_text
+from fastrec.stages.shards.reader import STDIN, Shard, own_bytes, read_shard, read_text, shard_at
 from fastrec.stages.shards.skim import skim_lines
 from fastrec.stages.shards.write import COMPRESSIONS, SUFFIXES, ShardWriter, Written
 
@@ -46,5 +46,4 @@ __all__ = [
     "read_text",
     "shard_at",
     "skim_lines",
-    "skim_text",
 ]

@@ -18,10 +18,9 @@ import stat
 import sys
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import IO, cast
+from typing import cast
 
 import msgspec
-import zstandard
 from xxhash import xxh3_128
 
 from fastrec.errors import ShardCorruptError, ShardError, ShardMissingError
@@ -38,11 +37,10 @@ from fastrec.stages.shards.lines import (
 )
 from fastrec.storage import Reader, is_url, open_reader
 
-__all__ = ["STDIN", "Shard", "own_bytes", "read_shard", "read_text", "shard_at", "skim_text"]
+__all__ = ["STDIN", "Shard", "own_bytes", "read_shard", "read_text", "shard_at"]
 
 STDIN = "-"
 READ_BYTES = 1 << 20
-SKIM_BYTES = 1 << 19
 TEXT_SAMPLE = 1 << 12
 
 
@@ -131,38 +129,6 @@ def read_text(shard: Shard, *, max_window: int = MAX_WINDOW) -> Iterator[bytes]:
     """The text of a shard in blocks that are cut anywhere: for those who need no lines."""
     with _opened(shard) as source:
         yield from _text(_raw_blocks(source.read, shard.path, None, ReadStats()), shard.path, max_window)
-
-
-def skim_text(shard: Shard, text_bytes: int) -> Iterator[tuple[bytes | bytearray, int]]:
-    """The text of a shard whose size is known, for a search: blocks, and how many of their bytes count.
-
-    A block may be overwritten by the next one, which spares zstd half of its copying. The library's reader takes a
-    shard that is cut for a whole one: therefore the size, and a second, careful look that says what is wrong.
-    """
-    total, reason = 0, ""
-    try:
-        for block, size in _zstd_skimmed(shard.path) if shard.format is Format.ZSTD else _sized(read_text(shard)):
-            total += size
-            yield block, size
-    except (OSError, zstandard.ZstdError) as exc:
-        reason = _reason("cannot be read", exc)
-    if not reason and total == text_bytes:
-        return
-    for _ in read_text(shard):
-        pass
-    raise ShardCorruptError(shard.path, reason or f"has {total:,} bytes of text, and should have {text_bytes:,}")
-
-
-def _zstd_skimmed(path: str) -> Iterator[tuple[bytearray, int]]:
-    buffer = bytearray(SKIM_BYTES)
-    with open_reader(path) as file:
-        reader = zstandard.ZstdDecompressor().stream_reader(cast("IO[bytes]", file), read_across_frames=True)
-        while size := reader.readinto(buffer):
-            yield buffer, size
-
-
-def _sized(blocks: Iterator[bytes]) -> Iterator[tuple[bytes, int]]:
-    return ((block, len(block)) for block in blocks)
 
 
 @contextlib.contextmanager

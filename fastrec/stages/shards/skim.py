@@ -77,10 +77,10 @@ def _lines(readinto: Callable[[memoryview], int], longest: int) -> Iterator[tupl
             return
         filled = begun + size
         end = buffer.rfind(b"\n", begun, filled) + 1
-        if end:
-            yield buffer, end
         begun = filled - end
-        buffer[:begun] = buffer[end:filled]
+        if end:  # else a long line would be moved again and again
+            yield buffer, end
+            buffer[:begun] = buffer[end:filled]
 
 
 def _into(blocks: Iterator[bytes]) -> Callable[[memoryview], int]:
