@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, Self
 
-from fastrec.errors import FastrecError, UsageError, naming, without_secrets
+from fastrec.errors import FastrecError, UsageError, without_secrets
 from fastrec.hashing import fingerprint
 
 __all__ = [
@@ -65,24 +65,36 @@ def is_directory(path: str) -> bool:
 def look_at(path: str) -> Found:
     """Look an object up; FileNotFoundError if there is none."""
     with _asking(path) as (fs, name):
-        details = fs.info(name)
-        if details["type"] == "directory":
+        # What a web server lists is a page, which it calls a file.
+        if name.endswith("/") or (details := fs.info(name))["type"] == "directory":
             raise IsADirectoryError(errno.EISDIR, "is a directory", path)
-        return _found(path, details)
+        return _found(path.rstrip("/"), details)
 
 
 def find(directory: str) -> list[Found]:
     """List the objects below a directory, sorted; none if there is no such directory."""
     with _asking(directory) as (fs, name):
         details = fs.find(name, detail=True)
-        return [_found(directory.rstrip("/") + path[len(name) :], details[path]) for path in sorted(details)]
+        start, before = len(name.rstrip("/")), directory.rstrip("/")
+        return [_listed(before + path[start:], details[path]) for path in sorted(details) if not _is_marker(path)]
 
 
-def glob(pattern: str) -> list[str]:
-    """List the objects and directories that match, sorted."""
+def glob(pattern: str) -> list[tuple[str, Found | None]]:
+    """List what matches, sorted: names with objects, or with None for directories; those alone if it ends with `/`."""
     with _asking(pattern) as (fs, name):
-        before = pattern.removesuffix(name)  # the protocol, and a host if there is one
-        return [before + path for path in sorted(fs.glob(name))]
+        before = pattern.rstrip("/").removesuffix(name.rstrip("/"))  # the protocol, and a host if there is one
+        matches = sorted(fs.glob(name, detail=True).items())
+        directories = {path for path, details in matches if details["type"] == "directory"}
+        return [
+            (before + path, None if path in directories else _listed(before + path, details))
+            for path, details in matches
+            if path in directories or not (pattern.endswith("/") or _is_marker(path))
+        ]
+
+
+def _is_marker(path: str) -> bool:
+    """Tell whether an object stands for a directory: some tools put one, of no bytes, where they show a folder."""
+    return path.endswith("/")
 
 
 def heads(paths: list[str], size: int) -> list[bytes | Exception]:
@@ -161,7 +173,8 @@ class NewObject:
 def move(path: str, new_path: str) -> None:
     """Give an object another name; the store copies it."""
     with _asking(path) as (fs, name):
-        fs.mv(name, fs._strip_protocol(new_path))  # noqa: SLF001 - the only way there is
+        fs.cp_file(name, fs._strip_protocol(new_path))  # noqa: SLF001 - the only way there is
+        fs.rm_file(name)
 
 
 def remove(paths: Iterable[str]) -> None:
@@ -169,8 +182,16 @@ def remove(paths: Iterable[str]) -> None:
     names = list(paths)
     if not names:
         return
-    with _asking(names[0]) as (fs, _), contextlib.suppress(FileNotFoundError):
-        fs.rm([fs._strip_protocol(name) for name in names])  # noqa: SLF001 - the only way there is
+    with _asking(names[0]) as (fs, _):
+        objects = [fs._strip_protocol(name) for name in names]  # noqa: SLF001 - the only way there is
+        # Where many can be removed at once they are taken for globs, which would match what is somebody else's.
+        plain = [name for name in objects if not any(char in name for char in "*?[")]
+        if plain:
+            with contextlib.suppress(FileNotFoundError):
+                fs.rm(plain)
+        for name in set(objects).difference(plain):
+            with contextlib.suppress(FileNotFoundError):
+                fs.rm_file(name)
 
 
 def remove_all(directory: str) -> None:
@@ -185,12 +206,12 @@ def abort_uploads(directory: str) -> None:
     Not everyone may list them: what cannot be done is left to the rules of the store, which should have one for this.
     """
     with contextlib.suppress(OSError), _asking(directory) as (fs, name):
-        if not hasattr(fs, "list_multipart_uploads"):
+        if not hasattr(fs, "call_s3"):
             return
         bucket, _, prefix = name.partition("/")
-        for upload in fs.list_multipart_uploads(bucket):
-            if upload["Key"].startswith(f"{prefix}/"):
-                fs.abort_mpu(bucket, upload["Key"], upload["UploadId"])
+        answer = fs.call_s3("list_multipart_uploads", Bucket=bucket, Prefix=f"{prefix}/")  # of all, a page is told
+        for upload in answer.get("Uploads", ()):
+            fs.abort_mpu(bucket, upload["Key"], upload["UploadId"])
 
 
 class StoreReader:
@@ -270,9 +291,16 @@ class StoreReader:
         self.close()
 
 
+def _listed(path: str, details: dict[str, Any]) -> Found:
+    """Tell what a list says of an object; a web server's says no sizes."""
+    return look_at(path) if details.get("size") is None else _found(path, details)
+
+
 def _found(path: str, details: dict[str, Any]) -> Found:
+    if details.get("size") is None:  # without it, nobody would notice that some of the object is missing
+        raise OSError(errno.ENOTSUP, "the server does not tell its size: fetch it first", path)
     version = next((details[name] for name in _VERSIONS if details.get(name)), "")
-    return Found(path, details.get("size") or 0, fingerprint(str(version).encode()) >> 1 if version else 0)
+    return Found(path, details["size"], fingerprint(str(version).encode()) >> 1 if version else 0)
 
 
 @contextlib.contextmanager
@@ -306,8 +334,7 @@ def _package(protocol: str) -> str:
 def _translated(path: str) -> Iterator[None]:
     """Make an OSError that names the file of whatever a file system raises."""
     try:
-        with naming(path):
-            yield
+        yield
     except FastrecError:
         raise
     except FileNotFoundError as exc:

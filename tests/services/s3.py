@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import socket
@@ -73,8 +74,8 @@ class S3:
 
     def objects(self, prefix: str = "") -> dict[str, bytes]:
         """Give what is in the bucket."""
-        listing = self._ask("GET", f"/bucket?list-type=2&prefix={prefix}&max-keys=1000").decode()
-        keys = [piece.split("</Key>")[0] for piece in listing.split("<Key>")[1:]]
+        listing = self._ask("GET", f"/bucket?list-type=2&prefix={_quoted(prefix)}&max-keys=1000").decode()
+        keys = [html.unescape(piece.split("</Key>")[0]) for piece in listing.split("<Key>")[1:]]
         return {key: self._ask("GET", f"/bucket/{_quoted(key)}") for key in keys}
 
     def put(self, key: str, data: bytes) -> None:

@@ -116,6 +116,18 @@ def test_what_is_somebody_elses_stays(inputs: str, s3: S3) -> None:
     assert s3.objects("other/") == {"other/manifest.json": b'{"of": "something else"}'}
 
 
+def test_names_that_look_like_globs_match_nothing_else(inputs: str, s3: S3) -> None:
+    """What is removed is what is named, and not what would match it."""
+    theirs = {f"run1/corpus/{name}" for name in (".fastrec-writing", "part-00000.jsonl.zst")}
+    for key in theirs:
+        s3.put(key, b"theirs")
+    normalize(inputs, "s3://bucket/run?/corpus", work_dir="s3://bucket/[t]mp")
+    after = {key for key in s3.objects() if not key.startswith("in/")}
+    assert theirs < after
+    assert {key.rpartition("/")[0] for key in after - theirs} == {"run?/corpus"}
+    assert "run?/corpus/.fastrec-writing" not in after
+
+
 def test_the_old_corpus_stays_until_the_new_one_is_there(
     inputs: str, s3: S3, local: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
