@@ -34,6 +34,7 @@ __all__ = [
     "remove",
     "remove_all",
     "write_all",
+    "write_new",
 ]
 
 _BLOCK: Final = 8 << 20  # bytes of a request: its answer takes much longer than the way there and back
@@ -127,6 +128,17 @@ def write_all(path: str, data: bytes) -> None:
     """Put a small object in one request."""
     with _asking(path) as (fs, name):
         fs.pipe_file(name, data)
+
+
+def write_new(path: str, data: bytes) -> None:
+    """Put a small object unless there is one of that name: of two that do, where the store can tell, one does."""
+    with _asking(path) as (fs, name):
+        try:
+            fs.pipe_file(name, data, mode="create")
+        except FileExistsError:
+            pass
+        except Exception:  # noqa: BLE001 - not every store knows how: if it fails for another reason, this does too
+            fs.pipe_file(name, data)
 
 
 class NewObject:
