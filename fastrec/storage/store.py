@@ -29,6 +29,7 @@ __all__ = [
     "is_directory",
     "look_at",
     "move",
+    "only_name",
     "read_all",
     "read_range",
     "remove",
@@ -49,6 +50,12 @@ class Found(NamedTuple):
     path: str
     size: int
     version: int
+
+
+def only_name(path: str) -> str:
+    """Give the one URL that all names of an object have in common."""
+    with _asking(path) as (fs, name):
+        return str(fs.unstrip_protocol(name))
 
 
 def exists(path: str) -> bool:
@@ -333,7 +340,7 @@ def _file_system(path: str) -> tuple[Any, str]:
     except ImportError as exc:
         raise UsageError(f"{protocol}:// needs another package: {_package(protocol)}") from exc
     except ValueError as exc:
-        raise UsageError(f"{without_secrets(path)}: {without_secrets(str(exc))}") from exc
+        raise UsageError(f"{without_secrets(path)}: {without_secrets(str(exc), path)}") from exc
     return fs, name
 
 
@@ -353,7 +360,7 @@ def _translated(path: str) -> Iterator[None]:
         raise FileNotFoundError(errno.ENOENT, "there is no such object", path) from exc
     except OSError as exc:
         message = exc.strerror if exc.strerror and exc.errno else str(exc)
-        raise OSError(exc.errno or errno.EIO, without_secrets(message or type(exc).__name__), path) from exc
+        raise OSError(exc.errno or errno.EIO, without_secrets(message or type(exc).__name__, path), path) from exc
     except Exception as exc:
-        message = f"{type(exc).__name__}: {without_secrets(str(exc))}"
+        message = f"{type(exc).__name__}: {without_secrets(str(exc), path)}"
         raise OSError(errno.EIO, message, path) from exc

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from fastrec.errors import without_secrets
 from tests.jobs.normalizing import Corpus
 from tests.services.s3 import S3, Fault
 
@@ -163,6 +164,24 @@ def test_a_url_with_a_password_is_not_told(tmp_path: Path) -> None:
         assert result.returncode == 2, result.stderr
         assert "127.0.0.1:9" in result.stderr
         assert "hunter2" not in result.stderr + result.stdout
+    for url in ("s3://me:hunter2@bucket/a.jsonl", "s3://me:hunter2/x@bucket/a.jsonl", "s3://me:hunter2@x@bucket/a"):
+        for command in (("validate", url), ("normalize", str(ROOT / "corpora/demo"), "-o", f"{url}/out")):
+            result = fastrec(*command, **words)
+            assert result.returncode in (2, 3), result.stderr
+            assert "hunter2" not in result.stderr + result.stdout
+
+
+def test_urls_without_secrets() -> None:
+    """Passwords with @ and / in them, queries that are nothing but a secret; names of stores stay as they are."""
+    hidden = [
+        "ftp://me:a@hunter2@host/a",
+        "s3://me:a/hunter2@bucket/a",
+        "https://host/a?hunter2",
+        "http://h/a?x='hunter2'",
+    ]
+    assert [url for url in hidden if "hunter2" in without_secrets(f"{url} is gone")] == []
+    kept = ["s3://bucket/run?/a.jsonl", "s3://bucket/a@b/c.jsonl", "http://host:80/a@b", "s3://bucket/k=v/c.jsonl"]
+    assert list(map(without_secrets, kept)) == kept
 
 
 @pytest.mark.parametrize(

@@ -313,6 +313,7 @@ def test_a_lease_is_renewed(inputs: str, s3: S3, monkeypatch: pytest.MonkeyPatch
         ("s3://bucket/in", "s3://bucket/in"),
         ("s3://bucket/in", "s3://bucket/in/out"),
         ("s3://bucket/in/shard-0.jsonl", "s3://bucket/in"),
+        ("s3://bucket/in", "s3a://bucket/in/out"),
     ],
 )
 def test_an_output_in_an_input_is_refused(name: str, output: str, inputs: str) -> None:
@@ -332,3 +333,15 @@ def test_objects_in_memory(shards: Path, local: Corpus) -> None:
     assert files == local.same_for_all
     with pytest.raises(UsageError, match="cannot be seen by a cluster"):
         normalize("memory://in", "memory://out/other", engine="dask")
+
+
+def test_files_of_this_machine_by_their_urls(shards: Path, local: Corpus, tmp_path: Path) -> None:
+    """As by their paths: one file is one file, an output in an input is refused, the rename is the disk's."""
+    url = f"file://{tmp_path}/deep/corpus"
+    options = Options(part_size=PART_SIZE, work_dir=f"file://{tmp_path}/work")
+    report = run([f"file://{shards}", shards], url, options)
+    assert (report.shards, len(report.notices)) == (5, 5)
+    assert Corpus(tmp_path / "deep/corpus").same_for_all == local.same_for_all
+    assert not list(tmp_path.rglob(".fastrec-writing"))
+    with pytest.raises(UsageError, match="lies in the input"):
+        normalize(shards, f"file://{shards}/out")

@@ -46,6 +46,10 @@ def test_what_a_url_stands_for(s3: S3) -> None:
     assert found("s3://bucket/runs/h?.jsonl") == ["runs/h?.jsonl"]
     shards, notices = find_shards(["s3://bucket/runs/a.jsonl", "s3://bucket/runs/*.jsonl"])
     assert (len(shards), notices) == (2, ["s3://bucket/runs/a.jsonl is given more than once: counted once"])
+    shards, notices = find_shards(
+        ["s3://bucket/runs/a.jsonl", "s3a://bucket/runs/a.jsonl", "s3://bucket/runs/a.jsonl/"]
+    )
+    assert (len(shards), len(notices)) == (1, 2)
 
 
 def test_globs_that_end_with_a_slash(s3: S3) -> None:
