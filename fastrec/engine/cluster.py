@@ -141,6 +141,7 @@ class ClusterEngine:
             raise ClusterError(
                 self._address(), f"some workers did not answer for {_PATIENCE:.0f} seconds: remove or restart them"
             ) from exc
+        answers = {worker: answer for worker, answer in answers.items() if not isinstance(answer, OSError)}  # it died
         for worker, answer in sorted(answers.items()):
             if isinstance(answer, Exception):
                 reason = f"worker {worker} cannot be asked ({type(answer).__name__}: {answer}): mend or remove it"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -58,6 +60,13 @@ def whole(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, b
 def slowly(number: int) -> int:
     time.sleep(0.3)
     return number
+
+
+def one_dies(mark: Path) -> str:
+    with contextlib.suppress(FileExistsError):
+        mark.touch(exist_ok=False)
+        os._exit(1)
+    return "alive"
 
 
 def too_slow(_: int) -> None:
@@ -169,6 +178,13 @@ def test_a_frozen_scheduler_is_told_at_the_start(three: Cluster, monkeypatch: py
     monkeypatch.setattr(cluster, "_bounded_client", freeze)
     with pytest.raises(ClusterError, match="no scheduler with workers answers there"):
         ClusterEngine(1, three.address).__enter__()
+
+
+def test_a_worker_that_dies_while_it_is_asked_is_done_without(three: Cluster, tmp_path: Path) -> None:
+    """At the start too, a worker that dies costs nothing."""
+    with ClusterEngine(1, three.address) as engine:
+        engine._client.wait_for_workers(3, timeout=30)
+        assert list(engine._ask(one_dies, tmp_path / "mark").values()) == ["alive", "alive"]
 
 
 def test_a_worker_without_fastrec_is_named(tmp_path: Path) -> None:
