@@ -81,7 +81,7 @@ class Lease:
             yield
         finally:
             self._ended.set()
-            renewing.join()
+            renewing.join(_RENEW)  # it may wait for a store that is silent
             with contextlib.suppress(OSError, LockedError):
                 self.check()
                 if self.stays:

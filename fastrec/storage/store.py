@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -42,6 +43,11 @@ _BLOCK: Final = 8 << 20  # bytes of a request: its answer takes much longer than
 _AHEAD: Final = 2  # blocks that are asked for before they are wanted
 _UPLOAD: Final = 16 << 20  # bytes of a part of an upload; what is smaller is put in one request
 _VERSIONS: Final = ("ETag", "etag", "blob_id", "md5Hash", "crc32c", "LastModified", "last_modified", "updated", "mtime")
+
+
+_SLOW: Final = 60.0  # seconds after which a request that fails has waited for a store that is silent
+_REST: Final = 60.0  # seconds in which it is not asked again
+_silent: dict[str, float] = {}  # until when, by bucket or host
 
 
 class Found(NamedTuple):
@@ -351,16 +357,25 @@ def _package(protocol: str) -> str:
 
 @contextlib.contextmanager
 def _translated(path: str) -> Iterator[None]:
-    """Make an OSError that names the file of whatever a file system raises."""
+    """Make an OSError that names the file of whatever a file system raises.
+
+    A request to a store that accepts connections and says nothing is repeated for up to half an hour before it fails.
+    All that is tidied up behind a failure would take as long again: for a while, such a store is asked for nothing.
+    """
+    store, begun = path.rpartition("://")[2].partition("/")[0], time.monotonic()
+    if begun < _silent.get(store, begun):
+        raise OSError(errno.ETIMEDOUT, "the store does not answer", path)
     try:
         yield
     except FastrecError:
         raise
     except FileNotFoundError as exc:
         raise FileNotFoundError(errno.ENOENT, "there is no such object", path) from exc
-    except OSError as exc:
+    except Exception as exc:
+        if time.monotonic() - begun > _SLOW:
+            _silent[store] = time.monotonic() + _REST
+        if not isinstance(exc, OSError):
+            message = f"{type(exc).__name__}: {without_secrets(str(exc), path)}"
+            raise OSError(errno.EIO, message, path) from exc
         message = exc.strerror if exc.strerror and exc.errno else str(exc)
         raise OSError(exc.errno or errno.EIO, without_secrets(message or type(exc).__name__, path), path) from exc
-    except Exception as exc:
-        message = f"{type(exc).__name__}: {without_secrets(str(exc), path)}"
-        raise OSError(errno.EIO, message, path) from exc

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from fastrec.errors import without_secrets
+from fastrec.storage import store
 from tests.jobs.normalizing import Corpus
 from tests.services.s3 import S3, Fault
 
@@ -118,6 +119,22 @@ def test_nobody_answers(inputs: str, tmp_path: Path) -> None:
     result = normalize(tmp_path, inputs, AWS_ENDPOINT_URL="http://127.0.0.1:9")
     assert (result.returncode, result.stderr.count("Traceback")) == (2, 0), result.stderr
     assert "s3://bucket/in: cannot be found" in result.stderr
+
+
+def test_a_silent_store_is_not_asked_again_at_once(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tidying up behind a request that waited for minutes takes no more of them; later it is asked again."""
+    s3.put("a", b"")
+    s3.fail(Fault("403", "GET"))
+    monkeypatch.setattr(store, "_silent", {})
+    for slow, asked in ((60.0, True), (0.0, True), (0.0, False)):
+        monkeypatch.setattr(store, "_SLOW", slow)
+        s3.requests()
+        with pytest.raises(OSError, match="Access Denied" if asked else "the store does not answer"):
+            store.read_all("s3://bucket/a")
+        assert bool(s3.requests()) == asked
+    s3.fail()
+    monkeypatch.setattr(store, "_silent", {"bucket": time.monotonic()})
+    assert store.read_all("s3://bucket/a") == b""
 
 
 @pytest.mark.parametrize("way", [signal.SIGKILL, signal.SIGTERM])
