@@ -10,9 +10,9 @@ import contextlib
 import errno
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple, Self
 
 from fastrec.errors import FastrecError, UsageError, without_secrets
@@ -45,6 +45,7 @@ _UPLOAD: Final = 16 << 20  # bytes of a part of an upload; what is smaller is pu
 _VERSIONS: Final = ("ETag", "etag", "blob_id", "md5Hash", "crc32c", "LastModified", "last_modified", "updated", "mtime")
 
 
+_LIMIT: Final = 300.0  # seconds for putting 16 MiB
 _SLOW: Final = 60.0  # seconds after which a request that fails has waited for a store that is silent
 _REST: Final = 60.0  # seconds in which it is not asked again
 _silent: dict[str, float] = {}  # until when, by bucket or host
@@ -140,18 +141,20 @@ def read_range(path: str, size: int, offset: int) -> bytes:
 def write_all(path: str, data: bytes) -> None:
     """Put a small object in one request."""
     with _asking(path) as (fs, name):
-        fs.pipe_file(name, data)
+        fs.pipe_file(name, data, **_within_the_limit(fs))
 
 
 def write_new(path: str, data: bytes) -> None:
     """Put a small object unless there is one of that name: of two that do, where the store can tell, one does."""
     with _asking(path) as (fs, name):
         try:
-            fs.pipe_file(name, data, mode="create")
+            fs.pipe_file(name, data, mode="create", **_within_the_limit(fs))
         except FileExistsError:
             pass
+        except TimeoutError:
+            raise
         except Exception:  # noqa: BLE001 - not every store knows how: if it fails for another reason, this does too
-            fs.pipe_file(name, data)
+            fs.pipe_file(name, data, **_within_the_limit(fs))
 
 
 class NewObject:
@@ -347,7 +350,18 @@ def _file_system(path: str) -> tuple[Any, str]:
         raise UsageError(f"{protocol}:// needs another package: {_package(protocol)}") from exc
     except ValueError as exc:
         raise UsageError(f"{without_secrets(path)}: {without_secrets(str(exc), path)}") from exc
+    if hasattr(fs, "call_s3") and "call_s3" not in vars(fs):
+        fs.call_s3 = partial(_call_within_the_limit, fs.call_s3)  # by which uploads in parts are made
     return fs, name
+
+
+def _within_the_limit(fs: Any) -> dict[str, float]:
+    """Give the option that ends a request: without it, sending to a store that stopped listening has no end."""
+    return {"timeout": _LIMIT} if fs.async_impl else {}
+
+
+def _call_within_the_limit(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    return call(*arguments, timeout=_LIMIT, **options)
 
 
 def _package(protocol: str) -> str:
@@ -359,8 +373,8 @@ def _package(protocol: str) -> str:
 def _translated(path: str) -> Iterator[None]:
     """Make an OSError that names the file of whatever a file system raises.
 
-    A request to a store that accepts connections and says nothing is repeated for up to half an hour before it fails.
-    All that is tidied up behind a failure would take as long again: for a while, such a store is asked for nothing.
+    A request to a store that accepts connections and says nothing takes minutes to fail. What is tidied up behind it
+    would take as long again: for a while, such a store is asked for nothing.
     """
     store, begun = path.rpartition("://")[2].partition("/")[0], time.monotonic()
     if begun < _silent.get(store, begun):

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
 import json
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -15,7 +17,7 @@ import sys
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -115,6 +117,15 @@ class S3:
         with urllib.request.urlopen(request, timeout=30) as answer:
             body: bytes = answer.read()
             return body
+
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Accept connections, and say nothing."""
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
     def close(self) -> None:
         """Stop it."""

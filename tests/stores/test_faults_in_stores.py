@@ -121,6 +121,22 @@ def test_nobody_answers(inputs: str, tmp_path: Path) -> None:
     assert "s3://bucket/in: cannot be found" in result.stderr
 
 
+def test_sending_to_a_silent_store_ends(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small object, a new one, and a large one in parts: no hang, and nothing is left of the upload."""
+    monkeypatch.setattr(store, "_LIMIT", 2.0)
+    store.write_all("s3://bucket/a", b"a")
+    large = store.NewObject("s3://bucket/large")
+    with s3.frozen():
+        for send in (store.write_all, store.write_new):
+            with pytest.raises(OSError, match="s3://bucket/b"):
+                send("s3://bucket/b", b"b")
+        with pytest.raises(OSError, match="s3://bucket/large"):
+            large.write(bytes(40 << 20))
+    large.give_up()
+    store.remove_all("s3://bucket/large")
+    assert "large" not in s3.objects()
+
+
 def test_a_silent_store_is_not_asked_again_at_once(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tidying up behind a request that waited for minutes takes no more of them; later it is asked again."""
     s3.put("a", b"")
