@@ -51,19 +51,27 @@ __all__ = [
     "without_secrets",
 ]
 
-_USER = re.compile(r"://[^/@\s]*@")
-_QUERY = re.compile(r"(://[^?\s]*)\?[^\s'\"]*=[^\s'\"]*")
+# Up to the last @ before the path; a password may have / in it, as keys of stores do, where a port has digits alone.
+_USER = re.compile(r"://(?:[^/\s]*|[^\s/@:]+:(?!\d*/)[^\s@]*)@")
+_QUERY = re.compile(r"(https?://[^?\s]*)\?\S+|(://[^?\s]*)\?\S*=\S*")  # a store may have ? in its names, and in globs
 
 
-def without_secrets(text: str) -> str:
-    """Leave the user, the password and the signature out of URLs.
+def without_secrets(text: str, url: str = "") -> str:
+    """Leave the user, the password and the signature out of URLs; those of `url` also where they stand alone.
 
     >>> without_secrets("cannot read ftp://me:secret@host/a.jsonl or https://host/b.jsonl?token=secret")
     'cannot read ftp://…@host/a.jsonl or https://host/b.jsonl?…'
+    >>> without_secrets("there is no bucket me:secret@host", "s3://me:secret@host/a.jsonl")
+    'there is no bucket …@host'
     """
+    for found in _USER.finditer(url):
+        user = found[0][3:-1]
+        password = user.partition(":")[2]
+        for secret in filter(None, (user, user.partition("/")[0], password, password.partition("/")[0])):
+            text = text.replace(secret, "…")
     if "://" not in text:
         return text
-    return _QUERY.sub(r"\1?…", _USER.sub("://…@", text))
+    return _QUERY.sub(r"\1\2?…", _USER.sub("://…@", text))
 
 
 def shown(path: str) -> str:

@@ -10,12 +10,14 @@ process with another, and writes files that nobody else writes.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import platform
 import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -65,7 +67,7 @@ class ClusterEngine:
                 if numbered is None:
                     exhausted = True
                 else:
-                    running[self._client.submit(_run_alone, task, numbered[1], pure=False)] = numbered
+                    running[self._client.submit(_run_alone, _versions(), task, numbered[1], pure=False)] = numbered
             for future in self._finished(running):
                 number, argument = running.pop(future)
                 yield number, self._result_of(future, argument)
@@ -75,8 +77,10 @@ class ClusterEngine:
         for directory in directories:
             mark = join(directory, f".{time.time_ns():x}")
             write_all(mark, b"")
-            seen = self._ask(_sees, mark)
-            remove(mark)
+            try:
+                seen = self._ask(_sees, mark)
+            finally:
+                remove(mark)
             blind = sorted(worker for worker, sees in seen.items() if not sees)
             if blind:
                 raise UsageError(
@@ -130,34 +134,46 @@ class ClusterEngine:
 
     def _ask(self, question: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
         """Ask all workers. `Client.run` does this too, but waits for a frozen worker without end."""
-        ask_all = self._client._run  # noqa: SLF001
+        ask_all = partial(self._client._run, on_error="return")  # noqa: SLF001
         try:
             answers: dict[str, Any] = self._client.sync(ask_all, question, *arguments, callback_timeout=_PATIENCE)
         except TimeoutError as exc:
             raise ClusterError(
                 self._address(), f"some workers did not answer for {_PATIENCE:.0f} seconds: remove or restart them"
             ) from exc
+        answers = {worker: answer for worker, answer in answers.items() if not isinstance(answer, OSError)}  # it died
+        for worker, answer in sorted(answers.items()):
+            if isinstance(answer, Exception):
+                reason = f"worker {worker} cannot be asked ({type(answer).__name__}: {answer}): mend or remove it"
+                raise ClusterError(self._address(), reason) from answer
         return answers
 
     def _address(self) -> str:
         return self._scheduler or "this machine"
 
     def __enter__(self) -> Self:
-        if self._scheduler is None:
-            self._cluster = self._start_cluster()
         try:
-            address = self._cluster or self._scheduler
-            self._client = _distributed().Client(address, timeout=_CONNECT, set_as_default=False)
-            self._client.wait_for_workers(1, timeout=_CONNECT)
-        except (OSError, TimeoutError, ValueError) as exc:
-            self.__exit__(None, None, None)
-            raise ClusterError(self._address(), f"no scheduler with workers answers there ({exc})") from exc
-        try:
+            if self._scheduler is None:
+                self._cluster = self._start_cluster()
+            self._connect()
             self._refuse_other_versions()
         except BaseException:
             self.__exit__(None, None, None)
             raise
         return self
+
+    def _connect(self) -> None:
+        """Find the scheduler and a worker. Dask's own limits do not hold for one that accepts, and is silent."""
+        deadline = time.monotonic() + _CONNECT
+        try:
+            self._client = _bounded_client(self._cluster or self._scheduler)
+        except (OSError, ValueError) as exc:
+            reason = f"no scheduler with workers answers there ({exc or type(exc).__name__})"
+            raise ClusterError(self._address(), reason) from exc
+        while trouble := self._trouble():
+            if time.monotonic() > deadline:
+                raise ClusterError(self._address(), f"no scheduler with workers answers there ({trouble})")
+            time.sleep(_CONNECT / 100)
 
     def _start_cluster(self) -> Any:
         """Start a cluster of processes on this machine."""
@@ -191,10 +207,9 @@ class ClusterEngine:
     ) -> None:
         """Leave the cluster; one that was started here ends."""
         logging.getLogger("distributed").setLevel(logging.CRITICAL)  # it complains about what we close
-        if self._client is not None:
-            self._client.close(timeout=5)
-        if self._cluster is not None:
-            self._cluster.close(timeout=5)
+        for ours in filter(None, (self._client, self._cluster)):
+            with contextlib.suppress(TimeoutError):  # frozen workers; what they were to do is done, or given up
+                ours.close(timeout=5)
 
 
 def _distributed() -> Any:
@@ -208,7 +223,25 @@ def _distributed() -> Any:
     return distributed
 
 
-def _run_alone(task: Callable[[Argument], Result], argument: Argument) -> Result:
+def _bounded_client(address: Any) -> Any:
+    """Connect to a scheduler, or raise an OSError within the limit."""
+
+    class Client(_distributed().Client):  # type: ignore[misc]
+        def start(self, **options: Any) -> None:
+            try:
+                super().start(callback_timeout=_CONNECT, **options)
+            except BaseException:
+                with contextlib.suppress(TimeoutError):
+                    self.close(timeout=1)
+                raise
+
+    return Client(address, timeout=_CONNECT, set_as_default=False)
+
+
+def _run_alone(versions: dict[str, str], task: Callable[[Argument], Result], argument: Argument) -> Result:
+    """Run a task. Runs in a worker, which may have come after all others were asked for their versions."""
+    if _versions() != versions:
+        raise ClusterError(platform.node(), f"a worker that came late has {_versions()}, and not {versions}")
     with _one_at_a_time:
         return task(argument)
 

@@ -31,9 +31,11 @@ from fastrec.storage import (
     is_url,
     join,
     make_directory,
+    only_name,
     parent_and_name,
     remove_all,
     sweep,
+    without_file_protocol,
     write_all,
 )
 
@@ -195,6 +197,7 @@ def workplace(
 
 def work_of(output: str, work_dir: str) -> str:
     """Name the directory for the work on an output: several of one name, in different places, may share `work_dir`."""
+    work_dir = without_file_protocol(work_dir)
     directory = work_dir.rstrip("/") if is_url(work_dir) else str(Path(work_dir).resolve())
     return join(directory, f".{parent_and_name(output)[1]}.{fingerprint(os.fsencode(output)):016x}.fastrec-work")
 
@@ -215,7 +218,7 @@ def check_output(output: str, names: Sequence[str], shards: Sequence[Shard] = ()
 
 
 def _absolute(path: str) -> str:
-    return path.rstrip("/") if is_url(path) else str(Path(path).resolve())
+    return only_name(path).rstrip("/") if is_url(path) else str(Path(path).resolve())
 
 
 def _lies_in(path: str, directory: str) -> bool:

@@ -1,6 +1,6 @@
 """Publishing in a store, which has no rename: the parts first, the manifest last, in one request.
 
-    OUT/.fastrec-writing        the lease of the run that writes OUT; gone when it has ended
+    OUT/.fastrec-writing        the lease of the run that writes OUT; gone when there is nothing else but a corpus
     OUT/part-00000.jsonl.zst    written where it will stay
     OUT/manifest.json           put last: there is a corpus from now on, or another one
     DIR/.OUT.….fastrec-work/    runs and the journal
@@ -8,7 +8,7 @@
 Whoever reads a corpus takes what its manifest names, and nothing else. So the files of a corpus that replaces another
 must have other names: they carry some digits of the hash of the manifest that they replace. The old corpus can be read
 until the manifest of the new one is put; then its files are removed. What a run that was killed has left is named by no
-manifest, and is swept by the next one.
+manifest, and is swept by the next one. Without a manifest or a lease nothing there is ours, whatever its name.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["StoreWorkplace", "store_workplace"]
 LEASE = ".fastrec-writing"
 
 # What a run makes in OUT, and the marks by which workers show that they can write there.
-_OURS = re.compile(r"(part-\d+|rejects|summary)(-[0-9a-f]{8})?\.json(l(\.zst|\.gz)?)?|\.[0-9a-f]+(-[0-9a-f]{8})?")
+_OURS = re.compile(r"(part-\d+|rejects|summary)(-[0-9a-f]{8})?\.json(l(\.zst|\.gz)?)?|\.[0-9a-f]{16}(-[0-9a-f]{8})?")
 
 
 class StoreWorkplace(Workplace):
@@ -104,6 +104,13 @@ class StoreWorkplace(Workplace):
             store.remove(join(self._url, name) for name in old - self._old_files)
         store.abort_uploads(self._url)  # of workers that died
 
+    def is_unfinished(self) -> bool:
+        """Tell whether there are files of a corpus, and no corpus."""
+        try:
+            return self._old is None and bool(self.staged_files())
+        except OSError:  # the store may be what failed
+            return True
+
     def clear(self) -> None:
         """Remove what is not published."""
         with contextlib.suppress(OSError):
@@ -138,9 +145,22 @@ def store_workplace(
         raise UsageError(f"{shown(output)} is a whole store: name a place in it for the corpus")
     work = work_of(output, work_dir or parent_and_name(output)[0])
     lease = Lease(join(output, LEASE), output)
+    if not lease.is_there():
+        _refuse_strangers(output, kind)
     with lease.held():
         place = StoreWorkplace(output, kind, work, lease)
         place.refuse_what_is_there(overwrite=overwrite)
         place.prepare(fresh=fresh)
-        yield place
+        try:
+            yield place
+        except BaseException:
+            lease.stays = place.is_unfinished()
+            raise
         place.clear()
+
+
+def _refuse_strangers(output: str, kind: Kind) -> None:
+    """Refuse a place where no run of ours has been, and something is."""
+    files = files_in(output)
+    if files and join(output, kind.told_by) not in files:
+        raise UsageError(f"{shown(output)} holds something else than {kind.name}, {shown(files[0])}: choose another")

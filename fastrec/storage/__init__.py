@@ -31,6 +31,7 @@ __all__ = [
     "is_url",
     "join",
     "make_directory",
+    "only_name",
     "open_reader",
     "open_writer",
     "parent_and_name",
@@ -41,6 +42,7 @@ __all__ = [
     "scratch_directory",
     "size_of",
     "sweep",
+    "without_file_protocol",
     "write_all",
 ]
 
@@ -52,6 +54,20 @@ def is_url(path: str) -> bool:
     (True, False, False)
     """
     return "://" in path
+
+
+def without_file_protocol(path: str) -> str:
+    """Give the path that a URL of a file of this machine stands for; anything else as it is.
+
+    >>> without_file_protocol("file:///data/runs"), without_file_protocol("s3://bucket/runs")
+    ('/data/runs', 's3://bucket/runs')
+    """
+    return path.removeprefix("file://")
+
+
+def only_name(url: str) -> str:
+    """Give the one URL that all names of an object have in common: `s3a://` and `s3://` are the same."""
+    return str(_store().only_name(url))
 
 
 def join(directory: str, name: str) -> str:

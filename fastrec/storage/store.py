@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple, Self
 
-from fastrec.errors import FastrecError, UsageError, naming, without_secrets
+from fastrec.errors import FastrecError, UsageError, without_secrets
 from fastrec.hashing import fingerprint
 
 __all__ = [
@@ -29,11 +30,13 @@ __all__ = [
     "is_directory",
     "look_at",
     "move",
+    "only_name",
     "read_all",
     "read_range",
     "remove",
     "remove_all",
     "write_all",
+    "write_new",
 ]
 
 _BLOCK: Final = 8 << 20  # bytes of a request: its answer takes much longer than the way there and back
@@ -42,12 +45,24 @@ _UPLOAD: Final = 16 << 20  # bytes of a part of an upload; what is smaller is pu
 _VERSIONS: Final = ("ETag", "etag", "blob_id", "md5Hash", "crc32c", "LastModified", "last_modified", "updated", "mtime")
 
 
+_LIMIT: Final = 300.0  # seconds for putting 16 MiB
+_SLOW: Final = 60.0  # seconds after which a request that fails has waited for a store that is silent
+_REST: Final = 60.0  # seconds in which it is not asked again
+_silent: dict[str, float] = {}  # until when, by bucket or host
+
+
 class Found(NamedTuple):
     """An object that was found."""
 
     path: str
     size: int
     version: int
+
+
+def only_name(path: str) -> str:
+    """Give the one URL that all names of an object have in common."""
+    with _asking(path) as (fs, name):
+        return str(fs.unstrip_protocol(name))
 
 
 def exists(path: str) -> bool:
@@ -65,24 +80,36 @@ def is_directory(path: str) -> bool:
 def look_at(path: str) -> Found:
     """Look an object up; FileNotFoundError if there is none."""
     with _asking(path) as (fs, name):
-        details = fs.info(name)
-        if details["type"] == "directory":
+        # What a web server lists is a page, which it calls a file.
+        if name.endswith("/") or (details := fs.info(name))["type"] == "directory":
             raise IsADirectoryError(errno.EISDIR, "is a directory", path)
-        return _found(path, details)
+        return _found(path.rstrip("/"), details)
 
 
 def find(directory: str) -> list[Found]:
     """List the objects below a directory, sorted; none if there is no such directory."""
     with _asking(directory) as (fs, name):
         details = fs.find(name, detail=True)
-        return [_found(directory.rstrip("/") + path[len(name) :], details[path]) for path in sorted(details)]
+        start, before = len(name.rstrip("/")), directory.rstrip("/")
+        return [_listed(before + path[start:], details[path]) for path in sorted(details) if not _is_marker(path)]
 
 
-def glob(pattern: str) -> list[str]:
-    """List the objects and directories that match, sorted."""
+def glob(pattern: str) -> list[tuple[str, Found | None]]:
+    """List what matches, sorted: names with objects, or with None for directories; those alone if it ends with `/`."""
     with _asking(pattern) as (fs, name):
-        before = pattern.removesuffix(name)  # the protocol, and a host if there is one
-        return [before + path for path in sorted(fs.glob(name))]
+        before = pattern.rstrip("/").removesuffix(name.rstrip("/"))  # the protocol, and a host if there is one
+        matches = sorted(fs.glob(name, detail=True).items())
+        directories = {path for path, details in matches if details["type"] == "directory"}
+        return [
+            (before + path, None if path in directories else _listed(before + path, details))
+            for path, details in matches
+            if path in directories or not (pattern.endswith("/") or _is_marker(path))
+        ]
+
+
+def _is_marker(path: str) -> bool:
+    """Tell whether an object stands for a directory: some tools put one, of no bytes, where they show a folder."""
+    return path.endswith("/")
 
 
 def heads(paths: list[str], size: int) -> list[bytes | Exception]:
@@ -114,7 +141,20 @@ def read_range(path: str, size: int, offset: int) -> bytes:
 def write_all(path: str, data: bytes) -> None:
     """Put a small object in one request."""
     with _asking(path) as (fs, name):
-        fs.pipe_file(name, data)
+        fs.pipe_file(name, data, **_within_the_limit(fs))
+
+
+def write_new(path: str, data: bytes) -> None:
+    """Put a small object unless there is one of that name: of two that do, where the store can tell, one does."""
+    with _asking(path) as (fs, name):
+        try:
+            fs.pipe_file(name, data, mode="create", **_within_the_limit(fs))
+        except FileExistsError:
+            pass
+        except TimeoutError:
+            raise
+        except Exception:  # noqa: BLE001 - not every store knows how: if it fails for another reason, this does too
+            fs.pipe_file(name, data, **_within_the_limit(fs))
 
 
 class NewObject:
@@ -161,7 +201,8 @@ class NewObject:
 def move(path: str, new_path: str) -> None:
     """Give an object another name; the store copies it."""
     with _asking(path) as (fs, name):
-        fs.mv(name, fs._strip_protocol(new_path))  # noqa: SLF001 - the only way there is
+        fs.cp_file(name, fs._strip_protocol(new_path))  # noqa: SLF001 - the only way there is
+        fs.rm_file(name)
 
 
 def remove(paths: Iterable[str]) -> None:
@@ -169,8 +210,16 @@ def remove(paths: Iterable[str]) -> None:
     names = list(paths)
     if not names:
         return
-    with _asking(names[0]) as (fs, _), contextlib.suppress(FileNotFoundError):
-        fs.rm([fs._strip_protocol(name) for name in names])  # noqa: SLF001 - the only way there is
+    with _asking(names[0]) as (fs, _):
+        objects = [fs._strip_protocol(name) for name in names]  # noqa: SLF001 - the only way there is
+        # Where many can be removed at once they are taken for globs, which would match what is somebody else's.
+        plain = [name for name in objects if not any(char in name for char in "*?[")]
+        if plain:
+            with contextlib.suppress(FileNotFoundError):
+                fs.rm(plain)
+        for name in set(objects).difference(plain):
+            with contextlib.suppress(FileNotFoundError):
+                fs.rm_file(name)
 
 
 def remove_all(directory: str) -> None:
@@ -185,12 +234,12 @@ def abort_uploads(directory: str) -> None:
     Not everyone may list them: what cannot be done is left to the rules of the store, which should have one for this.
     """
     with contextlib.suppress(OSError), _asking(directory) as (fs, name):
-        if not hasattr(fs, "list_multipart_uploads"):
+        if not hasattr(fs, "call_s3"):
             return
         bucket, _, prefix = name.partition("/")
-        for upload in fs.list_multipart_uploads(bucket):
-            if upload["Key"].startswith(f"{prefix}/"):
-                fs.abort_mpu(bucket, upload["Key"], upload["UploadId"])
+        answer = fs.call_s3("list_multipart_uploads", Bucket=bucket, Prefix=f"{prefix}/")  # of all, a page is told
+        for upload in answer.get("Uploads", ()):
+            fs.abort_mpu(bucket, upload["Key"], upload["UploadId"])
 
 
 class StoreReader:
@@ -270,9 +319,16 @@ class StoreReader:
         self.close()
 
 
+def _listed(path: str, details: dict[str, Any]) -> Found:
+    """Tell what a list says of an object; a web server's says no sizes."""
+    return look_at(path) if details.get("size") is None else _found(path, details)
+
+
 def _found(path: str, details: dict[str, Any]) -> Found:
+    if details.get("size") is None:  # without it, nobody would notice that some of the object is missing
+        raise OSError(errno.ENOTSUP, "the server does not tell its size: fetch it first", path)
     version = next((details[name] for name in _VERSIONS if details.get(name)), "")
-    return Found(path, details.get("size") or 0, fingerprint(str(version).encode()) >> 1 if version else 0)
+    return Found(path, details["size"], fingerprint(str(version).encode()) >> 1 if version else 0)
 
 
 @contextlib.contextmanager
@@ -293,8 +349,19 @@ def _file_system(path: str) -> tuple[Any, str]:
     except ImportError as exc:
         raise UsageError(f"{protocol}:// needs another package: {_package(protocol)}") from exc
     except ValueError as exc:
-        raise UsageError(f"{without_secrets(path)}: {without_secrets(str(exc))}") from exc
+        raise UsageError(f"{without_secrets(path)}: {without_secrets(str(exc), path)}") from exc
+    if hasattr(fs, "call_s3") and "call_s3" not in vars(fs):
+        fs.call_s3 = partial(_call_within_the_limit, fs.call_s3)  # by which uploads in parts are made
     return fs, name
+
+
+def _within_the_limit(fs: Any) -> dict[str, float]:
+    """Give the option that ends a request: without it, sending to a store that stopped listening has no end."""
+    return {"timeout": _LIMIT} if fs.async_impl else {}
+
+
+def _call_within_the_limit(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    return call(*arguments, timeout=_LIMIT, **options)
 
 
 def _package(protocol: str) -> str:
@@ -304,17 +371,25 @@ def _package(protocol: str) -> str:
 
 @contextlib.contextmanager
 def _translated(path: str) -> Iterator[None]:
-    """Make an OSError that names the file of whatever a file system raises."""
+    """Make an OSError that names the file of whatever a file system raises.
+
+    A request to a store that accepts connections and says nothing takes minutes to fail. What is tidied up behind it
+    would take as long again: for a while, such a store is asked for nothing.
+    """
+    store, begun = path.rpartition("://")[2].partition("/")[0], time.monotonic()
+    if begun < _silent.get(store, begun):
+        raise OSError(errno.ETIMEDOUT, "the store does not answer", path)
     try:
-        with naming(path):
-            yield
+        yield
     except FastrecError:
         raise
     except FileNotFoundError as exc:
         raise FileNotFoundError(errno.ENOENT, "there is no such object", path) from exc
-    except OSError as exc:
-        message = exc.strerror if exc.strerror and exc.errno else str(exc)
-        raise OSError(exc.errno or errno.EIO, without_secrets(message or type(exc).__name__), path) from exc
     except Exception as exc:
-        message = f"{type(exc).__name__}: {without_secrets(str(exc))}"
-        raise OSError(errno.EIO, message, path) from exc
+        if time.monotonic() - begun > _SLOW:
+            _silent[store] = time.monotonic() + _REST
+        if not isinstance(exc, OSError):
+            message = f"{type(exc).__name__}: {without_secrets(str(exc), path)}"
+            raise OSError(errno.EIO, message, path) from exc
+        message = exc.strerror if exc.strerror and exc.errno else str(exc)
+        raise OSError(exc.errno or errno.EIO, without_secrets(message or type(exc).__name__, path), path) from exc

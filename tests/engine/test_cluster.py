@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -58,6 +60,13 @@ def whole(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, b
 def slowly(number: int) -> int:
     time.sleep(0.3)
     return number
+
+
+def one_dies(mark: Path) -> str:
+    with contextlib.suppress(FileExistsError):
+        mark.touch(exist_ok=False)
+        os._exit(1)
+    return "alive"
 
 
 def too_slow(_: int) -> None:
@@ -150,6 +159,68 @@ def test_a_scheduler_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch)
         pass
 
 
+def test_a_frozen_scheduler_is_told_at_the_start(three: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that accepts connections and says nothing, from the first moment or behind the greeting: no hang."""
+    monkeypatch.setattr(cluster, "_CONNECT", 2.0)
+    with ClusterEngine(1, three.address):
+        pass
+    three.scheduler.send_signal(signal.SIGSTOP)
+    with pytest.raises(ClusterError, match="no scheduler with workers answers there"):
+        ClusterEngine(1, three.address).__enter__()
+    three.scheduler.send_signal(signal.SIGCONT)
+    connect = cluster._bounded_client
+
+    def freeze(address: object) -> object:
+        client = connect(address)
+        three.scheduler.send_signal(signal.SIGSTOP)
+        return client
+
+    monkeypatch.setattr(cluster, "_bounded_client", freeze)
+    with pytest.raises(ClusterError, match="no scheduler with workers answers there"):
+        ClusterEngine(1, three.address).__enter__()
+
+
+def test_a_worker_that_dies_while_it_is_asked_is_done_without(three: Cluster, tmp_path: Path) -> None:
+    """At the start too, a worker that dies costs nothing."""
+    with ClusterEngine(1, three.address) as engine:
+        engine._client.wait_for_workers(3, timeout=30)
+        assert list(engine._ask(one_dies, tmp_path / "mark").values()) == ["alive", "alive"]
+
+
+def test_a_worker_without_fastrec_is_named(tmp_path: Path) -> None:
+    """As one of another version is."""
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['fastrec'] = None")
+    with (
+        Cluster(workers=1, PYTHONPATH=str(tmp_path)) as one,
+        pytest.raises(ClusterError, match=r"worker tcp://.* cannot be asked .*ModuleNotFoundError.*fastrec"),
+    ):
+        ClusterEngine(1, one.address).__enter__()
+
+
+def test_a_late_worker_of_another_version_is_refused(tmp_path: Path) -> None:
+    """It was not there when all were asked, and may not make other bytes of the same records."""
+    (tmp_path / "sitecustomize.py").write_text("import msgspec\nmsgspec.__version__ = '0.1'")
+    with Cluster(workers=1) as running, ClusterEngine(1, running.address) as engine:
+        running.environment["PYTHONPATH"] += f":{tmp_path}"
+        running.workers.append(running.start_worker())
+        engine._client.wait_for_workers(2, timeout=30)
+        with pytest.raises(ClusterError, match=r"a worker that came late has .*'msgspec': '0\.1'"):
+            list(engine.run(slowly, range(20)))
+
+
+def test_what_does_not_close_in_time_fails_no_run(calm: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All is done by then; a frozen worker of a cluster of our own is slow to go."""
+    with ClusterEngine(1, calm.address) as engine:
+        close = engine._client.close
+
+        def late(timeout: float) -> None:
+            close(timeout)
+            raise TimeoutError
+
+        monkeypatch.setattr(engine._client, "close", late)
+        assert list(engine.run(slowly, [1])) == [(0, 1)]
+
+
 def test_a_worker_that_does_not_answer_at_the_start_is_told(three: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """A frozen worker is no reason to wait without end."""
     with ClusterEngine(1, three.address) as engine:
@@ -180,6 +251,10 @@ def test_a_directory_that_workers_do_not_see_is_refused(
         real = engine._ask
         monkeypatch.setattr(engine, "_ask", lambda question, mark: real(question, "/nowhere" + mark))
         with pytest.raises(UsageError, match="cannot be reached by tcp://"):
+            engine.reach([str(tmp_path)])
+        monkeypatch.setattr(cluster, "_PATIENCE", 0.1)
+        monkeypatch.setattr(engine, "_ask", lambda *_: real(time.sleep, 1))
+        with pytest.raises(ClusterError, match="some workers did not answer"):
             engine.reach([str(tmp_path)])
     assert list(tmp_path.iterdir()) == []
 

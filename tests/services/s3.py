@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import html
 import json
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -14,7 +17,7 @@ import sys
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -73,8 +76,8 @@ class S3:
 
     def objects(self, prefix: str = "") -> dict[str, bytes]:
         """Give what is in the bucket."""
-        listing = self._ask("GET", f"/bucket?list-type=2&prefix={prefix}&max-keys=1000").decode()
-        keys = [piece.split("</Key>")[0] for piece in listing.split("<Key>")[1:]]
+        listing = self._ask("GET", f"/bucket?list-type=2&prefix={_quoted(prefix)}&max-keys=1000").decode()
+        keys = [html.unescape(piece.split("</Key>")[0]) for piece in listing.split("<Key>")[1:]]
         return {key: self._ask("GET", f"/bucket/{_quoted(key)}") for key in keys}
 
     def put(self, key: str, data: bytes) -> None:
@@ -114,6 +117,15 @@ class S3:
         with urllib.request.urlopen(request, timeout=30) as answer:
             body: bytes = answer.read()
             return body
+
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Accept connections, and say nothing."""
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
     def close(self) -> None:
         """Stop it."""

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from fastrec.errors import without_secrets
+from fastrec.storage import store
 from tests.jobs.normalizing import Corpus
 from tests.services.s3 import S3, Fault
 
@@ -119,6 +121,38 @@ def test_nobody_answers(inputs: str, tmp_path: Path) -> None:
     assert "s3://bucket/in: cannot be found" in result.stderr
 
 
+def test_sending_to_a_silent_store_ends(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small object, a new one, and a large one in parts: no hang, and nothing is left of the upload."""
+    monkeypatch.setattr(store, "_LIMIT", 2.0)
+    store.write_all("s3://bucket/a", b"a")
+    large = store.NewObject("s3://bucket/large")
+    with s3.frozen():
+        for send in (store.write_all, store.write_new):
+            with pytest.raises(OSError, match="s3://bucket/b"):
+                send("s3://bucket/b", b"b")
+        with pytest.raises(OSError, match="s3://bucket/large"):
+            large.write(bytes(40 << 20))
+    large.give_up()
+    store.remove_all("s3://bucket/large")
+    assert "large" not in s3.objects()
+
+
+def test_a_silent_store_is_not_asked_again_at_once(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tidying up behind a request that waited for minutes takes no more of them; later it is asked again."""
+    s3.put("a", b"")
+    s3.fail(Fault("403", "GET"))
+    monkeypatch.setattr(store, "_silent", {})
+    for slow, asked in ((60.0, True), (0.0, True), (0.0, False)):
+        monkeypatch.setattr(store, "_SLOW", slow)
+        s3.requests()
+        with pytest.raises(OSError, match="Access Denied" if asked else "the store does not answer"):
+            store.read_all("s3://bucket/a")
+        assert bool(s3.requests()) == asked
+    s3.fail()
+    monkeypatch.setattr(store, "_silent", {"bucket": time.monotonic()})
+    assert store.read_all("s3://bucket/a") == b""
+
+
 @pytest.mark.parametrize("way", [signal.SIGKILL, signal.SIGTERM])
 def test_a_run_that_is_killed_goes_on(way: signal.Signals, inputs: str, s3: S3, local: Corpus, tmp_path: Path) -> None:
     """At any moment: no manifest, and the same bytes from the next run."""
@@ -163,6 +197,24 @@ def test_a_url_with_a_password_is_not_told(tmp_path: Path) -> None:
         assert result.returncode == 2, result.stderr
         assert "127.0.0.1:9" in result.stderr
         assert "hunter2" not in result.stderr + result.stdout
+    for url in ("s3://me:hunter2@bucket/a.jsonl", "s3://me:hunter2/x@bucket/a.jsonl", "s3://me:hunter2@x@bucket/a"):
+        for command in (("validate", url), ("normalize", str(ROOT / "corpora/demo"), "-o", f"{url}/out")):
+            result = fastrec(*command, **words)
+            assert result.returncode in (2, 3), result.stderr
+            assert "hunter2" not in result.stderr + result.stdout
+
+
+def test_urls_without_secrets() -> None:
+    """Passwords with @ and / in them, queries that are nothing but a secret; names of stores stay as they are."""
+    hidden = [
+        "ftp://me:a@hunter2@host/a",
+        "s3://me:a/hunter2@bucket/a",
+        "https://host/a?hunter2",
+        "http://h/a?x='hunter2'",
+    ]
+    assert [url for url in hidden if "hunter2" in without_secrets(f"{url} is gone")] == []
+    kept = ["s3://bucket/run?/a.jsonl", "s3://bucket/a@b/c.jsonl", "http://host:80/a@b", "s3://bucket/k=v/c.jsonl"]
+    assert list(map(without_secrets, kept)) == kept
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import socket
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +109,7 @@ def test_an_output_that_exists_is_refused(inputs: str, s3: S3, local: Corpus) ->
 def test_what_is_somebody_elses_stays(inputs: str, s3: S3) -> None:
     """Beside a corpus that is replaced nothing is swept but what runs leave; another kind of manifest is refused."""
     normalize(inputs)
-    theirs = {"notes.txt", "summary-of-mine.txt", "deep/part-00000.jsonl.zst", ".hidden"}
+    theirs = {"notes.txt", "summary-of-mine.txt", "deep/part-00000.jsonl.zst", ".hidden", ".cafe"}
     for name in theirs:
         s3.put(f"nightly/corpus/{name}", b"mine")
     normalize(inputs, overwrite=True, fresh=True)
@@ -114,6 +118,18 @@ def test_what_is_somebody_elses_stays(inputs: str, s3: S3) -> None:
     with pytest.raises(UsageError, match=r"holds a manifest\.json that is not of a corpus"):
         normalize(inputs, "s3://bucket/other", overwrite=True)
     assert s3.objects("other/") == {"other/manifest.json": b'{"of": "something else"}'}
+
+
+def test_names_that_look_like_globs_match_nothing_else(inputs: str, s3: S3) -> None:
+    """What is removed is what is named, and not what would match it."""
+    theirs = {f"run1/corpus/{name}" for name in (".fastrec-writing", "part-00000.jsonl.zst")}
+    for key in theirs:
+        s3.put(key, b"theirs")
+    normalize(inputs, "s3://bucket/run?/corpus", work_dir="s3://bucket/[t]mp")
+    after = {key for key in s3.objects() if not key.startswith("in/")}
+    assert theirs < after
+    assert {key.rpartition("/")[0] for key in after - theirs} == {"run?/corpus"}
+    assert "run?/corpus/.fastrec-writing" not in after
 
 
 def test_the_old_corpus_stays_until_the_new_one_is_there(
@@ -186,20 +202,86 @@ def test_an_unfinished_corpus_is_no_input(inputs: str, s3: S3, monkeypatch: pyte
     monkeypatch.setattr(store, "write_all", dies_at("summary.json", store.write_all))
     with pytest.raises(KeyboardInterrupt):
         normalize(inputs)
-    s3.put("nightly/corpus/.fastrec-writing", b"")  # a killed process does not let go of it
     with pytest.raises(UsageError, match="is a corpus whose run has not finished"):
         fastrec.validate(["s3://bucket/nightly"])
+    monkeypatch.undo()
+    for name, value in s3.environment.items():
+        monkeypatch.setenv(name, value)
+    normalize(inputs)
+    published(s3)
+
+
+def test_what_looks_like_a_part_is_not_ours_for_that(inputs: str, s3: S3) -> None:
+    """Where no run of ours has been, what is there is somebody's, and stays: shards have such names too."""
+    s3.put("mine/part-00000.jsonl.gz", b"precious")
+    for options in ({}, {"overwrite": True}, {"fresh": True}):
+        with pytest.raises(UsageError, match=r"holds something else than a corpus, s3://bucket/mine/part-00000"):
+            normalize(inputs, "s3://bucket/mine", **options)
+    assert s3.objects("mine/") == {"mine/part-00000.jsonl.gz": b"precious"}
+    s3.put("folder/", b"")  # as the console of a store makes one
+    normalize(inputs, "s3://bucket/folder")
 
 
 def test_one_run_at_a_time(inputs: str, s3: S3) -> None:
     """The second one is told who writes; one that has ended, or was silent for long, is in nobody's way."""
-    holder = {"token": "x", "process": os.getpid(), "host": "elsewhere", "since": "noon", "alive": 10**11}
+    holder = {"token": "x", "process": os.getpid(), "host": "elsewhere", "since": "noon", "alive": time.time()}
     s3.put("nightly/corpus/.fastrec-writing", json.dumps(holder).encode())
     with pytest.raises(LockedError, match=r"is being written by another run, process [0-9]+ on elsewhere since noon"):
         normalize(inputs)
-    s3.put("nightly/corpus/.fastrec-writing", json.dumps({**holder, "alive": 0}).encode())
+    for left in (json.dumps({**holder, "alive": 0}).encode(), b"no lease at all"):
+        s3.put("nightly/corpus/.fastrec-writing", left)
+        normalize(inputs, overwrite=True)
+        published(s3)
+
+
+def test_names_of_machines_are_no_proof(inputs: str, s3: S3) -> None:
+    """A process of that number is not here, but here may be another container of the same name."""
+    there = {"token": "x", "process": 2**30, "host": socket.gethostname(), "since": "noon", "alive": time.time()}
+    s3.put("nightly/corpus/.fastrec-writing", json.dumps(there | {"machine": "another"}).encode())
+    with pytest.raises(LockedError):
+        normalize(inputs)
+    s3.put("nightly/corpus/.fastrec-writing", json.dumps(there | {"machine": leases._machine()}).encode())
     normalize(inputs)
-    published(s3)
+
+
+@pytest.mark.parametrize("wrong", [-3_600, 3_600])
+def test_clocks_that_differ(wrong: int, inputs: str, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who renews a lease is alive, and who does not is dead, whatever its clock says."""
+    monkeypatch.setattr(leases, "_RENEW", 1.0)
+    there = {"token": "x", "process": 1, "host": "elsewhere", "since": "noon"}
+
+    def renew() -> None:
+        s3.put("nightly/corpus/.fastrec-writing", json.dumps(there | {"alive": time.time() + wrong}).encode())
+
+    renew()
+    timer = threading.Timer(0.7, renew)
+    timer.start()
+    with pytest.raises(LockedError):
+        normalize(inputs)
+    timer.join()
+    normalize(inputs)
+
+
+def test_of_two_that_start_at_once_one_has_the_lease(inputs: str, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both find none; the other is a moment faster, and is sure to have it by now."""
+    other = leases.Lease(f"{OUT}/.fastrec-writing", OUT)
+    look = leases.Lease._holder
+    looks = []
+
+    def late(lease: leases.Lease) -> Any:
+        found = look(lease)
+        if lease is not other and not looks:
+            looks.append(found)
+            holding.enter_context(other.held())
+        return found
+
+    monkeypatch.setattr(leases.Lease, "_holder", late)
+    with contextlib.ExitStack() as holding:
+        with pytest.raises(LockedError):
+            normalize(inputs)
+        other.check()
+    assert looks == [None]
+    assert not [key for key in s3.objects() if not key.startswith("in/")]
 
 
 def test_a_run_that_lost_its_lease_publishes_nothing(inputs: str, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,6 +313,7 @@ def test_a_lease_is_renewed(inputs: str, s3: S3, monkeypatch: pytest.MonkeyPatch
         ("s3://bucket/in", "s3://bucket/in"),
         ("s3://bucket/in", "s3://bucket/in/out"),
         ("s3://bucket/in/shard-0.jsonl", "s3://bucket/in"),
+        ("s3://bucket/in", "s3a://bucket/in/out"),
     ],
 )
 def test_an_output_in_an_input_is_refused(name: str, output: str, inputs: str) -> None:
@@ -250,3 +333,15 @@ def test_objects_in_memory(shards: Path, local: Corpus) -> None:
     assert files == local.same_for_all
     with pytest.raises(UsageError, match="cannot be seen by a cluster"):
         normalize("memory://in", "memory://out/other", engine="dask")
+
+
+def test_files_of_this_machine_by_their_urls(shards: Path, local: Corpus, tmp_path: Path) -> None:
+    """As by their paths: one file is one file, an output in an input is refused, the rename is the disk's."""
+    url = f"file://{tmp_path}/deep/corpus"
+    options = Options(part_size=PART_SIZE, work_dir=f"file://{tmp_path}/work")
+    report = run([f"file://{shards}", shards], url, options)
+    assert (report.shards, len(report.notices)) == (5, 5)
+    assert Corpus(tmp_path / "deep/corpus").same_for_all == local.same_for_all
+    assert not list(tmp_path.rglob(".fastrec-writing"))
+    with pytest.raises(UsageError, match="lies in the input"):
+        normalize(shards, f"file://{shards}/out")

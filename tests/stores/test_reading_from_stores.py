@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import http.server
 import re
+import threading
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -42,6 +46,105 @@ def test_what_a_url_stands_for(s3: S3) -> None:
     assert found("s3://bucket/runs/h?.jsonl") == ["runs/h?.jsonl"]
     shards, notices = find_shards(["s3://bucket/runs/a.jsonl", "s3://bucket/runs/*.jsonl"])
     assert (len(shards), notices) == (2, ["s3://bucket/runs/a.jsonl is given more than once: counted once"])
+    shards, notices = find_shards(
+        ["s3://bucket/runs/a.jsonl", "s3a://bucket/runs/a.jsonl", "s3://bucket/runs/a.jsonl/"]
+    )
+    assert (len(shards), len(notices)) == (1, 2)
+
+
+def test_globs_that_end_with_a_slash(s3: S3) -> None:
+    """They match directories alone."""
+    for key in ("a1/x.jsonl", "a2/deep/y.jsonl", "a3.jsonl"):
+        s3.put(f"runs/{key}", b"{}\n")
+    assert found("s3://bucket/runs/a*/") == ["runs/a1/x.jsonl", "runs/a2/deep/y.jsonl"]
+    assert found("s3://bucket/*/a1/") == ["runs/a1/x.jsonl"]
+
+
+def test_a_glob_asks_for_no_object_by_itself(s3: S3) -> None:
+    """A list tells all that must be known, also one that does not fit on a page; empty objects have no first bytes."""
+    for number in range(1_010):
+        s3.put(f"runs/{number:04d}.jsonl", b"")
+    s3.requests()
+    assert len(found("s3://bucket/runs/*.jsonl")) == 1_010
+    assert len(s3.requests()) < 20
+    store.remove_all("s3://bucket/runs")
+    assert s3.objects() == {}
+
+
+def test_objects_that_stand_for_directories(s3: S3) -> None:
+    """What the console of a store puts where it shows a folder is no shard; an empty object is an empty one."""
+    for key in ("", "b.jsonl/", "c/"):
+        s3.put(f"runs/{key}", b"")
+    s3.put("runs/c/d.jsonl.zst", b"")
+    shards, notices = find_shards(["s3://bucket/runs", "s3://bucket/runs/**"])
+    assert [shard.path for shard in shards] == ["s3://bucket/runs/c/d.jsonl.zst"]
+    assert notices[0] == "s3://bucket/runs/c/d.jsonl.zst is empty, not zstd: it has no lines"
+
+
+def test_odd_keys(s3: S3) -> None:
+    """Every key is found, given by its name, and read."""
+    keys = ["a b", "a%20b", "a#b", "a?b", "a+b", "ü–日", "x[1]", "{1}", "d//e", "*", "it's", 'q"', "a&b", "\\"]
+    for key in keys:
+        s3.put(f"odd/{key}.jsonl", f"this is {key}".encode())
+    urls = [f"s3://bucket/odd/{key}.jsonl" for key in keys]
+    shards, _ = find_shards(urls)
+    assert [b"".join(read_text(shard)).decode() for shard in shards] == [f"this is {key}" for key in keys]
+    assert sorted(shard.path for shard in find_shards(["s3://bucket/odd"])[0]) == sorted(urls)
+
+
+class Web(http.server.SimpleHTTPRequestHandler):
+    """A web server; what is called `unsized` it sends without saying how much there is."""
+
+    def do_GET(self) -> None:
+        """Send a file, or a list of files."""
+        if "unsized" in self.path:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"{}\n")
+        else:
+            super().do_GET()
+
+    do_HEAD = do_GET  # noqa: N815 - the names are the library's
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def web(tmp_path: Path) -> Iterator[str]:
+    """A web server of a directory with shards."""
+    pytest.importorskip("aiohttp")
+    (tmp_path / "runs/deep").mkdir(parents=True)
+    for name in ("a.jsonl", "deep/b.jsonl"):
+        (tmp_path / "runs" / name).write_bytes(b"{}\n")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Web, directory=str(tmp_path))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_shards_on_the_web(web: str) -> None:
+    """A file, a directory that the server lists, a glob; not the list itself."""
+    every = [f"{web}/runs/a.jsonl", f"{web}/runs/deep/b.jsonl"]
+    for name, expected in ((every[0], every[:1]), (f"{web}/runs/", every), (f"{web}/runs/*.jsonl", every[:1])):
+        shards, _ = find_shards([name])
+        assert [shard.path for shard in shards] == expected
+        assert {b"".join(read_text(shard)) for shard in shards} == {b"{}\n"}
+
+
+def test_an_object_of_unknown_size_is_refused(web: str) -> None:
+    """It would be taken for an empty one."""
+    with pytest.raises(UsageError, match=r"unsized\.jsonl: cannot be found: the server does not tell its size"):
+        find_shards([f"{web}/unsized.jsonl"])
+
+
+def test_what_is_forbidden_says_so(s3: S3) -> None:
+    """The reason is the store's own."""
+    s3.put("a.jsonl", b"{}\n")
+    (shard,) = find_shards(["s3://bucket/a.jsonl"])[0]
+    s3.fail(Fault("403", "GET"))
+    with pytest.raises(ShardError, match=r"s3://bucket/a\.jsonl: cannot be read: Access Denied"):
+        list(read_shard(shard))
 
 
 def test_what_is_not_there(s3: S3, tmp_path: Path) -> None:
@@ -67,6 +170,14 @@ def test_a_corpus_gives_what_its_manifest_names(s3: S3, corpus: str, local: Corp
     """Rejects, and what a run that was killed has left, are not part of it."""
     s3.put("corpus/part-99999.jsonl.zst", b"left over")
     assert found(corpus) == [f"corpus/{part.name}" for part in local.parts]
+
+
+def test_a_part_that_is_missing_is_told(s3: S3, corpus: str, local: Corpus) -> None:
+    """Some of a corpus is not taken for all of it."""
+    first = local.parts[0].name
+    s3.remove(f"corpus/{first}")
+    with pytest.raises(UsageError, match=rf"corpus/{first}: is missing, and manifest\.json names it"):
+        find_shards([corpus])
 
 
 def test_reads_are_streamed_ahead(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ from fastrec.jobs.plan import TASK_BYTES, estimated_text, gather_tasks, growth, 
 from fastrec.jobs.publish import Kind, Workplace, check_output, too_little_space, workplace
 from fastrec.stages.shards import Shard, find_shards
 from fastrec.stages.summary import Summary
-from fastrec.storage import is_private, is_url, scratch_directory
+from fastrec.storage import is_private, is_url, scratch_directory, without_file_protocol
 
 __all__ = ["NoProgress", "Options", "Plan", "Progress", "Report", "normalize", "plan", "run", "run_passes"]
 
@@ -152,11 +152,11 @@ def run(
         if notice:
             notice(message)
 
-    paths = [os.fspath(name) for name in names]
+    paths = [without_file_protocol(os.fspath(name)) for name in names]
     shards, found = find_shards(paths, files_from=files_from)
     for message in found:
         note(message)
-    target = os.fspath(output)
+    target = without_file_protocol(os.fspath(output))
     check_output(target, paths, shards)
     work_dir = options.work_dir
     if work_dir is None and is_url(target) and not options.scheduler:

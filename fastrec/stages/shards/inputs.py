@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from fastrec.errors import ShardMissingError, UsageError, shown
 from fastrec.stages.shards.formats import Format, format_of_name
 from fastrec.stages.shards.reader import STDIN, Shard, shard_at
-from fastrec.storage import is_url, read_all
+from fastrec.storage import is_url, only_name, read_all, without_file_protocol
 
 __all__ = ["find_shards"]
 
@@ -39,7 +39,7 @@ def find_shards(paths: Iterable[str], *, files_from: str | None = None) -> tuple
     shards: list[Shard] = []
     notices: list[str] = []
     seen: dict[object, str] = {}
-    for shard in (shard for name in names for shard in _shards_of(name, problems)):
+    for shard in (shard for name in names for shard in _shards_of(without_file_protocol(name), problems)):
         path = shard.path
         try:
             identity = _identity(path)
@@ -122,7 +122,7 @@ def _in_directory(directory: str, problems: list[str]) -> list[str]:
 def _identity(path: str) -> object:
     """What two names of one file have in common."""
     if path == STDIN or is_url(path):
-        return path
+        return only_name(path) if is_url(path) else path
     try:
         status = os.stat(path)  # noqa: PTH116 - as above
     except OSError as exc:

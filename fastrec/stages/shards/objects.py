@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from fastrec.errors import shown
-from fastrec.stages.shards.formats import MAGIC_BYTES, detect
+from fastrec.stages.shards.formats import MAGIC_BYTES, Format, detect
 from fastrec.stages.shards.reader import Shard
 from fastrec.storage import join, parent_and_name, store
 from fastrec.storage.store import Found
@@ -57,10 +57,10 @@ def _expanded(name: str, problems: list[str]) -> Iterator[Found]:
 
 def _matches(name: str, problems: list[str]) -> Iterator[Found]:
     found: dict[str, Found] = {}
-    for path in store.glob(name) if any(char in name for char in "*?[") else []:
+    for path, match in store.glob(name) if any(char in name for char in "*?[") else []:
         if path.count("/.") > name.count("/."):
             continue  # hidden, as from a shell
-        inside = _in_directory(path, problems) if store.is_directory(path) else [store.look_at(path)]
+        inside = [match] if match else _in_directory(path, problems)
         found |= {one.path: one for one in inside}  # `**` gives a file and the directory it is in
     if not found:
         problems.append(f"{shown(name)}: there is no such object, and as a glob it matches none")
@@ -78,7 +78,10 @@ def _in_directory(directory: str, problems: list[str]) -> Iterator[Found]:
         if _MANIFEST in files:
             manifest = _read_manifest(join(parent, _MANIFEST))
             if manifest is not None:
-                files = {part.file: files[part.file] for part in manifest.parts if part.file in files}
+                named = {part.file for part in manifest.parts}
+                missing = sorted(named - files.keys())
+                problems += [f"{shown(join(parent, file))}: is missing, and {_MANIFEST} names it" for file in missing]
+                files = {file: found for file, found in files.items() if file in named}
         elif _UNFINISHED in files:
             problems.append(f"{shown(parent)}: is a corpus whose run has not finished: run it again, or leave it out")
             continue
@@ -96,9 +99,10 @@ def _read_manifest(path: str) -> _Manifest | None:
 
 def _looked_at(found: Sequence[Found]) -> list[Shard]:
     """Tell the formats of objects, all of whose first bytes are read at the same time."""
-    heads = store.heads([one.path for one in found], MAGIC_BYTES)
-    return [
-        # What cannot be looked at now, reading it will say why.
-        Shard(one.path, one.size, detect(head) if isinstance(head, bytes) else None, one.version)
-        for one, head in zip(found, heads, strict=True)
-    ]
+    filled = [one.path for one in found if one.size]  # an empty one has no bytes that a store would give
+    heads = dict(zip(filled, store.heads(filled, MAGIC_BYTES), strict=True))
+    return [Shard(one.path, one.size, _format_of(heads.get(one.path, b"")), one.version) for one in found]
+
+
+def _format_of(head: bytes | Exception) -> Format | None:
+    return detect(head) if isinstance(head, bytes) else None  # reading it will say why
