@@ -139,8 +139,9 @@ def size_of(path: str) -> int:
 def open_reader(path: str) -> Reader:
     """Open a file."""
     if is_url(path):
-        reader: Reader = _store().StoreReader(path)
-        return reader
+        from fastrec.storage.reading import StoreReader  # noqa: PLC0415 - only who names a URL pays for it
+
+        return StoreReader(path)
     return LocalReader(path)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from fastrec.errors import without_secrets
-from fastrec.storage import store
+from fastrec.storage import requests, store
 from tests.jobs.normalizing import Corpus
 from tests.services.s3 import S3, Fault
 
@@ -123,7 +123,7 @@ def test_nobody_answers(inputs: str, tmp_path: Path) -> None:
 
 def test_sending_to_a_silent_store_ends(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
     """A small object, a new one, and a large one in parts: no hang, and nothing is left of the upload."""
-    monkeypatch.setattr(store, "_LIMIT", 2.0)
+    monkeypatch.setattr(requests, "_LIMIT", 2.0)
     store.write_all("s3://bucket/a", b"a")
     large = store.NewObject("s3://bucket/large")
     with s3.frozen():
@@ -141,15 +141,15 @@ def test_a_silent_store_is_not_asked_again_at_once(s3: S3, monkeypatch: pytest.M
     """Tidying up behind a request that waited for minutes takes no more of them; later it is asked again."""
     s3.put("a", b"")
     s3.fail(Fault("403", "GET"))
-    monkeypatch.setattr(store, "_silent", {})
+    monkeypatch.setattr(requests, "_silent", {})
     for slow, asked in ((60.0, True), (0.0, True), (0.0, False)):
-        monkeypatch.setattr(store, "_SLOW", slow)
+        monkeypatch.setattr(requests, "_SLOW", slow)
         s3.requests()
         with pytest.raises(OSError, match="Access Denied" if asked else "the store does not answer"):
             store.read_all("s3://bucket/a")
         assert bool(s3.requests()) == asked
     s3.fail()
-    monkeypatch.setattr(store, "_silent", {"bucket": time.monotonic()})
+    monkeypatch.setattr(requests, "_silent", {"bucket": time.monotonic()})
     assert store.read_all("s3://bucket/a") == b""
 
 

@@ -16,7 +16,7 @@ import fastrec
 from fastrec.cli import cli
 from fastrec.errors import ShardError, UsageError
 from fastrec.stages.shards import find_shards, read_shard, read_text
-from fastrec.storage import store
+from fastrec.storage import reading, store
 from tests.jobs.normalizing import Corpus
 from tests.services.s3 import S3, Fault
 
@@ -184,7 +184,7 @@ def test_reads_are_streamed_ahead(s3: S3, monkeypatch: pytest.MonkeyPatch) -> No
     """An object is read in blocks, of which the next are asked for early; its bytes are those that were put."""
     data = b"".join(b'{"n": %d}\n' % number for number in range(50_000))
     s3.put("large.jsonl", data)
-    monkeypatch.setattr(store, "_BLOCK", 100_000)
+    monkeypatch.setattr(reading, "_BLOCK", 100_000)
     (shard,) = find_shards(["s3://bucket/large.jsonl"])[0]
     assert b"".join(read_text(shard)) == data
     s3.requests()
