@@ -34,6 +34,7 @@ Result = TypeVar("Result")
 
 _AHEAD: Final = 2  # tasks per worker that are handed over in advance, so that none waits for the next
 _LOOK_EVERY: Final = 1.0  # seconds between two looks at the cluster
+_COUNT_EVERY: Final = 5.0  # seconds after which the workers are counted again
 _PATIENCE: Final = 30.0  # seconds to wait for a scheduler or for workers that are gone
 _CONNECT: Final = 10.0  # seconds to wait for a scheduler at the start
 _QUICK_WORKERS: Final = {
@@ -61,7 +62,11 @@ class ClusterEngine:
         waiting = enumerate(arguments)
         running: dict[Any, tuple[int, Argument]] = {}
         exhausted = False
+        looked = time.monotonic()
         while not exhausted or running:
+            if time.monotonic() - looked > _COUNT_EVERY:
+                self._trouble()  # there may be more workers by now
+                looked = time.monotonic()
             while not exhausted and len(running) < self.jobs * _AHEAD:
                 numbered = next(waiting, None)
                 if numbered is None:
@@ -123,13 +128,14 @@ class ClusterEngine:
                 raise ClusterError(self._address(), "the scheduler is gone, and our tasks with it") from exc
 
     def _trouble(self) -> str | None:
-        """Say what is wrong with the cluster, if something is."""
+        """Count the workers, and say what is wrong with the cluster, if something is."""
         if self._client.status != "running":
             return "the scheduler was gone"
         try:
             workers = self._client.sync(self._client.scheduler.ncores, callback_timeout=_LOOK_EVERY * 5)
         except (OSError, TimeoutError):
             return "the scheduler did not answer"
+        self.jobs = max(len(workers), 1)
         return None if workers else "there were no workers"
 
     def _ask(self, question: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
@@ -192,9 +198,7 @@ class ClusterEngine:
 
     def _refuse_other_versions(self) -> None:
         here = _versions()
-        answers = self._ask(_versions)
-        self.jobs = max(len(answers), 1)
-        for worker, there in sorted(answers.items()):
+        for worker, there in sorted(self._ask(_versions).items()):
             for name, version in here.items():
                 if there.get(name) != version:
                     raise ClusterError(

@@ -69,6 +69,11 @@ def one_dies(mark: Path) -> str:
     return "alive"
 
 
+def whoami(_: int) -> int:
+    time.sleep(0.05)
+    return os.getpid()
+
+
 def too_slow(_: int) -> None:
     raise TimeoutError("the store is slow")
 
@@ -84,6 +89,19 @@ def test_a_killed_worker_costs_nothing_but_time(three: Cluster) -> None:
         got = [next(results)]
         three.workers[0].send_signal(signal.SIGKILL)
         assert sorted([*got, *results]) == [(number, number) for number in range(12)]
+
+
+def test_workers_that_come_later_get_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster that grows with its work is given more of it."""
+    monkeypatch.setattr(cluster, "_COUNT_EVERY", 0.0)
+    with Cluster(workers=1) as one, ClusterEngine(1, one.address) as engine:
+        results = engine.run(whoami, range(40))
+        seen = {next(results)[1]}
+        assert engine.jobs == 1
+        one.workers += [one.start_worker()]
+        engine._client.wait_for_workers(2, timeout=30)
+        seen.update(process for _, process in results)
+        assert engine.jobs == len(seen) == 2
 
 
 def test_a_task_that_keeps_killing_is_named(three: Cluster) -> None:
