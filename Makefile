@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
+# One more than there are cores: many tests wait, for stores that are slow and clusters that start.
+TEST_PROCESSES ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 BENCH_ARGS ?=
 SOAK_ARGS ?=
 SCALE_ARGS ?= 1e9
@@ -30,7 +32,7 @@ run: $(VENV)/run.stamp   ## Normalize the corpus that ships with the project, an
 	$(BIN)/fastrec normalize corpora/demo -o out/demo --overwrite --max-rejects 100% -v
 
 test: $(VENV)/dev.stamp  ## Run the tests (PYTEST_ARGS adds arguments).
-	$(BIN)/python -m pytest --numprocesses auto $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist worksteal $(PYTEST_ARGS)
 
 lint: $(VENV)/dev.stamp  ## Check style and types.
 	$(BIN)/ruff check .

@@ -29,17 +29,22 @@ pytestmark = LOOSE
 @pytest.fixture
 def three() -> Iterator[Cluster]:
     """A scheduler with three workers."""
-    running = Cluster()
-    yield running
-    running.close()
+    with Cluster() as running:
+        yield running
+
+
+@pytest.fixture
+def one() -> Iterator[Cluster]:
+    """A scheduler with one worker."""
+    with Cluster(workers=1) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
 def calm() -> Iterator[Cluster]:
     """One that nobody harms."""
-    running = Cluster()
-    yield running
-    running.close()
+    with Cluster(workers=2) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
@@ -91,10 +96,10 @@ def test_a_killed_worker_costs_nothing_but_time(three: Cluster) -> None:
         assert sorted([*got, *results]) == [(number, number) for number in range(12)]
 
 
-def test_workers_that_come_later_get_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_that_come_later_get_work(one: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cluster that grows with its work is given more of it."""
     monkeypatch.setattr(cluster, "_COUNT_EVERY", 0.0)
-    with Cluster(workers=1) as one, ClusterEngine(1, one.address) as engine:
+    with ClusterEngine(1, one.address) as engine:
         results = engine.run(whoami, range(40))
         seen = {next(results)[1]}
         assert engine.jobs == 1
@@ -127,15 +132,15 @@ def test_when_nobody_is_left_the_run_ends(who: str, three: Cluster, monkeypatch:
     assert three.address in str(caught.value)
 
 
-def test_a_result_that_dies_with_the_last_worker_ends_the_run(three: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_result_that_dies_with_the_last_worker_ends_the_run(one: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """A task has ended, and nobody is left to hand its result over or to make it again: no hang."""
     monkeypatch.setattr(cluster, "_PATIENCE", 3.0)
-    with pytest.raises(ClusterError, match="there were no workers"), ClusterEngine(1, three.address) as engine:
+    with pytest.raises(ClusterError, match="there were no workers"), ClusterEngine(1, one.address) as engine:
         wait = engine._finished
 
         def all_die(running: Iterable[object]) -> list[object]:
             done = wait(running)
-            for process in three.workers:
+            for process in one.workers:
                 process.kill()
                 process.wait()
             return done
@@ -177,25 +182,25 @@ def test_a_scheduler_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch)
         pass
 
 
-def test_a_frozen_scheduler_is_told_at_the_start(three: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_frozen_scheduler_is_told_at_the_start(one: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that accepts connections and says nothing, from the first moment or behind the greeting: no hang."""
     monkeypatch.setattr(cluster, "_CONNECT", 2.0)
-    with ClusterEngine(1, three.address):
+    with ClusterEngine(1, one.address):
         pass
-    three.scheduler.send_signal(signal.SIGSTOP)
+    one.scheduler.send_signal(signal.SIGSTOP)
     with pytest.raises(ClusterError, match="no scheduler with workers answers there"):
-        ClusterEngine(1, three.address).__enter__()
-    three.scheduler.send_signal(signal.SIGCONT)
+        ClusterEngine(1, one.address).__enter__()
+    one.scheduler.send_signal(signal.SIGCONT)
     connect = cluster._bounded_client
 
     def freeze(address: object) -> object:
         client = connect(address)
-        three.scheduler.send_signal(signal.SIGSTOP)
+        one.scheduler.send_signal(signal.SIGSTOP)
         return client
 
     monkeypatch.setattr(cluster, "_bounded_client", freeze)
     with pytest.raises(ClusterError, match="no scheduler with workers answers there"):
-        ClusterEngine(1, three.address).__enter__()
+        ClusterEngine(1, one.address).__enter__()
 
 
 def test_a_worker_that_dies_while_it_is_asked_is_done_without(three: Cluster, tmp_path: Path) -> None:
@@ -215,12 +220,12 @@ def test_a_worker_without_fastrec_is_named(tmp_path: Path) -> None:
         ClusterEngine(1, one.address).__enter__()
 
 
-def test_a_late_worker_of_another_version_is_refused(tmp_path: Path) -> None:
+def test_a_late_worker_of_another_version_is_refused(one: Cluster, tmp_path: Path) -> None:
     """It was not there when all were asked, and may not make other bytes of the same records."""
     (tmp_path / "sitecustomize.py").write_text("import msgspec\nmsgspec.__version__ = '0.1'")
-    with Cluster(workers=1) as running, ClusterEngine(1, running.address) as engine:
-        running.environment["PYTHONPATH"] += f":{tmp_path}"
-        running.workers.append(running.start_worker())
+    with ClusterEngine(1, one.address) as engine:
+        one.environment["PYTHONPATH"] += f":{tmp_path}"
+        one.workers.append(one.start_worker())
         engine._client.wait_for_workers(2, timeout=30)
         with pytest.raises(ClusterError, match=r"a worker that came late has .*'msgspec': '0\.1'"):
             list(engine.run(slowly, range(20)))
@@ -239,14 +244,14 @@ def test_what_does_not_close_in_time_fails_no_run(calm: Cluster, monkeypatch: py
         assert list(engine.run(slowly, [1])) == [(0, 1)]
 
 
-def test_a_worker_that_does_not_answer_at_the_start_is_told(three: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_does_not_answer_at_the_start_is_told(one: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """A frozen worker is no reason to wait without end."""
-    with ClusterEngine(1, three.address) as engine:
-        engine._client.wait_for_workers(3, timeout=30)
-    three.workers[0].send_signal(signal.SIGSTOP)
+    with ClusterEngine(1, one.address) as engine:
+        engine._client.wait_for_workers(1, timeout=30)
+    one.workers[0].send_signal(signal.SIGSTOP)
     monkeypatch.setattr(cluster, "_PATIENCE", 2.0)
     with pytest.raises(ClusterError, match="some workers did not answer for 2 seconds"):
-        ClusterEngine(1, three.address).__enter__()
+        ClusterEngine(1, one.address).__enter__()
 
 
 def test_workers_of_another_version_are_refused(calm: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
