@@ -143,7 +143,7 @@ def test_of_two_runs_the_shorter_times_and_the_larger_memory_count() -> None:
 
 
 def test_a_command_is_measured_with_its_children() -> None:
-    child = "import time; held = bytearray(100_000_000)\nwhile time.process_time() < 0.4: pass"
+    child = "import time; held = bytearray(100_000_000); time.sleep(1.5)\nwhile time.process_time() < 0.4: pass"
     measured = measure(
         [sys.executable, "-c", f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"]
     )

@@ -253,12 +253,20 @@ def test_clocks_that_differ(wrong: int, inputs: str, s3: S3, monkeypatch: pytest
     def renew() -> None:
         s3.put("nightly/corpus/.fastrec-writing", json.dumps(there | {"alive": time.time() + wrong}).encode())
 
+    def keep_renewing() -> None:
+        while not dead.wait(0.2):
+            renew()
+
     renew()
-    timer = threading.Timer(0.7, renew)
-    timer.start()
-    with pytest.raises(LockedError):
-        normalize(inputs)
-    timer.join()
+    dead = threading.Event()
+    renewing = threading.Thread(target=keep_renewing)
+    renewing.start()
+    try:
+        with pytest.raises(LockedError):
+            normalize(inputs)
+    finally:
+        dead.set()
+        renewing.join()
     normalize(inputs)
 
 
