@@ -23,6 +23,7 @@ __all__ = [
     "jobs_option",
     "megabytes",
     "no_progress_option",
+    "pace",
     "print_error",
     "print_json",
     "print_notice",
@@ -165,6 +166,15 @@ def megabytes(size: int) -> str:
     if size < 1_000_000:
         return f"{size / 1e3:.1f} kB"
     return f"{size / 1e6:.1f} MB" if size < 1_000_000_000 else f"{size / 1e9:.2f} GB"
+
+
+def pace(size: int, seconds: float) -> str:
+    """Spell how long some text took, and how fast that was.
+
+    >>> pace(4_600_000_000, 2.0)
+    'in 2.00 s, 2,300 MB/s'
+    """
+    return f"in {seconds:.2f} s, {size / 1e6 / max(seconds, 1e-9):,.0f} MB/s"
 
 
 class Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]

@@ -16,6 +16,7 @@ from fastrec.cli.console import (
     decimal,
     jobs_option,
     megabytes,
+    pace,
     print_json,
     print_notice,
     reader_may_leave,
@@ -144,8 +145,7 @@ def _print_tables(found: Difference) -> None:
         click.echo(click.style(title, bold=True))
         print_table(head, [tuple(map(safe, row)) for row in lists])
         click.echo()
-    speed = found.text_bytes / 1e6 / max(found.seconds, 1e-9)
-    click.echo(f"{_counts(found)} ({megabytes(found.text_bytes)} in {found.seconds:.2f} s, {speed:,.0f} MB/s)")
+    click.echo(f"{_counts(found)} ({megabytes(found.text_bytes)} {pace(found.text_bytes, found.seconds)})")
     word, sentence = _verdict(found, safe)
     colour = "red" if found.regressed else "green" if found.fail_on is not None else None
     click.echo(f"{click.style(word, fg=colour, bold=True)}: {sentence}")

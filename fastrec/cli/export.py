@@ -10,6 +10,7 @@ from fastrec.cli.console import (
     counted,
     jobs_option,
     megabytes,
+    pace,
     print_notice,
     reader_may_leave,
     safe,
@@ -58,12 +59,11 @@ def export(corpus: str, output: str, quiet: bool, **options: Any) -> None:
         done = run(corpus, output, **options)
     if quiet:
         return
-    speed = done.text_bytes / 1e6 / max(done.seconds, 1e-9)
     with reader_may_leave():
         for notice in done.notices:
             print_notice(notice)
         click.echo(
             f"{counted(done.rows, 'record')}: {counted(done.files, 'file')} in {safe(output)}, "
-            f"{megabytes(done.text_bytes)} → {megabytes(done.bytes)} in {done.seconds:.2f} s, {speed:,.0f} MB/s",
+            f"{megabytes(done.text_bytes)} → {megabytes(done.bytes)} {pace(done.text_bytes, done.seconds)}",
             err=True,
         )

@@ -15,6 +15,7 @@ from fastrec.cli.console import (
     jobs_option,
     megabytes,
     no_progress_option,
+    pace,
     print_json,
     print_notice,
     reader_may_leave,
@@ -185,7 +186,6 @@ def _print_plan(plan: Plan, *, as_json: bool) -> None:
 
 def _closing_line(report: Report) -> str:
     books, conflicts = report.summary.books, report.summary.conflicts
-    speed = report.text_bytes / 1e6 / max(report.seconds, 1e-9)
     # A stream has no size of its own.
     size = megabytes(report.input_bytes) if report.input_bytes else f"{megabytes(report.text_bytes)} of text"
     return (
@@ -193,5 +193,5 @@ def _closing_line(report: Report) -> str:
         f"{decimal(books.rejected)} rejected, {decimal(books.blank)} blank; "
         f"{counted(conflicts.identities, 'conflict')}; {counted(report.parts, 'part')}, "
         f"{size} → {megabytes(report.output_bytes)} "
-        f"in {report.seconds:.2f} s, {speed:,.0f} MB/s"
+        f"{pace(report.text_bytes, report.seconds)}"
     )

@@ -13,6 +13,7 @@ from fastrec.cli.console import (
     decimal,
     jobs_option,
     megabytes,
+    pace,
     print_error,
     print_json,
     print_notice,
@@ -132,7 +133,6 @@ def _verdict(report: Report, *, good: bool) -> str:
         parts.append(f"{decimal(report.blank)} blank")
     if report.bad_shards:
         parts.append(f"{decimal(len(report.bad_shards))} of {counted(report.shards, 'shard')} unreadable")
-    speed = report.text_bytes / 1e6 / max(report.seconds, 1e-9)
-    timing = f"{megabytes(report.text_bytes)} in {report.seconds:.2f} s, {speed:,.0f} MB/s"
+    timing = f"{megabytes(report.text_bytes)} {pace(report.text_bytes, report.seconds)}"
     early = "; stopped at --max-errors" if report.stopped_early else ""
     return f"{word}: {', '.join(parts)} ({timing}){early}"

@@ -10,6 +10,7 @@ from fastrec.cli.console import (
     counted,
     jobs_option,
     megabytes,
+    pace,
     print_json,
     print_notice,
     reader_may_leave,
@@ -72,8 +73,7 @@ def _verdict(found: Verification) -> str:
     """One line that says it all."""
     word = click.style("sound" if found.ok else "not sound", fg="green" if found.ok else "red", bold=True)
     problems = "" if found.ok else f"{counted(len(found.problems), 'problem')}; "
-    speed = found.text_bytes / 1e6 / max(found.seconds, 1e-9)
     return (
         f"{word}: {problems}{counted(found.parts, 'part')}, {counted(found.records, 'record')} "
-        f"({megabytes(found.text_bytes)} in {found.seconds:.2f} s, {speed:,.0f} MB/s)"
+        f"({megabytes(found.text_bytes)} {pace(found.text_bytes, found.seconds)})"
     )

@@ -65,7 +65,7 @@ class ClusterEngine:
         looked = time.monotonic()
         while not exhausted or running:
             if time.monotonic() - looked > _COUNT_EVERY:
-                self._trouble()  # there may be more workers by now
+                self._look()  # there may be more workers by now
                 looked = time.monotonic()
             while not exhausted and len(running) < self.jobs * _AHEAD:
                 numbered = next(waiting, None)
@@ -105,7 +105,7 @@ class ClusterEngine:
                 pass
             except _distributed().CancelledError as exc:
                 raise ClusterError(self._address(), "the scheduler is gone, and our tasks with it") from exc
-            trouble = self._trouble()
+            trouble = self._look()
             lost_since = None if trouble is None else lost_since or time.monotonic()
             if lost_since and time.monotonic() - lost_since >= _PATIENCE:
                 raise ClusterError(self._address(), f"{trouble} for {_PATIENCE:.0f} seconds")
@@ -119,7 +119,7 @@ class ClusterEngine:
             except TimeoutError as exc:
                 if future.status == "error":
                     raise  # the task's own
-                trouble = self._trouble()
+                trouble = self._look()
                 if trouble:
                     raise ClusterError(self._address(), f"{trouble}, and a result was waited for") from exc
             except _distributed().KilledWorker as exc:
@@ -127,8 +127,8 @@ class ClusterEngine:
             except (_distributed().CancelledError, _distributed().comm.CommClosedError) as exc:
                 raise ClusterError(self._address(), "the scheduler is gone, and our tasks with it") from exc
 
-    def _trouble(self) -> str | None:
-        """Count the workers, and say what is wrong with the cluster, if something is."""
+    def _look(self) -> str | None:
+        """Look at the cluster: count its workers, and say what is wrong, if something is."""
         if self._client.status != "running":
             return "the scheduler was gone"
         try:
@@ -176,7 +176,7 @@ class ClusterEngine:
         except (OSError, ValueError) as exc:
             reason = f"no scheduler with workers answers there ({exc or type(exc).__name__})"
             raise ClusterError(self._address(), reason) from exc
-        while trouble := self._trouble():
+        while trouble := self._look():
             if time.monotonic() > deadline:
                 raise ClusterError(self._address(), f"no scheduler with workers answers there ({trouble})")
             time.sleep(_CONNECT / 100)
