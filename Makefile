@@ -44,11 +44,11 @@ format: $(VENV)/dev.stamp ## Let ruff mend what it can.
 	$(BIN)/ruff format .
 
 docs: $(VENV)/dev.stamp  ## Write the pages of docs/ that are made from the code, and what commands print into all pages.
-	$(BIN)/python -m tests.pages.reference
-	$(BIN)/python -m tests.pages.snippets
+	$(BIN)/python -m tests.docs.reference
+	$(BIN)/python -m tests.docs.snippets
 
 pictures: $(VENV)/dev.stamp  ## Make the pictures of README.md anew, in a terminal and in the browser that is there.
-	$(BIN)/python -m tests.pages.pictures
+	$(BIN)/python -m tests.docs.pictures
 
 soak: $(VENV)/dev.stamp  ## Try faults, kills and damaged input at random for 10 minutes (SOAK_ARGS="--minutes 1 --seed 7").
 	$(BIN)/python -m tests.faults.soak $(SOAK_ARGS)

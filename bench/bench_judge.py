@@ -9,9 +9,8 @@ import msgspec
 import pytest
 from stringzilla import count
 
-from fastrec.jobs.generate import Recipe, lines
-from fastrec.stages.judge import Judge
-from fastrec.stages.judge.judge import _colons
+from fastrec.commands.generate import Recipe, lines
+from fastrec.judge.judge import Judge, _colons
 
 __all__: list[str] = []
 

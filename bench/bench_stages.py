@@ -11,12 +11,19 @@ import msgspec
 import pytest
 import zstandard
 
-from fastrec.hashing import HASHES
-from fastrec.records import Record
-from fastrec.stages.judge import Judge
-from fastrec.stages.runs import Run, Sample, gather, key_maker, slice_run, spill
-from fastrec.stages.shards import Format, ShardWriter, chunks, decompress, read_shard, shard_at
-from fastrec.stages.summary import row_of
+from fastrec.corpus.writer import ShardWriter
+from fastrec.judge.judge import Judge
+from fastrec.schemas.hashes import HASHES
+from fastrec.schemas.v0_2_0 import Record
+from fastrec.sorting.gather import gather, slice_run
+from fastrec.sorting.keys import key_maker
+from fastrec.sorting.sample import Sample
+from fastrec.sorting.spill import Run, spill
+from fastrec.sources.decompress import decompress
+from fastrec.sources.formats import Format
+from fastrec.sources.lines import chunks
+from fastrec.sources.reader import read_shard, shard_at
+from fastrec.summary.rows import row_of
 
 __all__: list[str] = []
 

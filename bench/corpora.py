@@ -20,12 +20,13 @@ import zstandard
 
 from bench.nights import make_nights
 from bench.real import real_files, scaled_real
-from fastrec.hashing import sample_hash
-from fastrec.jobs import generate
-from fastrec.jobs.corpus import read_manifest
-from fastrec.jobs.generate import Recipe, lines
-from fastrec.jobs.normalize import normalize
-from fastrec.stages.shards import Chunk, read_shard, shard_at
+from fastrec.commands import generate
+from fastrec.commands.generate import Recipe, lines
+from fastrec.corpus.documents import read_manifest
+from fastrec.normalize.run import normalize
+from fastrec.schemas.hashes import sample_hash
+from fastrec.sources.lines import Chunk
+from fastrec.sources.reader import read_shard, shard_at
 
 __all__ = ["CORPORA", "LEVEL", "OUT", "Corpus", "available", "corpus", "generator_version", "shard_lines"]
 

@@ -26,7 +26,7 @@ _TOTAL: Final = re.compile(r"Collected : (\d+)")
 
 def _judge(records: int) -> None:
     """Judge so many records; what valgrind counts."""
-    from fastrec.stages.judge import Judge  # noqa: PLC0415 - counted in both runs
+    from fastrec.judge.judge import Judge  # noqa: PLC0415 - counted in both runs
 
     chunk = b"\n".join(islice(shard_lines(corpus("mixed").paths()[0]), _MANY))
     lines = chunk.split(b"\n")[:records]

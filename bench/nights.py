@@ -14,8 +14,9 @@ from typing import Any
 
 import msgspec
 
-from fastrec.jobs.normalize import normalize
-from fastrec.stages.shards import Chunk, read_shard, shard_at
+from fastrec.normalize.run import normalize
+from fastrec.sources.lines import Chunk
+from fastrec.sources.reader import read_shard, shard_at
 
 __all__ = ["make_nights"]
 

@@ -14,7 +14,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from fastrec.stages.shards import Chunk, find_shards, read_shard, shard_at
+from fastrec.sources.inputs import find_shards
+from fastrec.sources.lines import Chunk
+from fastrec.sources.reader import read_shard, shard_at
 
 __all__ = ["real_files", "scaled_real"]
 

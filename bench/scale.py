@@ -26,13 +26,15 @@ from typing import Final
 from unittest.mock import patch
 
 from bench.scale_workers import RECORD, Charged, SimulatedWorkers, fingerprint_of
-from fastrec.jobs.manifest import Manifest
-from fastrec.jobs.normalize import NoProgress, Options
-from fastrec.jobs.normalize.driver import Normalizer, purpose_of
-from fastrec.jobs.normalize.journal import Journal
-from fastrec.jobs.normalize.workshop import Workshop
-from fastrec.jobs.publish import Kind, Workplace
-from fastrec.stages.shards import Format, Shard
+from fastrec.corpus.manifest import Manifest
+from fastrec.corpus.publish import Kind, Workplace
+from fastrec.normalize.driver import Normalizer, purpose_of
+from fastrec.normalize.journal import Journal
+from fastrec.normalize.options import Options
+from fastrec.normalize.progress import NoProgress
+from fastrec.normalize.workshop import Workshop
+from fastrec.sources.formats import Format
+from fastrec.sources.reader import Shard
 
 __all__ = ["Simulated", "main", "simulate"]
 
@@ -92,12 +94,12 @@ def simulate(
         place.prepare(fresh=False)
         engine = SimulatedWorkers(result, lines, random.Random(seed))
         with (
-            patch("fastrec.stages.runs.sample.fingerprint", fingerprint_of),
-            patch("fastrec.jobs.normalize.driver.cut_keys", engine.cut),
-            patch("fastrec.jobs.normalize.partbooks.read_blocks", engine.books_of),
-            patch("fastrec.jobs.normalize.rounds.remove", engine.remove),
-            patch("fastrec.jobs.normalize.census.read_blocks", engine.list_of),
-            patch("fastrec.jobs.normalize.census.remove", engine.remove),
+            patch("fastrec.sorting.sample.fingerprint", fingerprint_of),
+            patch("fastrec.normalize.driver.cut_keys", engine.cut),
+            patch("fastrec.summary.partbooks.read_blocks", engine.books_of),
+            patch("fastrec.normalize.rounds.remove", engine.remove),
+            patch("fastrec.summary.census_files.read_blocks", engine.list_of),
+            patch("fastrec.summary.census_files.remove", engine.remove),
         ):
             if stop_after:
                 with contextlib.suppress(KeyboardInterrupt):

@@ -12,16 +12,21 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from fastrec.jobs.normalize.census import DEALS, Census
-from fastrec.jobs.normalize.kept import Kept
-from fastrec.jobs.normalize.merging import MergeOrder
-from fastrec.jobs.normalize.partbooks import read_part_books
-from fastrec.jobs.normalize.pass1 import Order, PieceBooks, Sorted
-from fastrec.jobs.normalize.pass2 import Part, PartOrder
-from fastrec.jobs.normalize.rejects import RejectRange
-from fastrec.stages.runs import Fence, Run, RunSlice, Sampled, cut_keys, index_of, read_blocks
-from fastrec.stages.shards import Written
-from fastrec.stages.summary import ModelTally, Samples, Tally
+from fastrec.corpus.rejects import RejectRange
+from fastrec.corpus.writer import Written
+from fastrec.normalize.merging import MergeOrder
+from fastrec.normalize.pass1 import Order, PieceBooks, Sorted
+from fastrec.normalize.pass2 import Part, PartOrder
+from fastrec.sorting.cuts import cut_keys
+from fastrec.sorting.files import read_blocks
+from fastrec.sorting.gather import RunSlice
+from fastrec.sorting.sample import Sampled
+from fastrec.sorting.spill import Fence, Run, index_of
+from fastrec.storage.kept import Kept
+from fastrec.summary.census import Samples
+from fastrec.summary.census_files import DEALS, Census
+from fastrec.summary.partbooks import read_part_books
+from fastrec.summary.tally import ModelTally, Tally
 
 __all__ = ["RECORD", "Charged", "SimulatedWorkers", "fingerprint_of", "reads_of"]
 

@@ -16,7 +16,7 @@ import zstandard
 from bench.contenders import Contender, Job
 from bench.peers import batches
 from fastrec.engine import make_engine
-from fastrec.records import schema_bytes
+from fastrec.schemas.shape import schema_bytes
 
 __all__ = ["VALIDATING", "strict_loads"]
 

@@ -1,31 +1,33 @@
-"""fastrec: from piles of compressed JSONL evaluation records to one clean, sorted, comparable corpus.
+"""fastrec: turn piles of compressed JSONL evaluation records into one clean, sorted, comparable corpus.
 
-Names are imported when they are first used, so that `import fastrec` costs nothing.
+Names are imported on first use, so that `import fastrec` stays cheap.
 """
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+from fastrec._version import __version__
 
 if TYPE_CHECKING:
     from fastrec.api import Verdict, decode, encode, judge, read
+    from fastrec.commands.cat import cat
+    from fastrec.commands.diff import Difference, diff
+    from fastrec.commands.export import Exported, export
+    from fastrec.commands.generate import generate
+    from fastrec.commands.stats import Stats, stats
+    from fastrec.commands.validate import validate
+    from fastrec.commands.verify import Verification, verify
     from fastrec.errors import FastrecError, InvalidRecordError, ShardError, UsageError
-    from fastrec.hashing import sample_hash
-    from fastrec.jobs.cat import cat
-    from fastrec.jobs.diff import Difference, diff
-    from fastrec.jobs.export import Exported, export
-    from fastrec.jobs.generate import generate
-    from fastrec.jobs.normalize import normalize
-    from fastrec.jobs.report import Report
-    from fastrec.jobs.stats import Stats, stats
-    from fastrec.jobs.validate import validate
-    from fastrec.jobs.verify import Verification, verify
-    from fastrec.records import Record
-    from fastrec.stages.judge import Finding
-    from fastrec.stages.summary import Summary
-
-__version__ = "0.1.0"
+    from fastrec.judge.findings import Finding
+    from fastrec.judge.report import Report
+    from fastrec.normalize.run import normalize
+    from fastrec.schemas.hashes import sample_hash
+    from fastrec.schemas.v0_2_0 import Record
+    from fastrec.summary.document import Summary
 
 __all__ = [
     "Difference",
@@ -58,32 +60,25 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Difference": "fastrec.jobs.diff",
-    "Exported": "fastrec.jobs.export",
-    "FastrecError": "fastrec.errors",
-    "Finding": "fastrec.stages.judge",
-    "InvalidRecordError": "fastrec.errors",
-    "Record": "fastrec.records",
-    "Report": "fastrec.jobs.report",
-    "ShardError": "fastrec.errors",
-    "Stats": "fastrec.jobs.stats",
-    "Summary": "fastrec.stages.summary",
-    "UsageError": "fastrec.errors",
-    "Verdict": "fastrec.api",
-    "Verification": "fastrec.jobs.verify",
-    "cat": "fastrec.jobs.cat",
-    "decode": "fastrec.api",
-    "diff": "fastrec.jobs.diff",
-    "encode": "fastrec.api",
-    "export": "fastrec.jobs.export",
-    "generate": "fastrec.jobs.generate",
-    "judge": "fastrec.api",
-    "normalize": "fastrec.jobs.normalize",
-    "read": "fastrec.api",
-    "sample_hash": "fastrec.hashing",
-    "stats": "fastrec.jobs.stats",
-    "validate": "fastrec.jobs.validate",
-    "verify": "fastrec.jobs.verify",
+    name: module
+    for module, names in {
+        "fastrec.api": ("Verdict", "decode", "encode", "judge", "read"),
+        "fastrec.commands.cat": ("cat",),
+        "fastrec.commands.diff": ("Difference", "diff"),
+        "fastrec.commands.export": ("Exported", "export"),
+        "fastrec.commands.generate": ("generate",),
+        "fastrec.commands.stats": ("Stats", "stats"),
+        "fastrec.commands.validate": ("validate",),
+        "fastrec.commands.verify": ("Verification", "verify"),
+        "fastrec.errors": ("FastrecError", "InvalidRecordError", "ShardError", "UsageError"),
+        "fastrec.judge.findings": ("Finding",),
+        "fastrec.judge.report": ("Report",),
+        "fastrec.normalize.run": ("normalize",),
+        "fastrec.schemas.hashes": ("sample_hash",),
+        "fastrec.schemas.v0_2_0": ("Record",),
+        "fastrec.summary.document": ("Summary",),
+    }.items()
+    for name in names
 }
 
 
@@ -96,3 +91,18 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+class _Package(ModuleType):
+    """The package as a module in which `fastrec.judge` and `fastrec.normalize` stay functions.
+
+    Importing the folder `fastrec/judge` would bind its module to the attribute `judge` of the package, and hide the
+    function of that name.
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (isinstance(value, ModuleType) and name in _HOMES):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

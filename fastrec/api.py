@@ -12,13 +12,19 @@ from typing import Any
 import msgspec
 
 from fastrec.errors import FastrecError, InvalidRecordError, UsageError, shown
-from fastrec.records import Record, build, can_widen, record_shape, widen
-from fastrec.stages.judge import Batch, Finding, Judge, Reject, too_long
-from fastrec.stages.judge.findings import json_path
-from fastrec.stages.judge.normal import normal_form
-from fastrec.stages.judge.parse import MAX_DEPTH, LongInteger
-from fastrec.stages.judge.slow import judge_slowly
-from fastrec.stages.shards import MAX_LINE_BYTES, LongLine, find_shards, read_shard
+from fastrec.judge.batch import Batch
+from fastrec.judge.findings import Finding, Reject, json_path, too_long
+from fastrec.judge.judge import Judge
+from fastrec.judge.normal import normal_form
+from fastrec.judge.parse import MAX_DEPTH, LongInteger
+from fastrec.judge.slow import judge_slowly
+from fastrec.schemas.build import build
+from fastrec.schemas.shape import record_shape
+from fastrec.schemas.v0_2_0 import Record
+from fastrec.schemas.widen import can_widen, widen
+from fastrec.sources.inputs import find_shards
+from fastrec.sources.lines import MAX_LINE_BYTES, LongLine
+from fastrec.sources.reader import read_shard
 
 __all__ = ["Verdict", "decode", "encode", "judge", "read"]
 

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from fastrec.stages.judge import Finding
+    from fastrec.judge.findings import Finding
 
 __all__ = [
     "BadShardsError",

@@ -16,7 +16,7 @@ import jsonschema
 
 @cache
 def schema() -> dict[str, Any]:
-    path = files("fastrec.records") / "schema" / "instance_level_eval_0.2.0.schema.json"
+    path = files("fastrec.schemas") / "files" / "instance_level_eval_0.2.0.schema.json"
     return json.loads(path.read_bytes())
 
 

@@ -30,12 +30,12 @@ from fastrec.errors import (
     UsageError,
     WorkerDiedError,
 )
-from fastrec.stages.judge import Finding
-from fastrec.stages.shards import Format
+from fastrec.judge.findings import Finding
+from fastrec.sources.formats import Format
 from tests import strategies
 from tests.reference import normal_record
 from tests.samples import sample
-from tests.shards.compressing import compressed
+from tests.sources.compressing import compressed
 
 KINDS = ["single_turn", "multi_turn", "agentic"]
 
@@ -59,7 +59,7 @@ def write(path: Path, *records: dict[str, Any] | bytes) -> Path:
 
 
 @pytest.mark.parametrize(
-    "name", ["fastrec.api", "fastrec.hashing", "fastrec.stages.judge.findings", "fastrec.cli.console"]
+    "name", ["fastrec.api", "fastrec.schemas.hashes", "fastrec.judge.findings", "fastrec.cli.console"]
 )
 def test_the_examples_in_the_documentation_are_right(name: str) -> None:
     """What a docstring shows is what happens."""

@@ -1,106 +1,170 @@
-"""The design's layout: imports go one way, the stages stand alone, and only the command line prints or exits."""
+"""The layout of the code: which folder may import which, and who may print or exit.
+
+`EDGES` and `BENCH_EDGES` are the tables of allowed imports. Late imports and imports under `TYPE_CHECKING` count.
+"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 import fastrec
 
-PACKAGE = Path(fastrec.__file__).parent
+ROOT = Path(fastrec.__file__).parents[1]
 
-# Top to bottom, as the design draws it. A module belongs to the first row that has a prefix of its name.
-ROWS = {
-    "cli": ("fastrec.cli", "fastrec.__main__"),
-    "jobs": ("fastrec.jobs", "fastrec.api"),
-    "engine": ("fastrec.engine",),
-    "stages": ("fastrec.stages",),
-    "ground": ("fastrec.records", "fastrec.hashing", "fastrec.storage", "fastrec.errors"),
+# Top to bottom: a folder imports only folders of lower rows.
+ROWS = [
+    ["__main__"],
+    ["cli"],
+    ["api", "commands"],
+    ["normalize"],
+    ["corpus"],
+    ["summary"],
+    ["sorting", "judge"],
+    ["sources"],
+    ["engine", "storage"],
+    ["schemas"],
+    ["errors", "limits", "_version"],
+]
+
+# For each folder of fastrec, the folders that it may import. Every row is needed: an edge without an import fails.
+EDGES = {
+    "__main__": {"cli"},
+    "cli": {"_version", "commands", "errors", "judge", "normalize", "schemas", "summary"},
+    "api": {"errors", "judge", "schemas", "sources"},
+    "commands": {
+        "_version",
+        "corpus",
+        "engine",
+        "errors",
+        "judge",
+        "normalize",
+        "schemas",
+        "sorting",
+        "sources",
+        "storage",
+        "summary",
+    },
+    "normalize": {
+        "_version",
+        "corpus",
+        "engine",
+        "errors",
+        "judge",
+        "schemas",
+        "sorting",
+        "sources",
+        "storage",
+        "summary",
+    },
+    "corpus": {"errors", "judge", "schemas", "sources", "storage", "summary"},
+    "summary": {"engine", "schemas", "sorting", "storage"},
+    "sorting": {"schemas", "storage"},
+    "judge": {"errors", "schemas", "sources"},
+    "sources": {"errors", "storage"},
+    "engine": {"_version", "errors", "storage"},
+    "storage": {"errors"},
+    "schemas": {"errors"},
+    "errors": {"judge"},
+    "limits": set(),
+    "_version": set(),
 }
-ORDER = list(ROWS)
-STAGES = {"shards", "judge", "runs", "summary"}
 PRINTING = {"print", "click.echo", "click.secho", "sys.exit", "os._exit", "exit", "quit", "breakpoint"}
 STREAMS = {"sys.stdout", "sys.stderr"}
 
 
-def name_of(path: Path) -> str:
-    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+def modules_of(package: str) -> dict[str, Path]:
+    """All modules of a top-level package, by dotted name."""
+    found = {}
+    for path in sorted((ROOT / package).rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
 
 
-MODULES = {name_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
-PLACED = [name for name in MODULES if name != "fastrec"]  # the package's own table of names points everywhere
+MODULES = modules_of("fastrec")
+BENCH = modules_of("bench")
+INNER = [name for name in MODULES if name != "fastrec"]  # the package itself only lists where names live
 
 
 def tree_of(name: str) -> ast.Module:
-    return ast.parse(MODULES[name].read_text())
+    return ast.parse((MODULES | BENCH)[name].read_text())
 
 
-def row_of(name: str) -> str | None:
-    for row, prefixes in ROWS.items():
-        if any(name == prefix or name.startswith(f"{prefix}.") for prefix in prefixes):
-            return row
+def folder_of(name: str) -> str:
+    return name.split(".")[1]
+
+
+def command_of(name: str) -> str | None:
+    parts = name.split(".")
+    return parts[2] if parts[:2] == ["fastrec", "commands"] and len(parts) > 2 else None
+
+
+def imports_of(tree: ast.AST, known: Mapping[str, Path]) -> Iterator[str]:
+    """The modules among `known` that a tree imports, at any depth: in functions and under TYPE_CHECKING too."""
+    packages = {name.split(".")[0] for name in known}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.split(".")[0] in packages)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, "relative import: write the full name"
+            module = node.module or ""
+            if module.split(".")[0] in packages:
+                # `from fastrec.sources import slices` names a module; `from fastrec.sources.slices import Slice` does not.
+                yield from {
+                    f"{module}.{alias.name}" if f"{module}.{alias.name}" in known else module for alias in node.names
+                }
+
+
+def find_circle(graph: Mapping[str, set[str]]) -> list[str] | None:
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as exc:
+        return exc.args[1]
     return None
 
 
-def stage_of(name: str) -> str | None:
-    parts = name.split(".")
-    return parts[2] if parts[:2] == ["fastrec", "stages"] and len(parts) > 2 else None
+def test_every_folder_has_a_row() -> None:
+    assert {folder_of(name) for name in INNER} == set(EDGES) == {folder for row in ROWS for folder in row}
 
 
-def imports_of(node: ast.AST, module: str) -> Iterator[str]:
-    """The modules of fastrec that a tree imports, wherever in it, but for what only the type checker sees."""
-    if isinstance(node, ast.Import):
-        yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "fastrec")
-    elif isinstance(node, ast.ImportFrom):
-        assert not node.level, f"{module} imports relatively: say the whole name"
-        if (node.module or "").split(".")[0] == "fastrec":
-            # `from fastrec.jobs import plan` names a module, `from fastrec.jobs.plan import Slice` does not, and
-            # `from fastrec import validate` takes a name from its home. Anyone may ask for the version.
-            for name in (alias.name for alias in node.names if (node.module, alias.name) != ("fastrec", "__version__")):
-                full = fastrec._HOMES.get(name, "") if node.module == "fastrec" else f"{node.module}.{name}"
-                yield full if full in MODULES else node.module
-    else:
-        for_types = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-        for child in node.orelse if for_types else ast.iter_child_nodes(node):
-            yield from imports_of(child, module)
+def test_allowed_edges_go_down() -> None:
+    """The table itself follows the rows: an edge leads to a lower row."""
+    rank = {folder: number for number, row in enumerate(ROWS) for folder in row}
+    up = [(folder, other) for folder, others in EDGES.items() for other in others if rank[other] <= rank[folder]]
+    assert not up
 
 
-@pytest.mark.parametrize("name", PLACED)
-def test_every_module_has_a_row(name: str) -> None:
-    """A module that the drawing does not place needs a place in it first."""
-    assert row_of(name), f"{name} stands in no row of the design's layout"
-    if name.startswith("fastrec.stages."):
-        assert stage_of(name) in STAGES
+def test_the_edge_table_is_exact() -> None:
+    """Every import between folders is in the table, and every edge of the table is used."""
+    found: dict[str, set[str]] = {folder: set() for folder in EDGES}
+    for name in INNER:
+        for other in imports_of(tree_of(name), MODULES):
+            assert other != "fastrec", f"{name} imports the package itself"
+            if folder_of(other) != folder_of(name):
+                found[folder_of(name)].add(folder_of(other))
+    assert found == EDGES
 
 
-@pytest.mark.parametrize("name", PLACED)
-def test_imports_go_down(name: str) -> None:
-    """A module of one row imports nothing from a row above."""
-    row = ORDER.index(row_of(name))
-    up = [other for other in imports_of(tree_of(name), name) if ORDER.index(row_of(other) or "ground") < row]
-    assert not up, f"{name} imports upwards: {up}"
+@pytest.mark.parametrize("known", [MODULES, BENCH], ids=["fastrec", "bench"])
+def test_no_circles_between_modules(known: dict[str, Path]) -> None:
+    graph = {name: set(imports_of(tree_of(name), known)) - {name} for name in known if name != "fastrec"}
+    assert find_circle(graph) is None
 
 
-@pytest.mark.parametrize("name", PLACED)
-def test_no_module_imports_the_package_itself(name: str) -> None:
-    """`import fastrec` would give names of every row, unseen."""
-    assert "fastrec" not in set(imports_of(tree_of(name), name))
+@pytest.mark.parametrize("name", [name for name in INNER if command_of(name)])
+def test_commands_do_not_import_each_other(name: str) -> None:
+    others = {command_of(other) for other in imports_of(tree_of(name), MODULES)} - {None, command_of(name)}
+    assert not others
 
 
-@pytest.mark.parametrize("name", [name for name in PLACED if stage_of(name)])
-def test_stages_do_not_import_each_other(name: str) -> None:
-    """What two stages share stands below them, and what joins them stands above."""
-    others = {stage_of(other) for other in imports_of(tree_of(name), name)} - {None, stage_of(name)}
-    assert not others, f"{name} imports the stages {others}"
-
-
-@pytest.mark.parametrize("name", [name for name in MODULES if row_of(name) != "cli"])
+@pytest.mark.parametrize("name", [name for name in INNER if folder_of(name) not in ("cli", "__main__")])
 def test_only_the_command_line_prints_or_exits(name: str) -> None:
-    """Everything below the command line gives back values and raises errors."""
+    """Everything below the command line returns values and raises errors."""
     nodes = list(ast.walk(tree_of(name)))
     called = {ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)}
     named = {ast.unparse(node) for node in nodes if isinstance(node, ast.Attribute)}
@@ -111,14 +175,13 @@ def test_only_the_command_line_prints_or_exits(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_every_module_says_what_it_is_for(name: str) -> None:
-    """A module opens with a docstring."""
+def test_every_module_has_a_docstring(name: str) -> None:
     assert (ast.get_docstring(tree_of(name)) or "").strip()
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if name != "fastrec.__main__"])
-def test_every_module_says_what_it_offers(name: str) -> None:
-    """A module has an explicit `__all__`, without repetition, unless it offers nothing at all."""
+def test_every_module_lists_its_names(name: str) -> None:
+    """A module has one explicit `__all__` without repetition, unless it only has a docstring."""
     tree = tree_of(name)
     values = [
         node.value
@@ -132,28 +195,29 @@ def test_every_module_says_what_it_offers(name: str) -> None:
     assert len(names) == len(set(names))
 
 
-def test_the_parser_of_imports_sees_them_all() -> None:
-    """Imports inside functions and both spellings of `from` count; those for the type checker do not."""
+def test_imports_are_found_everywhere() -> None:
+    """Imports in functions, under TYPE_CHECKING and in both spellings of `from` count."""
     source = """
 import fastrec.cli
-from fastrec.jobs import plan
-from fastrec.jobs.plan import Slice
-from fastrec import __version__, judge
+from fastrec.sources import slices
+from fastrec.sources.slices import Slice
 if TYPE_CHECKING:
-    from fastrec.cli import main
-else:
-    import fastrec.engine
+    from fastrec.engine import Engine
 def f():
     try:
-        from fastrec.stages.judge import Judge
+        from fastrec.judge.judge import Judge
     finally:
         import os
 """
-    assert list(imports_of(ast.parse(source), "example")) == [
+    assert sorted(imports_of(ast.parse(source), MODULES)) == [
         "fastrec.cli",
-        "fastrec.jobs.plan",
-        "fastrec.jobs.plan",
-        "fastrec.api",
         "fastrec.engine",
-        "fastrec.stages.judge",
+        "fastrec.judge.judge",
+        "fastrec.sources.slices",
+        "fastrec.sources.slices",
     ]
+
+
+def test_a_circle_is_found() -> None:
+    assert find_circle({"a": {"b"}, "b": {"c"}, "c": {"a"}})
+    assert find_circle({"a": {"b", "c"}, "b": {"c"}}) is None

@@ -10,9 +10,12 @@ import pytest
 
 from bench.scale import Simulated, simulate
 from bench.scale_workers import reads_of
-from fastrec.jobs.normalize import Options, rounds
-from fastrec.stages.runs import RunSlice, gather, merge_runs, sample, slice_merged, whole_run
-from tests.runs.test_runs import spilled
+from fastrec.normalize import rounds
+from fastrec.normalize.options import Options
+from fastrec.sorting import sample
+from fastrec.sorting.gather import RunSlice, gather, slice_merged, whole_run
+from fastrec.sorting.merge import merge_runs
+from tests.sorting.test_runs import spilled
 
 MIB = 1 << 20
 BLOCK = 128 * 200
@@ -81,7 +84,7 @@ def test_reads_are_charged_as_they_are_made(tmp_path: Path, monkeypatch: pytest.
     cuts = [b"%06d" % (number * 1_000) for number in range(1, 16)]
     runs = spilled(str(tmp_path), pile, 16)
     calls: list[int] = []
-    module = sys.modules["fastrec.stages.runs.gather"]
+    module = sys.modules["fastrec.sorting.gather"]
     read = module.read_range
     monkeypatch.setattr(module, "read_range", lambda path, size, offset: calls.append(size) or read(path, size, offset))
     slices = list(map(whole_run, runs))

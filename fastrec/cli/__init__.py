@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from fastrec import __version__
+from fastrec._version import __version__
 from fastrec.cli.console import print_error, reader_may_leave, safe, say
 from fastrec.cli.settings import did_you_mean, read_settings
 from fastrec.errors import FastrecError, shown

@@ -42,7 +42,7 @@ def cat(corpus: str, limit: int | None, jobs: int, **asked: Any) -> None:
       fastrec cat corpus --sample-id 5 | jq -c '[.model_id, .evaluation.score]'
       fastrec cat corpus --model org/model --where-error | jq -r .error
     """
-    from fastrec.jobs.cat import Selection, cat_blocks
+    from fastrec.commands.cat import Selection, cat_blocks
 
     found = False
     with reader_may_leave(), using(corpus):

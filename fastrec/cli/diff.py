@@ -27,7 +27,7 @@ from fastrec.cli.console import (
 from fastrec.cli.tables import print_left_out, print_table
 
 if TYPE_CHECKING:
-    from fastrec.jobs.diff import Difference, ModelDifference
+    from fastrec.commands.diff import Difference, ModelDifference
 
 __all__ = ["diff"]
 
@@ -86,7 +86,7 @@ def diff(
       fastrec diff corpus-monday corpus-tuesday --format markdown > comment.md
       fastrec diff corpus-monday corpus-tuesday --format json | jq .counts
     """
-    from fastrec.jobs.diff import diff as run
+    from fastrec.commands.diff import diff as run
 
     listed = 10 if examples is None and output_format == "json" else examples or 0
     fields = [field.strip() for field in by.split(",")]

@@ -53,7 +53,7 @@ def export(corpus: str, output: str, quiet: bool, **options: Any) -> None:
       fastrec export corpus -o flat --format csv
       fastrec export corpus -o matrix --format matrix
     """
-    from fastrec.jobs.export import export as run
+    from fastrec.commands.export import export as run
 
     with using(corpus):
         done = run(corpus, output, **options)

@@ -10,7 +10,7 @@ import click
 from fastrec.cli.console import decimal, safe
 
 if TYPE_CHECKING:
-    from fastrec.jobs.report import Group
+    from fastrec.judge.report import Group
 
 __all__ = ["print_groups"]
 

@@ -58,7 +58,7 @@ def generate(output: str, **options: object) -> None:
       fastrec generate -n 5000 -o runs/
       fastrec generate -n 5000 -o messy/ --duplicates 0.1 --rejects 0.01
     """
-    from fastrec.jobs.generate import generate as run
+    from fastrec.commands.generate import generate as run
 
     made = run(output, **options)  # type: ignore[arg-type]
     say(

@@ -26,7 +26,7 @@ from fastrec.cli.console import (
 from fastrec.errors import shown
 
 if TYPE_CHECKING:
-    from fastrec.jobs.normalize import Plan, Report
+    from fastrec.normalize.run import Plan, Report
 
 __all__ = ["normalize"]
 
@@ -118,7 +118,8 @@ def normalize(paths: tuple[str, ...], output: str, **given: Any) -> None:
       fastrec normalize runs/ -o corpus --overwrite --dry-run
       zcat old.gz | fastrec normalize - -o old-corpus
     """
-    from fastrec.jobs.normalize import Options, plan, run
+    from fastrec.normalize.options import Options
+    from fastrec.normalize.run import plan, run
 
     dry_run, as_json, quiet, verbose = (given.pop(name) for name in ("dry_run", "as_json", "quiet", "verbose"))
     no_progress = given.pop("no_progress")
@@ -146,10 +147,10 @@ def normalize(paths: tuple[str, ...], output: str, **given: Any) -> None:
             print_json(report)
         elif verbose:
             from fastrec.cli.tables import print_stats
-            from fastrec.jobs.stats import stats_of
+            from fastrec.commands.stats import stats_of
 
             print_stats(stats_of(report.summary), most=_MOST_MODELS)
-    books = report.summary.books
+    books = report.summary.line_counts
     too_many = books.rejected > (most / 100 * books.lines if is_share else most)
     if not quiet:
         say(_closing_line(report))
@@ -185,7 +186,7 @@ def _print_plan(plan: Plan, *, as_json: bool) -> None:
 
 
 def _closing_line(report: Report) -> str:
-    books, conflicts = report.summary.books, report.summary.conflicts
+    books, conflicts = report.summary.line_counts, report.summary.conflicts
     # A stream has no size of its own.
     size = megabytes(report.input_bytes) if report.input_bytes else f"{megabytes(report.text_bytes)} of text"
     return (

@@ -15,7 +15,7 @@ from fastrec.cli.findings import print_groups
 from fastrec.errors import FastrecError, UsageError, shown
 
 if TYPE_CHECKING:
-    from fastrec.jobs.rejects import Rejects
+    from fastrec.commands.rejects import Rejects
 
 __all__ = ["rejects"]
 
@@ -52,7 +52,7 @@ def rejects(corpus: str, codes: tuple[str, ...], output_format: str, target: str
     if target is not None:
         _extract(corpus, codes, target)
         return
-    from fastrec.jobs.rejects import rejects as run
+    from fastrec.commands.rejects import rejects as run
 
     with using(corpus):
         found = run(corpus, codes=codes)
@@ -72,7 +72,7 @@ def _closing_line(found: Rejects, codes: tuple[str, ...]) -> str:
 
 
 def _extract(corpus: str, codes: tuple[str, ...], target: str) -> None:
-    from fastrec.jobs.rejects import extract
+    from fastrec.commands.rejects import extract
 
     with reader_may_leave():
         with using(corpus), _opened(target) as file:

@@ -38,7 +38,7 @@ def report(corpus: str, output: str, overwrite: bool) -> None:
       fastrec report corpus -o - | gzip > report.html.gz
     """
     if output == _STDOUT:
-        from fastrec.jobs.page import make_page
+        from fastrec.commands.report import make_page
 
         with using(corpus):
             page = make_page(corpus)
@@ -46,7 +46,7 @@ def report(corpus: str, output: str, overwrite: bool) -> None:
             sys.stdout.buffer.write(page)
             sys.stdout.buffer.flush()
         return
-    from fastrec.jobs.page import write_report
+    from fastrec.commands.report import write_report
 
     with using(corpus):
         size = write_report(corpus, output, overwrite=overwrite)

@@ -62,7 +62,7 @@ def stats(paths: tuple[str, ...], output_format: str, quiet: bool, no_progress: 
     from fastrec.cli.limits import cap_memory
     from fastrec.cli.progress import make_progress
     from fastrec.cli.tables import csv_of, markdown_of, print_stats
-    from fastrec.jobs.stats import stats as run
+    from fastrec.commands.stats import stats as run
 
     cap_memory(options["jobs"])
     ask_for_input(paths)

@@ -15,8 +15,8 @@ import click
 from fastrec.cli.console import counted, decimal, print_notice, safe
 
 if TYPE_CHECKING:
-    from fastrec.jobs.stats import EvaluationStats, ModelStats, Stats
-    from fastrec.stages.summary import Tokens
+    from fastrec.commands.stats import EvaluationStats, ModelStats, Stats
+    from fastrec.summary.document import Tokens
 
 __all__ = ["csv_of", "markdown_of", "print_left_out", "print_stats", "print_table"]
 
@@ -43,7 +43,7 @@ _RANKED_BY: Final = {"tokens": "tokens each", "latency": "p50 ms"}
 _FIELDS: Final[dict[str, Callable[[ModelStats], object]]] = {
     "model_id": lambda model: safe(model.model_id),
     "records": lambda model: model.records,
-    "samples": lambda model: model.samples,
+    "samples": lambda model: model.questions,
     "coverage": lambda model: model.coverage,
     "correct": lambda model: model.correct,
     "accuracy": lambda model: model.accuracy,
@@ -95,11 +95,11 @@ def _about(evaluation: EvaluationStats) -> str:
     """Say what an evaluation has."""
     some = evaluation.chosen < evaluation.models
     models = f"{decimal(evaluation.chosen) + ' of ' if some else ''}{counted(evaluation.models, 'model')}"
-    about = f"{counted(evaluation.records, 'record')}, {models}, {counted(evaluation.samples, 'sample')}"
-    if evaluation.common_samples is None:
+    about = f"{counted(evaluation.records, 'record')}, {models}, {counted(evaluation.questions, 'sample')}"
+    if evaluation.common_questions is None:
         return about
     these = "these " if some else ""
-    return f"{about}, {decimal(evaluation.common_samples)} answered by all {these}models"
+    return f"{about}, {decimal(evaluation.common_questions)} answered by all {these}models"
 
 
 def _table(models: Sequence[ModelStats]) -> tuple[list[str], list[list[str]]]:

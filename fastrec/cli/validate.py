@@ -25,7 +25,7 @@ from fastrec.cli.console import (
 from fastrec.cli.findings import print_groups
 
 if TYPE_CHECKING:
-    from fastrec.jobs.report import Report
+    from fastrec.judge.report import Report
 
 __all__ = ["validate"]
 
@@ -80,7 +80,7 @@ def validate(paths: tuple[str, ...], output_format: str, strict: bool, **options
       fastrec validate runs/ --format github --strict
     """
     from fastrec.cli.limits import cap_memory
-    from fastrec.jobs.validate import validate as run
+    from fastrec.commands.validate import validate as run
 
     ask_for_input(paths)
     cap_memory(int(options["jobs"]))  # type: ignore[call-overload]

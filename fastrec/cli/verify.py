@@ -19,7 +19,7 @@ from fastrec.cli.console import (
 )
 
 if TYPE_CHECKING:
-    from fastrec.jobs.verify import Problem, Verification
+    from fastrec.commands.verify import Problem, Verification
 
 __all__ = ["verify"]
 
@@ -47,7 +47,7 @@ def verify(corpus: str, jobs: int, as_json: bool) -> None:
       fastrec verify corpus --json | jq -r '.problems[].file' | sort -u
     """
     from fastrec.cli.limits import cap_memory
-    from fastrec.jobs.verify import verify as run
+    from fastrec.commands.verify import verify as run
 
     cap_memory(jobs)
     found = run(corpus, jobs=jobs)

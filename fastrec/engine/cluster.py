@@ -23,7 +23,7 @@ from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
-from fastrec import __version__
+from fastrec._version import __version__
 from fastrec.errors import ClusterError, UsageError, WorkerDiedError, shown
 from fastrec.storage import exists, join, remove, write_all
 

@@ -10,7 +10,7 @@ import errno
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
-from fastrec.hashing import fingerprint
+from fastrec.storage.digests import fingerprint
 from fastrec.storage.requests import asking, translated, within_the_limit
 
 __all__ = [

@@ -16,9 +16,10 @@ import pytest
 from fastrec.engine import cluster
 from fastrec.engine.cluster import ClusterEngine
 from fastrec.errors import ClusterError, UsageError, WorkerDiedError
-from fastrec.jobs.normalize import Options, run
+from fastrec.normalize.options import Options
+from fastrec.normalize.run import run
 from tests.engine.test_pool import die_always
-from tests.jobs.normalizing import Corpus, normalized
+from tests.normalize.normalizing import Corpus, normalized
 from tests.services.dask import LOOSE, Cluster, Killer
 
 distributed = pytest.importorskip("distributed", reason="the extra `dask` is not installed")

@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from fastrec.engine.collector import collector_off
-from fastrec.jobs.normalize.pass1 import sort_pieces
+from fastrec.normalize.pass1 import sort_pieces
 
 
 @collector_off()

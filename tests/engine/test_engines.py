@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from fastrec.commands.generate import Recipe, lines
 from fastrec.engine import Engine, make_engine
 from fastrec.engine import pool as pools
 from fastrec.errors import ShardError
-from fastrec.jobs.generate import Recipe, lines
-from fastrec.jobs.normalize import NoProgress, Options
-from fastrec.jobs.normalize import normalize as normalize_shards
+from fastrec.normalize.options import Options
+from fastrec.normalize.progress import NoProgress
+from fastrec.normalize.run import normalize as normalize_shards
 from tests.engine.test_pool import die_once, double, fail
-from tests.jobs.normalizing import Corpus, normalized, write
+from tests.normalize.normalizing import Corpus, normalized, write
 from tests.services.dask import LOOSE, Cluster
 
 pytestmark = LOOSE
@@ -42,7 +43,7 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> dic
     if "cluster" in name and importlib.util.find_spec("distributed") is None:
         pytest.skip("the extra `dask` is not installed")
     monkeypatch.setattr(pools, "_is_alone", lambda: name == "forked")
-    monkeypatch.setattr("fastrec.jobs.plan.SMALL", 0)
+    monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
     if name == "serial":
         return {"jobs": 1}
     if "cluster" not in name:

@@ -11,14 +11,17 @@ from typing import Any
 import msgspec
 import pytest
 
+from fastrec.corpus import publish
 from fastrec.errors import FastrecError
-from fastrec.jobs import publish
-from fastrec.jobs.normalize import NoProgress, Options, feed, run
-from fastrec.stages.runs import sample
-from fastrec.stages.shards import Format
+from fastrec.normalize import feed
+from fastrec.normalize.options import Options
+from fastrec.normalize.progress import NoProgress
+from fastrec.normalize.run import run
+from fastrec.sorting import sample
+from fastrec.sources.formats import Format
 from tests.faults.injecting import Faults
-from tests.jobs.normalizing import audited, write
-from tests.jobs.test_normalize_trouble import lines_of
+from tests.normalize.normalizing import audited, write
+from tests.normalize.test_normalize_trouble import lines_of
 
 LASTING = (errno.ENOSPC, errno.EROFS, errno.EDQUOT)
 """Reasons that stay: where a disk is full, the next write fails too."""

@@ -9,10 +9,11 @@ from pathlib import Path
 import msgspec
 
 from fastrec.errors import BadShardsError
-from fastrec.jobs.normalize import Options, run
+from fastrec.normalize.options import Options
+from fastrec.normalize.run import run
 from tests.faults import mutating
 from tests.faults.failing import contents
-from tests.jobs.normalizing import Corpus, audited
+from tests.normalize.normalizing import Corpus, audited
 
 
 def write_shards(folder: Path, shards: list[tuple[str, bytes]]) -> Path:

@@ -20,7 +20,7 @@ from typing import Any, Self
 
 import pytest
 
-from fastrec.jobs import publish
+from fastrec.corpus import publish
 
 OPERATIONS = {
     "open": errno.EACCES,

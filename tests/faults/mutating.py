@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from fastrec.stages.shards import Format
-from tests.jobs.test_normalize_trouble import lines_of
-from tests.shards.compressing import compressed, gzip_member, skippable
+from fastrec.sources.formats import Format
+from tests.normalize.test_normalize_trouble import lines_of
+from tests.sources.compressing import compressed, gzip_member, skippable
 
 FORMATS = (Format.PLAIN, Format.ZSTD, Format.GZIP, Format.BZ2, Format.XZ)
 SUFFIXES = {Format.PLAIN: "", Format.ZSTD: ".zst", Format.GZIP: ".gz", Format.BZ2: ".bz2", Format.XZ: ".xz"}

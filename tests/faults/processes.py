@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from tests.faults.failing import contents
-from tests.shards.compressing import skippable
+from tests.sources.compressing import skippable
 
 HAS_PROC = Path("/proc/self/stat").exists()
 TIMEOUT = 60.0

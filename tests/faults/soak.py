@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fastrec.jobs.normalize import Options
+from fastrec.normalize.options import Options
 from tests.faults.failing import LASTING, Scene, contents, cut_small, make_scene, no_exchange, try_fault
 from tests.faults.fuzzing import damaged, try_shards
 from tests.faults.injecting import OPERATIONS, REASONS, Faults

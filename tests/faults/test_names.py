@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.normalizing import audited, write
-from tests.jobs.test_normalize_trouble import lines_of
+from tests.normalize.normalizing import audited, write
+from tests.normalize.test_normalize_trouble import lines_of
 from tests.samples import sample
-from tests.shards.compressing import Format, compressed
+from tests.sources.compressing import Format, compressed
 
 NAMES = [
     b"with space.jsonl",

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from tests.faults.failing import contents
-from tests.jobs.normalizing import audited, write
-from tests.jobs.test_normalize_trouble import lines_of
+from tests.normalize.normalizing import audited, write
+from tests.normalize.test_normalize_trouble import lines_of
 
 FULL = Path("/dev/full")
 needs_full = pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")

@@ -10,9 +10,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from fastrec.jobs.normalize import Options, run
-from fastrec.stages.shards import read_shard
-from fastrec.stages.shards.reader import shard_at
+from fastrec.normalize.options import Options
+from fastrec.normalize.run import run
+from fastrec.sources.reader import read_shard, shard_at
 
 ROOT = Path(__file__).parents[2]
 DEMO = "corpora/demo"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from fastrec.stages.judge import Batch, Judge
+from fastrec.judge.batch import Batch
+from fastrec.judge.judge import Judge
 
 
 def judge(line: bytes, **options: Any) -> tuple[Batch, bytes]:

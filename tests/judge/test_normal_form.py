@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastrec.stages.judge import Judge
+from fastrec.judge.judge import Judge
 from tests import reference
 from tests.judge.helpers import judge, normal
 from tests.samples import sample

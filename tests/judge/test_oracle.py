@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fastrec.stages.judge import Judge
+from fastrec.judge.judge import Judge
 from tests import reference
 from tests.samples import AGENTIC, MULTI_TURN, SINGLE_TURN
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fastrec.stages.judge import CODES, ERRORS, WARNINGS
+from fastrec.judge.codes import CODES, ERRORS, WARNINGS
 from tests.judge.helpers import codes, judge, warning_codes
 from tests.samples import sample
 

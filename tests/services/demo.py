@@ -15,7 +15,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from fastrec.jobs.normalize import Options, run
+from fastrec.normalize.options import Options
+from fastrec.normalize.run import run
 from tests.services.dask import Cluster
 from tests.services.s3 import S3
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fastrec.jobs.generate import Recipe, lines
-from fastrec.stages.shards import Format
-from tests.jobs.normalizing import Corpus, normalized, write
+from fastrec.commands.generate import Recipe, lines
+from fastrec.sources.formats import Format
+from tests.normalize.normalizing import Corpus, normalized, write
 from tests.services.s3 import S3
 
 MISSING = [name for name in ("moto", "s3fs") if importlib.util.find_spec(name) is None]

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from fastrec.errors import UsageError
-from fastrec.jobs.normalize import Options, run
-from tests.jobs.normalizing import Corpus
+from fastrec.normalize.options import Options
+from fastrec.normalize.run import run
+from tests.normalize.normalizing import Corpus
 from tests.services import demo
 from tests.services.dask import LOOSE, Cluster, Killer
 from tests.services.s3 import S3

@@ -15,7 +15,7 @@ import pytest
 
 from fastrec.errors import without_secrets
 from fastrec.storage import requests, store
-from tests.jobs.normalizing import Corpus
+from tests.normalize.normalizing import Corpus
 from tests.services.s3 import S3, Fault
 
 OUT = "s3://bucket/nightly/corpus"

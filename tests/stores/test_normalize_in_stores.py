@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 
 import fastrec
+from fastrec.commands.rejects import rejects
+from fastrec.corpus import lease as leases
 from fastrec.errors import LockedError, UsageError
-from fastrec.jobs import lease as leases
-from fastrec.jobs.normalize import Options, run
-from fastrec.jobs.rejects import rejects
+from fastrec.normalize.options import Options
+from fastrec.normalize.run import run
 from fastrec.storage import store
-from tests.jobs.normalizing import Corpus
+from tests.normalize.normalizing import Corpus
 from tests.services.s3 import S3
 
 OUT = "s3://bucket/nightly/corpus"
@@ -62,7 +63,7 @@ def test_the_same_bytes_as_on_this_machine(
 ) -> None:
     """From a store to a store, wherever the work is done; it is gone afterwards."""
     s3: S3 = request.getfixturevalue("s3")
-    monkeypatch.setattr("fastrec.jobs.plan.SMALL", 0)
+    monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
     work = str(tmp_path / "work") if work_dir == "a directory" else work_dir
     normalize(request.getfixturevalue("inputs"), jobs=jobs, work_dir=work)
     assert comparable(published(s3)) == request.getfixturevalue("local").same_for_all
@@ -153,7 +154,7 @@ def test_the_old_corpus_stays_until_the_new_one_is_there(
     assert seen == [json.loads(before["manifest.json"])["records"]]
     after = published(s3)
     assert not set(before) & set(after) - {"manifest.json"}
-    assert len(list(fastrec.cat(OUT))) == summary.books.kept < seen[0]
+    assert len(list(fastrec.cat(OUT))) == summary.line_counts.kept < seen[0]
     normalize(inputs, overwrite=True)
     assert sorted(comparable(published(s3)).values()) == sorted(local.same_for_all.values())
 

@@ -15,9 +15,10 @@ from click.testing import CliRunner
 import fastrec
 from fastrec.cli import cli
 from fastrec.errors import ShardError, UsageError
-from fastrec.stages.shards import find_shards, read_shard, read_text
+from fastrec.sources.inputs import find_shards
+from fastrec.sources.reader import read_shard, read_text
 from fastrec.storage import reading, store
-from tests.jobs.normalizing import Corpus
+from tests.normalize.normalizing import Corpus
 from tests.services.s3 import S3, Fault
 
 

@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fastrec.stages.summary import Answered, Conflict, Samples, count_conflicts, count_samples, take_census
+from fastrec.summary.census import Answered, Conflict, Samples, count_conflicts, count_samples, take_census
 
 Fields = tuple[bytes, bytes, bytes, bytes, bytes]
 """evaluation_name, sample_hash, model_id, evaluation_id, sample_id; each record of the same fields is another one."""
@@ -52,7 +52,7 @@ def brute_force(records: list[Fields]) -> tuple[dict[bytes, dict[str, Any]], lis
         samples = [who for (evaluation, _), who in models.items() if evaluation == name]
         evaluations[name] = {
             "samples": len(samples),
-            "samples_all_models": sum(who == everyone for who in samples),
+            "questions_all_models": sum(who == everyone for who in samples),
             "hashes_with_many_ids": sum(len(found) > 1 for (evaluation, _), found in ids.items() if evaluation == name),
             "ids_with_many_hashes": sum(
                 len(found) > 1 for (evaluation, _), found in hashes.items() if evaluation == name
@@ -76,7 +76,7 @@ def test_the_census_is_what_counting_everything_gives(records: list[Fields], par
         everyone = len({record[2] for record in records if record[0] == name})
         assert {
             "samples": samples.samples,
-            "samples_all_models": samples.by_models[everyone],
+            "questions_all_models": samples.by_models[everyone],
             "hashes_with_many_ids": samples.hashes_with_many_ids,
             "ids_with_many_hashes": samples.ids_with_many_hashes,
         } == expected[name]

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fastrec.stages.judge import Judge
-from fastrec.stages.runs import key_maker, key_splitter, sample_id_of
-from fastrec.stages.summary import Column, ModelTally, Tally, bucket_value, row_of
-from fastrec.stages.summary.rows import bucket_of
+from fastrec.judge.judge import Judge
+from fastrec.sorting.keys import key_maker, key_splitter, sample_id_of
+from fastrec.summary.rows import Column, bucket_of, bucket_value, row_of
+from fastrec.summary.tally import ModelTally, Tally
 from tests.samples import sample
 
 HUGE = [2**63, -(2**63) - 1, 2**64, 10**18, 10**19, 10**30, -(10**30), 10**400]

@@ -1,0 +1,96 @@
+"""From lines of a corpus to what the columns of a table are made of: a Struct, and what does not fit into columns.
+
+A corpus holds valid records in normal form, so nothing is judged again. Free-form objects are not decoded at all: their
+text is what a column gets. Most lines hold known keys alone. One that does not is decoded twice, once for its columns
+and once for its unknown keys, which go to `extra` by their paths:
+
+    {…,"evaluation":{…,"judge":"gpt"},"run":3}   ──▶   extra: {"$.evaluation.judge":"gpt","$.run":3}
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from fastrec.judge.findings import json_path
+from fastrec.judge.slow import judge_slowly
+from fastrec.schemas.build import build
+from fastrec.schemas.shape import Shape, record_shape
+from fastrec.schemas.v0_2_0 import Record
+
+__all__ = ["Decoder", "Extra", "Row"]
+
+Extra = dict[str, Any]
+"""Values that no column holds, by the paths at which they stand."""
+
+
+class Row(NamedTuple):
+    """A record on its way into a table."""
+
+    record: Any
+    """Has the fields of `Record`; free-form objects are `Raw`, or dicts if it took the slow way."""
+    extra: Extra
+
+
+class Decoder:
+    """Decodes lines; raises MsgspecError or UnicodeDecodeError where one is not what fastrec writes."""
+
+    def __init__(self) -> None:
+        self._strict = msgspec.json.Decoder(_raw_struct(Record, forbid=True)).decode
+        self._tolerant = msgspec.json.Decoder(_raw_struct(Record, forbid=False)).decode
+        self._plain = msgspec.json.Decoder().decode
+        self._refused = False
+
+    def decode(self, line: bytes) -> Row:
+        """Decode one line."""
+        if not self._refused:  # unknown keys seldom come alone: after a line with some, no bet is made on the next
+            try:
+                return Row(self._strict(line), {})
+            except msgspec.ValidationError:
+                pass
+        try:
+            row = Row(self._tolerant(line), dict(_unknown(self._plain(line), record_shape(), ())))
+        except msgspec.ValidationError:
+            value = judge_slowly(line)  # valid: then it has an integer of more than 4,300 digits
+            if isinstance(value, tuple):
+                raise
+            row = Row(build(Record, value), dict(_unknown(value, record_shape(), ())))
+        self._refused = bool(row.extra)
+        return row
+
+
+def _unknown(value: dict[str, Any], shape: Shape, steps: tuple[str | int, ...]) -> Iterator[tuple[str, Any]]:
+    """Find unknown keys wherever the schema says what is known, in the order of the text."""
+    for key, child in value.items():
+        field = shape.fields.get(key)
+        if field is None:
+            yield json_path((*steps, key), whole=True), child
+        elif field.shape is not None and isinstance(child, list):
+            for place, item in enumerate(child):
+                yield from _unknown(item, field.shape, (*steps, key, place))
+        elif field.shape is not None:
+            yield from _unknown(child, field.shape, (*steps, key))
+
+
+def _raw_struct(struct: type[msgspec.Struct], *, forbid: bool) -> type[msgspec.Struct]:
+    """Make the like of a Struct of records, with free-form objects as they are spelled."""
+    hints = get_type_hints(struct, include_extras=True)
+    fields = [
+        (field.name, _raw_type(hints[field.name], forbid=forbid), *(() if field.required else (field.default,)))
+        for field in msgspec.structs.fields(struct)
+    ]
+    return msgspec.defstruct(struct.__name__, fields, kw_only=True, gc=False, forbid_unknown_fields=forbid)
+
+
+def _raw_type(hint: Any, *, forbid: bool) -> Any:
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return _raw_struct(hint, forbid=forbid)
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is dict:
+        return msgspec.Raw
+    if origin in (Union, types.UnionType):
+        return Union[tuple(_raw_type(argument, forbid=forbid) for argument in arguments)]  # noqa: UP007 - made here
+    return list[_raw_type(arguments[0], forbid=forbid)] if origin is list else hint  # type: ignore[misc]

@@ -1,0 +1,114 @@
+"""Small drawings: bars and ranges beside a number, a stacked bar, a histogram. All of them are plain SVG."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from fastrec.commands.report.html import Html, counted, decimal, joined, tag
+
+__all__ = ["bar", "histogram", "latency_range", "latency_scale", "stacked"]
+
+_WIDTH: Final = 90
+_HEIGHT: Final = 12
+_BINS: Final = 20
+
+
+def bar(share: float, error: float | None) -> Html:
+    """Draw a share from 0 to 1, with a whisker of a standard error to both sides. The number stands beside it."""
+    parts = [tag("rect", class_="track", y=3, width=_WIDTH, height=6), _rect("fill", 0, share)]
+    if error:
+        low, high = max(share - error, 0) * _WIDTH, min(share + error, 1) * _WIDTH
+        parts.append(tag("line", class_="whisker", x1=_short(low), x2=_short(high), y1=6, y2=6))
+    return _small(parts)
+
+
+def latency_scale(values: Sequence[float]) -> tuple[float, float] | None:
+    """Give the ends of a logarithmic scale that holds all latencies; None if there are none above zero."""
+    above = [value for value in values if value > 0]
+    return (math.log(min(above)), math.log(max(above))) if above else None
+
+
+def latency_range(quantiles: Sequence[float | None], scale: tuple[float, float] | None) -> Html:
+    """Draw median, 90th and 99th percentile: a dot, a thick line and a thin one."""
+    if scale is None or None in quantiles:
+        return Html("")
+    low, high = scale
+    places = [
+        4 + (_WIDTH - 8) * ((math.log(value) - low) / (high - low) if value and high > low else 0)
+        for value in quantiles
+    ]
+    p50, p90, p99 = map(_short, places)
+    return _small(
+        [
+            tag("line", class_="thin", x1=p50, x2=p99, y1=6, y2=6),
+            tag("line", class_="thick", x1=p50, x2=p90, y1=6, y2=6),
+            tag("circle", cx=p50, cy=6, r=3),
+        ]
+    )
+
+
+def stacked(parts: Sequence[tuple[str, int]]) -> Html:
+    """Draw how a whole divides into named parts, with a legend."""
+    whole = sum(count for _, count in parts)
+    if not whole:
+        return Html("")
+    pieces, start = [], 0.0
+    for name, count in parts:
+        share = count / whole * 1_000
+        pieces.append(tag("rect", class_=f"part {name}", x=_short(start), width=_short(share), height=18))
+        start += share
+    label = ", ".join(f"{count / whole:.2%} {name}" for name, count in parts if count)
+    legend = joined(tag("span", tag("i", class_=f"key {name}"), f"{name} {count / whole:.2%}") for name, count in parts)
+    drawing = tag(
+        "svg", *pieces, class_="stack", viewBox="0 0 1000 18", preserveAspectRatio="none", role="img",
+        aria_label=f"Of all lines {label}"
+    )  # fmt: skip
+    return joined([drawing, tag("p", legend, class_="legend")])
+
+
+def histogram(title: str, values: Sequence[float], *, unit: str = "", logarithmic: bool = False) -> Html:
+    """Draw how many models have which value; nothing if there are none."""
+    values = [value for value in values if value > 0 or not logarithmic]
+    if not values:
+        return Html("")
+    scaled = [math.log(value) for value in values] if logarithmic else list(values)
+    low, high = min(scaled), max(scaled)
+    counts = [0] * _BINS
+    for value in scaled:
+        # Half of each, so that the widest range that doubles have does not overflow.
+        place = (value / 2 - low / 2) / (high / 2 - low / 2) if high > low else 0.5
+        counts[min(int(place * _BINS), _BINS - 1)] += 1
+    most = max(counts)
+    heights = [(number, count / most * 56) for number, count in enumerate(counts) if count]
+    bars = [
+        tag("rect", class_="fill", x=number * 10 + 1, width=8, y=_short(60 - height), height=_short(height))
+        for number, height in heights
+    ]  # fmt: skip
+    ends = [(decimal(end) if 1_000 <= end < 1e15 else f"{end:.4g}") + unit for end in (min(values), max(values))]
+    label = f"{title}: {counted(len(values), 'model')} from {ends[0]} to {ends[1]}, at most {most} in one bar"
+    return tag(
+        "figure",
+        tag("figcaption", title),
+        tag(
+            "svg", *bars, tag("line", class_="axis", x1=0, x2=200, y1=60.5, y2=60.5),
+            viewBox="0 0 200 61", role="img", aria_label=label,
+        ),
+        tag("p", tag("span", ends[0]), tag("span", ends[1]), class_="ends"),
+    )  # fmt: skip
+
+
+def _rect(kind: str, start: float, share: float) -> Html:
+    return tag("rect", class_=kind, x=_short(start * _WIDTH), y=3, width=_short(share * _WIDTH), height=6)
+
+
+def _small(parts: Sequence[Html]) -> Html:
+    return tag(
+        "svg", *parts, class_="small", width=_WIDTH, height=_HEIGHT, viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
+        aria_hidden="true",
+    )  # fmt: skip
+
+
+def _short(number: float) -> str:
+    return f"{number:.5g}"

@@ -1,0 +1,1 @@
+"""A published corpus: its documents and parts, rejected lines, publishing, lock and lease."""

@@ -1,0 +1,108 @@
+"""A published corpus: whether a directory is one, and what its manifest and its summary say."""
+
+from __future__ import annotations
+
+import os
+from hashlib import sha256
+from pathlib import PurePath
+from typing import Final
+
+import msgspec
+
+from fastrec.corpus.manifest import MANIFEST_FORMAT, KeyEntry, Manifest
+from fastrec.errors import CorpusError, UsageError, shown
+from fastrec.schemas.v0_2_0 import SCHEMA_VERSION
+from fastrec.storage import exists, is_directory, join, read_all
+from fastrec.summary.document import Summary
+
+__all__ = ["MANIFEST", "SUMMARY", "is_plain", "part_paths", "read_manifest", "read_summary", "summary_path"]
+
+MANIFEST: Final = "manifest.json"
+SUMMARY: Final = "summary.json"
+_WHAT_IS_ONE: Final = "A corpus is the directory that `fastrec normalize SHARDS -o CORPUS` makes."
+
+
+class _Head(msgspec.Struct):
+    """What every format of the manifest has."""
+
+    format: int
+
+
+def read_manifest(corpus: str | os.PathLike[str]) -> Manifest:
+    """Read the manifest of a corpus.
+
+    Raises:
+        UsageError: The directory is no corpus.
+        CorpusError: It is, or was, but its manifest is damaged or of a format that this version does not know.
+        OSError: The manifest may not be read.
+    """
+    corpus = os.fspath(corpus)
+    path = join(corpus, MANIFEST)
+    if not exists(path):
+        reason = "there is no such directory"
+        if is_directory(corpus):
+            reason = f"it holds no {MANIFEST}"
+        elif exists(corpus):
+            reason = "it is a file"
+        raise UsageError(f"{shown(corpus)} is not a corpus: {reason}\n{_WHAT_IS_ONE}")
+    data = read_all(path)
+    try:
+        found = msgspec.json.decode(data, type=_Head).format
+        if found != MANIFEST_FORMAT:
+            raise CorpusError(path, f"its format is {found}, and this version of fastrec reads {MANIFEST_FORMAT}")
+        return msgspec.json.decode(data, type=Manifest)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+        raise CorpusError(path, f"is not a manifest: {exc}") from exc
+
+
+def read_summary(corpus: str, manifest: Manifest) -> Summary:
+    """Read the summary of a corpus.
+
+    Raises:
+        CorpusError: It is not there, damaged, or not the one that the manifest names.
+        OSError: It may not be read.
+    """
+    path = summary_path(corpus, manifest)
+    try:
+        data = read_all(path)
+        summary = msgspec.json.decode(data, type=Summary)
+    except FileNotFoundError as exc:
+        raise CorpusError(path, "is missing: normalize again") from exc
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+        raise CorpusError(path, f"is not a summary: {exc}. Normalize again") from exc
+    if sha256(data).hexdigest() != manifest.summary_sha256:
+        raise CorpusError(path, f"is not the one that {MANIFEST} names: fastrec verify says what is wrong")
+    return summary
+
+
+def summary_path(corpus: str, manifest: Manifest) -> str:
+    """Name the summary of a corpus."""
+    if not is_plain(manifest.summary_file):
+        raise CorpusError(join(corpus, MANIFEST), f"names a summary that is not beside it: {manifest.summary_file!r}")
+    return join(corpus, manifest.summary_file)
+
+
+def part_paths(corpus: str, manifest: Manifest) -> list[str]:
+    """Give the paths of the parts of a corpus whose records are to be used.
+
+    Raises:
+        CorpusError: The manifest is of another schema, or says what no manifest of ours says.
+    """
+    path = join(corpus, MANIFEST)
+    if manifest.schema != SCHEMA_VERSION:
+        reason = f"its records are of schema {manifest.schema}, and this version of fastrec reads {SCHEMA_VERSION}"
+        raise CorpusError(path, reason)
+    if sorted(manifest.sort_fields) != sorted(KeyEntry.__struct_fields__):
+        raise CorpusError(
+            path,
+            f"sort_fields must name {', '.join(KeyEntry.__struct_fields__)}, found {', '.join(manifest.sort_fields)}",
+        )
+    for part in manifest.parts:
+        if not is_plain(part.file):
+            raise CorpusError(path, f"names a part that does not lie beside it: {part.file!r}")
+    return [join(corpus, part.file) for part in manifest.parts]
+
+
+def is_plain(name: str) -> bool:
+    """Whether a name stands for something in the corpus itself."""
+    return PurePath(name).name == name and "\0" not in name

@@ -1,1 +1,0 @@
-"""The jobs: one module each, which plans, runs stages through an engine, and gives back what came of it."""

@@ -1,0 +1,1 @@
+"""Judge lines: the fast path, the slow path, findings and their codes."""

@@ -1,0 +1,70 @@
+"""What comes out of judging a chunk: records in normal form, rejects, warnings, and counts that add up."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import msgspec
+
+from fastrec.judge.findings import Finding, Reject
+from fastrec.schemas.v0_2_0 import Record
+
+__all__ = ["Batch", "HashReplaced", "Warned"]
+
+
+class Warned(msgspec.Struct, frozen=True):
+    """A warning and the line that it is about."""
+
+    line: int
+    finding: Finding
+
+
+class HashReplaced(msgspec.Struct, frozen=True):
+    """A record whose `sample_hash` was not the computed one."""
+
+    evaluation_name: str
+    model_id: str
+    sample_id: int | str
+    given: str
+    computed: str
+
+    def sort_key(self) -> tuple[str, str, bool, int, str, str, str]:
+        """Order by name, model and sample; integers before strings."""
+        number, text = (0, self.sample_id) if isinstance(self.sample_id, str) else (self.sample_id, "")
+        is_text = isinstance(self.sample_id, str)
+        return self.evaluation_name, self.model_id, is_text, number, text, self.given, self.computed
+
+
+class Batch(msgspec.Struct):
+    """The judged lines of a chunk. `lines == len(records) + len(rejects) + blank`, always."""
+
+    lines: int = 0
+    blank: int = 0
+    records: list[Record] = msgspec.field(default_factory=list)
+    """The valid ones in the order of the lines; unknown keys may be missing here, never in the normal form."""
+    numbers: list[int] = msgspec.field(default_factory=list)
+    """The line number of each record."""
+    ends: list[int] = msgspec.field(default_factory=list)
+    """Where each record's normal form ends, newline included, in the buffer that it was written to."""
+    rejects: list[Reject] = msgspec.field(default_factory=list)
+    warnings: list[Warned] = msgspec.field(default_factory=list)
+    verified: int = 0
+    filled: int = 0
+    replaced: list[HashReplaced] = msgspec.field(default_factory=list)
+    """Records that came with another `sample_hash` than the computed one."""
+    slow: int = 0
+    """Valid records that took the slow path."""
+
+    def __iadd__(self, other: Batch) -> Self:
+        self.lines += other.lines
+        self.blank += other.blank
+        self.records += other.records
+        self.numbers += other.numbers
+        self.ends += other.ends
+        self.rejects += other.rejects
+        self.warnings += other.warnings
+        self.verified += other.verified
+        self.filled += other.filled
+        self.replaced += other.replaced
+        self.slow += other.slow
+        return self

@@ -1,0 +1,253 @@
+"""The judge's main loop: a chunk of lines in; records in normal form and rejects out.
+
+For each line, in this order: decode into Structs (types, bounds, required and unknown keys, UTF-8, numbers), the
+conditional rules, `sample_hash`, nulls that say nothing, encode. A line that fails any of it goes to the slow path,
+whose word is final either way; so the fast path may refuse too much, but never accept too much.
+
+One flaw passes the decoder unseen: of two equal keys the last one wins. Each dropped key drops a colon, so the colons
+of the chunk are weighed against those of its normal form, once per chunk and at memory speed; only if they do not
+balance is each line weighed alone.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+from msgspec import UNSET
+from stringzilla import count, find
+
+from fastrec.judge.batch import Batch, HashReplaced, Warned
+from fastrec.judge.findings import Finding, Reject, describe
+from fastrec.judge.normal import normal_form, spell
+from fastrec.judge.slow import judge_slowly
+from fastrec.judge.warnings import warnings_of
+from fastrec.schemas.build import build
+from fastrec.schemas.hashes import HASHES, remembering
+from fastrec.schemas.shape import record_shape
+from fastrec.schemas.v0_2_0 import Record, drop_nulls, follows_rules
+from fastrec.schemas.widen import can_widen, widen
+
+__all__ = ["Judge", "SampleHashMode"]
+
+SampleHashMode = Literal["replace", "fill", "verify"]
+
+_MOST_LEARNED: Final = 256  # unknown keys that become fields; a record with further ones stays on the slow path
+_GIANT: Final = 16 << 20
+_ROOM: Final = 6  # bytes that judging may take for each byte of a chunk: up to four a character, and copies
+_REFUSALS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+
+class Judge:
+    """Judges lines. Make one per process: it learns the unknown keys that its input has, and decoders do not pickle."""
+
+    def __init__(
+        self,
+        *,
+        algorithm: str = "sha256",
+        sample_hash: SampleHashMode = "replace",
+        warnings: bool = False,
+        fill: bool = True,
+    ) -> None:
+        """Make a judge.
+
+        Args:
+            algorithm: How `sample_hash` is computed.
+            sample_hash: What becomes of a `sample_hash` that is not the computed one.
+            warnings: Look for what is odd about valid records too.
+            fill: Compute a `sample_hash` that is absent. Whoever only asks for verdicts can do without, and gets normal
+                forms that lack it.
+        """
+        self._hash = remembering(HASHES[algorithm])
+        self._mode = sample_hash
+        self._warnings = warnings
+        self._fill = fill
+        self._decode = msgspec.json.Decoder(Record).decode
+        self._encode_into = msgspec.json.Encoder(order="deterministic").encode_into
+        self._learned: dict[str, set[str]] = {}
+        self._met: set[tuple[str, str]] = set()  # keys to be learned in the next lesson
+        self._lessons = 0  # decoders built so far
+        self._patience = 1  # slow records to wait for before the next one is built
+
+    def judge_chunk(self, data: bytes, into: bytearray, *, line: int = 1, offset: int = 0) -> Batch:
+        """Judge a chunk of lines and append the normal form of each record, newline included, to `into`.
+
+        Args:
+            data: Whole lines; the last newline may be missing.
+            into: Where the normal forms go; `Batch.ends` says where each ends.
+            line: Number of the chunk's first line.
+            offset: Offset of the chunk in the shard's text.
+        """
+        start = len(into)
+        if len(data) > _GIANT:
+            # The decoder crashes where memory fails it. So ask for what it may need, untouched and given back at once:
+            # if there is not enough, this is a MemoryError.
+            bytearray(_ROOM * len(data))
+        batch, balanced = self._judge_fast(data, into, line, offset)
+        if balanced:
+            return batch
+        # A key was dropped somewhere in here. Weigh the lines one by one; whoever is out of balance goes to the
+        # slow path, which sees duplicate keys.
+        del into[start:]
+        batch = Batch()
+        position = 0
+        while position < len(data):
+            end = data.find(b"\n", position) + 1 or len(data)
+            batch += self._judge_alone(data[position:end], into, line + batch.lines, offset + position)
+            position = end
+        return batch
+
+    def _judge_alone(self, data: bytes, into: bytearray, line: int, offset: int) -> Batch:
+        start = len(into)
+        batch, balanced = self._judge_fast(data, into, line, offset)
+        if not balanced:
+            del into[start:]
+            batch = Batch(lines=1)
+            self._judge_slow(data.removesuffix(b"\n"), into, batch, line, offset)
+        return batch
+
+    def _judge_fast(self, data: bytes, into: bytearray, line: int, offset: int) -> tuple[Batch, bool]:
+        """Judge a chunk, and tell whether the colons balance: whether no key was dropped unseen.
+
+        This is the loop that everything waits for. It is one long function because a call per record costs
+        more than most of its steps, and it hands the decoder views into the chunk to save a copy of every line.
+        """
+        batch = Batch()
+        records, numbers, ends = batch.records, batch.numbers, batch.ends
+        decode, encode_into, compute_hash = self._decode, self._encode_into, self._hash
+        mode, with_warnings, fill = self._mode, self._warnings, self._fill
+        view = memoryview(data)
+        size = len(data)
+        start = len(into)
+        next_newline = data.find
+        next_null = find(data, b"null") % (size + 1)  # -1 becomes size: past every line
+        excess = 0  # colons that the input may have more than the output
+        filled = verified = number = position = 0
+        while position < size:
+            end = next_newline(b"\n", position)
+            if end < 0:
+                end = size
+            try:
+                record = decode(view[position:end])
+            except _REFUSALS:
+                valid = False
+            else:
+                # The common case without a call; `follows_rules` knows all of it.
+                if record.interaction_type == "single_turn":
+                    valid = bool(record.output) and record.interactions.__class__ is not list
+                else:
+                    valid = follows_rules(record)
+            if valid:
+                asked = record.input
+                given = record.sample_hash
+                computed = compute_hash(asked.raw, asked.reference) if fill or given is not UNSET else ""
+                if given is UNSET:
+                    filled += 1
+                    if fill:
+                        excess -= 1
+                        record.sample_hash = computed
+                elif given == computed:
+                    verified += 1
+                elif mode == "verify":
+                    valid = False
+                else:
+                    batch.replaced.append(_replaced(record, given, computed))
+                    if mode == "replace":
+                        record.sample_hash = computed
+            if valid:
+                if with_warnings:
+                    for finding in warnings_of(record, given, computed):
+                        batch.warnings.append(Warned(line + number, finding))
+                if next_null < end:
+                    excess += drop_nulls(record)
+                    next_null = find(data, b"null", end) % (size + 1)
+                encode_into(record, into, -1)
+                into.append(10)
+                records.append(record)
+                numbers.append(line + number)
+                ends.append(len(into))
+            else:
+                raw = bytes(view[position:end])
+                length = len(into)
+                self._judge_slow(raw, into, batch, line + number, offset + position)
+                excess += _colons(raw) - count(memoryview(into)[length:], b":")
+                decode = self._decode  # it may have learned
+            position = end + 1
+            number += 1
+        batch.lines = number
+        batch.filled += filled
+        batch.verified += verified
+        return batch, _colons(data) - count(memoryview(into)[start:], b":") == excess
+
+    def _judge_slow(self, raw: bytes, into: bytearray, batch: Batch, line: int, offset: int) -> None:
+        """Judge one line by the slow path and add what comes of it to the batch."""
+        if not raw.strip(b" \t\r"):
+            batch.blank += 1
+            return
+        value = judge_slowly(raw)
+        if isinstance(value, tuple):
+            batch.rejects.append(Reject(line, offset, value, raw))
+            return
+        computed = self._hash(value["input"]["raw"], value["input"]["reference"])
+        given = value.get("sample_hash", UNSET)
+        if self._mode == "verify" and given is not UNSET and given != computed:
+            batch.rejects.append(Reject(line, offset, (_mismatch(given, computed),), raw))
+            return
+        if self._mode == "replace" or given is UNSET:
+            value["sample_hash"] = computed
+        unknown: dict[str, set[str]] = {}
+        normal = normal_form(value, record_shape(), unknown)
+        record = build(Record, normal)
+        if given is UNSET:
+            batch.filled += 1
+        elif given == computed:
+            batch.verified += 1
+        else:
+            batch.replaced.append(_replaced(record, given, computed))
+        if self._warnings:
+            batch.warnings += [Warned(line, finding) for finding in warnings_of(record, given, computed)]
+        into += spell(normal)
+        into.append(10)
+        batch.records.append(record)
+        batch.numbers.append(line)
+        batch.ends.append(len(into))
+        batch.slow += 1
+        if unknown:
+            self._learn(unknown)
+
+    def _learn(self, unknown: dict[str, set[str]]) -> None:
+        """Make fields of unknown keys, so that the next such record is fast.
+
+        A class and a decoder cost a millisecond or two, so the wait for the next lesson doubles each time: an
+        input with new keys in every record spends almost nothing on lessons that do not help.
+        """
+        for path, keys in unknown.items():
+            self._met.update((path, key) for key in keys if key not in self._learned.get(path, ()) and can_widen(key))
+        room = _MOST_LEARNED - sum(map(len, self._learned.values()))
+        if not self._met or room <= 0:
+            return
+        self._patience -= 1
+        if self._patience > 0:
+            return
+        for path, key in sorted(self._met)[:room]:
+            self._learned.setdefault(path, set()).add(key)
+        self._met.clear()
+        self._lessons += 1
+        self._patience = 2**self._lessons
+        self._decode = msgspec.json.Decoder(widen(self._learned)).decode
+
+
+def _colons(text: bytes) -> int:
+    """Count the colons of JSON text, those that are spelled as an escape too."""
+    colons: int = count(text, b":")
+    if find(text, b"\\u003") >= 0:
+        colons += count(text, b"\\u003a") + count(text, b"\\u003A")
+    return colons
+
+
+def _replaced(record: Record, given: str, computed: str) -> HashReplaced:
+    return HashReplaced(record.evaluation_name, record.model_id, record.sample_id, given, computed)
+
+
+def _mismatch(given: str, computed: str) -> Finding:
+    return Finding("hash.mismatch", "$.sample_hash", f"expected {computed}, found {describe(given)}")

@@ -1,0 +1,197 @@
+"""Strict JSON: the value of a line, with everything that is wrong with its spelling, not only the first flaw.
+
+The order: UTF-8, then depth, then syntax; each of these ends the look at a line. Flaws that leave a value behind
+(duplicate keys, numbers beyond a double, halves of surrogate pairs) are collected with their places.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from fastrec.judge.findings import Finding, json_path
+
+__all__ = ["MAX_DEPTH", "MAX_DIGITS", "LongInteger", "parse"]
+
+MAX_DEPTH: Final = 256
+"""Levels of objects and arrays in a line; the record itself is the first."""
+
+MAX_DIGITS: Final = 1_000_000
+"""Digits of an integer: turning more of them into a number takes longer than a nightly job should give one line."""
+
+_PYTHON_DIGITS: Final = 4_300  # what int() takes by default, and msgspec too
+
+# A string, or a bracket outside of strings. A string that does not end is the parser's business, not ours.
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
+_ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+_spell = msgspec.json.Encoder(enc_hook=lambda number: number.text).encode
+
+
+class LongInteger(int):
+    """An integer beyond 64 bits; it keeps the digits it came with, since Python spells no more than 4,300."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+class _NoNumber(float):
+    """Stands where the text has no finite number."""
+
+    text: str
+
+
+def parse(line: bytes) -> tuple[Any, list[Finding]]:
+    """Return the value of a line and its flaws; with a flaw in UTF-8, depth or syntax there is no value."""
+    try:
+        text = line.decode()
+    except UnicodeDecodeError as exc:
+        found = f"byte 0x{line[exc.start]:02x} at byte {exc.start:,} of the line"
+        return None, [Finding("json.utf8", "$", f"expected UTF-8, found {found}")]
+    if line.count(b"[") + line.count(b"{") > MAX_DEPTH and (depth := _depth(line)) > MAX_DEPTH:
+        return None, [Finding("json.depth", "$", f"expected at most {MAX_DEPTH} levels of nesting, found {depth:,}")]
+    reader = _Reader()
+    try:
+        value = reader.read(text)
+    except json.JSONDecodeError as exc:
+        found = f"{exc.msg}, at byte {len(text[: exc.pos].encode()):,} of the line"
+        return None, [Finding("json.syntax", "$", f"expected one JSON object, found: {found}")]
+    if not reader.flawed and (_ESCAPED_SURROGATE.search(text) is None or _is_spellable(value)):
+        return value, []
+    flaws = list(_flaws(value, reader.duplicates))
+    # An object with a key twice may itself have been dropped by a key twice further out, but that one is in the value.
+    assert bool(reader.duplicates) == any(flaw.code == "json.duplicate_key" for flaw in flaws)
+    return value, flaws
+
+
+class _Reader:
+    """Reads JSON with the stdlib's parser, and notes the flaws that it would let pass."""
+
+    def __init__(self) -> None:
+        self.flawed = False
+        self.duplicates: dict[int, list[str]] = {}
+        """The keys that came again, by the id of their object."""
+        self._kept: list[Any] = []  # those objects, so that no other gets the id of one that was dropped
+
+    def read(self, text: str) -> Any:
+        return json.loads(
+            text,
+            object_pairs_hook=self._object,
+            parse_float=self._number,
+            parse_int=self._integer,
+            parse_constant=self._no_number,
+        )
+
+    def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        value = dict(pairs)
+        if len(value) != len(pairs):
+            self.flawed = True
+            self._kept.append(value)
+            self.duplicates[id(value)] = [key for key, times in Counter(key for key, _ in pairs).items() if times > 1]
+        return value
+
+    def _number(self, text: str) -> float:
+        value = float(text)
+        return value if math.isfinite(value) else self._no_number(text)
+
+    def _integer(self, text: str) -> int | float:
+        if len(text) <= 18:
+            return int(text)
+        return self._no_number(text) if len(text.lstrip("-")) > MAX_DIGITS else _long_integer(text)
+
+    def _no_number(self, text: str) -> float:
+        self.flawed = True
+        value = _NoNumber()
+        value.text = text
+        return value
+
+
+def _is_spellable(value: Any) -> bool:
+    """Tell whether all strings of a value can be spelled in UTF-8: the encoder looks faster than a walk does."""
+    try:
+        _spell(value)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _depth(line: bytes) -> int:
+    depth = deepest = 0
+    for match in _TOKEN.finditer(line):
+        token = match[0]
+        if token in b"[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif token in b"]}":
+            depth -= 1
+    return deepest
+
+
+def _long_integer(text: str) -> LongInteger:
+    value = LongInteger(-_digits(text[1:]) if text[0] == "-" else _digits(text))
+    value.text = text
+    return value
+
+
+def _digits(text: str) -> int:
+    """Turn digits into a number by halves, since `int` takes quadratic time and therefore refuses long ones."""
+    if len(text) <= _PYTHON_DIGITS:
+        return int(text)
+    half = len(text) // 2
+    power: int = 10**half
+    return _digits(text[:-half]) * power + _digits(text[-half:])
+
+
+def _flaws(root: Any, duplicates: dict[int, list[str]]) -> Iterator[Finding]:
+    """Walk a value and name the place of every flaw in it."""
+    pending: list[tuple[tuple[str | int, ...], Any]] = [((), root)]
+    while pending:
+        steps, value = pending.pop()
+        if isinstance(value, dict):
+            for key in duplicates.get(id(value), ()):
+                yield Finding(
+                    "json.duplicate_key",
+                    json_path((*steps, _spellable(key))),
+                    "expected each key once, found this one twice",
+                )
+            for key in value:
+                if not _is_text(key):
+                    yield _surrogate((*steps, _spellable(key)), "key")
+            pending.extend(((*steps, _spellable(key)), child) for key, child in value.items())
+        elif isinstance(value, list):
+            pending.extend(((*steps, index), child) for index, child in enumerate(value))
+        elif isinstance(value, str):
+            if not _is_text(value):
+                yield _surrogate(steps, "string")
+        elif isinstance(value, _NoNumber):
+            digits = len(value.text)
+            found = value.text if digits <= 40 else f"one of {digits:,} characters"
+            yield Finding("json.number", json_path(steps), f"expected a finite number, found {found}")
+
+
+def _surrogate(steps: tuple[str | int, ...], what: str) -> Finding:
+    return Finding(
+        "json.surrogate",
+        json_path(steps),
+        f"expected whole surrogate pairs, found half of one in this {what}",
+    )
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _spellable(key: str) -> str:
+    return key if key.isascii() else key.encode(errors="backslashreplace").decode()

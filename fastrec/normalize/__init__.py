@@ -1,0 +1,1 @@
+"""`normalize`: turn shards into one sorted corpus, in two passes."""

@@ -1,0 +1,116 @@
+"""The options of a run, checked once, and what follows from them for tasks."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+from fastrec.corpus.writer import COMPRESSIONS
+from fastrec.errors import UsageError
+from fastrec.schemas.hashes import HASHES
+from fastrec.sorting.keys import FIELDS, sort_order
+from fastrec.sources.decompress import MAX_WINDOW
+from fastrec.sources.lines import MAX_LINE_BYTES
+
+__all__ = ["LEAST_READ", "MEMORY_PER_JOB", "PART_BYTES", "Conflicts", "Options"]
+
+MEMORY_PER_JOB: Final = 512 << 20
+PART_BYTES: Final = 64 << 20
+LEAST_READ: Final = 256 << 10
+"""What should be read of a run at a time, if there is the memory for as much of each."""
+
+Conflicts = Literal["keep", "first", "reject"]
+
+_ZSTD_LEVELS: Final = range(-7, 23)
+_GZIP_LEVELS: Final = range(10)
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """How to normalize. Only the first group has an influence on the corpus."""
+
+    hash: str = "sha256"
+    sample_hash: Literal["replace", "fill", "verify"] = "replace"
+    sort_by: tuple[str, ...] = ()
+    conflicts: Conflicts = "keep"
+    part_size: int = PART_BYTES
+    compression: str = "zst"
+    level: int = 3
+    max_line_bytes: int = MAX_LINE_BYTES
+    max_window: int = MAX_WINDOW
+
+    jobs: int = 1
+    engine: Literal["pool", "dask"] = "pool"
+    scheduler: str | None = None
+    """Address of a Dask scheduler; None stands for a cluster on this machine."""
+    memory: int | None = None
+    """Total budget in bytes; None stands for 512 MiB per job."""
+    skip_bad_shards: bool = False
+    fresh: bool = False
+    """Take nothing from an earlier run that did not finish."""
+    overwrite: bool = False
+    work_dir: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.jobs < 1:
+            raise UsageError(f"jobs must be at least 1, not {self.jobs}")
+        _one_of("engine", self.engine, ("pool", "dask"))
+        if self.scheduler and self.engine != "dask":
+            raise UsageError("a scheduler is of use with the engine dask only: give --engine dask")
+        _one_of("hash", self.hash, tuple(HASHES))
+        _one_of("sample_hash", self.sample_hash, ("replace", "fill", "verify"))
+        _one_of("conflicts", self.conflicts, ("keep", "first", "reject"))
+        _one_of("compression", self.compression, COMPRESSIONS)
+        for field in self.sort_by:
+            _one_of("sort_by", field, FIELDS)
+        if self.part_size < 1 << 10:
+            raise UsageError("part_size must be at least 1 KiB")
+        if self.memory is not None and self.memory < 1 << 20:
+            raise UsageError("memory must be at least 1 MiB: give a unit, as in 4GiB")
+        levels = {"zst": _ZSTD_LEVELS, "gz": _GZIP_LEVELS}.get(self.compression)
+        if levels and self.level not in levels:
+            raise UsageError(f"level must be from {levels[0]} to {levels[-1]} for {self.compression}, not {self.level}")
+
+    @property
+    def sort_fields(self) -> tuple[str, ...]:
+        """All fields of the sort key, in order."""
+        return sort_order(self.sort_by)
+
+    @property
+    def memory_per_job(self) -> int:
+        """What one process may use."""
+        return MEMORY_PER_JOB if self.memory is None else self.memory // self.jobs
+
+    @property
+    def run_bytes(self) -> int:
+        """How much a worker gathers before it spills: sorting and spilling need some more on top of it."""
+        return min(max(self.memory_per_job // 5, 1 << 20), 40 << 20)
+
+    @property
+    def large_run_bytes(self) -> int:
+        """The same for huge inputs: fewer runs are worth more memory there."""
+        return max(min(self.memory_per_job // 5, 96 << 20), self.run_bytes)
+
+    @property
+    def window_bytes(self) -> int:
+        """How much of a part is merged at a time."""
+        return min(max(self.memory_per_job // 32, 1 << 20), 8 << 20)
+
+    def window_for(self, runs: int) -> int:
+        """How much is merged at a time of so many runs: more for many of them, so that reads do not get too small."""
+        return max(self.window_bytes, min(runs * LEAST_READ, self.memory_per_job // 8))
+
+    @property
+    def wide_window_bytes(self) -> int:
+        """How much is merged at a time where hundreds of runs must be read in as few reads as memory allows."""
+        return max(self.window_bytes, self.memory_per_job // 4)
+
+    @property
+    def fan_in(self) -> int:
+        """How many runs can be merged at a time, with reads that are not too small for each."""
+        return max(self.memory_per_job // 4 // (LEAST_READ // 4), 2)
+
+
+def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise UsageError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")

@@ -1,0 +1,203 @@
+"""Pass 2: from runs to the parts of the corpus.
+
+    gather a range of keys from all runs · merge · drop copies ──▶ count ──▶ compress · checksum
+
+One task makes one part. It also leaves its books, a census of the samples it holds in two files of blocks, and the
+records that `--conflicts` left out: what the driver holds of a part does not grow with what is in it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any, Final
+
+import msgspec
+
+from fastrec.corpus.rejects import Entry, entry_of_conflict, spell
+from fastrec.corpus.writer import ShardWriter, Written
+from fastrec.engine.collector import collector_off
+from fastrec.judge.findings import Finding
+from fastrec.normalize.options import Options
+from fastrec.normalize.pass1 import release_buffer
+from fastrec.sorting.files import read_blocks, write_blocks
+from fastrec.sorting.gather import RunSlice, Window, gather
+from fastrec.sorting.keys import key_splitter
+from fastrec.storage import open_writer
+from fastrec.storage.kept import Kept, keep
+from fastrec.summary.census import take_census
+from fastrec.summary.census_files import write_census
+from fastrec.summary.partbooks import PartBooks, write_part_books
+from fastrec.summary.rows import Column
+from fastrec.summary.tally import Tally
+
+__all__ = ["Part", "PartOrder", "Place", "make_part", "read_places", "write_places"]
+
+_COUNTED: Final = 20_000  # records that are added to the tally at a time
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a piece stands: the name of its source, and what to add to its line numbers."""
+
+    source: str
+    line_base: int
+
+
+def write_places(path: str, places: dict[int, Place]) -> None:
+    """Write down where pieces stand."""
+    write_blocks(path, [[(number, place.source, place.line_base) for number, place in places.items()]])
+
+
+def read_places(path: str) -> dict[int, Place]:
+    """Read where pieces stand, by their numbers."""
+    return {number: Place(source, base) for number, source, base in next(read_blocks(path))}
+
+
+class PartOrder(msgspec.Struct, frozen=True):
+    """What a worker is told."""
+
+    number: int
+    low: bytes | None
+    high: bytes | None
+    slices: list[RunSlice]
+    window_bytes: int
+    """How much of it is merged at a time."""
+    path: str
+    census: str
+    """Where the census goes, `-hash` and `-id` added; `-books` is for the books, `-conflicts` for what is left out."""
+    options: Options
+    places: str
+    """The file that tells where each piece stands; empty if no record may be left out."""
+    leave_out: frozenset[bytes] = frozenset()
+    """Keys whose records lose against another of the same identity."""
+
+    def __str__(self) -> str:
+        return f"writing part {self.number} of the corpus"
+
+
+class Part(msgspec.Struct):
+    """What a worker gives back."""
+
+    number: int
+    written: Written
+    records: int
+    first: bytes
+    last: bytes
+    copies: int = 0
+    """Exact copies that were dropped."""
+    left_out: Counter[str] = msgspec.field(default_factory=Counter)
+    """Records that `--conflicts` left out, by code."""
+    kept: list[Kept] = msgspec.field(default_factory=list)
+    """The files that it left in the work directory."""
+
+
+@collector_off()
+def make_part(order: PartOrder) -> Part:
+    """Make one part. Runs in a worker."""
+    release_buffer()
+    return _PartMaker(order).run()
+
+
+class _PartMaker:
+    """The state of a task: the part being written, and what is counted along the way."""
+
+    def __init__(self, order: PartOrder) -> None:
+        self._order = order
+        self._options = order.options
+        self._split = key_splitter(order.options.sort_fields)
+        self._tally = Tally()
+        self._copies: Counter[int] = Counter()
+        self._fields_met: list[Sequence[bytes]] = []
+        self._fields_kept: list[Sequence[bytes]] = []
+        self._waiting_fields: list[Sequence[bytes]] = []
+        self._waiting_rows: list[Any] = []
+        self._first = self._last = b""
+        self._left_out: list[Entry] = []
+        self._places: dict[int, Place] = {}
+        self._left_out_sources: Counter[int] = Counter()
+
+    def run(self) -> Part:
+        order, options = self._order, self._options
+        with ShardWriter(order.path, options.compression, options.level) as writer:
+            for window in gather(order.slices, order.low, order.high, order.window_bytes):
+                self._copies.update([row[Column.SOURCE] for row in window.copies])
+                fields = list(map(self._split, window.keys))
+                self._fields_met += fields
+                if options.conflicts != "keep":
+                    window = self._settle(window)
+                    fields = list(map(self._split, window.keys))
+                    self._fields_kept += fields
+                if window.keys:
+                    self._count(fields, window.rows)
+                    self._first = self._first or window.keys[0]
+                    self._last = window.keys[-1]
+                    writer.write(window.texts)
+            written = writer.finish()
+        self._count([], [], at_least=1)
+        kept = self._write_census()
+        kept.append(write_part_books(order.census, PartBooks(self._tally, self._copies, self._left_out_sources)))
+        return Part(
+            order.number,
+            written,
+            self._tally.interaction_types.total(),
+            self._first,
+            self._last,
+            self._copies.total(),
+            Counter(entry.code for entry in self._left_out),
+            kept,
+        )
+
+    def _count(self, fields: list[Sequence[bytes]], rows: list[Any], at_least: int = _COUNTED) -> None:
+        """Add records to the tally, many at a time: it adds up columns by model, and a column should be long."""
+        self._waiting_fields += fields
+        self._waiting_rows += rows
+        if len(self._waiting_rows) >= at_least:
+            self._tally.add(self._waiting_fields, self._waiting_rows)
+            self._waiting_fields, self._waiting_rows = [], []
+
+    def _settle(self, window: Window) -> Window:
+        """Leave out records that share their identity with another, as the option says.
+
+        Records of equal keys stand side by side. Those of one identity whose hash differs have different keys, and
+        were found by the census: their keys are in the order.
+        """
+        kept = Window([], [], [], window.copies)
+        code = "conflict.not_first" if self._options.conflicts == "first" else "conflict.rejected"
+        records = zip(window.keys, window.rows, window.texts, strict=True)
+        for key, group in groupby(records, key=lambda record: record[0]):
+            same = list(group)
+            stays = 1 if len(same) == 1 or self._options.conflicts == "first" else 0
+            if key in self._order.leave_out:
+                stays = 0
+            for _, row, text in same[:stays]:
+                kept.keys.append(key)
+                kept.rows.append(row)
+                kept.texts.append(text)
+            for _, row, text in same[stays:]:
+                self._leave_out(row, bytes(text), code)
+        return kept
+
+    def _leave_out(self, row: Sequence[Any], text: bytes, code: str) -> None:
+        self._places = self._places or read_places(self._order.places)
+        place = self._places[row[Column.SOURCE]]
+        self._left_out_sources[row[Column.SOURCE]] += 1
+        finding = Finding(code, "$", "expected one record of this identity, found others that differ")
+        self._left_out.append(entry_of_conflict(place.source, row[Column.LINE] + place.line_base, finding, text))
+
+    def _write_census(self) -> list[Kept]:
+        """Write the two lists of the census, and what was left out, sorted."""
+        # What is there to answer is counted among the kept; what disagrees, among all that were met.
+        by_hash, by_id, answered = take_census(self._fields_met)
+        if self._options.conflicts != "keep":
+            by_hash, _, answered = take_census(self._fields_kept)
+        self._tally.add_answered(answered)
+        kept = write_census(self._order.census, by_hash, by_id)
+        if self._options.conflicts != "keep":
+            path = f"{self._order.census}-conflicts"
+            self._left_out.sort(key=lambda entry: (entry.source, entry.line))
+            with open_writer(path) as file:
+                for entry in self._left_out:
+                    file.write(spell(entry))
+            kept.append(keep(path))
+        return kept

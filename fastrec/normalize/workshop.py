@@ -1,0 +1,26 @@
+"""What all steps of a run work with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fastrec.corpus.publish import Workplace
+from fastrec.engine import Engine
+from fastrec.normalize.journal import Journal
+from fastrec.normalize.options import Options
+from fastrec.normalize.progress import Progress
+
+__all__ = ["Workshop"]
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """How a run works, where, by whom, and who hears of it."""
+
+    options: Options
+    place: Workplace
+    engine: Engine
+    journal: Journal
+    progress: Progress
+    notice: Callable[[str], None]

@@ -1,0 +1,1 @@
+"""Record schemas: schema files, Structs, and `sample_hash`."""

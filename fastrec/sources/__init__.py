@@ -1,0 +1,1 @@
+"""Read input: discover shards, decompress them, split them into lines."""

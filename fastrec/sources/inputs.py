@@ -1,0 +1,147 @@
+"""From what the user names to the list of shards: files, directories, globs, `-`, URLs, and lists of those.
+
+1. Gather the names: the arguments, then the lines of `files_from`.
+2. Expand each: a path that exists is taken as it is, also if it looks like a glob; a directory gives its
+   `*.jsonl*` files, sorted, all the way down, but nothing hidden and nothing behind a link to a directory.
+3. Look at each file once: one that was given before, by whatever name or link, counts once, with a notice.
+4. Whatever is missing is reported in one error, all of it.
+
+Names are str as the operating system gives them: bytes that are not UTF-8 are kept as lone surrogates.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import sys
+from collections.abc import Iterable, Iterator
+
+from fastrec.errors import ShardMissingError, UsageError, shown
+from fastrec.sources.formats import Format, format_of_name
+from fastrec.sources.reader import STDIN, Shard, shard_at
+from fastrec.storage import is_url, only_name, read_all, without_file_protocol
+
+__all__ = ["find_shards"]
+
+_ADVICE = "Check the names; a directory is searched for *.jsonl*, hidden files are left out."
+
+
+def find_shards(paths: Iterable[str], *, files_from: str | None = None) -> tuple[list[Shard], list[str]]:
+    """The shards that the names stand for, in the order given, each once; and notices for the user."""
+    names = list(paths)
+    if files_from is not None:
+        if files_from == STDIN and STDIN in names:
+            raise UsageError("standard input cannot be both a shard and the list of shards: name a file for one")
+        names += _listed(files_from)
+    if not names:
+        raise UsageError("there is no input: name files, directories, globs, or - for standard input")
+    problems: list[str] = []
+    shards: list[Shard] = []
+    notices: list[str] = []
+    seen: dict[object, str] = {}
+    for shard in (shard for name in names for shard in _shards_of(without_file_protocol(name), problems)):
+        path = shard.path
+        try:
+            identity = _identity(path)
+        except ShardMissingError as exc:
+            problems.append(f"{shown(path)}: {exc.reason}")
+            continue
+        if identity in seen:
+            notices.append(_given_again(path, seen[identity]))
+            continue
+        seen[identity] = path
+        shards.append(shard)
+        notices += _name_notices(shard)
+    if problems:
+        raise UsageError("\n".join(["some input cannot be used:", *(f"  {line}" for line in problems), _ADVICE]))
+    return shards, notices
+
+
+def _shards_of(name: str, problems: list[str]) -> Iterator[Shard]:
+    """The shards that one name stands for; what is wrong with it goes to `problems`."""
+    if is_url(name):
+        from fastrec.sources.objects import shards_in_store  # noqa: PLC0415 - only who names a URL pays for it
+
+        yield from shards_in_store(name, problems)
+        return
+    for path in _expanded(name, problems):
+        try:
+            yield shard_at(path)
+        except ShardMissingError as exc:
+            problems.append(f"{shown(path)}: {exc.reason}")
+
+
+def _listed(files_from: str) -> Iterator[str]:
+    """The names in a list, one a line; blank lines are skipped."""
+    try:
+        data = sys.stdin.buffer.read() if files_from == STDIN else read_all(files_from)
+    except OSError as exc:
+        raise UsageError(f"the list {shown(files_from)} cannot be read: {exc.strerror}") from exc
+    return (os.fsdecode(line) for line in data.split(b"\n") if line.strip())
+
+
+def _expanded(name: str, problems: list[str]) -> list[str]:
+    """The paths that one name stands for; what is wrong with it goes to `problems`."""
+    if name == STDIN:
+        return [name]
+    if os.path.isdir(name):  # noqa: PTH112 - as above
+        found = _in_directory(name, problems)
+        if not found:
+            problems.append(f"{shown(name)}: the directory holds no *.jsonl* file")
+        return found
+    if os.path.lexists(name) or not any(char in name for char in "*?["):
+        return [name]
+    found = []
+    for match in sorted(glob.glob(name, recursive=True)):  # noqa: PTH207 - as above
+        found += _in_directory(match, problems) if os.path.isdir(match) else [match]  # noqa: PTH112
+    if not found:
+        problems.append(f"{shown(name)}: there is no such file, and as a glob it matches none")
+    return list(dict.fromkeys(map(os.path.normpath, found)))  # `**` gives a file and the directory it is in
+
+
+def _in_directory(directory: str, problems: list[str]) -> list[str]:
+    """The shards below a directory, sorted."""
+
+    def complain(exc: OSError) -> None:
+        problems.append(f"{shown(str(exc.filename))}: the directory cannot be searched: {exc.strerror}")
+
+    found = []
+    for parent, directories, files in os.walk(directory, onerror=complain):
+        directories[:] = [name for name in directories if not name.startswith(".")]
+        if "manifest.json" in files:  # a published corpus: what it rejected is beside it, not in it
+            files = [name for name in files if not name.startswith("rejects.jsonl")]
+        for name in files:
+            path = os.path.join(parent, name)  # noqa: PTH118 - as above
+            # A dangling link stays in: it is reported as missing rather than passed over.
+            wanted = os.path.isfile(path) or not os.path.exists(path)  # noqa: PTH110, PTH113
+            if ".jsonl" in name and not name.startswith(".") and wanted:
+                found.append(path)
+    return sorted(found)
+
+
+def _identity(path: str) -> object:
+    """What two names of one file have in common."""
+    if path == STDIN or is_url(path):
+        return only_name(path) if is_url(path) else path
+    try:
+        status = os.stat(path)  # noqa: PTH116 - as above
+    except OSError as exc:
+        raise ShardMissingError(path, f"cannot be found: {exc.strerror}") from exc
+    return status.st_dev, status.st_ino
+
+
+def _given_again(path: str, first: str) -> str:
+    if path == first:
+        return f"{shown(path)} is given more than once: counted once"
+    return f"{shown(path)} is the same file as {shown(first)}: counted once"
+
+
+def _name_notices(shard: Shard) -> Iterator[str]:
+    promised = format_of_name(shard.path)
+    if shard.format is None or promised is None or promised is shard.format:
+        return
+    if shard.size == 0:
+        yield f"{shown(shard.path)} is empty, not {promised.value}: it has no lines"
+    else:
+        told = "plain text" if shard.format is Format.PLAIN else shard.format.value
+        yield f"{shown(shard.path)} is {told} by its first bytes: read as {told}"

@@ -1,0 +1,108 @@
+"""Shards in a store: what a URL stands for, by the rules that hold for paths.
+
+A published corpus gives the parts that its manifest names, and nothing else: beside them may lie what a run that was
+killed has left. A corpus that has no manifest yet is not finished, and gives nothing.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from fastrec.errors import shown
+from fastrec.sources.formats import MAGIC_BYTES, Format, detect
+from fastrec.sources.reader import Shard
+from fastrec.storage import join, parent_and_name, store
+from fastrec.storage.store import Found
+
+__all__ = ["shards_in_store"]
+
+_MANIFEST: Final = "manifest.json"
+_UNFINISHED: Final = ".fastrec-writing"
+
+
+class _Part(msgspec.Struct):
+    file: str
+
+
+class _Manifest(msgspec.Struct):
+    """What is needed of a manifest."""
+
+    parts: list[_Part]
+
+
+def shards_in_store(name: str, problems: list[str]) -> list[Shard]:
+    """Give the shards that a URL stands for; what is wrong with it goes to `problems`."""
+    try:
+        return _looked_at(list(_expanded(name, problems)))
+    except OSError as exc:
+        problems.append(f"{shown(name)}: cannot be found: {exc.strerror}")
+        return []
+
+
+def _expanded(name: str, problems: list[str]) -> Iterator[Found]:
+    try:
+        yield store.look_at(name)
+    except FileNotFoundError:
+        yield from _matches(name, problems)
+    except IsADirectoryError:
+        found = list(_in_directory(name, problems))
+        if not found:
+            problems.append(f"{shown(name)}: the directory holds no *.jsonl* file")
+        yield from found
+
+
+def _matches(name: str, problems: list[str]) -> Iterator[Found]:
+    found: dict[str, Found] = {}
+    for path, match in store.glob(name) if any(char in name for char in "*?[") else []:
+        if path.count("/.") > name.count("/."):
+            continue  # hidden, as from a shell
+        inside = [match] if match else _in_directory(path, problems)
+        found |= {one.path: one for one in inside}  # `**` gives a file and the directory it is in
+    if not found:
+        problems.append(f"{shown(name)}: there is no such object, and as a glob it matches none")
+    yield from found.values()
+
+
+def _in_directory(directory: str, problems: list[str]) -> Iterator[Found]:
+    """Give what looks like a shard, below a directory."""
+    by_parent: defaultdict[str, dict[str, Found]] = defaultdict(dict)
+    for found in store.find(directory):
+        parent, file = parent_and_name(found.path)
+        if "/." not in parent.removeprefix(directory.rstrip("/")):
+            by_parent[parent][file] = found
+    for parent, files in sorted(by_parent.items()):
+        if _MANIFEST in files:
+            manifest = _read_manifest(join(parent, _MANIFEST))
+            if manifest is not None:
+                named = {part.file for part in manifest.parts}
+                missing = sorted(named - files.keys())
+                problems += [f"{shown(join(parent, file))}: is missing, and {_MANIFEST} names it" for file in missing]
+                files = {file: found for file, found in files.items() if file in named}
+        elif _UNFINISHED in files:
+            problems.append(f"{shown(parent)}: is a corpus whose run has not finished: run it again, or leave it out")
+            continue
+        for file, found in sorted(files.items()):
+            if ".jsonl" in file and not file.startswith("."):
+                yield found
+
+
+def _read_manifest(path: str) -> _Manifest | None:
+    try:
+        return msgspec.json.decode(store.read_all(path), type=_Manifest)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None  # somebody else's file of that name
+
+
+def _looked_at(found: Sequence[Found]) -> list[Shard]:
+    """Tell the formats of objects, all of whose first bytes are read at the same time."""
+    filled = [one.path for one in found if one.size]  # an empty one has no bytes that a store would give
+    heads = dict(zip(filled, store.heads(filled, MAGIC_BYTES), strict=True))
+    return [Shard(one.path, one.size, _format_of(heads.get(one.path, b"")), one.version) for one in found]
+
+
+def _format_of(head: bytes | Exception) -> Format | None:
+    return detect(head) if isinstance(head, bytes) else None  # reading it will say why

@@ -1,1 +1,0 @@
-"""The stages of a job: shards, judge, runs, summary. They know nothing of each other."""

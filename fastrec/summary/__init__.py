@@ -1,0 +1,1 @@
+"""Summarize a corpus: rows, tallies, the census of questions, and the summary document."""

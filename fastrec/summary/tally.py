@@ -1,0 +1,207 @@
+"""The tally: statistics of some records that add up exactly, whatever the split and the order.
+
+Counts and sums are integers. A score that is not an integer is a fraction with a power of two below; scores are summed
+as integers in units of 2**-1074, the smallest step a double has, so that a sum is exact and a mean rounds once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
+from typing import Any, Final, Self
+
+import msgspec
+
+from fastrec.summary.census import Answered
+from fastrec.summary.rows import Column, number_of, spelled
+
+__all__ = ["ModelTally", "Tally"]
+
+_UNIT_BITS: Final = 1_074
+_ROOT_BITS: Final = 128  # further bits to which a root is taken
+
+
+class ModelTally(msgspec.Struct, array_like=True):
+    """One model on one evaluation. Sums are kept as text where they pass a process border: they outgrow 64 bits."""
+
+    records: int = 0
+    correct: int = 0
+    errors: int = 0
+    turns: int = 0
+    tool_calls: int = 0
+    with_tokens: int = 0
+    tokens: list[int] = msgspec.field(default_factory=lambda: [0, 0, 0])
+    """Input, output and total."""
+    score: int = 0
+    """The sum of the scores, in units of 2**-1074."""
+    score_squared: int = 0
+    """The sum of their squares, in units of 2**-2148."""
+    latency: Counter[int] = msgspec.field(default_factory=Counter)
+    """How many records fall into each bucket."""
+    first: bytes = b""
+    """The lowest sample_id, as spelled in keys."""
+    last: bytes = b""
+    entries: int = 0
+    """Entries of the census that the model is in: the samples it answered, but for some that count again."""
+
+    def add_rows(self, rows: list[Sequence[Any]], sample_ids: list[bytes]) -> None:
+        """Add records, by columns: a sum over a column runs in C."""
+        columns = list(zip(*rows, strict=True))
+        self.records += len(rows)
+        self.correct += sum(columns[Column.CORRECT])
+        self.errors += sum(columns[Column.ERROR])
+        self.turns += sum(columns[Column.TURNS])
+        self.tool_calls += sum(columns[Column.TOOL_CALLS])
+        for place, column in enumerate((Column.INPUT_TOKENS, Column.OUTPUT_TOKENS, Column.TOTAL_TOKENS)):
+            self.tokens[place] += _sum(columns[column])
+        self.with_tokens += len(rows) - columns[Column.TOTAL_TOKENS].count(None)
+        for value, times in Counter(columns[Column.SCORE]).items():  # 1, 1.0 and true are one score here
+            score = _exact(value)
+            self.score += score * times
+            self.score_squared += score * score * times
+        buckets = Counter(columns[Column.LATENCY])
+        del buckets[None]  # records without a latency
+        self.latency.update(buckets)
+        lowest, highest = min(sample_ids), max(sample_ids)
+        self.first = min(self.first, lowest) if self.first else lowest
+        self.last = max(self.last, highest)
+
+    def __iadd__(self, other: ModelTally) -> Self:
+        self.records += other.records
+        self.correct += other.correct
+        self.errors += other.errors
+        self.turns += other.turns
+        self.tool_calls += other.tool_calls
+        self.with_tokens += other.with_tokens
+        self.tokens = [mine + theirs for mine, theirs in zip(self.tokens, other.tokens, strict=True)]
+        self.score += other.score
+        self.score_squared += other.score_squared
+        self.latency.update(other.latency)
+        self.first = min(self.first, other.first) if self.first else other.first
+        self.last = max(self.last, other.last)
+        self.entries += other.entries
+        return self
+
+    def mean_score(self) -> float | None:
+        """Return the mean, rounded once; None if it is beyond a double."""
+        return _rounded(lambda: Fraction(self.score, self.records << _UNIT_BITS))
+
+    def score_standard_error(self) -> float | None:
+        """Return the standard error of the mean; None for a single record."""
+        n = self.records
+        if n < 2:
+            return None
+        # Sum of squared deviations times n, in units of 2**-2148: exact, so never a hair below zero. The root is taken
+        # of an integer too: the variance of scores such as 1e-200 or 1e200 is beyond a double, their error is not.
+        spread = self.score_squared * n - self.score**2
+        root = math.isqrt((spread << 2 * _ROOT_BITS) // (n * n * (n - 1)))
+        return _rounded(lambda: Fraction(root, 1 << _UNIT_BITS + _ROOT_BITS))
+
+    def latency_quantile(self, share: float) -> int | None:
+        """Return the bucket below or in which this share of the records lies."""
+        count = sum(self.latency.values())
+        rank = max(math.ceil(share * count), 1)
+        for bucket in sorted(self.latency):
+            rank -= self.latency[bucket]
+            if rank <= 0:
+                return bucket
+        return None
+
+
+class Tally(msgspec.Struct):
+    """Statistics of a set of kept records."""
+
+    interaction_types: Counter[str] = msgspec.field(default_factory=Counter)
+    schema_versions: Counter[str | None] = msgspec.field(default_factory=Counter)
+    models: dict[tuple[bytes, bytes], ModelTally] = msgspec.field(default_factory=dict)
+    """By evaluation_name and model_id, as spelled in keys."""
+    sources: Counter[int] = msgspec.field(default_factory=Counter)
+    """Kept records by source."""
+
+    def add(self, fields: Iterable[Sequence[bytes]], rows: Sequence[Sequence[Any]]) -> None:
+        """Add records, given the fields of their keys and their rows."""
+        groups: dict[tuple[bytes, bytes], tuple[list[Sequence[Any]], list[bytes]]] = {}
+        for (evaluation, _, model, _, sample_id), row in zip(fields, rows, strict=True):
+            group = groups.get((evaluation, model))
+            if group is None:
+                group = groups[evaluation, model] = ([], [])
+            group[0].append(row)
+            group[1].append(sample_id)
+        for key, (some_rows, sample_ids) in groups.items():
+            self.models.setdefault(key, ModelTally()).add_rows(some_rows, sample_ids)
+        self.interaction_types.update([row[Column.INTERACTION_TYPE] for row in rows])
+        self.schema_versions.update([row[Column.SCHEMA_VERSION] for row in rows])
+        self.sources.update([row[Column.SOURCE] for row in rows])
+
+    def add_answered(self, answered: Answered) -> None:
+        """Add what the census of the same records says of their models."""
+        for evaluation, models in answered.items():
+            for model, entries in models.items():
+                self.models[evaluation, model].entries += entries
+
+    def packed(self) -> list[Any]:
+        """Spell the tally as plain lists, in which integers of any size fit."""
+        models = [[*key, *map(_packed, msgspec.structs.astuple(model))] for key, model in self.models.items()]
+        counts = (self.interaction_types, self.schema_versions, self.sources)
+        return [models, *map(_packed, counts)]
+
+    @classmethod
+    def unpacked(cls, packed: list[Any]) -> Tally:
+        """Read what `packed` spells."""
+        models, *counts = packed
+        types, versions, sources = (Counter(dict(pairs)) for pairs in counts)
+        tally = cls(types, versions, {}, sources)
+        for evaluation, model, *values in models:
+            fields = dict(zip(ModelTally.__struct_fields__, values, strict=True))
+            latency = Counter(dict(fields.pop("latency")))
+            tokens = [number_of(count) for count in fields.pop("tokens")]
+            first, last = fields.pop("first"), fields.pop("last")
+            numbers = {name: number_of(value) for name, value in fields.items()}
+            tally.models[evaluation, model] = ModelTally(
+                **numbers, tokens=tokens, latency=latency, first=first, last=last
+            )
+        return tally
+
+    def __iadd__(self, other: Tally) -> Self:
+        self.interaction_types.update(other.interaction_types)
+        self.schema_versions.update(other.schema_versions)
+        self.sources.update(other.sources)
+        for key, model in other.models.items():
+            if key in self.models:
+                self.models[key] += model
+            else:
+                self.models[key] = model
+        return self
+
+
+def _packed(value: Any) -> Any:
+    if isinstance(value, int):
+        return spelled(value)
+    if isinstance(value, list):
+        return list(map(_packed, value))
+    return list(value.items()) if isinstance(value, Counter) else value
+
+
+def _sum(column: Sequence[int | str | None]) -> int:
+    """Add up what is not None; integers beyond 64 bits are text."""
+    try:
+        return sum(filter(None, column))  # type: ignore[arg-type]
+    except TypeError:
+        return sum(number_of(count) for count in column if count is not None)
+
+
+def _exact(score: float | str) -> int:
+    """Return a score in units of 2**-1074."""
+    if isinstance(score, float):
+        numerator, denominator = score.as_integer_ratio()
+        return numerator << (_UNIT_BITS + 1 - denominator.bit_length())
+    return number_of(score) << _UNIT_BITS
+
+
+def _rounded(value: Callable[[], Fraction]) -> float | None:
+    try:
+        return float(value())
+    except OverflowError:
+        return None

@@ -1,0 +1,330 @@
+"""Bad input to every command: a clear error with what, why and what to do, the right exit code, nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+import fastrec
+from fastrec.cli import cli
+
+COMMANDS = cli.list_commands(click.Context(cli))
+
+# Each command at work in the directory that `place` makes; {} stands for what is to be bad.
+OF_CORPORA = {
+    "report": ["report", "{}", "-o", "page.html"],
+    "report to stdout": ["report", "{}", "-o", "-"],
+    "diff, old": ["diff", "{}", "other"],
+    "diff, new": ["diff", "other", "{}"],
+    "cat": ["cat", "{}"],
+    "export": ["export", "{}", "-o", "tables", "--format", "csv"],
+    "verify": ["verify", "{}"],
+    "rejects": ["rejects", "{}"],
+    "rejects --extract": ["rejects", "{}", "--extract", "mend.jsonl"],
+}
+OF_SHARDS = {
+    "normalize": ["normalize", "{}", "-o", "new"],
+    "stats": ["stats", "{}", "--common"],
+    "validate": ["validate", "{}"],
+}
+OTHERS = {
+    "schema": ["schema"],
+    "generate": ["generate", "-n", "5", "-o", "generated"],
+    "completion": ["completion", "bash"],
+}
+WORKING = OF_CORPORA | OF_SHARDS | OTHERS
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Shards, a corpus with rejects, another corpus; not to be changed."""
+    place = tmp_path_factory.mktemp("made")
+    fastrec.generate(place / "shards", records=60, seed=3, rejects=0.1, shards=2)
+    fastrec.generate(place / "more", records=60, seed=4, shards=2)
+    fastrec.normalize(place / "shards", place / "corpus")
+    fastrec.normalize(place / "more", place / "other")
+    return place
+
+
+@pytest.fixture
+def place(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of them to work in; beside them an empty directory, a file, and damaged things."""
+    here = Path(shutil.copytree(made, tmp_path / "here"))
+    monkeypatch.chdir(here)
+    for name in list(os.environ):
+        if name.startswith("FASTREC_"):
+            monkeypatch.delenv(name)
+    (here / "empty").mkdir()
+    (here / "a-file").write_text("text\n")
+    shutil.copytree("corpus", "damaged")
+    for name in ("part-00000.jsonl.zst", "rejects.jsonl.zst"):
+        spoil(here / "damaged" / name)
+    shutil.copytree("shards", "damaged-shards")
+    spoil(here / "damaged-shards" / "shard-00001.jsonl.zst")
+    return here
+
+
+def spoil(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0x55
+    path.write_bytes(data)
+
+
+def run(arguments: list[str], bad: str = "corpus", **options: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "fastrec", *(argument.format(bad) for argument in arguments)]
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    return subprocess.run(command, stdin=subprocess.DEVNULL, text=True, timeout=60, check=False, **options)
+
+
+def all_files() -> set[str]:
+    return {str(path) for path in Path().rglob("*")}
+
+
+def assert_refused(arguments: list[str], bad: str, code: int, *said: str) -> None:
+    """One error in words, with the exit code, nothing on stdout, and no file more or less than before."""
+    before = all_files()
+    done = run(arguments, bad)
+    assert done.returncode == code, done.stderr
+    assert len(re.findall("^error: ", done.stderr, flags=re.MULTILINE)) == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    for words in said:
+        assert words in done.stderr
+    assert done.stdout == ""
+    assert all_files() == before
+
+
+def test_the_tables_have_every_command() -> None:
+    """No command is forgotten here."""
+    assert {arguments[0] for arguments in WORKING.values()} == set(COMMANDS)
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize("command", WORKING)
+def test_they_all_work(command: str) -> None:
+    """With good input each of them works: what fails below fails for its reason alone."""
+    good = "more" if command in OF_SHARDS else "corpus"
+    assert run(WORKING[command], good).returncode == 0
+
+
+# What is not there, or is something else
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [
+        ("missing", "there is no such directory"),
+        ("empty", "it holds no manifest.json"),
+        ("shards", "it holds no manifest.json"),
+        ("a-file", "it is a file"),
+    ],
+)
+@pytest.mark.parametrize("command", OF_CORPORA)
+def test_what_is_no_corpus(command: str, bad: str, why: str) -> None:
+    """Where a corpus is wanted: what is wrong with the name, and how a corpus is made."""
+    assert_refused(
+        OF_CORPORA[command], bad, 2, f"error: {bad} is not a corpus: {why}\n", "`fastrec normalize SHARDS -o"
+    )
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [
+        ("missing", "missing: cannot be found: No such file or directory"),
+        ("empty", "empty: the directory holds no *.jsonl* file"),
+        ("missing/*.zst", "missing/*.zst: there is no such file, and as a glob it matches none"),
+    ],
+)
+@pytest.mark.parametrize("command", OF_SHARDS)
+def test_what_is_no_shard(command: str, bad: str, why: str) -> None:
+    """Where shards are wanted: which name is wrong, and what is searched for."""
+    assert_refused(OF_SHARDS[command], bad, 2, "error: some input cannot be used:\n", why, "Check the names;")
+
+
+# What is damaged
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize("command", [name for name in OF_CORPORA if name != "verify"])
+def test_a_damaged_part(command: str) -> None:
+    """A part, or the rejects, of a corpus is corrupt: which file, and what tells more."""
+    file = "rejects" if command.startswith(("rejects", "report")) else "part-00000"
+    said = f"error: damaged/{file}.jsonl.zst: zstd frame is corrupt", "normalize again. `fastrec verify damaged` lists"
+    assert_refused(OF_CORPORA[command], "damaged", 3, *said)
+
+
+@pytest.mark.usefixtures("place")
+def test_verify_finds_a_damaged_part() -> None:
+    """What is wrong is what `verify` is there to say: on stdout, with exit code 1."""
+    done = run(["verify", "damaged"])
+    assert done.returncode == 1
+    assert "part-00000.jsonl.zst: zstd frame is corrupt" in done.stdout
+    assert "not sound: " in done.stdout
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize("command", ["normalize", "stats"])
+def test_a_damaged_shard(command: str) -> None:
+    """A shard is corrupt: it is named, nothing is published; what was finished is kept for the next run."""
+    before = all_files()
+    done = run(OF_SHARDS[command], "damaged-shards")
+    assert done.returncode == 3
+    assert done.stdout == ""
+    assert "error: 1 shard could not be read whole" in done.stderr
+    assert "damaged-shards/shard-00001.jsonl.zst: zstd frame is corrupt" in done.stderr
+    assert "Fetch them again" in done.stderr
+    kept = {path.split("/")[0] for path in all_files() - before}
+    assert kept <= {".new.fastrec-work", ".new.fastrec-new"}
+    assert ".new.fastrec-work: the same command goes on from there" in done.stderr or not kept
+
+
+@pytest.mark.usefixtures("place")
+def test_a_damaged_shard_to_be_validated() -> None:
+    """The other shards are reported on all the same."""
+    done = run(["validate", "damaged-shards"])
+    assert done.returncode == 3
+    assert "error: damaged-shards/shard-00001.jsonl.zst: zstd frame is corrupt" in done.stderr
+    assert "not valid: 30 lines" in done.stdout
+    assert "1 of 2 shards unreadable" in done.stdout
+
+
+# A wrong command line
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_wrong_option(command: str) -> None:
+    """An option that is none: how the command is used, and where its help is."""
+    usage = f"Usage: python -m fastrec {command} ", f"Try 'python -m fastrec {command} --help' for help."
+    assert_refused([command, "--no-such-option"], "", 2, *usage, "error: No such option '--no-such-option'")
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["normalize", "shards", "-o", "new", "--level", "high"], "'--level': 'high' is not a valid integer"),
+        (["normalize", "shards", "-o", "new", "--max-rejects", "few"], "'few' is neither a number of lines nor"),
+        (["normalize", "shards", "-o", "corpus"], "corpus exists: give another output, or --overwrite"),
+        (["normalize", "shards", "-o", "a-file", "--overwrite"], "a-file is not a directory"),
+        (["normalize", "shards", "-o", "shards/new"], "the output shards/new lies in the input shards"),
+        (["normalize", "shards"], "Missing option '-o' / '--output'"),
+        (["stats", "corpus", "--by", "beauty"], "'beauty' is not one of 'accuracy', 'score'"),
+        (["report", "corpus", "-o", "a-file"], "a-file exists: name another file, or give --overwrite"),
+        (["diff", "corpus", "other", "--by", "colour"], "by 'colour'; the fields are evaluation_name,"),
+        (["diff", "corpus"], "Missing argument 'NEW'"),
+        (["cat", "corpus", "--limit", "none"], "'--limit': 'none' is not a valid integer"),
+        (["export", "corpus", "-o", "tables", "--format", "xls"], "'xls' is not one of 'parquet', 'csv', 'matrix'"),
+        (["export", "corpus", "-o", "shards", "--format", "csv", "--overwrite"], "holds something else than an export"),
+        (["verify", "corpus", "--jobs", "0"], "'--jobs'"),
+        (["verify"], "Missing argument 'CORPUS'"),
+        (["rejects", "corpus", "--code", "bad"], "there is no code 'bad'; the codes are line.too_long"),
+        (["rejects", "corpus", "--extract", "a-file"], "a-file exists: name a new file"),
+        (["validate", "shards", "--format", "xml"], "'xml' is not one of 'text', 'json', 'github'"),
+        (["schema", "corpus"], "Got unexpected extra argument (corpus)"),
+        (["generate", "-o", "shards"], "shards is not empty: stale shards would mix with the new ones; give another"),
+        (["completion", "tcsh"], "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
+    ],
+)
+def test_a_wrong_value(arguments: list[str], said: str) -> None:
+    """A value that makes no sense, or names what must not be touched: what would make sense."""
+    assert_refused(arguments, "", 2, said)
+
+
+# Who listens
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize("command", [*WORKING, "--help", "--version", "cat --help"])
+def test_a_closed_pipe(command: str) -> None:
+    """Whoever reads may leave: no complaint, and the exit code is that of the work."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        good = "more" if command in OF_SHARDS else "corpus"
+        done = run(WORKING.get(command, command.split()), good, stdout=writer)
+    finally:
+        os.close(writer)
+    assert done.returncode == 0
+    assert not re.search("error|Errno|Broken|Traceback", done.stderr)
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize("command", WORKING)
+def test_no_terminal(command: str) -> None:
+    """Into a file or a pipe go no colours and no progress."""
+    good = "more" if command in OF_SHARDS else "corpus"
+    done = run(WORKING[command], good)
+    printed = done.stderr + ("" if command in ("report to stdout", "completion") else done.stdout)
+    assert not re.search(r"[\x1b\r]", printed)
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.skipif(not shutil.which("script"), reason="there is no `script` to make a terminal with")
+@pytest.mark.parametrize("command", ["normalize", "stats", "validate"])
+def test_a_terminal_that_is_to_be_read(command: str) -> None:
+    """At a terminal `-` would wait for ever without a word: the word is said, and Ctrl-D ends it."""
+    arguments = " ".join(argument.format("-") for argument in OF_SHARDS[command])
+    line = f"{sys.executable} -m fastrec {arguments}"
+    done = subprocess.run(
+        ["script", "-qec", line, "/dev/null"], input=b"\x04", capture_output=True, timeout=60, check=True
+    )
+    assert b"reading from this terminal: type or paste lines, and end with Ctrl-D" in done.stdout
+
+
+# Extras that are not installed
+
+WITHOUT = """
+import sys
+sys.modules.update(dict.fromkeys(sys.argv.pop(1).split(",")))
+sys.argv[0] = "fastrec"
+from fastrec.cli import main
+main()
+"""
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize(
+    ("missing", "arguments", "said"),
+    [
+        (
+            "pyarrow",
+            "export corpus -o tables",
+            "Parquet needs pyarrow, which is not installed: pip install 'fastrec[parquet]'",
+        ),
+        (
+            "distributed",
+            "normalize shards -o new --engine dask",
+            "--engine dask needs distributed, which is not installed: pip install 'fastrec[dask]'",
+        ),
+    ],
+)
+def test_an_extra_that_is_not_installed(missing: str, arguments: str, said: str) -> None:
+    """What is missing, and the command that installs it; nothing is written."""
+    before = all_files()
+    command = [sys.executable, "-c", WITHOUT, missing, *arguments.split()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"error: {said}\n")
+    assert all_files() == before
+
+
+@pytest.mark.usefixtures("place")
+def test_another_pipe_that_breaks() -> None:
+    """A broken pipe that is none of ours to print to is an error, not an exit code 1 without a word."""
+    script = (
+        "import sys; from fastrec.normalize import run as module\n"
+        "def run(*_, **__): raise BrokenPipeError(32, 'Broken pipe')\n"
+        "module.run = run; sys.argv[0] = 'fastrec'\n"
+        "from fastrec.cli import main; main()"
+    )
+    command = [sys.executable, "-c", script, "normalize", "shards", "-o", "new"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (3, "error: a pipe: Broken pipe\n")

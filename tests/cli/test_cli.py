@@ -1,0 +1,482 @@
+"""The command line: exit codes, what goes to stdout and what to stderr, and that nothing raw reaches a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+
+import fastrec
+from fastrec.cli import cli
+from fastrec.cli.console import safe, size_option
+from fastrec.judge.report import Report
+from fastrec.schemas.shape import schema_bytes
+from fastrec.sources.formats import Format
+from tests.samples import sample
+from tests.sources.compressing import compressed
+
+GOOD = json.dumps(sample()).encode().replace(b'"sample_hash": "00ff", ', b"")
+WARNED = json.dumps(sample()).encode()
+BAD = b'{"nonsense": true}'
+LINES = {"good": [GOOD], "warned": [GOOD, WARNED], "bad": [GOOD, BAD, BAD], "empty": []}
+
+# What could steer a terminal: an ANSI sequence, a C1 control (CSI in one character), a right-to-left override.
+STEERING = "\x1b[31m", "\x9b31m", "\u202e"
+
+
+def write(path: Path, lines: list[bytes]) -> Path:
+    path.write_bytes(b"".join(line + b"\n" for line in lines))
+    return path
+
+
+@pytest.fixture
+def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory to be in, with one shard of each kind."""
+    monkeypatch.chdir(tmp_path)
+    for name, lines in LINES.items():
+        write(tmp_path / f"{name}.jsonl", lines)
+    (tmp_path / "truncated.jsonl.zst").write_bytes(compressed(Format.ZSTD, GOOD)[:-5])
+    return tmp_path
+
+
+def run(*arguments: Any, stdin: bytes = b"", **options: Any) -> subprocess.CompletedProcess[bytes]:
+    """Run the command in a process of its own; whatever happens, there is no traceback."""
+    command = [sys.executable, "-m", "fastrec", *map(os.fspath, arguments)]
+    done = subprocess.run(command, input=stdin, capture_output=True, timeout=60, check=False, **options)
+    assert b"Traceback" not in done.stdout + done.stderr
+    return done
+
+
+def invoke(*arguments: Any, **options: Any) -> Result:
+    """Run the command in this process: quicker, but without the last step, from errors to exit codes."""
+    return CliRunner().invoke(cli, list(map(str, arguments)), **options)
+
+
+# Exit codes
+
+
+@pytest.mark.usefixtures("corpus")
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["good.jsonl"], 0),
+        (["empty.jsonl"], 0),
+        (["warned.jsonl"], 0),
+        (["warned.jsonl", "--strict"], 1),
+        (["good.jsonl", "--strict"], 0),
+        (["bad.jsonl"], 1),
+        (["good.jsonl", "bad.jsonl"], 1),
+        (["truncated.jsonl.zst"], 3),
+        (["bad.jsonl", "truncated.jsonl.zst"], 3),
+        (["."], 3),
+    ],
+)
+def test_the_exit_code_says_how_it_went(arguments: list[str], code: int) -> None:
+    """0: all valid; 1: invalid lines (or warnings, if strict); 3: a shard could not be read whole."""
+    assert invoke("validate", *arguments).exit_code == code
+
+
+@pytest.mark.usefixtures("corpus")
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["validate", "good.jsonl"], 0, ""),
+        (["validate", "bad.jsonl"], 1, ""),
+        (["validate", "truncated.jsonl.zst"], 3, "error: truncated.jsonl.zst: ends inside the zstd frame"),
+        (["validate", "missing.jsonl"], 2, "missing.jsonl: cannot be found"),
+        (["validate"], 2, "there is no input"),
+        (["validate", "good.jsonl", "--max-eror", "3"], 2, "--max-errors"),
+        (["validate", "good.jsonl", "--format", "xml"], 2, "'text', 'json', 'github'"),
+        (["validate", "good.jsonl", "--jobs", "0"], 2, "--jobs"),
+        (["validate", "good.jsonl", "--max-errors", "0"], 2, "--max-errors"),
+        (["validate", "good.jsonl", "--max-line-bytes", "1 parsec"], 2, "512M, 2GiB"),
+        (["validate", "good.jsonl", "--json-log", "missing/log"], 3, "the log missing/log cannot be written: No such"),
+        (["validate", "bad.jsonl", "--json-log", "/dev/full"], 3, "the log /dev/full cannot be written: No space"),
+        (["validate", "good.jsonl", "--json-log", "good.jsonl"], 2, "is one of the shards"),
+        (["validate", "good.jsonl", "--json-log", "."], 2, "is a directory"),
+        (["validate", "--files-from", "missing"], 2, "the list missing cannot be read"),
+        (["validat", "good.jsonl"], 2, "validate"),
+        (["--nonsense"], 2, "No such option"),
+        ([], 2, "Commands:"),
+        (["generate", "-n", "1"], 2, "--output"),
+        (["generate", "-n", "1", "-o", "."], 2, "is not empty"),
+        (["generate", "-n", "1", "-o", "good.jsonl"], 2, "good.jsonl is not a directory"),
+        (["generate", "-n", "1", "-o", "good.jsonl/x"], 3, "good.jsonl/x: "),
+        (["generate", "-n", "1", "-o", "out", "--rejects", "1.5"], 2, "--rejects"),
+        (["generate", "-n", "1", "-o", "out", "--rejects", "0.7", "--blanks", "0.7"], 2, "more than 1 together"),
+        (["generate", "-n", "1", "-o", "out", "--seed", "-1"], 2, "cannot be negative"),
+    ],
+)
+def test_errors_end_in_a_message_and_an_exit_code(arguments: list[str], code: int, said: str) -> None:
+    """2: the command line is wrong, with a hint; 3: not done; the message is on stderr, in words."""
+    done = run(*arguments)
+    assert done.returncode == code
+    assert said in done.stderr.decode()
+    if code == 0:
+        assert done.stderr == b""
+    if code >= 2 and "validate" in arguments and "truncated.jsonl.zst" not in arguments:
+        assert done.stdout == b""
+
+
+def test_a_failing_disk_is_an_error_that_names_the_file(tmp_path: Path) -> None:
+    """An error of the operating system that no job expected still ends in its words and in exit code 3."""
+    locked = tmp_path / "file"
+    locked.write_bytes(b"")
+    done = run("generate", "-n", "1", "-o", locked / "below")
+    assert done.returncode == 3
+    assert done.stderr.decode() == f"error: {locked / 'below'}: Not a directory\n"
+
+
+# What is printed
+
+
+def test_text_groups_findings_with_counts_places_and_a_verdict(corpus: Path) -> None:
+    """Equal findings are one entry with its count and first places; the last line is the verdict."""
+    write(corpus / "more.jsonl", [BAD] * 5 + [WARNED, b""])
+    done = run("validate", "bad.jsonl", "more.jsonl")
+    lines = done.stdout.decode().splitlines()
+    at = lines.index("    $.model_id: expected a value, since the field is required, found nothing")
+    assert lines[at - 1] == "error schema.required  7 ×"
+    assert lines[at + 1] == "    bad.jsonl:2, bad.jsonl:3, more.jsonl:1, …"
+    assert "warning warn.sample_hash  1 ×" in lines
+    verdict = lines[-1]
+    assert verdict.startswith("not valid: 10 lines, 2 valid, 7 invalid, 1 warning, 1 blank (")
+    assert verdict.endswith(" MB/s)")
+    assert done.stderr == b""
+
+
+@pytest.mark.usefixtures("corpus")
+@pytest.mark.parametrize(
+    ("arguments", "start", "end"),
+    [
+        (["good.jsonl"], "valid: 1 line, 1 valid, 0 invalid, 0 warnings (", "MB/s)"),
+        (["warned.jsonl"], "valid: 2 lines, 2 valid, 0 invalid, 1 warning (", "MB/s)"),
+        (["warned.jsonl", "--strict"], "not valid: 2 lines, 2 valid, 0 invalid, 1 warning (", "MB/s)"),
+        (["good.jsonl", "truncated.jsonl.zst"], "not valid: 1 line, 1 valid", "MB/s)"),
+        (["bad.jsonl", "--max-errors", "1"], "not valid: 3 lines", "MB/s); stopped at --max-errors"),
+    ],
+)
+def test_the_verdict_agrees_with_the_exit_code(arguments: list[str], start: str, end: str) -> None:
+    """The verdict line says `valid` exactly if the exit code is 0."""
+    for output_format in ("text", "github"):
+        done = invoke("validate", *arguments, "--format", output_format)
+        verdict = done.stdout.splitlines()[-1]
+        assert verdict.startswith(start)
+        assert verdict.endswith(end)
+        assert verdict.startswith("valid") is (done.exit_code == 0)
+
+
+def test_json_is_one_document_that_equals_the_report(corpus: Path) -> None:
+    """With `--format json` stdout holds the report of the Python interface and nothing else; notices go to stderr."""
+    (corpus / "bom.jsonl").write_bytes(b"\xef\xbb\xbf" + GOOD)
+    names = ["bad.jsonl", "warned.jsonl", "bom.jsonl", "truncated.jsonl.zst", "bad.jsonl"]
+    done = run("validate", *names, "--format", "json")
+    assert done.returncode == 3
+    found = msgspec.json.decode(done.stdout, type=Report)
+    expected = fastrec.validate(names)
+    found.seconds = expected.seconds
+    assert found == expected
+    notes = done.stderr.decode().splitlines()
+    assert "note: bad.jsonl is given more than once: counted once" in notes
+    assert "note: bom.jsonl begins with a byte order mark, which was skipped" in notes
+    assert notes[-1].startswith("error: truncated.jsonl.zst: ends inside")
+    assert len(notes) == 3
+
+
+def test_github_annotations_are_escaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has a meaning in a workflow command is escaped, in messages and in file names."""
+    name = "50%, a:b\n::error::x.jsonl"
+    line = json.dumps(sample(interaction_type="100%\n::warning::y")).encode()
+    write(tmp_path / name, [GOOD, line, line])
+    monkeypatch.chdir(tmp_path)
+    done = invoke("validate", ".", "--format", "github")
+    annotations = [line for line in done.stdout.splitlines() if line.startswith("::")]
+    assert annotations[0].startswith(
+        "::error file=./50%25%2C a%3Ab%0A%3A%3Aerror%3A%3Ax.jsonl,line=2,title=schema.enum::$.interaction_type: "
+    )
+    assert r"100%25\n::warning::y" in annotations[0]
+    assert annotations[0].endswith("[schema.enum] (and 1 more)")
+    assert all(line.startswith(("::error file=", "::warning file=")) for line in annotations)
+
+
+@pytest.mark.usefixtures("corpus")
+def test_the_log_lists_every_finding() -> None:
+    """`--json-log` writes one JSON object for each finding."""
+    invoke("validate", "bad.jsonl", "warned.jsonl", "--json-log", "log")
+    log = [json.loads(line) for line in Path("log").read_bytes().splitlines()]
+    assert {(entry["source"], entry["line"]) for entry in log} == {
+        ("bad.jsonl", 2),
+        ("bad.jsonl", 3),
+        ("warned.jsonl", 2),
+    }
+    assert {entry["severity"] for entry in log} == {"error", "warning"}
+
+
+# Where input comes from
+
+
+def test_standard_input_is_a_shard() -> None:
+    """`-` reads standard input, plain or compressed."""
+    for data in (GOOD + b"\n" + BAD, compressed(Format.GZIP, GOOD + b"\n" + BAD)):
+        done = run("validate", "-", "--jobs", "2", stdin=data)
+        assert done.returncode == 1
+        assert b"    -:2\n" in done.stdout
+        assert b"not valid: 2 lines, 1 valid, 1 invalid" in done.stdout
+
+
+def test_paths_may_come_from_a_list(corpus: Path) -> None:
+    """`--files-from` adds the paths of a file, or of standard input."""
+    (corpus / "list").write_text("good.jsonl\n\nbad.jsonl\n")
+    assert "4 lines" in invoke("validate", "--files-from", "list").stdout
+    assert "6 lines" in invoke("validate", "warned.jsonl", "--files-from", "list").stdout
+    assert "4 lines" in run("validate", "--files-from", "-", stdin=b"good.jsonl\nbad.jsonl").stdout.decode()
+
+
+@pytest.mark.parametrize("output_format", ["text", "json", "github"])
+@pytest.mark.parametrize(
+    "name", [b"with space", b"new\nline", b"\xff\xfe", b"\x1b[31mred", b"\xc2\x9b31m", "\u202egnp".encode(), b"-dash"]
+)
+def test_any_file_name_works(tmp_path: Path, name: bytes, output_format: str) -> None:
+    """Names with spaces, line breaks, bytes that are not UTF-8 and escape sequences are read, and shown escaped."""
+    stem = os.fsdecode(name)
+    for suffix, data in [
+        (".jsonl", BAD),
+        (".jsonl.gz", b"\xef\xbb\xbf" + GOOD),  # two notices: not gzip, and the byte order mark
+        ("2.jsonl.zst", compressed(Format.ZSTD, GOOD)[:-5]),
+    ]:
+        (tmp_path / f"{stem}{suffix}").write_bytes(data)
+    names = [f"./{path.name}" for path in sorted(tmp_path.iterdir())]
+    done = run("validate", *names, "--format", output_format, cwd=tmp_path)
+    assert done.returncode == 3
+    assert_tame(done.stdout + done.stderr)
+    assert done.stderr.count(b"note: ") == 2
+    assert done.stderr.count(b"error: ") == 1
+    missing = run("validate", f"{stem}-missing", "--max-errors", "3", cwd=tmp_path)
+    assert missing.returncode == 2
+    assert_tame(missing.stderr)
+
+
+def assert_tame(output: bytes) -> None:
+    """No control character but the newline, and none of the characters that reorder text."""
+    text = output.decode()  # so it is UTF-8
+    assert safe(text.replace("\n", "")) == text.replace("\n", "")
+
+
+@pytest.mark.parametrize("output_format", ["text", "json", "github"])
+@pytest.mark.parametrize("steering", STEERING)
+def test_nothing_in_a_record_steers_the_terminal(tmp_path: Path, steering: str, output_format: str) -> None:
+    """Escape sequences in values and keys are shown, never sent."""
+    lines = [
+        json.dumps(sample(**changes), ensure_ascii=ascii_).encode()
+        for ascii_ in (True, False)
+        for changes in [
+            {"interaction_type": steering},
+            {"interaction_type": f"\u2066{steering}\ufeff"},
+            {"input": {"raw": "", "reference": "", "choices": [steering, 7]}},
+            {"zz": {f"x{steering}": "@"}},
+        ]
+    ]
+    lines = [line.replace(b'"@"', b"NaN") for line in lines]
+    write(tmp_path / "a.jsonl", [*lines, steering.encode()])
+    done = run("validate", tmp_path, "--format", output_format, "--jobs", "1")
+    assert done.returncode == 1
+    assert_tame(done.stdout + done.stderr)
+    if output_format == "json":
+        messages = [group["message"] for group in json.loads(done.stdout)["groups"]]
+        assert any(steering.lstrip("\x1b") in message for message in messages)
+
+
+@pytest.mark.parametrize("argument", ["--\x1b[31mred", "--max-errors=\x1b[31m", "--format=\x9b31m", "--\udcff"])
+def test_nothing_in_an_argument_steers_the_terminal(argument: str) -> None:
+    """What is wrong with the command line is said without sending it to the terminal."""
+    done = run("validate", argument)
+    assert done.returncode == 2
+    assert_tame(done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("plain × text …", "plain × text …"),
+        ("\x1b[31m\n\t\x00", r"\x1b[31m\n\t\x00"),
+        ("\x9b\x7f\x85", r"\x9b\x7f\x85"),
+        ("\u202e\u2066\u200b\u2028\u061c\ufeff\U000e0041", r"\u202e\u2066\u200b\u2028\u061c\ufeff\U000e0041"),
+        ("\udcff", r"\udcff"),
+    ],
+)
+def test_safe_escapes_what_steers_and_nothing_else(text: str, expected: str) -> None:
+    """Characters that control, reorder or hide are spelled as escapes."""
+    assert safe(text) == expected
+
+
+def test_a_terminal_that_cannot_show_a_character_gets_its_escape(corpus: Path) -> None:
+    """A stream in an old encoding is no reason for a traceback."""
+    write(corpus / "bad.jsonl", [BAD] * 9)
+    done = run("validate", "bad.jsonl", env={**os.environ, "PYTHONIOENCODING": "latin-1"})
+    assert done.returncode == 1
+    assert rb"bad.jsonl:3, \u2026" in done.stdout
+
+
+# Sizes
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("65536", 65536),
+        ("512M", 512 << 20),
+        ("2GiB", 2 << 30),
+        ("2gib", 2 << 30),
+        ("1.5K", 1536),
+        ("3 MB", 3 << 20),
+        ("7B", 7),
+        ("1T", 1 << 40),
+        ("0", 0),
+    ],
+)
+def test_sizes_are_numbers_of_bytes_with_a_unit(text: str, size: int) -> None:
+    """K, M, G and T are powers of 1,024, with or without iB."""
+    assert size_option.convert(text, None, None) == size
+
+
+@pytest.mark.parametrize(
+    "text", ["", "M", "-5", "1e9", "5 parsecs", "1,000", "0x10", "1..5K", "9" * 5000, "½K", "5MiBs"]
+)
+def test_what_is_not_a_size_is_refused(tmp_path: Path, text: str) -> None:
+    """A wrong size is a wrong command line, with an example of a right one."""
+    done = invoke("validate", tmp_path, f"--max-line-bytes={text}")
+    assert done.exit_code == 2
+    assert "write a number of bytes, or 512M, 2GiB" in done.stderr
+
+
+@pytest.mark.usefixtures("corpus")
+def test_sizes_reach_the_job() -> None:
+    """A line over `--max-line-bytes` is invalid."""
+    assert "line.too_long" in invoke("validate", "good.jsonl", "--max-line-bytes", "0.5K").stdout
+    assert invoke("validate", "good.jsonl", "--max-line-bytes", "4K").exit_code == 0
+
+
+# Ends
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("validate good.jsonl bad.jsonl", 1),
+        ("validate many.jsonl", 1),
+        ("validate good.jsonl --format json", 0),
+        ("schema", 0),
+    ],
+)
+@pytest.mark.parametrize("both", ["", "2>&1"])
+def test_a_reader_that_leaves_is_no_error(corpus: Path, command: str, code: int, both: str) -> None:
+    """Behind a pipe that is closed nothing is said, and the exit code is what it would have been."""
+    write(corpus / "many.jsonl", [json.dumps(sample(model_id=number)).encode() for number in range(999)])
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "fastrec", *command.split()],
+            stdout=writer,
+            stderr=subprocess.STDOUT if both else subprocess.PIPE,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        os.close(writer)
+    assert done.returncode == code
+    assert not done.stderr
+
+
+def test_head_gets_its_line(corpus: Path) -> None:
+    """`fastrec validate … | head -1` prints one line and complains about nothing."""
+    write(corpus / "many.jsonl", [json.dumps(sample(model_id=number)).encode() for number in range(999)])
+    done = subprocess.run(
+        f"{sys.executable} -m fastrec validate many.jsonl | head -1",
+        shell=True,
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout == "error schema.type  1 ×\n".encode()
+    assert done.stderr == b""
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "said"), [(signal.SIGINT, 130, "error: interrupted"), (signal.SIGTERM, 143, "error: terminated")]
+)
+def test_a_signal_ends_the_command_with_its_code(tmp_path: Path, number: int, code: int, said: str) -> None:
+    """130 if interrupted, 143 if terminated: without a traceback, and without scratch files left."""
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-m", "fastrec", "validate", "-", "--json-log", tmp_path / "log"]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+    )
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "log").exists() and time.monotonic() < deadline:  # then it waits for input
+        time.sleep(0.01)
+    process.send_signal(number)
+    output, errors = process.communicate(timeout=30)
+    assert process.returncode == code
+    assert output == b""
+    assert errors.decode().strip() == said
+    assert [path.name for path in tmp_path.iterdir()] == ["log"]
+
+
+# The other commands
+
+
+def test_who_asks_for_nothing_gets_the_help() -> None:
+    """It is no error, and looks like none."""
+    done = run()
+    assert b"error:" not in done.stderr
+    assert (done.stdout + done.stderr).strip() == run("--help").stdout.strip()
+
+
+def test_what_may_be_chosen_is_listed_line_by_line() -> None:
+    """The list of choices is indented with blanks; a tab would be escaped."""
+    assert run("completion").stderr.endswith(b"Choose from:\n  bash,\n  zsh,\n  fish\n")
+
+
+def test_schema_prints_the_file_byte_for_byte() -> None:
+    """`fastrec schema` gives the schema exactly as it ships."""
+    assert run("schema").stdout == schema_bytes()
+
+
+def test_generate_makes_a_corpus_that_validates(tmp_path: Path) -> None:
+    """What `generate` makes, `validate` finds to be as ordered; a second time the directory is not empty."""
+    out = tmp_path / "corpus"
+    made = run("generate", "-n", "50", "--seed", "3", "-o", out, "--shards", "3", "--compression", "mixed")
+    assert (made.returncode, made.stdout) == (0, b"")
+    assert made.stderr.startswith(b"50 lines in 3 shards: ")
+    assert sorted(path.name for path in out.iterdir()) == [
+        "shard-00000.jsonl",
+        "shard-00001.jsonl.zst",
+        "shard-00002.jsonl.gz",
+    ]
+    checked = invoke("validate", out)
+    assert checked.exit_code == 0
+    assert "valid: 50 lines, 50 valid" in checked.stdout
+    again = run("generate", "-n", "50", "-o", out)
+    assert again.returncode == 2
+    assert b"is not empty" in again.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [["-h"], ["validate", "-h"], ["diff", "-h"], ["generate", "--help"], ["schema", "--help"]]
+)
+def test_help_has_examples_or_says_it_all(arguments: list[str]) -> None:
+    """Help fits a terminal of 100 columns and goes to stdout."""
+    done = invoke(*arguments)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.startswith("Usage: ")
+    assert max(map(len, done.stdout.splitlines())) <= 100

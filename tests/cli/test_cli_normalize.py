@@ -1,0 +1,336 @@
+"""`fastrec normalize` on the command line: exit codes, what is printed where, progress, and options that are wrong."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+
+from fastrec.cli import cli
+from fastrec.cli.console import print_notice
+from fastrec.cli.progress import make_progress
+from fastrec.normalize.run import Report
+from fastrec.sources.formats import Format
+from fastrec.summary.document import Summary
+from tests.normalize.normalizing import audited, write
+from tests.samples import sample
+from tests.sources.compressing import compressed
+
+GOOD = [json.dumps(sample(sample_id=number)).encode() for number in range(8)]
+BAD = b'{"nonsense": true}'
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory to be in, with one shard of each kind."""
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "good.jsonl", [*GOOD, GOOD[0]])
+    write(tmp_path / "bad.jsonl", [*GOOD, BAD, BAD])
+    write(tmp_path / "empty.jsonl", [])
+    (tmp_path / "truncated.jsonl.zst").write_bytes(compressed(Format.ZSTD, GOOD[0])[:-5])
+    return tmp_path
+
+
+def run(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[bytes]:
+    """Run the command in a process of its own; whatever happens, there is no traceback."""
+    command = [sys.executable, "-m", "fastrec", "normalize", *map(os.fspath, arguments)]
+    done = subprocess.run(command, capture_output=True, timeout=60, check=False, **options)
+    assert b"Traceback" not in done.stdout + done.stderr
+    return done
+
+
+def invoke(*arguments: Any) -> Result:
+    """Run the command in this process: quicker, but without the last step, from errors to exit codes."""
+    return CliRunner().invoke(cli, ["normalize", *map(str, arguments)])
+
+
+# Exit codes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["good.jsonl"], 0, "9 lines: 8 kept, 1 duplicate, 0 rejected, 0 blank; 0 conflicts; 1 part"),
+        (["bad.jsonl"], 1, "10 lines: 8 kept, 0 duplicates, 2 rejected"),
+        (["truncated.jsonl.zst", "good.jsonl"], 3, "error: 1 shard could not be read whole; nothing was published"),
+        (
+            ["truncated.jsonl.zst", "good.jsonl", "--skip-bad-shards"],
+            0,
+            "note: skipped truncated.jsonl.zst: ends inside",
+        ),
+        (["missing.jsonl"], 2, "missing.jsonl: cannot be found"),
+        ([], 2, "there is no input"),
+        (["good.jsonl", "--work-dir", "good.jsonl"], 3, ".fastrec-work: Not a directory"),
+    ],
+)
+def test_the_exit_code_says_how_it_went(arguments: list[str], code: int, said: str) -> None:
+    """0: done; 1: done with rejects; 2: the command line is wrong; 3: not done; said on stderr, nothing on stdout."""
+    done = run(*arguments, "-o", "out")
+    assert done.returncode == code
+    assert said in done.stderr.decode()
+    assert done.stdout == b""
+    assert Path("out").exists() is (code < 2)
+    assert bool(list(Path().glob(".out*"))) is (code == 3 and "--work-dir" not in arguments)
+
+
+def test_an_output_that_exists_needs_overwrite() -> None:
+    """A second run is refused with exit code 2 and the option that would allow it, which then works."""
+    assert invoke("good.jsonl", "-o", "out").exit_code == 0
+    done = run("good.jsonl", "-o", "out")
+    assert done.returncode == 2
+    assert b"out exists: give another output, or --overwrite to replace it" in done.stderr
+    assert invoke("bad.jsonl", "-o", "out", "--overwrite").exit_code == 1
+    audited(Path("out"))
+
+
+@pytest.mark.parametrize(
+    ("most", "code"),
+    [("0", 1), ("1", 1), ("2", 0), ("100", 0), ("0%", 1), ("19.9%", 1), ("20%", 0), ("100%", 0), ("2e0", 0)],
+)
+def test_some_rejects_may_be_allowed(most: str, code: int) -> None:
+    """Up to a number of lines, or a share of them, rejects are no reason for exit code 1."""
+    assert invoke("bad.jsonl", "-o", "out", "--max-rejects", most).exit_code == code
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--max-rejects", "many"], "neither a number of lines nor a percentage"),
+        (["--max-rejects", "-1"], "neither a number of lines nor a percentage"),
+        (["--max-rejects", "nan%"], "neither a number of lines nor a percentage"),
+        (["--jobs", "0"], "--jobs"),
+        (["--memory", "lots"], "512M, 2GiB"),
+        (["--memory", "4"], "memory must be at least 1 MiB: give a unit, as in 4GiB"),
+        (["--part-size", "10"], "part_size must be at least 1 KiB"),
+        (["--compression", "xz"], "'zst', 'gz', 'none'"),
+        (["--level", "99"], "level must be from -7 to 22"),
+        (["--sort-by", "model_id,score"], "sort_by must be one of evaluation_name"),
+        (["--hash", "md5"], "'sha256', 'xxh3_128'"),
+        (["--sample-hash", "ignore"], "'replace', 'fill', 'verify'"),
+        (["--conflicts", "last"], "'keep', 'first', 'reject'"),
+        (["--files-from", "missing"], "the list missing cannot be read"),
+        (["--over-write"], "--overwrite"),
+    ],
+)
+def test_wrong_options_are_refused(arguments: list[str], said: str) -> None:
+    """Exit code 2 and a hint at what would be right, before anything is read or written."""
+    result = invoke("good.jsonl", "-o", "out", *arguments)
+    problem = result.output if result.exit_code == 2 else str(result.exception)
+    assert result.exit_code == 2 or getattr(result.exception, "exit_code", None) == 2
+    assert said in problem
+    assert not Path("out").exists()
+
+
+def test_an_output_must_be_named() -> None:
+    """Without -o there is nothing to publish to."""
+    assert "--output" in invoke("good.jsonl").output
+
+
+@pytest.mark.parametrize(
+    ("part_size", "memory"),
+    [("4096", "64M"), ("4K", "0.25GiB"), ("4 KiB", "268435456"), ("4kb", "1g"), ("4096B", "1TB")],
+)
+def test_sizes_are_spelled_as_people_do(part_size: str, memory: str) -> None:
+    """Bytes, K, M, G and T, with or without iB, in any case."""
+    assert invoke("good.jsonl", "-o", "out", "--part-size", part_size, "--memory", memory).exit_code == 0
+    assert json.loads(Path("out/manifest.json").read_bytes())["options"]["part_size"] == 4_096
+
+
+# What is printed
+
+
+def test_json_is_alone_on_stdout() -> None:
+    """The report is one JSON document on stdout, whatever else is asked for; people read stderr."""
+    done = run("bad.jsonl", "-o", "out", "--json", "-v")
+    report = msgspec.json.decode(done.stdout, type=Report)
+    assert (report.output, report.parts, report.shards, report.skipped) == ("out", 1, 1, [])
+    assert report.summary == msgspec.json.decode(Path("out/summary.json").read_bytes(), type=Summary)
+    assert report.text_bytes == report.input_bytes == Path("bad.jsonl").stat().st_size
+    assert done.stderr.startswith(b"10 lines: ")
+    assert done.returncode == 1
+
+
+def test_quiet_is_silent() -> None:
+    """With -q nothing is printed but errors; the exit code still tells."""
+    done = run("bad.jsonl", "-o", "out", "-q")
+    assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"")
+    done = run("truncated.jsonl.zst", "-o", "other", "-q")
+    assert (done.returncode, done.stdout) == (3, b"")
+    assert done.stderr.startswith(b"error: ")
+    done = run("good.jsonl", "-o", "third", "-q", "--json")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert json.loads(done.stdout)["output"] == "third"
+
+
+def test_the_closing_line_says_it_all() -> None:
+    """Lines, kept, duplicates, rejected, blank, conflicts, parts, sizes, seconds and speed, in one line on stderr."""
+    write(Path("more.jsonl"), [GOOD[0].replace(b'"error": "none"', b'"error": "other"'), b""])
+    result = invoke("good.jsonl", "more.jsonl", "-o", "out")
+    (line,) = result.stderr.splitlines()
+    expected = "11 lines: 9 kept, 1 duplicate, 0 rejected, 1 blank; 1 conflict; 1 part, "
+    assert line.startswith(expected)
+    sizes, seconds, speed = line.removeprefix(expected).replace(" in ", ", ").split(", ")
+    assert " kB → " in sizes
+    assert seconds.endswith(" s")
+    assert speed.endswith(" MB/s")
+
+
+def test_verbose_prints_the_table() -> None:
+    """With -v the summary is printed as a table, models by accuracy."""
+    result = invoke("good.jsonl", "-o", "out", "-v")
+    assert "arithmetic: 8 records, 1 model, 1 sample, 1 answered by all models" in result.stdout
+    assert [word for word in ("model", "org/model", "100.0%") if word not in result.stdout] == []
+
+
+def test_names_cannot_steer_a_terminal() -> None:
+    """What records say is escaped in tables, notices and JSON."""
+    for character in ("\x1b[31m", "\x9b31m", "\u202e"):
+        write(
+            Path("steer.jsonl"),
+            [json.dumps(sample(model_id=f"m{character}", evaluation_name=f"e{character}")).encode()],
+        )
+        for option in ("-v", "--json"):
+            result = invoke("steer.jsonl", "-o", "out", "--overwrite", option)
+            assert result.exit_code == 0
+            assert character not in result.output
+            assert character[0] not in result.output
+    assert json.loads(result.stdout)["summary"]["evaluations"][0]["evaluation_name"] == "e\u202e"
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_dry_run_writes_nothing(as_json: bool) -> None:
+    """It names the shards, the tasks and the parts that are to be expected, and leaves no trace."""
+    before = sorted(Path().iterdir())
+    result = invoke("good.jsonl", "bad.jsonl", "-o", "out", "--dry-run", *(["--json"] if as_json else []))
+    assert result.exit_code == 0
+    assert sorted(Path().iterdir()) == before
+    if as_json:
+        plan = json.loads(result.stdout)
+        assert (plan["shards"], plan["tasks"], plan["estimated_parts"]) == (2, 1, 1)
+        assert plan["paths"] == ["good.jsonl", "bad.jsonl"]
+    else:
+        assert result.stdout.splitlines()[:2] == ["good.jsonl", "bad.jsonl"]
+        assert "2 shards, " in result.stdout
+        assert "1 task, about 1 part" in result.stdout
+
+
+def test_paths_come_from_a_list_and_from_stdin() -> None:
+    """Further shards are named in a file, and - reads records from standard input."""
+    Path("list").write_text("good.jsonl\n\nempty.jsonl\n")
+    done = run("-", "--files-from", "list", "-o", "out", "-j", "1", input=GOOD[0] + b"\n" + BAD)
+    assert done.returncode == 1
+    corpus = audited(Path("out"))
+    assert [entry["path"] for entry in corpus.manifest["inputs"]] == ["-", "good.jsonl", "empty.jsonl"]
+    assert (corpus.books["kept"], corpus.books["duplicates"]) == (8, 2)
+    assert [(reject["source"], reject["line"]) for reject in corpus.rejects] == [("-", 2)]
+
+
+def test_what_a_stream_gave_is_told_as_text() -> None:
+    """It has no size of its own: what counts is the text that was read."""
+    assert f", {len(GOOD[0])} B of text → ".encode() in run("-", "-o", "out", input=GOOD[0]).stderr
+
+
+def test_options_reach_the_job() -> None:
+    """What is asked for on the command line is what the manifest says was done."""
+    options = ["--sort-by", "model_id, sample_id", "--hash", "xxh3_128", "--sample-hash", "fill"]
+    options += ["--conflicts", "first", "--compression", "gz", "--level", "1", "--max-line-bytes", "1M"]
+    assert invoke("good.jsonl", "-o", "out", *options).exit_code == 0
+    manifest = audited(Path("out")).manifest
+    assert manifest["sort_fields"] == ["model_id", "sample_id", "evaluation_name", "sample_hash", "evaluation_id"]
+    assert manifest["options"] == {
+        "hash": "xxh3_128",
+        "sample_hash": "fill",
+        "conflicts": "first",
+        "part_size": 64 << 20,
+        "compression": "gz",
+        "level": 1,
+        "max_line_bytes": 1 << 20,
+    }
+
+
+def test_rejects_are_pointed_to() -> None:
+    """Exit code 1 comes with the command that says why; what --max-rejects allows does not."""
+    hint = b"note: `fastrec rejects out` says why lines were rejected\n"
+    done = run("bad.jsonl", "-o", "out")
+    assert done.returncode == 1
+    assert done.stderr.endswith(hint)
+    done = run("bad.jsonl", "-o", "out", "--overwrite", "--max-rejects", "2")
+    assert done.returncode == 0
+    assert hint not in done.stderr
+
+
+# Progress
+
+
+def on_a_terminal(*arguments: str) -> tuple[int, str]:
+    """Run the command with a terminal for stderr; give its exit code and what was drawn."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "fastrec", "normalize", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs, stdin=subprocess.DEVNULL) as process:
+        os.close(theirs)
+        drawn = b""
+        while True:
+            try:
+                some = os.read(ours, 1 << 16)
+            except OSError:  # Linux says so when the other end is closed
+                break
+            if not some:
+                break
+            drawn += some
+        code = process.wait(60)
+    os.close(ours)
+    return code, drawn.decode()
+
+
+def test_progress_is_drawn_on_a_terminal() -> None:
+    """Both passes are shown on one line that is drawn anew, and it is gone before the closing line."""
+    code, drawn = on_a_terminal("bad.jsonl", "-o", "out")
+    assert code == 1
+    assert "sort " in drawn
+    assert "merge " in drawn
+    assert "MB/s" in drawn
+    *_, last = drawn.rstrip().split("\r\x1b[K")
+    assert last.startswith("10 lines: 8 kept")
+
+
+def test_progress_is_not_drawn_for_errors_and_when_quiet() -> None:
+    """-q draws nothing on a terminal either, and an error is not mixed with half a line of progress."""
+    assert on_a_terminal("good.jsonl", "-o", "out", "-q") == (0, "")
+    code, drawn = on_a_terminal("truncated.jsonl.zst", "-o", "other")
+    assert code == 3
+    *_, last = drawn.rstrip().split("\r\x1b[K")
+    assert "could not be read whole" in last.splitlines()[0]
+
+
+def test_a_note_has_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whenever there is something to say, the line of progress makes room for it, and comes back below."""
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with make_progress(quiet=False) as line:
+        assert line
+        line.start("sort", 1)
+        print_notice("good to know")
+        line.start("merge", 1)
+    first, second, third, last = terminal.getvalue().split("\r\x1b[K")[1:]
+    assert first.startswith("sort ")
+    assert second.endswith(" good to know\n")
+    assert third.startswith("merge ")
+    assert last == ""
+
+
+def test_progress_is_silent_without_a_terminal() -> None:
+    """In a log there is the closing line and nothing that steers a terminal."""
+    done = run("good.jsonl", "-o", "out")
+    assert b"\x1b" not in done.stderr
+    assert b"\r" not in done.stderr
+    assert done.stderr.count(b"\n") == 1

@@ -1,0 +1,206 @@
+"""Settings from files and from the environment, and answers to what was typed wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.normalize.normalizing import Corpus, write
+from tests.normalize.test_normalize_trouble import lines_of
+from tests.samples import sample
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands run where there is one shard; the environment says nothing."""
+    monkeypatch.chdir(tmp_path)
+    for name in list(os.environ):
+        if name.startswith("FASTREC_"):
+            monkeypatch.delenv(name)
+    write(tmp_path / "in" / "a.jsonl", [*lines_of("a"), b"{"])
+
+
+def fastrec(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "fastrec", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, **environment},
+        check=False,
+    )
+
+
+def level(name: str = "out") -> int:
+    """What level the corpus was compressed with."""
+    return int(Corpus(Path(name)).manifest["options"]["level"])
+
+
+def test_settings_are_read_from_a_file() -> None:
+    """A table is for a command, keys above all tables for every command that has the option; numbers, texts, flags."""
+    Path("fastrec.toml").write_text(
+        'jobs = 1\n[normalize]\nlevel = 5\nmax-rejects = "100%"\nquiet = true\nsort-by = ["model_id", "sample_id"]\n'
+    )
+    done = fastrec("normalize", "in", "-o", "out")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert level() == 5
+    assert Corpus(Path("out")).manifest["sort_fields"][:2] == ["model_id", "sample_id"]
+
+
+def test_pyproject_may_hold_them() -> None:
+    """The table `[tool.fastrec]` counts if there is no fastrec.toml; a broken pyproject.toml is not ours to mend."""
+    Path("pyproject.toml").write_text("[tool.fastrec.normalize]\nlevel = 6\n")
+    fastrec("normalize", "in", "-o", "out")
+    assert level() == 6
+    Path("fastrec.toml").write_text("[normalize]\nlevel = 7\n")
+    fastrec("normalize", "in", "-o", "seven")
+    assert level("seven") == 7
+    Path("fastrec.toml").unlink()
+    Path("pyproject.toml").write_text("[tool.fastrec")
+    assert fastrec("normalize", "in", "-o", "three").returncode == 1
+    assert level("three") == 3
+
+
+def test_the_command_line_comes_first_then_the_environment() -> None:
+    """Typed beats FASTREC_*, which beats the file, which beats the default."""
+    Path("fastrec.toml").write_text('[normalize]\nwork-dir = "in/a.jsonl"\n')
+    assert "in/a.jsonl" in fastrec("normalize", "in", "-o", "out").stderr
+    assert fastrec("normalize", "in", "-o", "out", FASTREC_WORK_DIR="work").returncode == 1
+    done = fastrec("normalize", "in", "-o", "out2", "--work-dir", "work", FASTREC_WORK_DIR="in/a.jsonl")
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize("patterns", ['"[xy]"', '["x", "y"]', '"[!z]"'])
+def test_an_option_that_may_be_repeated_takes_one_value_or_a_list(patterns: str) -> None:
+    """A text is one pattern, whatever it is made of; a list is several."""
+    write(Path("in/models.jsonl"), [json.dumps(sample(model_id=name)).encode() for name in "xyz"])
+    Path("fastrec.toml").write_text(f"[stats]\nmodel = {patterns}\n")
+    done = fastrec("stats", "in/models.jsonl", "--format", "json")
+    (evaluation,) = json.loads(done.stdout)["evaluations"]
+    assert [model["model_id"] for model in evaluation["by_model"]] == ["x", "y"]
+
+
+def test_another_file_can_be_named() -> None:
+    """`--config FILE` and FASTREC_CONFIG read settings from elsewhere, and only from there."""
+    Path("fastrec.toml").write_text("[normalize]\nlevel = 7\n")
+    Path("night.toml").write_text("[normalize]\nlevel = 8\n")
+    fastrec("--config", "night.toml", "normalize", "in", "-o", "out")
+    assert level() == 8
+    fastrec("normalize", "in", "-o", "again", FASTREC_CONFIG="night.toml")
+    assert level("again") == 8
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[normalize]\nlevle = 5\n", "`fastrec normalize` has no option 'levle': did you mean 'level'?"),
+        ("jbos = 5\n", "no command has an option 'jbos': did you mean 'jobs'?"),
+        ("[normalise]\nlevel = 5\n", "there is no command 'normalise': did you mean 'normalize'?"),
+        ("[normalize\n", "the settings are not TOML"),
+        ("[normalize]\nlevel = 'high'\n", "fastrec.toml: [normalize]: level: 'high' is not a valid integer\n"),
+        ("jobs = 2.5\n", "fastrec.toml: jobs: '2.5' is not a valid integer\n"),
+        ("jobs = true\n", "fastrec.toml: jobs: expected a text or a number, found True\n"),
+        ("[stats]\nmodel = {a = 1}\n", "fastrec.toml: [stats]: model: expected a text or a number, found {'a': 1}\n"),
+        ("[normalize]\nquiet = 'no'\n", "fastrec.toml: [normalize]: quiet: expected true or false, found 'no'\n"),
+    ],
+)
+def test_wrong_settings_are_told(text: str, said: str) -> None:
+    """A key that is none, a command that is none, a value that is none: named with the file, and nothing is done."""
+    Path("fastrec.toml").write_text(text)
+    done = fastrec("normalize", "in", "-o", "out")
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert not Path("out").exists()
+
+
+def test_a_missing_file_of_settings_is_told() -> None:
+    """A file that was named must be there."""
+    done = fastrec("--config", "none.toml", "normalize", "in", "-o", "out")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "error: none.toml: the settings cannot be read: No such file or directory\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["normalise", "in"], "there is no command 'normalise': did you mean 'normalize'?"),
+        (["xyz"], "there is no command 'xyz': there are normalize, "),
+        (["normalize", "in", "--ouput", "out"], "--output"),
+    ],
+)
+def test_what_is_spelled_alike_is_named(arguments: list[str], said: str) -> None:
+    """A wrong command or option is answered with the one that was meant."""
+    done = fastrec(*arguments)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_can_complete(shell: str) -> None:
+    """A script for each shell is printed, and what it asks for gives commands."""
+    script = fastrec("completion", shell)
+    assert script.returncode == 0
+    assert "_FASTREC_COMPLETE" in script.stdout
+    words = {"COMP_WORDS": "fastrec norm", "COMP_CWORD": "norm" if shell == "fish" else "1"}
+    asked = subprocess.run(
+        [Path(sys.executable).with_name("fastrec")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, **words, "_FASTREC_COMPLETE": f"{shell}_complete"},
+        check=False,
+    )
+    assert "normalize" in asked.stdout
+
+
+def test_a_defect_shows_no_traceback_unless_asked_for() -> None:
+    """What should not happen ends in a message and exit code 3; -vv adds where it came from."""
+    script = (
+        "import sys; from fastrec.normalize import run as module; module.run = None; sys.argv[0] = 'fastrec'; "
+        "from fastrec.cli import main; main()"
+    )
+    command = [sys.executable, "-c", script, "normalize", "in", "-o", "out"]
+    plain = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert plain.returncode == 3
+    assert "this should not happen: TypeError" in plain.stderr
+    assert "Traceback" not in plain.stderr
+    detailed = subprocess.run([*command, "-vv"], capture_output=True, text=True, timeout=60, check=False)
+    assert "Traceback" in detailed.stderr
+
+
+def test_colours_and_progress_can_be_switched_off() -> None:
+    """On a terminal too: NO_COLOR leaves no escape sequence, FASTREC_NO_PROGRESS draws nothing."""
+    if not Path("/usr/bin/script").exists():
+        pytest.skip("there is no `script` to make a terminal with")
+    command = f"{sys.executable} -m fastrec normalize in -o out --overwrite"
+    for environment, has_escape in (({}, True), ({"NO_COLOR": "1", "FASTREC_NO_PROGRESS": "1"}, False)):
+        done = subprocess.run(
+            ["script", "-qec", command, "/dev/null"],
+            capture_output=True,
+            timeout=60,
+            env={**os.environ, **environment},
+            check=False,
+        )
+        assert (b"\x1b" in done.stdout) is has_escape
+
+
+def test_an_interrupt_that_comes_out_as_another_error_is_one() -> None:
+    """In the middle of a lock, an interrupt can turn into an error of the lock: the exit code is that of the signal."""
+    script = (
+        "import os, signal, sys; from fastrec.normalize import run as module\n"
+        "def run(*_, **__):\n"
+        "    try: os.kill(os.getpid(), signal.SIGINT)\n"
+        "    except KeyboardInterrupt: raise RuntimeError('release unlocked lock') from None\n"
+        "module.run = run; sys.argv[0] = 'fastrec'\n"
+        "from fastrec.cli import main; main()"
+    )
+    command = [sys.executable, "-c", script, "normalize", "in", "-o", "out"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (130, "error: interrupted\n")

@@ -1,0 +1,230 @@
+"""Messages that no other test sees: each says what is wrong, and what would be right."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fastrec import cli
+from fastrec.commands.generate import generate
+from fastrec.commands.validate import validate
+from fastrec.commands.verify import verify
+from fastrec.corpus import exchange, lock
+from fastrec.corpus.documents import read_manifest
+from fastrec.errors import BadShardsError, CorpusError, FastrecError, LockedError, UsageError
+from fastrec.normalize import pass1
+from fastrec.normalize.run import normalize
+from fastrec.sources.formats import Format
+from tests.normalize.normalizing import write
+from tests.normalize.test_normalize_trouble import lines_of
+from tests.sources.compressing import FORMATS, compressed
+
+Deed = Callable[[Path], object]
+
+
+@pytest.fixture
+def shard(tmp_path: Path) -> Path:
+    return write(tmp_path / "in.jsonl", lines_of("a"))
+
+
+ARGUMENTS: dict[str, Deed] = {
+    r"compression is one of .*, not 'rar'": lambda path: generate(path / "new", compression="rar"),
+    r"is not empty: stale shards would mix with the new ones": generate,
+    r"in\.jsonl is not a directory: give another output": lambda path: generate(path / "in.jsonl"),
+    r"mix is one of .*, not 'none'": lambda path: generate(path / "new", mix="none"),
+    r"a share lies between 0 and 1": lambda path: generate(path / "new", rejects=1.5),
+    r"there must be at least one shard": lambda path: generate(path / "new", shards=0),
+    r"the hash is one of sha256, xxh3_128, not 'md5'": lambda path: validate(path / "in.jsonl", algorithm="md5"),
+}
+
+
+@pytest.mark.usefixtures("shard")
+@pytest.mark.parametrize("message", ARGUMENTS)
+def test_wrong_arguments(message: str, tmp_path: Path) -> None:
+    """A wrong argument is refused in words that name what is allowed."""
+    with pytest.raises(UsageError, match=message):
+        ARGUMENTS[message](tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("format", 2, "its format is 2, and this version of fastrec reads 1"),
+        ("schema", "0.3", "schema: expected"),
+        ("sort_fields", ["model_id"], "sort_fields: expected all fields of a key, found model_id"),
+    ],
+)
+def test_manifests_of_another_kind(key: str, value: object, said: str, shard: Path, tmp_path: Path) -> None:
+    """What is wrong with a manifest is the message of the problem that `verify` reports."""
+    normalize(shard, tmp_path / "out")
+    path = tmp_path / "out" / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_bytes()), key: value}))
+    assert said in verify(tmp_path / "out").problems[0].message
+    if key == "format":
+        with pytest.raises(CorpusError, match=said):
+            read_manifest(tmp_path / "out")
+
+
+def spoil(data: bytes) -> bytes:
+    """Change a byte in the middle."""
+    return data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 0x55]) + data[len(data) // 2 + 1 :]
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+@pytest.mark.parametrize("how", ["spoilt", "followed by something else"])
+def test_corrupt_shards(how: str, format_: Format, tmp_path: Path) -> None:
+    """A frame whose bytes are wrong is corrupt, and what follows a frame must be one."""
+    data = compressed(format_, b"".join(line + b"\n" for line in lines_of("a", 30)))
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(spoil(data) if how == "spoilt" else data + b"something else")
+    said = r"is corrupt: |does not end with its last" if how == "spoilt" else r"is not .* should begin"
+    with pytest.raises(BadShardsError, match=said):
+        normalize(path, tmp_path / "out")
+
+
+def test_a_shard_that_needs_too_much_memory(shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where memory ends, the shard is named that needs it."""
+
+    def take(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(pass1._Sorter, "_take", take)
+    with pytest.raises(BadShardsError, match=r"in\.jsonl: needs more memory than there is, for one of its lines"):
+        normalize(shard, tmp_path / "out")
+
+
+def test_a_command_that_needs_too_much_memory(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where memory ends elsewhere, the command says so, in one line."""
+
+    def command(**_: object) -> None:
+        raise MemoryError
+
+    kept = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
+    monkeypatch.setattr(cli, "cli", command)
+    try:
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+    finally:
+        for number, handler in kept:
+            signal.signal(number, handler)
+    assert caught.value.code == 3
+    assert capsys.readouterr().err == "error: there is not enough memory: try fewer --jobs\n"
+
+
+def test_no_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process without a standard input says that, rather than that it is empty."""
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(BadShardsError, match="there is no standard input"):
+        normalize("-", tmp_path / "out")
+
+
+# The lock
+
+
+def test_a_place_without_locks(shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system that knows no locks is not mistaken for another run."""
+
+    def flock(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.raises(OSError, match="No locks available") as caught:
+        normalize(shard, tmp_path / "out")
+    assert caught.value.filename.endswith(".out.fastrec-lock")
+
+
+HOLD = """
+import fcntl, sys, time
+file = open(sys.argv[1], "a")
+fcntl.flock(file, fcntl.LOCK_EX)
+print(flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def held(tmp_path: Path) -> Any:
+    """A process that holds the lock."""
+    path = tmp_path / ".out.fastrec-lock"
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        process.stdout.readline()
+        yield process
+        process.kill()
+
+
+@pytest.mark.usefixtures("held")
+def test_a_run_that_has_only_just_begun(shard: Path, tmp_path: Path) -> None:
+    """A run that holds the lock and has not said yet who it is."""
+    with pytest.raises(LockedError, match="by another run, which has only just begun: wait until it ends, or stop it"):
+        normalize(shard, tmp_path / "out")
+
+
+@pytest.mark.parametrize("host", ["here", "elsewhere"])
+def test_workers_of_a_dead_run(host: str, held: Any, shard: Path, tmp_path: Path) -> None:
+    """While workers of a killed run hold its lock, the next one waits; what happens elsewhere it cannot know."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as dead:
+        dead.wait()
+    name = os.uname().nodename if host == "here" else "elsewhere"
+    (tmp_path / ".out.fastrec-lock").write_text(f"process {dead.pid} on {name} since then\n")
+    if host == "elsewhere":
+        with pytest.raises(LockedError, match=f"process {dead.pid} on elsewhere"):
+            normalize(shard, tmp_path / "out")
+        return
+    begin = time.monotonic()
+    timer = threading.Timer(0.5, held.kill)
+    timer.start()
+    normalize(shard, tmp_path / "out")
+    assert time.monotonic() - begin > 0.4
+    timer.join()
+
+
+def test_workers_that_do_not_end(held: Any, shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are not waited for for ever."""
+    monkeypatch.setattr(lock, "_WORKERS_END", 0.2)
+    monkeypatch.setattr(lock, "_is_dead", lambda _: True)
+    with pytest.raises(LockedError):
+        normalize(shard, tmp_path / "out")
+    assert held.poll() is None
+
+
+# Changing places
+
+
+def test_directories_that_cannot_change_places(tmp_path: Path) -> None:
+    """An exchange that fails names both; one that the system does not know is told apart."""
+    if not exchange.exchange(*(make(tmp_path / name) for name in "ab")):
+        pytest.skip("this file system cannot exchange directories")
+    with pytest.raises(OSError, match="No such file or directory") as caught:
+        exchange.exchange(tmp_path / "a", tmp_path / "missing")
+    assert (caught.value.filename, caught.value.filename2) == (str(tmp_path / "a"), str(tmp_path / "missing"))
+
+
+def test_other_systems_do_not_exchange(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elsewhere two renames must do."""
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert not exchange.exchange(make(tmp_path / "a"), make(tmp_path / "b"))
+
+
+def make(path: Path) -> Path:
+    path.mkdir()
+    return path
+
+
+def test_one_family() -> None:
+    """Whoever catches the root of the family catches a lock, too."""
+    assert issubclass(LockedError, FastrecError)

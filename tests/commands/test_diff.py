@@ -1,0 +1,594 @@
+"""Comparing two corpora: agreement with an independent implementation, the test of flips, and all that can go wrong."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from itertools import pairwise
+from math import erfc, sqrt
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fastrec
+from fastrec.commands import diff as module
+from fastrec.commands.diff import Difference, diff, mcnemar, merge, plan
+from fastrec.commands.diff.fields import compare_lines
+from fastrec.commands.generate import Recipe, lines
+from fastrec.corpus import skim
+from fastrec.corpus.manifest import KeyEntry, PartEntry
+from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError
+from tests.commands.comparing import BY, KINDS, corpus_of, differing, found, p_value, reference, spelled
+from tests.samples import sample
+from tests.strategies import free, records
+
+MANY = 10**6
+
+# Corpora in which everything happens often: few names, so that records meet, and decoys of the keys of the cuts.
+DECOYS = {
+    "answer_attribution": [{"evaluation": {"score": 1, "is_correct": True}}],
+    "model_id": "x",
+    "evaluation_id": "y",
+}
+UNKNOWN = st.dictionaries(
+    st.sampled_from(["zz", "a b", "é", "model_id2"]), st.sampled_from([1, 1.0, True, None, [DECOYS]])
+)
+
+
+def _record(name: str, model: str, sample_id: Any, run: str, raw: str) -> dict[str, Any]:
+    return sample(evaluation_name=name, model_id=model, sample_id=sample_id, evaluation_id=run) | {
+        "input": {"raw": raw, "reference": ""}
+    }
+
+
+plain_records = st.builds(
+    _record,
+    st.sampled_from(["e", "f"]),
+    st.sampled_from(["m", "n", 'ö"\\\0']),
+    st.sampled_from([1, "1", 2, "x", 10**30]),
+    st.sampled_from(["run/1", "run/2"]),
+    st.sampled_from(["p", "q"]),
+)
+
+
+def _set(record: dict[str, Any], path: str, value: Any) -> None:
+    *steps, last = path.split(".")
+    for step in steps:
+        record = record.setdefault(step, {})
+    record[last] = value
+
+
+EDITS = st.one_of(
+    st.tuples(st.just("evaluation.is_correct"), st.booleans()),
+    st.tuples(st.just("evaluation.is_correct"), st.booleans()),
+    st.tuples(st.just("evaluation.score"), st.sampled_from([0, 0.0, False, 1, 1.0, True, 0.25])),
+    st.tuples(st.just("evaluation_id"), st.sampled_from(["run/2", "run/3"])),
+    st.tuples(st.just("output.raw"), st.sampled_from(["a", 'b,"answer_attribution":[{', "ü\n"])),
+    st.tuples(st.just("output.zz"), free),
+    st.tuples(st.just("performance.latency_ms"), st.sampled_from([1, 1.0, 2, None])),
+    st.tuples(
+        st.just("metadata"), st.sampled_from([{}, DECOYS, {"a": DECOYS}, {"a": [1, {"b": 2}]}, {"a": [1, {"b": 3}]}])
+    ),
+    st.tuples(st.just("answer_attribution"), st.sampled_from([[]])),
+    st.tuples(st.just("schema_version"), st.sampled_from(["instance_level_eval_0.2.0", "other"])),
+    st.tuples(st.just("unknown"), st.sampled_from([DECOYS, [DECOYS], 1, 1.0])),
+    st.tuples(st.just("error"), st.none() | st.just("x")),
+)
+
+
+@st.composite
+def edited(draw: Any, base: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same records, some of them gone, some changed, some in several versions."""
+    result = []
+    for record in base:
+        for _ in range(draw(st.sampled_from([0, 1, 1, 1, 1, 2]))):
+            version = copy.deepcopy(record)
+            for path, value in draw(
+                st.sampled_from([0, 0, 1, 3]).flatmap(lambda n: st.lists(EDITS, min_size=n, max_size=n))
+            ):
+                _set(version, path, value)
+            result.append(version)
+    return result
+
+
+@st.composite
+def nights(draw: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Two corpora with something in common, conflicts on both sides."""
+    base = draw(st.lists(plain_records, max_size=12))
+    return draw(edited(base)), draw(edited(base)) + draw(st.lists(plain_records, max_size=2))
+
+
+CHOICES = [
+    ((), BY),
+    ((), ("evaluation_name", "sample_hash", "model_id")),
+    ((), ("evaluation_name", "sample_hash", "model_id", "evaluation_id", "sample_id")),
+    (("model_id",), BY),
+    (("sample_id",), BY),
+    (("evaluation_id", "sample_id"), ("evaluation_name", "sample_hash", "model_id", "evaluation_id", "sample_id")),
+    (("evaluation_name", "model_id", "sample_id"), ("evaluation_name", "model_id", "sample_id")),
+    (("evaluation_name", "model_id", "sample_id"), BY),
+]
+
+
+@settings(max_examples=120)
+@given(
+    nights(), st.sampled_from(CHOICES), st.sampled_from([7, 900, 5_000, 1 << 18]), st.sampled_from([1 << 10, 1 << 14])
+)
+def test_it_agrees_with_loading_both_whole(
+    both: tuple[list[dict[str, Any]], list[dict[str, Any]]], choice: Any, block_bytes: int, part_size: int
+) -> None:
+    """Counts, fields, flips and p-values are those of a comparison with the stdlib, whatever the order and the cuts."""
+    order, by = choice
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(skim, "SKIM_BYTES", block_bytes)
+        patch.setattr(merge, "_SHORTEST", min(block_bytes, merge._SHORTEST))
+        patch.setattr(plan, "_PARTS", 1)
+        old, new = (
+            corpus_of(records, Path(folder, name), sort_by=order, part_size=part_size)
+            for name, records in zip(("old", "new"), both, strict=True)
+        )
+        difference = diff(old, new, by=by, examples=MANY)
+        assert found(difference) == reference(old, new, by)
+        check_totals(difference)
+
+
+def check_totals(difference: Difference) -> None:
+    """Every record of both corpora is accounted for, and the lists are as long as the counts say."""
+    counts = difference.counts
+    pairs = counts.unchanged + counts.changed
+    assert difference.old.records == pairs + counts.removed + counts.ambiguous_old
+    assert difference.new.records == pairs + counts.added + counts.ambiguous_new
+    assert counts == module._total(difference.models)
+    for kind in ("added", "removed", "changed"):
+        assert len(getattr(difference.examples, kind)) == getattr(counts, kind)
+    for model in difference.models:
+        assert model.common == model.counts.unchanged + model.counts.changed
+        assert model.new_correct - model.old_correct == model.wrong_to_right - model.right_to_wrong
+        assert (model.points is None) is (model.common == 0)
+
+
+@settings(max_examples=60)
+@given(records, records)
+def test_fields_are_those_that_differ(old: dict[str, Any], new: dict[str, Any]) -> None:
+    """Of any two records the paths are those of a walk over both, numbers told apart by their spelling."""
+    lines = [fastrec.judge(json.dumps(record)).normal for record in (old, new)]
+    compared = compare_lines(*lines)
+    wanted = differing(*map(spelled, lines)) - {"$.evaluation_id"}
+    assert set(compared.paths) == wanted
+    assert len(compared.paths) == len(wanted)
+    was, now = (json.loads(line)["evaluation"]["is_correct"] for line in lines)
+    assert compared.flip == (None if was == now else now)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "p"),
+    [(0, 0, 1), (1, 0, 1), (3, 3, 1), (0, 5, 2 / 32), (1, 6, 2 * 8 / 128), (10, 2, 2 * (1 + 12 + 66) / 4096)],
+)
+def test_the_p_value_of_a_few_flips(one: int, other: int, p: float) -> None:
+    """Twice the tail of the binomial, worked out by hand; both ways are the same."""
+    assert mcnemar(one, other) == mcnemar(other, one) == p
+
+
+@given(st.integers(0, 700), st.integers(0, 700))
+def test_the_p_value_is_the_exact_sum_rounded_once(one: int, other: int) -> None:
+    """Whatever terms are left out, the double that comes out is that of the whole sum."""
+    assert mcnemar(one, other) == p_value(one, other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [(3, 9), (40, 61), (500, 400), (5_000, 5_200), (30_000, 29_000), (20_000, 10)]
+)
+def test_the_p_value_is_that_of_scipy(one: int, other: int) -> None:
+    """The binomial test of another library agrees, for many flips too."""
+    stats = pytest.importorskip("scipy.stats")
+    assert mcnemar(one, other) == pytest.approx(stats.binomtest(one, one + other).pvalue, rel=1e-9)
+
+
+def test_the_p_value_of_millions_of_flips_takes_a_moment() -> None:
+    """The double of the exact sum, of a normal distribution nearly, or 0 where no double is so small."""
+    assert mcnemar(499_000, 501_000) == 0.04560829986538208  # by the whole coefficient, which takes ten seconds
+    one, other = 2_000_000, 2_004_000
+    assert mcnemar(one, other) == pytest.approx(erfc((other - one - 1) / sqrt(2 * (one + other))), rel=1e-5)
+    assert mcnemar(one, 2 * other) == 0.0
+
+
+# What is said of a comparison
+
+
+def records_of(models: str = "mn", samples: int = 40, **changes: Any) -> list[dict[str, Any]]:
+    """Some models that answered some samples, right or wrong by chance."""
+    dice = random.Random(3)
+    return [
+        sample(model_id=f"org/{model}", sample_id=number, **changes)
+        | {"input": {"raw": f"question {number}", "reference": "42"}}
+        | {"evaluation": {"score": 1.0, "is_correct": dice.random() < 0.7}}
+        for model in models
+        for number in range(samples)
+    ]
+
+
+def worsened(records: list[dict[str, Any]], count: int, model: str = "org/m") -> list[dict[str, Any]]:
+    """The same a night later, of which so many right answers of a model are wrong now."""
+    later = copy.deepcopy(records)
+    right = [record for record in later if record["model_id"] == model and record["evaluation"]["is_correct"]]
+    for record in right[:count]:
+        record["evaluation"] = {"score": 0.0, "is_correct": False}
+    for record in later:
+        record["evaluation_id"] = "eval/2"
+    return later
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    return corpus_of(records_of(), tmp_path / "old")
+
+
+@pytest.fixture
+def new(tmp_path: Path) -> Path:
+    """Nine samples of one model are wrong that were right: 22.5 points of 40, with p = 2/512."""
+    return corpus_of(worsened(records_of(), 9), tmp_path / "new")
+
+
+def test_another_run_with_the_same_answers_is_no_change(old: Path, tmp_path: Path) -> None:
+    """Two nights have other evaluation_ids; that alone is nothing to report."""
+    difference = diff(old, corpus_of(worsened(records_of(), 0), tmp_path / "same"))
+    assert msgspec.to_builtins(difference.counts) == dict.fromkeys(KINDS, 0) | {"unchanged": 80}
+    assert difference.fields == []
+    assert difference.parts_skipped == 0
+
+
+def test_a_corpus_and_itself_are_equal_unread(old: Path) -> None:
+    """Parts with the same text are not read: that they cannot be is not even noticed."""
+    for part in old.glob("part-*"):
+        part.write_bytes(bytes(part.stat().st_size))
+    difference = diff(old, old)
+    assert difference.counts.unchanged == difference.old.records == 80
+    assert difference.parts_skipped == len(list(old.glob("part-*")))
+    assert [model.old_accuracy for model in difference.models] == [model.new_accuracy for model in difference.models]
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "p", "regressed"),
+    [
+        (None, 0.05, False),
+        (0, 0.05, True),
+        (22.4, 0.05, True),
+        (22.5, 0.05, False),
+        (1, 0.004, True),
+        (1, 2 / 512, False),
+        (1, 1, True),
+    ],
+)
+def test_a_regression_is_a_loss_beyond_the_limit_that_is_unlikely(
+    old: Path, new: Path, fail_on: float | None, p: float, regressed: bool
+) -> None:
+    """More points than allowed, and a p-value below the limit: both, and both strictly."""
+    difference = diff(old, new, fail_on=fail_on, p=p)
+    assert difference.regressed is regressed
+    assert [model.model_id for model in difference.models if model.regressed] == ["org/m"] * regressed
+    assert not diff(new, old, fail_on=fail_on, p=p).regressed
+
+
+def test_examples_are_bounded_and_counted(old: Path, new: Path) -> None:
+    """The lists have at most so many items, the counts say how many there are."""
+    model = diff(old, new, examples=2).models[0]
+    assert (len(model.flips), model.right_to_wrong) == (2, 9)
+    assert {flip.now for flip in model.flips} == {"wrong"}
+    none = diff(old, new, examples=0)
+    assert (none.models[0].flips, none.examples.changed) == ([], [])
+
+
+def test_a_changed_record_is_named_with_its_fields(old: Path, new: Path) -> None:
+    """By the name that it has in NEW."""
+    changed = diff(old, new).examples.changed
+    assert len(changed) == 9
+    assert all(name.fields == ["$.evaluation.score", "$.evaluation.is_correct"] for name in changed)
+    assert {(name.evaluation_id, name.model_id) for name in changed} == {("eval/2", "org/m")}
+
+
+def test_further_fields_are_counted_together(old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Free-form objects may have any number of keys; memory is bounded all the same."""
+    monkeypatch.setattr(merge, "_FIELDS", 3)
+    monkeypatch.setattr(plan, "_PARTS", 1_000)
+    later = [record | {f"key{number}": 1} for number, record in enumerate(records_of())]
+    fields = diff(old, corpus_of(later, tmp_path / "later")).fields
+    assert [(field.path, field.records) for field in fields if not field.path.startswith("$")] == [
+        (module.OTHER_FIELDS, 77)
+    ]
+    assert len(fields) == 4
+
+
+def test_records_that_cannot_be_told_apart_are_not_paired(tmp_path: Path) -> None:
+    """Several runs of one sample on both sides: no guess who is whose partner, and no part in the accuracy."""
+    runs = [record | {"evaluation_id": run} for record in records_of("m", 3) for run in ("a", "b")]
+    again = [record | {"evaluation_id": run, "error": "x"} for record in records_of("m", 3) for run in ("c", "d")]
+    difference = diff(corpus_of(runs, tmp_path / "runs"), corpus_of(again, tmp_path / "again"))
+    assert (difference.counts.ambiguous_old, difference.counts.ambiguous_new) == (6, 6)
+    assert difference.models[0].common == 0
+    assert difference.models[0].points is None
+    assert len(difference.examples.ambiguous) == 3
+
+
+def test_an_evaluation_that_is_only_in_one_corpus_is_added_or_removed(old: Path, tmp_path: Path) -> None:
+    """It has no common samples, and no accuracy of them."""
+    other = corpus_of(records_of("m", 2, evaluation_name="other"), tmp_path / "other")
+    difference = diff(old, other)
+    assert (difference.counts.removed, difference.counts.added) == (80, 2)
+    assert all(model.new_accuracy is None and model.p == 1 for model in difference.models)
+
+
+@pytest.mark.parametrize("compression", ["none", "gz"])
+def test_parts_may_be_compressed_in_any_way(old: Path, tmp_path: Path, compression: str) -> None:
+    """The text counts, not how it is stored; equal text is not read."""
+    twin = corpus_of(records_of(), tmp_path / "twin", compression=compression)
+    assert diff(old, twin).parts_skipped == len(list(twin.glob("part-*")))
+    later = corpus_of(worsened(records_of(), 3), tmp_path / "later", compression=compression)
+    assert diff(old, later).counts.changed == 3
+
+
+def test_an_empty_corpus_can_be_compared(old: Path, tmp_path: Path) -> None:
+    """Everything was added, or removed; nothing at all between two of them."""
+    empty = corpus_of([], tmp_path / "empty")
+    assert diff(empty, old).counts.added == diff(old, empty).counts.removed == 80
+    assert diff(empty, empty).models == []
+
+
+def test_the_number_of_jobs_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Generated corpora with something of everything: the same document from one process and from two."""
+    monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
+    recipe = Recipe(records=600, seed=5, conflicts=0.1, unknown_keys=0.2, mix="single_turn")
+    every = list(lines(recipe))
+    dice = random.Random(1)
+    flip = {b'"is_correct":true': b'"is_correct":false', b'"is_correct": true': b'"is_correct": false'}
+    for name, some in (("old", every), ("new", [line for line in every if dice.random() < 0.9])):
+        if name == "new":
+            for was, now in flip.items():
+                some = [line.replace(was, now) if dice.random() < 0.3 else line for line in some]
+        (tmp_path / f"{name}.jsonl").write_bytes(b"\n".join(some))
+        fastrec.normalize(tmp_path / f"{name}.jsonl", tmp_path / name, part_size=1 << 16)
+    one, two = (diff(tmp_path / "old", tmp_path / "new", jobs=jobs, examples=MANY) for jobs in (1, 2))
+    one.seconds = two.seconds = 0
+    assert one == two
+    assert len(list((tmp_path / "old").glob("part-*"))) > 6
+    assert one.counts.changed > 50
+    assert found(one) == reference(tmp_path / "old", tmp_path / "new")
+
+
+def test_a_place_of_too_much_text_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory stays bounded, and the message says what to do."""
+    monkeypatch.setattr(merge, "_PLACE_BYTES", 5_000)
+    same = [
+        record | {"input": {"raw": "", "reference": ""}, "error": str(number)}
+        for number, record in enumerate(records_of())
+    ]
+    other = [record | {"error": None} for record in same]
+    pair = corpus_of(same, tmp_path / "a"), corpus_of(other, tmp_path / "b")
+    with pytest.raises(FastrecError, match=r"--sort-by evaluation_name,model_id,sample_id"):
+        diff(*pair)
+    order = ("evaluation_name", "model_id", "sample_id")
+    pair = corpus_of(same, tmp_path / "c", sort_by=order), corpus_of(other, tmp_path / "d", sort_by=order)
+    assert diff(*pair).counts.changed == 80
+
+
+# What cannot be compared
+
+
+def edit_manifest(corpus: Path, **fields: Any) -> None:
+    path = corpus / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+
+
+def test_corpora_in_different_orders_are_refused(old: Path, tmp_path: Path) -> None:
+    """The message has a command that makes them comparable, and it does."""
+    other = corpus_of(worsened(records_of(), 2), tmp_path / "other", sort_by=("model_id",))
+    with pytest.raises(UsageError, match="are sorted in different orders") as caught:
+        diff(old, other)
+    command = str(caught.value).split("`")[1].replace("NEW", str(tmp_path / "anew"))
+    subprocess.run([sys.executable, "-m", *command.split()], check=True, capture_output=True)
+    assert diff(old, tmp_path / "anew").counts.changed == 2
+
+
+@pytest.mark.parametrize(
+    ("olds", "news", "cuts"),
+    [
+        ([0, 100, 200], [0, 100, 200], [100, 200]),
+        ([0, 100, 200], [0, 105, 205], [105, 205]),
+        ([0, 100, 200], [5, 95, 195], [100, 200]),
+        ([0, 100, 200], [0, 140, 160], [140, 200]),
+        ([0, 100, 200], [250], [100, 200]),
+        ([0, 100, 200], [], [100, 200]),
+        ([], [0, 100], []),
+    ],
+)
+def test_ranges_begin_where_little_is_read_twice(
+    monkeypatch: pytest.MonkeyPatch, olds: list[int], news: list[int], cuts: list[int]
+) -> None:
+    """Where parts of both corpora begin close to each other the cut is at the second: the first is read from there."""
+    monkeypatch.setattr(plan, "_PARTS", 1)
+    parts = [[part_at(*ends) for ends in pairwise([*starts, 300])] for starts in (olds, news)]
+    assert plan._cuts(*parts, ("sample_hash",)) == [(f"{cut:03d}",) for cut in cuts]
+
+
+def part_at(start: int, end: int) -> PartEntry:
+    """A part with records of some hashes, a byte for each."""
+    first, last = (
+        KeyEntry(evaluation_name="e", sample_hash=f"{number:03d}", model_id="m", evaluation_id="r", sample_id=1)
+        for number in (start, end - 1)
+    )
+    return PartEntry(
+        file="", records=1, bytes=1, sha256="", text_bytes=end - start, text_sha256="", first=first, last=last
+    )
+
+
+def test_an_order_that_does_not_bring_partners_together_is_refused(tmp_path: Path) -> None:
+    """Sorted by run, the same sample of two nights stands at two ends; the message has a command that helps."""
+    pair = [corpus_of(records_of(), tmp_path / name, sort_by=("evaluation_id",)) for name in ("a", "b")]
+    with pytest.raises(
+        UsageError, match="cannot be compared by evaluation_name, sample_hash, model_id, sample_id"
+    ) as caught:
+        diff(*pair)
+    assert f"fastrec normalize {pair[0]} -o OLD --sort-by evaluation_name,model_id,sample_id" in str(caught.value)
+
+
+def test_other_hashes_are_refused_where_they_are_compared(old: Path, tmp_path: Path) -> None:
+    """A sample_hash of another algorithm never agrees; by sample_id alone the corpora can be compared."""
+    other = corpus_of(records_of(), tmp_path / "other", hash="xxh3_128")
+    with pytest.raises(UsageError, match=r"hashes of .* are sha256 and those of .* are xxh3_128: .* --hash sha256"):
+        diff(old, other)
+    by = ("evaluation_name", "model_id", "sample_id")
+    pair = [
+        corpus_of(records_of(), tmp_path / algorithm, hash=algorithm, sort_by=by)
+        for algorithm in ("sha256", "xxh3_128")
+    ]
+    assert [field.path for field in diff(*pair, by=by).fields] == ["$.sample_hash"]
+
+
+@pytest.mark.parametrize(
+    ("by", "said"),
+    [
+        ((), "not by nothing"),
+        (("evaluation_name", "model_id"), "at least one of sample_hash and sample_id"),
+        (("model_id", "sample_id"), "not by model_id, sample_id"),
+        ((*BY, "score"), "cannot be compared by 'score'; the fields are evaluation_name"),
+    ],
+)
+def test_fields_that_make_no_sense_are_refused(old: Path, by: tuple[str, ...], said: str) -> None:
+    """Partners are of one evaluation, model and sample."""
+    with pytest.raises(UsageError, match=said):
+        diff(old, old, by=by)
+
+
+@pytest.mark.parametrize(
+    "options", [{"jobs": 0}, {"examples": -1}, {"p": 2}, {"fail_on": -1}, {"fail_on": float("nan")}]
+)
+def test_numbers_that_make_no_sense_are_refused(old: Path, options: dict[str, Any]) -> None:
+    """Before anything is read."""
+    with pytest.raises(UsageError):
+        diff(old, old, **options)
+
+
+def test_another_version_is_worth_a_notice(old: Path, new: Path) -> None:
+    """The normal form is a promise, but who compares should know."""
+    assert diff(old, new).notices == []
+    edit_manifest(new, fastrec="9.9.9")
+    assert "NEW by 9.9.9" in diff(old, new).notices[0]
+
+
+def cut(corpus: Path) -> None:
+    part = corpus / "part-00000.jsonl.zst"
+    part.write_bytes(part.read_bytes()[:-3])
+
+
+def swap(corpus: Path) -> None:
+    first, second = sorted(corpus.glob("part-*"))[:2]
+    data = first.read_bytes()
+    first.write_bytes(second.read_bytes())
+    second.write_bytes(data)
+
+
+def claim_another_order(corpus: Path) -> None:
+    """All parts stay as they are, so that their sizes are right and their order is not."""
+    parts = json.loads((corpus / "manifest.json").read_text())["parts"]
+    edit_manifest(corpus, parts=parts[::-1])
+
+
+def name_a_part_elsewhere(corpus: Path) -> None:
+    """In another directory: nothing outside of the corpus may be read."""
+    parts = json.loads((corpus / "manifest.json").read_text())["parts"]
+    edit_manifest(corpus, parts=[{**parts[0], "file": "../part"}, *parts[1:]])
+
+
+@pytest.mark.parametrize(
+    ("damage", "error", "said"),
+    [
+        (cut, ShardError, "part-00000.jsonl.zst: ends inside the zstd frame"),
+        (
+            lambda corpus: (corpus / "part-00000.jsonl.zst").unlink(),
+            ShardError,
+            "part-00000.jsonl.zst: cannot be found",
+        ),
+        (swap, CorpusError, "fastrec verify"),
+        (claim_another_order, CorpusError, "does not list its parts in the order of their keys"),
+        (lambda corpus: (corpus / "summary.json").unlink(), CorpusError, "summary.json: is missing"),
+        (lambda corpus: (corpus / "summary.json").write_text("{}"), CorpusError, "is not a summary"),
+        (
+            lambda corpus: (corpus / "summary.json").write_bytes((corpus / "summary.json").read_bytes() + b" "),
+            CorpusError,
+            "is not the one that manifest.json names",
+        ),
+        (lambda corpus: (corpus / "manifest.json").write_text("{}"), CorpusError, "is not a manifest"),
+        (lambda corpus: edit_manifest(corpus, format=99), CorpusError, "its format is 99"),
+        (lambda corpus: edit_manifest(corpus, schema="1.0"), CorpusError, "of schema 1.0"),
+        (
+            lambda corpus: edit_manifest(corpus, sort_fields=["model_id"]),
+            CorpusError,
+            "sort_fields must name evaluation_name",
+        ),
+        (name_a_part_elsewhere, CorpusError, "names a part that does not lie beside it"),
+        (lambda corpus: (corpus / "manifest.json").unlink(), UsageError, "is not a corpus: it holds no manifest.json"),
+        (shutil.rmtree, UsageError, "is not a corpus: there is no such directory"),
+    ],
+)
+def test_damage_is_named(
+    old: Path, new: Path, damage: Callable[[Path], Any], error: type[Exception], said: str
+) -> None:
+    """On either side, whatever it is: an error of ours with the file and the reason, never a wrong answer."""
+    damage(new)
+    for pair in ((old, new), (new, old)):
+        with pytest.raises(error, match=said):
+            diff(*pair)
+
+
+def rewrite(corpus: Path, change: Callable[[bytes], bytes]) -> None:
+    """Change the text of the first part, with its sizes and checksums in the manifest put right."""
+    path = corpus / "part-00000.jsonl"
+    data = change(path.read_bytes())
+    path.write_bytes(data)
+    parts = json.loads((corpus / "manifest.json").read_text())["parts"]
+    parts[0] |= {"text_bytes": len(data), "bytes": len(data), "text_sha256": "0" * 64}
+    edit_manifest(corpus, parts=parts)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda data: data[:-1], "does not end with a newline"),
+        (
+            lambda data: data.replace(b'"evaluation":{', b'"evaluation":['),
+            "holds a line that is not a record in normal form",
+        ),
+        (
+            lambda data: data.replace(b'"evaluation":', b'"evaluations":'),
+            "holds a line that is not a record in normal form",
+        ),
+        (lambda data: b"nonsense\n" + data, "not a record in normal form, at byte 0 of its text"),
+        (lambda data: data.replace(b'"is_correct":true', b'"is_correct":false', 1), "do not add up"),
+        (lambda data: b"".join(data.splitlines(keepends=True)[1:]), "do not add up"),
+    ],
+)
+def test_text_that_fastrec_did_not_write_is_noticed(
+    old: Path, tmp_path: Path, change: Callable[[bytes], bytes], said: str
+) -> None:
+    """Even if somebody puts the manifest right: the books of both summaries and of what was found must balance."""
+    other = corpus_of(worsened(records_of(), 2), tmp_path / "other", compression="none")
+    rewrite(other, change)
+    with pytest.raises(CorpusError, match=said):
+        diff(old, other)
+
+
+def test_a_part_that_is_not_sorted_is_noticed(old: Path, tmp_path: Path) -> None:
+    """The merge relies on the order, so it looks at it, if not at every line."""
+    other = corpus_of(worsened(records_of(), 2), tmp_path / "other", compression="none", part_size=1 << 20)
+    rewrite(other, lambda data: b"".join(reversed(data.splitlines(keepends=True))))
+    with pytest.raises(CorpusError, match="is not sorted as its manifest says, at byte 0 of its text"):
+        diff(old, other)

@@ -1,0 +1,536 @@
+"""`fastrec export`: tables that hold the very values of the records, whoever reads them; whole or not at all."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fastrec
+from fastrec.cli import cli
+from fastrec.commands import export as job
+from fastrec.commands.export.columns import batch_of, table_schema
+from fastrec.commands.export.decode import Decoder
+from fastrec.commands.generate import Recipe, lines
+from fastrec.corpus.writer import ShardWriter
+from fastrec.engine.jobs import SMALL
+from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError
+from tests import strategies
+from tests.normalize.normalizing import Corpus, normalized, write
+from tests.reference import schema
+from tests.samples import sample
+
+HUGE = 10**30
+_STEP = re.compile(r'\.([^.\[]+)|\[(\d+)\]|\[("(?:[^"\\]|\\.)*")\]')
+
+
+@pytest.fixture(autouse=True)
+def _long_integers() -> Iterator[None]:
+    """Let Python spell integers of any length, as a corpus may hold them."""
+    before = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)
+    yield
+    sys.set_int_max_str_digits(before)
+
+
+# Back from a row to a record, by what the README of an export says
+
+
+def restored(row: dict[str, Any]) -> dict[str, Any]:
+    """The record of a row."""
+    record = _object(row, schema())
+    for path, value in json.loads(row["extra"] or "{}").items():
+        *steps, last = [
+            int(number) if number else json.loads(quoted) if quoted else name
+            for name, number, quoted in _STEP.findall(path)
+        ]
+        place: Any = record
+        for step in steps:
+            place = place[step]
+        place[last] = value
+    return record
+
+
+def _object(row: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: _value(row[key], sub, row.get(f"{key}_type"))
+        for key, sub in node["properties"].items()
+        if row[key] is not None
+    }
+
+
+def _value(value: Any, node: dict[str, Any], type_name: str | None) -> Any:
+    if type_name is not None:
+        kinds: dict[str, Callable[[Any], Any]] = {"integer": int, "number": float, "boolean": bool, "array": list}
+        return kinds[type_name](value) if type_name in kinds else value[0] if isinstance(value, list) else value
+    if "properties" in node:
+        return _object(value, node)
+    if "properties" in node.get("items", {}):
+        return [_object(item, node["items"]) for item in value]
+    return json.loads(value) if "object" in node.get("type", ()) else value
+
+
+def exactly(record: dict[str, Any]) -> str:
+    """A spelling that tells 1, 1.0 and true apart, and knows nothing of the order of keys."""
+    return json.dumps(record, sort_keys=True)
+
+
+def by_pyarrow(files: list[Path]) -> list[dict[str, Any]]:
+    return [row for file in files for row in pq.read_table(file).to_pylist()]
+
+
+def by_polars(files: list[Path]) -> list[dict[str, Any]]:
+    return pl.read_parquet(files).to_dicts()
+
+
+def by_duckdb(files: list[Path]) -> list[dict[str, Any]]:
+    with duckdb.connect() as connection:
+        found = connection.execute("SELECT * FROM read_parquet(?)", [[str(file) for file in files]])
+        names = [column[0] for column in found.description]
+        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+
+READERS = [by_pyarrow, by_polars, by_duckdb]
+
+
+def assert_equal(corpus: Corpus, output: Path) -> None:
+    """Every reader gives every record of a corpus back, in order."""
+    files = sorted((output / "data").glob("*.parquet"))
+    assert len(files) == max(len(corpus.parts), 1)
+    schemas = [pq.read_schema(file) for file in files]
+    assert all(each == table_schema() for each in schemas)
+    expected = [exactly(json.loads(line)) for line in corpus.lines]
+    for reader in READERS:
+        assert [exactly(restored(row)) for row in reader(files)] == expected, reader.__name__
+
+
+def exported(corpus: Corpus, output: Path, **options: Any) -> Path:
+    done = fastrec.export(corpus.path, output, **options)
+    assert done.rows == len(corpus.lines)
+    assert not list(output.parent.glob(f".{output.name}.*"))
+    return output
+
+
+def bare(**changes: Any) -> dict[str, Any]:
+    """A record with nothing that may be left out."""
+    record = sample(**changes)
+    for key in ("sample_hash", "token_usage", "performance", "error", "metadata"):
+        del record[key]
+    record["input"] = {"raw": "a", "reference": "b"}
+    record["output"] = {"raw": "c"}
+    record["evaluation"] = {"score": 1, "is_correct": True}
+    return record
+
+
+def odd_records() -> list[dict[str, Any]]:
+    """What is hard to hold in columns."""
+    tokens = {"input_tokens": HUGE, "output_tokens": 2**63 - 1, "total_tokens": 2**63}
+    scores: list[Any] = [0, 0.0, -0.0, False, 1, 1.0, True, 2**53, 2**53 + 1, -(2**53) - 1, HUGE, 10**400, 1e300, 0.1]
+    turns = sample("agentic")["interactions"]
+    return [
+        *(
+            sample(sample_id=number, evaluation={"score": score, "is_correct": True})
+            for number, score in enumerate(scores)
+        ),
+        *(sample("agentic", sample_id=each) for each in ("5", 5, HUGE, -HUGE, int("9" * 5_000), "", "\0", "é\u2028")),
+        sample(sample_id="tokens", token_usage=tokens, evaluation={"score": 1, "is_correct": True, "num_turns": HUGE}),
+        sample(sample_id="long", token_usage={**tokens, "input_tokens": int("8" * 5_000)}, zz=int("7" * 5_000)),
+        sample(sample_id="times", performance={"latency_ms": 12, "time_to_first_token_ms": HUGE, "price": 0.5}),
+        sample(sample_id="none", performance={}, metadata={}, answer_attribution=[]),
+        sample(sample_id="null", metadata={"a": None, "b": [None, {"c": -0.0}]}, unknown=None),
+        sample("multi_turn", sample_id="empty", interactions=[]),
+        sample("agentic", sample_id="ids", interactions=[turns[0], {**turns[1], "tool_call_id": ["a", "b"], "x": [1]}]),
+        sample("agentic", sample_id="no ids", interactions=[{**turns[1], "tool_call_id": []}]),
+        sample("agentic", sample_id="calls", interactions=[{**turns[0], "tool_calls": []}, turns[0]]),
+        sample(
+            sample_id="unknown", **{"a.b": 1, 'c "d"': {"e": [1.0, 1, True]}, "[0]": "", "long" * 100: 2, "é": None}
+        ),
+        sample(sample_id="inner", input={**sample()["input"], "x": 1}, output={"raw": "", "y": {"z": HUGE}}),
+        sample(sample_id="deep", metadata={"a": json.loads("[" * 60 + "]" * 60)}),
+        bare(sample_id="bare"),
+    ]
+
+
+# Parquet
+
+
+def test_every_reader_gives_the_real_records_back(real: Path, tmp_path: Path) -> None:
+    """All values of all real records, by pyarrow, Polars and DuckDB."""
+    corpus = normalized(real, tmp_path / "corpus", jobs=2)
+    assert_equal(corpus, exported(corpus, tmp_path / "tables", jobs=2))
+
+
+def test_every_reader_gives_odd_records_back(tmp_path: Path) -> None:
+    """Scores of every type, huge integers, ids of both types, empty and missing things, unknown keys at every level."""
+    write(tmp_path / "a.jsonl", [json.dumps(record).encode() for record in odd_records()])
+    corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus")
+    assert len(corpus.lines) == len(odd_records())
+    assert_equal(corpus, exported(corpus, tmp_path / "tables"))
+
+
+def test_all_files_have_the_same_columns(tmp_path: Path) -> None:
+    """Also where a whole part has none of the optional fields, and another all of them."""
+    few = [bare(evaluation_name="a", sample_id=number, model_id="m" * 99) for number in range(100)]
+    full = [sample("agentic", evaluation_name="b", sample_id=number, zz=number) for number in range(100)]
+    write(tmp_path / "a.jsonl", [json.dumps(record).encode() for record in few + full])
+    corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus", part_size=10_000)
+    assert len(corpus.parts) > 2
+    assert b'"performance"' not in corpus.texts[0]
+    assert_equal(corpus, exported(corpus, tmp_path / "tables"))
+
+
+def test_generated_records_come_back(tmp_path: Path) -> None:
+    """A mix of everything, in a pool of two."""
+    write(tmp_path / "a.jsonl", list(lines(Recipe(records=1_500, seed=3, unknown_keys=0.3, conflicts=0.1))))
+    corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus", part_size=2 << 20)
+    assert sum(map(len, corpus.texts)) > SMALL
+    assert_equal(corpus, exported(corpus, tmp_path / "tables", jobs=2))
+
+
+@settings(max_examples=60)
+@given(st.lists(strategies.records, min_size=1, max_size=6))
+def test_any_records_come_back(records: list[dict[str, Any]]) -> None:
+    """Batches of random valid records, with one decoder for all of them."""
+    decoder = Decoder()
+    normal = [fastrec.judge(json.dumps(record).encode()).normal for record in records]
+    rows = batch_of([decoder.decode(line) for line in normal]).to_pylist()
+    assert [exactly(restored(row)) for row in rows] == [exactly(json.loads(line)) for line in normal]
+
+
+def test_viewers_find_what_they_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Row groups of moderate size, with a page index, and a card whose config names the files."""
+    write(tmp_path / "a.jsonl", list(lines(Recipe(records=1_500, seed=3))))
+    corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus")
+    monkeypatch.setattr("fastrec.commands.export.parquet._GROUP_BYTES", 3 << 20)
+    output = exported(corpus, tmp_path / "tables")
+    about = pq.ParquetFile(output / "data" / "part-00000.parquet").metadata
+    assert about.num_row_groups == -(-len(corpus.text) // (4 << 20))
+    for number in range(about.num_row_groups):
+        group = about.row_group(number)
+        assert group.total_byte_size < 100 << 20
+        assert group.column(0).has_offset_index
+        assert group.column(0).has_column_index
+    text = (output / "README.md").read_text()
+    front = text.split("---\n")[1]
+    assert front.splitlines()[:5] == ["configs:", "- config_name: default", "  data_files:", "  - split: train",
+                                      '    path: "data/*.parquet"']  # fmt: skip
+    assert f"{len(corpus.lines):,} records" in text
+    listed = json.loads((output / "export.json").read_bytes())
+    assert listed["files"] == {f"data/{path.name}": path.stat().st_size for path in (output / "data").iterdir()}
+    assert listed["text_sha256"] == corpus.manifest["text_sha256"]
+
+
+@pytest.mark.parametrize("format_", job.FORMATS)
+def test_an_empty_corpus_has_empty_tables(tmp_path: Path, format_: str) -> None:
+    """The columns are there, and no rows."""
+    write(tmp_path / "a.jsonl", [])
+    corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus")
+    output = exported(corpus, tmp_path / "tables", format=format_)
+    if format_ == "parquet":
+        assert_equal(corpus, output)
+    else:
+        assert len(table(next(output.glob("*s.csv")))) == 1
+
+
+@pytest.mark.parametrize("format_", job.FORMATS)
+def test_the_same_corpus_gives_the_same_bytes(tmp_path: Path, format_: str) -> None:
+    """Whatever the number of jobs: nothing written holds a time, a host or an order of arrival."""
+    write(tmp_path / "a.jsonl", list(lines(Recipe(records=1_500, seed=3))))
+    corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus", part_size=2 << 20)
+    outputs = [exported(corpus, tmp_path / f"{jobs}", format=format_, jobs=jobs) for jobs in (1, 2)]
+    one, two = ({path.relative_to(output): path.read_bytes() for path in output.rglob("*.*")} for output in outputs)
+    assert one == two
+
+
+# CSV
+
+
+def table(path: Path) -> list[list[str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        csv.field_size_limit(1 << 20)
+        return list(csv.reader(file))
+
+
+def spelled(value: Any) -> str:
+    if isinstance(value, float):
+        return repr(value).replace("e+", "e")
+    return "" if value is None else value if isinstance(value, str) else json.dumps(value)
+
+
+def test_a_row_of_csv_has_the_values_as_they_are_spelled(tmp_path: Path) -> None:
+    """Ids, types, scores of every type, huge integers, and errors with commas, quotes and line ends."""
+    records = [
+        *odd_records(),
+        *(sample(sample_id=f"e{n}", error=error) for n, error in enumerate([',"\n\r', "", "=1"])),
+    ]
+    write(tmp_path / "a.jsonl", [json.dumps(record).encode() for record in records])
+    corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus")
+    header, *rows = table(exported(corpus, tmp_path / "csv", format="csv") / "records.csv")
+    assert len(rows) == len(records)
+    for line, values in zip(corpus.lines, rows, strict=True):
+        record = json.loads(line)
+        row = dict(zip(header, values, strict=True))
+        for name in ("evaluation_name", "sample_hash", "model_id", "evaluation_id", "sample_id", "interaction_type"):
+            assert row[name] == spelled(record[name])
+        assert row["sample_id_type"] == ("string" if isinstance(record["sample_id"], str) else "integer")
+        assert row["score"] == spelled(record["evaluation"]["score"])
+        assert row["is_correct"] == spelled(record["evaluation"]["is_correct"])
+        for name in ("input_tokens", "output_tokens", "total_tokens"):
+            assert row[name] == spelled(record.get("token_usage", {}).get(name))
+        assert row["latency_ms"] == spelled(record.get("performance", {}).get("latency_ms"))
+        assert row["error"] == record.get("error", "")
+
+
+@pytest.mark.parametrize(
+    ("format_", "name", "row"),
+    [
+        ("csv", "records.csv", ["a\rb", "00ff", "m\r", "eval/1", "\r", "string"]),
+        ("matrix", "samples.csv", ["a\rb/00ff", "a\rb", "00ff", "\r"]),
+        ("matrix", "scores.csv", ["m\r", "1.0"]),
+        ("matrix", "correct.csv", ["m\r", "1"]),
+    ],
+)
+def test_a_carriage_return_is_no_end_of_row(tmp_path: Path, format_: str, name: str, row: list[str]) -> None:
+    """It is quoted, on its own too; rows end with a line feed alone."""
+    record = sample(evaluation_name="a\rb", model_id="m\r", sample_id="\r", error="x")
+    write(tmp_path / "a.jsonl", [json.dumps(record).encode()])
+    corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus", sample_hash="fill")
+    output = exported(corpus, tmp_path / "tables", format=format_)
+    assert table(output / name)[1][: len(row)] == row
+    assert len(table(output / name)) == 2
+    assert b"\r\n" not in (output / name).read_bytes()
+
+
+# The matrix
+
+
+@pytest.mark.parametrize("sort_by", [(), ("model_id",)])
+def test_the_matrix_has_each_answer_in_its_cell(tmp_path: Path, sort_by: tuple[str, ...]) -> None:
+    """Rows are models, columns are samples, both sorted; no answer is an empty cell; the first of several counts."""
+    write(tmp_path / "a.jsonl", list(lines(Recipe(records=400, seed=9, conflicts=0.2))))
+    corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus", part_size=100_000, sort_by=sort_by)
+    assert len(corpus.parts) > 3
+    expected: dict[str, dict[str, tuple[str, str]]] = {}
+    samples: dict[str, list[str]] = {}
+    for line in corpus.lines:
+        record = json.loads(line)
+        name = f"{record['evaluation_name']}/{record['sample_hash']}"
+        samples.setdefault(name, [record["evaluation_name"], record["sample_hash"], spelled(record["sample_id"])])
+        value = spelled(record["evaluation"]["score"]), str(int(record["evaluation"]["is_correct"]))
+        expected.setdefault(record["model_id"], {}).setdefault(name, value)
+    done = fastrec.export(corpus.path, tmp_path / "matrix", format="matrix")
+    for place, name in enumerate(("scores.csv", "correct.csv")):
+        header, *rows = table(tmp_path / "matrix" / name)
+        assert header == ["model_id", *sorted(samples)]
+        assert [row[0] for row in rows] == sorted(expected)
+        for model, *cells in rows:
+            found = dict(zip(header[1:], cells, strict=True))
+            assert found == {sample: expected[model].get(sample, ("", ""))[place] for sample in header[1:]}
+    header, *rows = table(tmp_path / "matrix" / "samples.csv")
+    assert {row[0]: row[1:] for row in rows} == samples
+    left_out = len(corpus.lines) - sum(map(len, expected.values()))
+    assert left_out
+    assert done.notices == [f"{left_out} answers are left out: of several of a model to a sample the first counts"]
+    assert done.notices[0] in (tmp_path / "matrix" / "README.md").read_text()
+
+
+# Bad input: the exit code, the message, and nothing half-written
+
+
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus of some parts; not to be changed."""
+    directory = tmp_path_factory.mktemp("export")
+    write(directory / "a.jsonl", list(lines(Recipe(records=300, seed=4))))
+    return normalized(directory / "a.jsonl", directory / "corpus", part_size=200_000).path
+
+
+@pytest.fixture
+def corpus(fresh: Path, tmp_path: Path) -> Path:
+    """A copy of it, to be damaged."""
+    return Path(shutil.copytree(fresh, tmp_path / "corpus"))
+
+
+def invoke(*arguments: Any) -> Result:
+    return CliRunner().invoke(cli, ["export", *map(str, arguments)])
+
+
+def run(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "fastrec", "export", *map(os.fspath, arguments)]
+    settings: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": 60} | options
+    done = subprocess.run(command, check=False, **settings)
+    assert b"Traceback" not in (done.stdout or b"") + (done.stderr or b"")
+    return done
+
+
+def assert_refused(code: int, said: str, *arguments: Any, output: Path) -> None:
+    done = run(*arguments, "-o", output)
+    assert (done.returncode, done.stdout) == (code, b"")
+    assert said in done.stderr.decode()
+    assert not output.exists()
+    assert not list(output.parent.glob(f".{output.name}.*"))
+
+
+def test_wrong_usage_is_refused(corpus: Path, tmp_path: Path) -> None:
+    """No corpus, no manifest, no such format, no output: exit code 2, nothing written."""
+    output = tmp_path / "tables"
+    assert_refused(2, "none is not a corpus: there is no such directory", tmp_path / "none", output=output)
+    assert_refused(2, "is not a corpus: it holds no manifest.json", tmp_path, output=output)
+    assert_refused(2, "'parquet', 'csv', 'matrix'", corpus, "--format", "xlsx", output=output)
+    assert_refused(2, "--jobs", corpus, "--jobs", "0", output=output)
+    assert_refused(2, "lies in the input", corpus, output=corpus / "tables")
+    assert run(corpus).returncode == 2
+    with pytest.raises(UsageError, match="there is no format 'xlsx'; the formats are parquet, csv, matrix"):
+        fastrec.export(corpus, output, format="xlsx")
+    with pytest.raises(UsageError, match="at least one job"):
+        fastrec.export(corpus, output, jobs=0)
+
+
+@pytest.mark.parametrize("format_", job.FORMATS)
+def test_a_corpus_that_cannot_be_read_is_named(corpus: Path, tmp_path: Path, format_: str) -> None:
+    """A damaged manifest, a part that is cut, one that is missing: exit code 3, nothing written."""
+    output, part = tmp_path / "tables", sorted(corpus.glob("part-*"))[1]
+    data = part.read_bytes()
+    part.write_bytes(data[:-6])
+    assert_refused(3, f"{part}: ends inside the zstd frame", corpus, "--format", format_, output=output)
+    part.unlink()
+    assert_refused(3, f"{part}: cannot be found: No such file", corpus, "--format", format_, output=output)
+    part.write_bytes(data)
+    (corpus / "manifest.json").write_bytes(b"{")
+    assert_refused(3, "manifest.json: is not a manifest", corpus, "--format", format_, output=output)
+
+
+@pytest.mark.parametrize("format_", job.FORMATS)
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b'{"a":1}\n', "line 1: is not what fastrec writes: "),
+        (b"\xff\n", "line 1: is not what fastrec writes: "),
+        (b"[]\n", "line 1: is not what fastrec writes: "),
+        (b"", "has 0 records, and the manifest says "),
+    ],
+)
+def test_a_part_that_is_not_ours_is_named(tmp_path: Path, corpus: Path, format_: str, text: bytes, said: str) -> None:
+    """Whoever edits a part by hand hears of it, and nothing is published."""
+    with ShardWriter(str(min(corpus.glob("part-*"))), "zst", 3) as writer:
+        writer.write([text])
+        writer.finish()
+    with pytest.raises(CorpusError, match=re.escape(said)):
+        fastrec.export(corpus, tmp_path / "tables", format=format_)
+    assert not (tmp_path / "tables").exists()
+
+
+def test_an_error_in_a_worker_leaves_nothing_behind(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a pool too, nothing is published and nothing lies around."""
+    monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
+    part = max(corpus.glob("part-*"))
+    part.write_bytes(part.read_bytes()[:-6])
+    with pytest.raises(ShardError, match="ends inside"):
+        fastrec.export(corpus, tmp_path / "tables", jobs=2)
+    assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
+
+
+def test_parquet_without_pyarrow_says_what_to_install(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit code 2, before anything is written; the other formats do without it."""
+    monkeypatch.setattr(job, "find_spec", lambda name: None)
+    with pytest.raises(FastrecError, match=r"Parquet needs pyarrow.*pip install 'fastrec\[parquet\]'") as caught:
+        fastrec.export(corpus, tmp_path / "tables")
+    assert caught.value.exit_code == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
+    assert fastrec.export(corpus, tmp_path / "tables", format="csv").rows == 300
+
+
+@pytest.mark.parametrize("format_", ["csv", "matrix"])
+def test_csv_needs_nothing_but_ourselves(corpus: Path, tmp_path: Path, format_: str) -> None:
+    """Neither pyarrow nor numpy is loaded."""
+    code = (
+        f"import sys, fastrec; fastrec.export({str(corpus)!r}, {str(tmp_path / 'tables')!r}, format={format_!r}); "
+        "print(*{'pyarrow', 'numpy', 'pandas'} & sys.modules.keys())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "\n"
+
+
+def test_an_output_that_exists_needs_overwrite(corpus: Path, tmp_path: Path) -> None:
+    """And only an export is ever replaced, by an export of any format."""
+    output = tmp_path / "tables"
+    assert invoke(corpus, "-o", output, "--format", "csv").exit_code == 0
+    done = run(corpus, "-o", output)
+    assert done.returncode == 2
+    assert b"tables exists: give another output, or --overwrite to replace it" in done.stderr
+    assert (output / "records.csv").exists()
+    assert invoke(corpus, "-o", output, "--overwrite", "-q").stderr == ""
+    assert sorted(path.name for path in output.iterdir()) == ["README.md", "data", "export.json"]
+    (output / "export.json").unlink()
+    done = run(corpus, "-o", output, "--overwrite")
+    assert done.returncode == 2
+    assert b"holds something else than an export (no export.json): it is not replaced" in done.stderr
+    done = run(corpus, "-o", corpus, "--overwrite")
+    assert done.returncode == 2
+    assert (corpus / "manifest.json").exists()
+
+
+def test_a_failed_export_leaves_the_old_one(corpus: Path, tmp_path: Path) -> None:
+    """What is to be overwritten stays until the new one is ready."""
+    output = tmp_path / "tables"
+    fastrec.export(corpus, output, format="csv")
+    before = (output / "records.csv").read_bytes()
+    min(corpus.glob("part-*")).unlink()
+    assert run(corpus, "-o", output, "--overwrite", "--format", "csv").returncode == 3
+    assert (output / "records.csv").read_bytes() == before
+
+
+def test_what_was_done_is_said_on_stderr(corpus: Path, tmp_path: Path) -> None:
+    """One line; a reader that has left is no reason to fail."""
+    done = run(corpus, "-o", tmp_path / "tables")
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert re.match(rb"300 records: \d files in .*tables, .* MB/s\n$", done.stderr)
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = run(corpus, "-o", tmp_path / "again", stdout=writer, stderr=writer)
+    finally:
+        os.close(writer)
+    assert done.returncode == 0
+    assert (tmp_path / "again" / "export.json").exists()
+
+
+def test_help_fits_a_terminal() -> None:
+    """Help has examples, and lines of no more than 100 columns."""
+    text = invoke("--help").stdout
+    assert "Examples:" in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_the_schema_is_that_of_the_records() -> None:
+    """Every property of the record schema is a column, at every level."""
+
+    def check(type_: Any, node: dict[str, Any]) -> None:
+        fields = {field.name: field.type for field in type_}
+        for name, sub in node["properties"].items():
+            inner = fields[name]
+            items = sub.get("items", sub)
+            if "properties" in items:
+                check(inner.value_type if pa.types.is_list(inner) else inner, items)
+
+    check(table_schema(), schema())

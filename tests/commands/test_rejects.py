@@ -1,0 +1,316 @@
+"""The rejects of a corpus: listed in groups, and written back out byte for byte to be mended."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+
+import fastrec
+from fastrec.cli import cli
+from fastrec.commands.generate import Recipe, labelled_lines
+from fastrec.commands.rejects import Rejects, extract, rejects
+from fastrec.corpus.writer import ShardWriter
+from fastrec.errors import CorpusError, ShardError, UsageError
+from fastrec.judge import report
+from fastrec.judge.codes import CODES
+from tests.samples import sample
+
+LABELLED = list(labelled_lines(Recipe(records=300, seed=8, rejects=0.3, duplicates=0.1, blanks=0.05)))
+FILE = "rejects.jsonl.zst"
+
+
+def bad_lines(code: str | None = None) -> list[bytes]:
+    """The rejects of the three shards, in the order of the rejects file."""
+    shards = [LABELLED[number::3] for number in range(3)]
+    return [line for shard in shards for label, line in shard if label in CODES and code in (None, label)]
+
+
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus with rejects of every code; not to be changed."""
+    directory = tmp_path_factory.mktemp("fresh")
+    for number in range(3):
+        text = b"".join(line + b"\n" for _, line in LABELLED[number::3])
+        (directory / f"{number}.jsonl").write_bytes(text)
+    fastrec.normalize(sorted(directory.glob("*.jsonl")), directory / "corpus")
+    return directory / "corpus"
+
+
+@pytest.fixture
+def corpus(fresh: Path, tmp_path: Path) -> Path:
+    """A copy of it, to be damaged."""
+    return Path(shutil.copytree(fresh, tmp_path / "corpus"))
+
+
+@pytest.fixture
+def clean(tmp_path: Path) -> Path:
+    """A corpus without rejects."""
+    (tmp_path / "a.jsonl").write_text(json.dumps(sample()))
+    fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "clean")
+    return tmp_path / "clean"
+
+
+def extracted(corpus: Path, **options: Any) -> bytes:
+    into = io.BytesIO()
+    extract(corpus, into, **options)
+    return into.getvalue()
+
+
+def invoke(*arguments: Any) -> Result:
+    return CliRunner().invoke(cli, ["rejects", *map(str, arguments)])
+
+
+def run(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "fastrec", "rejects", *map(os.fspath, arguments)]
+    settings: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": 60} | options
+    done = subprocess.run(command, check=False, **settings)
+    assert b"Traceback" not in (done.stdout or b"") + (done.stderr or b"")
+    return done
+
+
+# Listing
+
+
+def test_groups_add_up_to_the_summary(fresh: Path) -> None:
+    """Each line counts once, by its first reason, as in the summary."""
+    found = rejects(fresh)
+    summary = json.loads((fresh / "summary.json").read_bytes())
+    assert found.lines == summary["line_counts"]["rejected"] == len(bad_lines())
+    assert found.codes == summary["rejected_by_code"]
+    counts: Counter[str] = Counter()
+    for group in found.groups:
+        counts[group.code] += group.count
+        assert group.severity == "error"
+        assert len(group.places) == min(group.count, 3)
+    assert counts == found.codes
+
+
+def test_places_are_those_of_the_lines(fresh: Path) -> None:
+    """The first places of a group name the source and the line of a reject of that code."""
+    for group in rejects(fresh).groups:
+        for place in group.places:
+            lines = Path(place.source).read_bytes().split(b"\n")
+            assert lines[place.line - 1] in bad_lines(group.code)
+
+
+@pytest.mark.parametrize("codes", [["json.syntax"], ["schema.type", "json.utf8"], ["line.too_long"]])
+def test_a_filter_by_code(fresh: Path, codes: list[str]) -> None:
+    """Only lines of those codes are listed and extracted."""
+    every, found = rejects(fresh), rejects(fresh, codes=codes)
+    assert found.groups == [group for group in every.groups if group.code in codes]
+    assert found.codes == {code: count for code, count in every.codes.items() if code in codes}
+    assert extracted(fresh, codes=codes).count(b"\n") == found.lines
+
+
+def test_an_unknown_code_is_a_usage_error(fresh: Path) -> None:
+    """A mistyped code would find nothing, which is not the same as nothing being there."""
+    with pytest.raises(UsageError, match=r"there is no code 'json.sintax'; the codes are .*json.syntax"):
+        rejects(fresh, codes=["json.sintax"])
+
+
+def test_groups_that_are_not_remembered_are_counted(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The list is bounded, and says how much it leaves out."""
+    monkeypatch.setattr(report, "_GROUPS", 3)
+    shown = sum(group.count for group in rejects(fresh).groups)
+    assert f"… and {len(bad_lines()) - shown} lines with other reasons; --code" in invoke(fresh).stdout
+
+
+# Extracting
+
+
+def test_extracted_lines_are_the_bytes_that_were_read(fresh: Path) -> None:
+    """Whatever was wrong with them, UTF-8 or not, in the order of sources and lines."""
+    assert extracted(fresh) == b"".join(line + b"\n" for line in bad_lines())
+    assert any(not line.isascii() for line in bad_lines("json.utf8"))
+
+
+def test_carriage_returns_are_kept(tmp_path: Path) -> None:
+    """A line of a file with CRLF ends comes back with its carriage return."""
+    (tmp_path / "a.jsonl").write_bytes(b"nonsense\r\n\rmore\n")
+    fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus")
+    assert extracted(tmp_path / "corpus") == b"nonsense\r\n\rmore\n"
+
+
+def test_extracting_and_normalizing_again_rejects_the_same(fresh: Path, tmp_path: Path) -> None:
+    """Lines that were not mended are rejected again, for the same reasons."""
+    (tmp_path / "again.jsonl").write_bytes(extracted(fresh))
+    summary = fastrec.normalize(tmp_path / "again.jsonl", tmp_path / "again")
+    assert summary.rejected_by_code == rejects(fresh).codes
+    assert extracted(tmp_path / "again") == extracted(fresh)
+
+
+def test_mended_lines_can_be_normalized(tmp_path: Path) -> None:
+    """The way that the command is for: extract, mend, normalize with the rest."""
+    records = [json.dumps(sample(sample_id=number)) for number in range(6)]
+    (tmp_path / "a.jsonl").write_text("\n".join(records[:3] + [line[:-1] for line in records[3:]]))
+    fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus")
+    mend = tmp_path / "mend.jsonl"
+    assert invoke(tmp_path / "corpus", "--code", "json.syntax", "--extract", mend).exit_code == 0
+    mend.write_bytes(mend.read_bytes().replace(b"\n", b"}\n"))
+    summary = fastrec.normalize([tmp_path / "corpus" / "part-00000.jsonl.zst", mend], tmp_path / "mended")
+    assert (summary.line_counts.kept, summary.line_counts.rejected) == (6, 0)
+
+
+def test_a_line_that_was_too_long_is_left_out_with_its_place(tmp_path: Path) -> None:
+    """Only its head was kept: the source has it whole."""
+    source = tmp_path / "a.jsonl"
+    source.write_bytes(b"nonsense\n" + b"x" * 5_000 + b"\nmore\n")
+    fastrec.normalize(source, tmp_path / "corpus", max_line_bytes=4_000)
+    done = invoke(tmp_path / "corpus", "--extract", "-")
+    assert (done.exit_code, done.stdout) == (0, "nonsense\nmore\n")
+    first, second = done.stderr.splitlines()
+    assert first == f"note: {source}:2 was too long to be kept: it is left out here, mend it there"
+    assert second == "2 rejected lines"
+
+
+@pytest.mark.parametrize("conflicts", ["first", "reject"])
+def test_conflicts_come_back_as_records(tmp_path: Path, conflicts: str) -> None:
+    """What was left out for a conflict is extracted in normal form, and is a record again."""
+    lines = [json.dumps(sample(error=error)) for error in ("a", "b", "c")]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus", conflicts=conflicts)
+    found = extracted(tmp_path / "corpus").splitlines()
+    assert len(found) == (2 if conflicts == "first" else 3)
+    assert all(fastrec.judge(line).valid for line in found)
+
+
+# Damage
+
+
+def test_rejects_that_are_cut_are_an_error(corpus: Path) -> None:
+    """Never half-used."""
+    data = (corpus / FILE).read_bytes()
+    (corpus / FILE).write_bytes(data[:-3])
+    with pytest.raises(ShardError, match="ends inside"):
+        rejects(corpus)
+    (corpus / FILE).unlink()
+    with pytest.raises(ShardError, match="cannot be found"):
+        rejects(corpus)
+
+
+def test_an_entry_that_is_none_is_an_error_with_its_line(corpus: Path) -> None:
+    """The message names the file, the line and the reason."""
+    with ShardWriter(str(corpus / FILE), "zst", 3) as writer:
+        writer.write([b"{}\n"])
+        writer.finish()
+    with pytest.raises(CorpusError, match=r"rejects.jsonl.zst, line 1: is not an entry: .*missing") as caught:
+        rejects(corpus)
+    assert caught.value.line == 1
+
+
+# The command line
+
+
+def test_text_is_like_that_of_validate(fresh: Path) -> None:
+    """Groups with counts and places, and a line with the counts by code."""
+    done = invoke(fresh)
+    assert (done.exit_code, done.stderr) == (0, "")
+    group = rejects(fresh).groups[0]
+    lines = done.stdout.splitlines()
+    assert lines[0] == f"error {group.code}  {group.count} ×"
+    assert lines[1] == f"    {group.path}: {group.message}"
+    assert lines[2].startswith(f"    {group.places[0].source}:{group.places[0].line}")
+    assert lines[-1].startswith(f"{len(bad_lines())} rejected lines: ")
+
+
+def test_json_is_one_document(fresh: Path) -> None:
+    """`--format json` gives what the Python interface gives."""
+    done = invoke(fresh, "--format", "json", "--code", "json.syntax", "--code", "schema.type")
+    expected = rejects(fresh, codes=["json.syntax", "schema.type"])
+    assert msgspec.json.decode(done.stdout, type=Rejects) == expected
+
+
+def test_no_rejects_are_said_to_be_none(clean: Path, fresh: Path, tmp_path: Path) -> None:
+    """Exit code 0; an extract is empty then."""
+    assert (invoke(clean).stdout, invoke(clean).exit_code) == ("no line was rejected\n", 0)
+    assert invoke(fresh, "--code", "line.too_long").stdout == "no line was rejected as line.too_long\n"
+    done = invoke(clean, "--extract", tmp_path / "mend.jsonl")
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "", "no line was rejected\n")
+    assert (tmp_path / "mend.jsonl").read_bytes() == b""
+
+
+def test_standard_output_gets_the_lines_and_nothing_else(fresh: Path) -> None:
+    """`--extract -` is byte for byte what a file would get."""
+    done = run(fresh, "--extract", "-")
+    assert (done.returncode, done.stdout) == (0, extracted(fresh))
+    assert done.stderr == b"%d rejected lines\n" % len(bad_lines())
+
+
+def test_a_file_that_is_there_is_not_overwritten(fresh: Path, tmp_path: Path) -> None:
+    """It may hold lines that were mended already."""
+    mend = tmp_path / "mend.jsonl"
+    assert invoke(fresh, "--extract", mend).stderr == f"{len(bad_lines())} rejected lines written to {mend}\n"
+    mend.write_bytes(b"mended")
+    done = run(fresh, "--extract", mend)
+    assert done.returncode == 2
+    assert done.stderr.decode() == f"error: {mend} exists: name a new file, so that nothing in it is lost\n"
+    assert mend.read_bytes() == b"mended"
+
+
+def test_no_half_of_an_extract_stays(corpus: Path, tmp_path: Path) -> None:
+    """If the rejects cannot be read whole there is no file, as there would be without the command."""
+    (corpus / FILE).write_bytes((corpus / FILE).read_bytes()[:-3])
+    done = run(corpus, "--extract", tmp_path / "mend.jsonl")
+    assert done.returncode == 3
+    assert b"ends inside" in done.stderr
+    assert not (tmp_path / "mend.jsonl").exists()
+
+
+def test_wrong_usage_is_exit_code_2(fresh: Path, tmp_path: Path) -> None:
+    """No corpus, an unknown code: both with a message in words."""
+    done = run(tmp_path)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.decode().startswith(f"error: {tmp_path} is not a corpus: it holds no manifest.json\n")
+    done = run(fresh, "--code", "nonsense")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"there is no code 'nonsense'" in done.stderr
+
+
+def test_a_damaged_manifest_is_exit_code_3(corpus: Path) -> None:
+    """The file and the reason are named."""
+    (corpus / "manifest.json").write_bytes(b"{")
+    done = run(corpus)
+    assert done.returncode == 3
+    assert done.stderr.startswith(b"error: ")
+    assert b"manifest.json: is not a manifest: " in done.stderr
+
+
+def test_nothing_in_a_reject_steers_the_terminal(tmp_path: Path) -> None:
+    """Escape sequences are shown, never sent, but in an extract, which is exact."""
+    line = json.dumps(sample(interaction_type="\x9b31m\u202e"), ensure_ascii=False).encode()
+    (tmp_path / "a\x1b[31m.jsonl").write_bytes(line)
+    fastrec.normalize(tmp_path / "a\x1b[31m.jsonl", tmp_path / "corpus")
+    for output_format in ("text", "json"):
+        text = invoke(tmp_path / "corpus", "--format", output_format).stdout
+        assert not set(text) & set("\x1b\x9b\u202e")
+    assert run(tmp_path / "corpus", "--extract", "-").stdout == line + b"\n"
+
+
+def test_help_fits_a_terminal() -> None:
+    """Help has examples, and lines of no more than 100 columns."""
+    text = invoke("--help").stdout
+    assert "Examples:" in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("arguments", [[], ["--format", "json"], ["--extract", "-"]])
+def test_a_reader_that_leaves_is_no_error(fresh: Path, arguments: list[str]) -> None:
+    """Behind a closed pipe nothing is said."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = run(fresh, *arguments, stdout=writer)
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")

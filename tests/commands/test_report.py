@@ -1,0 +1,312 @@
+"""The page of a corpus as a file: what it holds, that nothing in it is markup but ours, and what can go wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import fastrec
+from fastrec.cli import cli
+from fastrec.commands.report import make_page, write_report
+from fastrec.commands.report.html import tag
+from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError
+from fastrec.judge.codes import CODES
+from tests.samples import sample
+
+ROOT = Path(__file__).parents[2]
+MARKUP = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
+QUOTES = '" onclick="window.hacked = 1" x=\''
+STEERING = "\u202e\x1b[31m\u2028\0"
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The corpus that ships with the project; not to be changed."""
+    output = tmp_path_factory.mktemp("made") / "demo"
+    fastrec.normalize(ROOT / "corpora" / "demo", output)
+    return output
+
+
+@pytest.fixture
+def copy(demo: Path, tmp_path: Path) -> Path:
+    """A copy of it, to be damaged."""
+    return Path(shutil.copytree(demo, tmp_path / "copy"))
+
+
+def hostile_corpus(folder: Path) -> Path:
+    """A corpus in which every text that a page shows tries to be more than text."""
+    records = [
+        sample(model_id=name, evaluation_name=name, evaluation_id=name, sample_id=name, sample_hash=name, error=None)
+        for name in (MARKUP, QUOTES, STEERING, "m" * 3_000)
+    ]
+    records += [{**record, "evaluation": {"score": 0.5, "is_correct": False}} for record in records]  # conflicts
+    lines = [json.dumps(record) for record in records]
+    lines += [MARKUP, json.dumps(sample(interaction_type=MARKUP)), "{" + QUOTES]
+    (folder / "<b>a&amp;.jsonl").write_text("\n".join(lines))
+    fastrec.normalize(folder, folder.parent / "<i>hostile")
+    return folder.parent / "<i>hostile"
+
+
+class Page(HTMLParser):
+    """What a parser makes of a page."""
+
+    def __init__(self, page: bytes) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.text = ""
+        self.feed(page.decode())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def run(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "fastrec", "report", *map(os.fspath, arguments)]
+    settings: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": 60} | options
+    done = subprocess.run(command, check=False, **settings)
+    assert b"Traceback" not in (done.stdout or b"") + (done.stderr or b"")
+    return done
+
+
+def invoke(*arguments: Any) -> Result:
+    return CliRunner().invoke(cli, ["report", *map(str, arguments)])
+
+
+# What it holds
+
+
+def test_the_page_shows_the_books_and_everything_that_is_odd(demo: Path) -> None:
+    """Numbers of the summary, codes with their meaning, examples, conflicts, hashes, inputs."""
+    page = Page(make_page(demo))
+    summary = json.loads((demo / "summary.json").read_bytes())
+    assert f"{summary['books']['lines']}kept{summary['books']['kept']}" in page.text.replace("lines", "")
+    for code, count in summary["rejected_by_code"].items():
+        assert f"{code}{CODES[code].meaning}{count}" in page.text
+        assert f"{code}: examples" in page.text
+    for example in summary["conflicts"]["examples"]:
+        assert example["sample_hashes"][0] in page.text
+    for example in summary["sample_hash"]["examples"]:
+        assert example["given"] in page.text
+    for evaluation in summary["evaluations"]:
+        assert f"{evaluation['evaluation_name']}: {evaluation['records']} record" in page.text
+        for model in evaluation["by_model"]:
+            assert f"{model['model_id']}{model['accuracy']:.1%}" in page.text
+    assert "shard-00002.jsonl.gz" in page.text
+
+
+def test_ids_that_disagree_are_shown(tmp_path: Path) -> None:
+    """By evaluation: ids with several hashes, hashes with several ids."""
+    other = sample(input={"raw": "another", "reference": "question"})
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, [sample(), other, sample(sample_id="q-2")])))
+    fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus")
+    assert "arithmetic211" in Page(make_page(tmp_path / "corpus")).text  # two samples, one id, one hash
+
+
+def test_the_page_depends_on_the_corpus_alone(demo: Path, tmp_path: Path) -> None:
+    """The same bytes each time, to a file and to standard output."""
+    write_report(demo, tmp_path / "a.html")
+    assert (tmp_path / "a.html").read_bytes() == make_page(demo) == run(demo, "-o", "-").stdout
+
+
+def test_a_corpus_without_records_has_a_page(tmp_path: Path) -> None:
+    """With its books, all zero, and no empty tables."""
+    (tmp_path / "a.jsonl").write_text("")
+    fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus")
+    page = Page(make_page(tmp_path / "corpus"))
+    assert "No line was rejected." in page.text
+    assert "Evaluations × models" not in page.text
+
+
+def test_numbers_beyond_a_double_are_shown(tmp_path: Path) -> None:
+    """Tokens, latencies and scores of any size."""
+    huge = 10**400
+    usage = {"input_tokens": huge, "output_tokens": 0, "total_tokens": huge}
+    records = [
+        sample(token_usage=usage, performance={"latency_ms": latency}, evaluation={"score": score, "is_correct": True})
+        | {"model_id": str(score)}
+        for latency, score in ((0, 1e308), (1e308, -1e308), (5e-324, huge))
+    ]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, records)))
+    fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus")
+    text = Page(make_page(tmp_path / "corpus")).text
+    assert "very many" in text
+    assert "1e+308" in text
+
+
+def test_what_is_left_out_is_said(demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A corpus of thousands of models makes no page that a browser cannot show."""
+    for name, most in (("_MOST_CELLS", 24), ("_MOST_COLUMNS", 6), ("_MOST_ROWS", 3), ("_MOST_CHARTS", 2)):
+        monkeypatch.setattr(f"fastrec.commands.report.evaluations.{name}", most)
+    text = Page(make_page(demo)).text
+    assert "Shown: 4 of 10 models with the most records; fastrec stats lists all." in text
+    assert "Shown: 6 of 8 evaluations with the most records; fastrec stats lists all." in text
+    assert "Shown: 2 of 8 evaluations; fastrec stats lists all." in text
+
+
+# What it must not hold
+
+
+def test_nothing_in_a_record_becomes_markup(demo: Path, tmp_path: Path) -> None:
+    """Names, ids, hashes, raw lines and paths are text: no element and no attribute is there that no other page has."""
+    (tmp_path / "in").mkdir()
+    hostile, plain = (Page(make_page(corpus)) for corpus in (hostile_corpus(tmp_path / "in"), demo))
+    assert set(hostile.tags) <= set(plain.tags)
+    assert {name for name, _ in hostile.attributes} <= {name for name, _ in plain.attributes}
+    assert hostile.tags.count("script") == 1
+    assert hostile.text.count(MARKUP) >= 6
+    assert not set("\u202e\x1b\u2028\0") & set(hostile.text)
+
+
+def test_text_is_escaped_wherever_it_stands() -> None:
+    """As a child and as an attribute."""
+    made = tag("td", "<&\x1b", title="\"'<\u202e")
+    assert made == '<td title="&quot;&#x27;&lt;\\u202e">&lt;&amp;\\x1b</td>'
+
+
+def test_the_page_asks_for_nothing(demo: Path) -> None:
+    """No address anywhere, and a policy that would forbid it."""
+    page = make_page(demo)
+    assert b"http:" not in page
+    assert b"https:" not in page
+    assert b"default-src &#x27;none&#x27;" in page
+
+
+# Writing it
+
+
+def test_a_file_that_is_there_needs_overwrite(demo: Path, tmp_path: Path) -> None:
+    """It is refused with exit code 2 and the option that would allow it, which then works; a link stays a link."""
+    target = tmp_path / "real.html"
+    target.write_text("mine")
+    link = tmp_path / "link.html"
+    link.symlink_to(target)
+    done = run(demo, "-o", link)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"link.html exists: name another file, or give --overwrite to replace it" in done.stderr
+    assert target.read_text() == "mine"
+    result = invoke(demo, "-o", link, "--overwrite")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert f"{link}: " in result.stderr
+    assert link.is_symlink()
+    assert target.read_bytes() == make_page(demo)
+
+
+def test_the_file_can_be_read_by_whom_the_umask_allows(demo: Path, tmp_path: Path) -> None:
+    """As any file that is written."""
+    (tmp_path / "other").touch()
+    write_report(demo, tmp_path / "a.html")
+    assert (tmp_path / "a.html").stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("missing", "a.html"), 2, "missing is not a corpus: there is no such directory"),
+        (("empty", "a.html"), 2, "empty is not a corpus: it holds no manifest.json"),
+        (("demo", "empty"), 2, "empty is not a file: name one, or - for standard output"),
+        (("demo", "/dev/null"), 2, "/dev/null is not a file"),
+        (("demo", "demo/a.html"), 2, "demo/a.html lies in the corpus"),
+        (("demo", "missing/a.html"), 3, "missing/a.html cannot be written: No such file or directory"),
+        (("demo", "file/a.html"), 3, "file/a.html cannot be written: Not a directory"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_exit_code(
+    demo: Path, tmp_path: Path, arguments: tuple[str, str], code: int, said: str
+) -> None:
+    """2: the command line is wrong; 3: not done; said on stderr, and nothing is written."""
+    (tmp_path / "demo").symlink_to(demo)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").touch()
+    before = sorted(tmp_path.rglob("*"))
+    corpus, output = arguments
+    done = run(corpus, "-o", output, "--overwrite", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (code, b"")
+    assert said in done.stderr.decode()
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("arguments", [[], ["-o"], ["-o", "a.html", "--nonsense"]])
+def test_wrong_options_are_exit_code_2(demo: Path, arguments: list[str]) -> None:
+    """In click's words."""
+    assert run(demo, *arguments).returncode == 2
+
+
+def test_no_half_of_a_page_stays(demo: Path, tmp_path: Path) -> None:
+    """If the disk is full there is no file, and one that was there is as it was."""
+    target = tmp_path / "a.html"
+    small = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, 5_000))}
+    done = run(demo, "-o", target, **small)
+    assert done.returncode == 3
+    assert b"a.html cannot be written: File too large" in done.stderr
+    assert not list(tmp_path.iterdir())
+    target.write_text("mine")
+    assert run(demo, "-o", target, "--overwrite", **small).returncode == 3
+    assert [path.name for path in tmp_path.iterdir()] == ["a.html"]
+    assert target.read_text() == "mine"
+
+
+def test_a_damaged_corpus_has_no_page(copy: Path, tmp_path: Path) -> None:
+    """Rejects, summary, manifest: what is wrong is named, and nothing is written."""
+    rejects, summary, manifest = (copy / name for name in ("rejects.jsonl.zst", "summary.json", "manifest.json"))
+    rejects.write_bytes(rejects.read_bytes()[:-3])
+    with pytest.raises(ShardError, match=r"rejects.jsonl.zst: ends inside"):
+        write_report(copy, tmp_path / "a.html")
+    rejects.unlink()
+    with pytest.raises(ShardError, match=r"rejects.jsonl.zst: cannot be found"):
+        write_report(copy, tmp_path / "a.html")
+    summary.write_bytes(b"{}")
+    with pytest.raises(CorpusError, match=r"summary.json: is not a summary"):
+        write_report(copy, tmp_path / "a.html")
+    manifest.write_bytes(b"[]")
+    with pytest.raises(CorpusError, match=r"manifest.json: is not a manifest"):
+        write_report(copy, tmp_path / "a.html")
+    manifest.unlink()
+    with pytest.raises(UsageError, match="is not a corpus"):
+        write_report(copy, tmp_path / "a.html")
+    assert not (tmp_path / "a.html").exists()
+
+
+def test_a_directory_that_may_not_be_written_is_an_error(
+    demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the system says is said, with the name that was given."""
+
+    def refuse(**_: Any) -> Any:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("tempfile.mkstemp", refuse)
+    with pytest.raises(FastrecError, match=r"a.html cannot be written: Permission denied"):
+        write_report(demo, tmp_path / "a.html")
+
+
+def test_a_reader_that_leaves_is_no_error(demo: Path) -> None:
+    """Behind a closed pipe nothing is said."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = run(demo, "-o", "-", stdout=writer)
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_help_fits_a_terminal() -> None:
+    """Help has examples, and lines of no more than 100 columns."""
+    text = invoke("--help").stdout
+    assert "Examples:" in text
+    assert max(map(len, text.splitlines())) <= 100

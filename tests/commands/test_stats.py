@@ -1,0 +1,484 @@
+"""Statistics of models: from a summary, from shards, and on common samples alone, against plain counting."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+
+import fastrec
+from fastrec.cli import cli
+from fastrec.cli.stats import _RANKINGS
+from fastrec.commands.generate import Recipe, labelled_lines
+from fastrec.commands.stats import RANKINGS, Stats, stats
+from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError
+from fastrec.sorting.keys import sort_order
+from fastrec.sources.formats import Format
+from tests.normalize.normalizing import Corpus, write
+from tests.samples import sample
+from tests.sources.compressing import compressed
+
+LINES = [line for _, line in labelled_lines(Recipe(records=800, seed=5, duplicates=0.2, conflicts=0.05, rejects=0.05))]
+HOSTILE = '</script>\x1b[31m|\u202e\n`=1,2"'
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Some shards with copies, conflicts and rejects; not to be changed."""
+    folder = tmp_path_factory.mktemp("shards")
+    for number in range(3):
+        write(folder / f"{number}.jsonl", LINES[number::3], Format.ZSTD if number else Format.PLAIN)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def corpus(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What they are as a corpus of many parts, so that samples lie across cuts; not to be changed."""
+    output = tmp_path_factory.mktemp("made") / "corpus"
+    fastrec.normalize(shards, output, part_size=4_096)
+    assert len(list(output.glob("part-*"))) > 5
+    return output
+
+
+@pytest.fixture
+def copy(corpus: Path, tmp_path: Path) -> Path:
+    """A copy of it, to be damaged."""
+    return Path(shutil.copytree(corpus, tmp_path / "copy"))
+
+
+def corpus_of(folder: Path, *records: dict[str, Any], **options: Any) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    write(folder / "a.jsonl", [json.dumps(record).encode() for record in records])
+    fastrec.normalize(folder / "a.jsonl", folder / "corpus", **options)
+    return folder / "corpus"
+
+
+def answer(model: str, question: int, correct: bool = True, **changes: Any) -> dict[str, Any]:
+    evaluation = {"score": float(correct), "is_correct": correct}
+    changes = {"evaluation": evaluation, "sample_id": question} | changes
+    return sample(model_id=model, input={"raw": str(question), "reference": "x"}, **changes)
+
+
+def numbers(found: Stats) -> dict[tuple[str, str], Any]:
+    """All numbers by evaluation and model, whatever the order."""
+    return {(one.evaluation_name, model.model_id): model for one in found.evaluations for model in one.by_model}
+
+
+def invoke(*arguments: Any) -> Result:
+    return CliRunner().invoke(cli, ["stats", *map(str, arguments)])
+
+
+def run(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "fastrec", "stats", *map(os.fspath, arguments)]
+    settings: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": 60} | options
+    done = subprocess.run(command, check=False, **settings)
+    assert b"Traceback" not in (done.stdout or b"") + (done.stderr or b"")
+    return done
+
+
+# What is counted
+
+
+def test_a_corpus_needs_no_look_at_its_records(copy: Path) -> None:
+    """The summary says it all: parts may be gone."""
+    before = stats(copy)
+    for part in copy.glob("part-*"):
+        part.unlink()
+    assert stats(copy) == before
+    summary = json.loads((copy / "summary.json").read_bytes())
+    assert [one.evaluation_name for one in before.evaluations] == [
+        one["evaluation_name"] for one in summary["evaluations"]
+    ]
+    assert len(numbers(before)) == sum(one["models"] for one in summary["evaluations"])
+
+
+@pytest.mark.parametrize("common", [False, True])
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_shards_give_what_their_corpus_gives(shards: Path, corpus: Path, common: bool, jobs: int) -> None:
+    """Copies count once, lines that are not valid do not, and shards are not changed."""
+    before = sorted(path.name for path in shards.iterdir())
+    assert stats(shards, common=common, jobs=jobs) == stats(corpus, common=common)
+    assert sorted(path.name for path in shards.iterdir()) == before
+
+
+def test_several_corpora_are_counted_as_one(tmp_path: Path) -> None:
+    """What is in both counts once."""
+    first = corpus_of(tmp_path / "1", answer("a", 1), answer("a", 2))
+    second = corpus_of(tmp_path / "2", answer("a", 2), answer("a", 3, correct=False))
+    (model,) = numbers(stats([first, second])).values()
+    assert (model.records, model.correct, model.questions, model.coverage) == (3, 2, 3, 1.0)
+
+
+def test_nothing_is_left_behind(shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Temporary files are gone, after success and after failure."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    stats(shards, common=True)
+    broken = write(tmp_path.parent / f"{tmp_path.name}.jsonl", [b"x"], Format.ZSTD)
+    broken.write_bytes(broken.read_bytes()[:-2])
+    with pytest.raises(FastrecError):
+        stats([shards, broken])
+    assert not list(tmp_path.iterdir())
+    stats(shards, work_dir=tmp_path / "work")
+    assert not list((tmp_path / "work").iterdir())
+
+
+def plain_count(corpus: Path, pattern: str) -> dict[tuple[str, str], tuple[Any, ...]]:
+    """Count models on common samples, with dicts over all records."""
+    asked: dict[tuple[str, str], set[str]] = defaultdict(set)
+    chosen: dict[str, set[str]] = defaultdict(set)
+    records = [json.loads(line) for line in Corpus(corpus).lines]
+    records = [record for record in records if fnmatchcase(record["model_id"], pattern)]
+    for record in records:
+        chosen[record["evaluation_name"]].add(record["model_id"])
+        asked[record["evaluation_name"], record["sample_hash"]].add(record["model_id"])
+    own: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for record in records:
+        name = record["evaluation_name"]
+        if asked[name, record["sample_hash"]] == chosen[name]:
+            own[name, record["model_id"]].append(record)
+    return {key: counts(found) for key, found in own.items()}
+
+
+def counts(records: list[dict[str, Any]]) -> tuple[Any, ...]:
+    return (
+        len(records),
+        sum(record["evaluation"]["is_correct"] for record in records),
+        pytest.approx(sum(record["evaluation"]["score"] for record in records) / len(records)),
+        sum(bool(record.get("error")) for record in records),
+        sum(record.get("token_usage", {}).get("total_tokens", 0) for record in records),
+        sum("latency_ms" in record.get("performance", {}) for record in records),
+        len({record["sample_hash"] for record in records}),
+    )
+
+
+@pytest.mark.parametrize("pattern", ["*", "*7b", "*1*", "org-3/*"])
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_common_questions_are_those_that_all_chosen_models_answered(
+    corpus: Path, pattern: str, jobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counted over parts in one process or two, samples that are cut in two included, as plain Python counts."""
+    monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
+    monkeypatch.setattr("fastrec.commands.stats.common._COUNTED", 7)
+    found = numbers(stats(corpus, models=[pattern], common=True, jobs=jobs))
+    assert {
+        key: (
+            model.records,
+            model.correct,
+            model.mean_score,
+            model.errors,
+            model.tokens.total,
+            model.latency_ms.records,
+            model.questions,
+        )
+        for key, model in found.items()
+    } == plain_count(corpus, pattern)
+
+
+@pytest.mark.parametrize("order", [("model_id",), ("sample_hash",), ("evaluation_name", "model_id")])
+def test_a_corpus_in_another_order_has_the_same_common_questions(
+    shards: Path, corpus: Path, tmp_path: Path, order: tuple[str, ...]
+) -> None:
+    """Where the same question does not stand side by side the corpus is sorted anew, which is said."""
+    fastrec.normalize(shards, tmp_path / "other", part_size=4_096, sort_by=order)
+    said: list[str] = []
+    assert stats(tmp_path / "other", common=True, notice=said.append) == stats(corpus, common=True)
+    first, second = sort_order(order)[:2]
+    anew = f"the corpus is sorted by {first}, {second}: it is sorted anew to find the common samples"
+    assert said == ([] if order == ("sample_hash",) else [anew])
+
+
+def test_hashes_that_were_left_as_given_stay(tmp_path: Path) -> None:
+    """A corpus made with `--sample-hash fill` tells samples apart by what it has."""
+    records = [answer(model, question, sample_hash="same") for model in "ab" for question in (1, 2)]
+    corpus = corpus_of(tmp_path, *records, sample_hash="fill", sort_by=("model_id",))
+    (evaluation,) = stats(corpus, common=True).evaluations
+    assert (evaluation.questions, evaluation.common_questions) == (1, 1)
+    assert [model.records for model in evaluation.by_model] == [2, 2]
+
+
+def test_no_common_questions_are_said(tmp_path: Path) -> None:
+    """Models that were never asked the same have no numbers to compare, and a way out is named."""
+    corpus = corpus_of(tmp_path, answer("a", 1), answer("b", 2))
+    (evaluation,) = stats(corpus, common=True).evaluations
+    assert (evaluation.common_questions, evaluation.by_model, evaluation.chosen) == (0, [], 2)
+    for output_format in ("table", "markdown"):
+        done = invoke(corpus, "--common", "--format", output_format)
+        assert (done.exit_code, "no sample was answered by all of them" in done.stdout) == (0, True)
+
+
+def test_coverage_counts_samples_not_records(tmp_path: Path) -> None:
+    """A sample that was run twice covers no more than one that was run once."""
+    again = answer("a", 1, correct=False, evaluation_id="again")
+    corpus = corpus_of(tmp_path, answer("a", 1), again, answer("b", 1), answer("b", 2))
+    found = numbers(stats(corpus))
+    a, b = found["arithmetic", "a"], found["arithmetic", "b"]
+    assert (a.records, a.questions, a.coverage) == (2, 1, 0.5)
+    assert (b.records, b.questions, b.coverage) == (2, 2, 1.0)
+
+
+def test_standard_errors_are_those_of_the_textbook(corpus: Path) -> None:
+    """That of the accuracy is made as that of the score; a single record has none."""
+    for model in numbers(stats(corpus)).values():
+        if model.records == 1:
+            assert model.accuracy_standard_error is None
+        else:
+            flags = [1.0] * model.correct + [0.0] * (model.records - model.correct)
+            expected = statistics.stdev(flags) / len(flags) ** 0.5
+            assert model.accuracy_standard_error == pytest.approx(expected)
+
+
+def test_tokens_beyond_a_double_are_counted(tmp_path: Path) -> None:
+    """Their sum is exact, and a mean that no double holds is none."""
+    huge = 10**400
+    usage = {"input_tokens": huge, "output_tokens": 0, "total_tokens": huge}
+    corpus = corpus_of(tmp_path, answer("a", 1, token_usage=usage))
+    (model,) = numbers(stats(corpus, by="tokens")).values()
+    assert (model.tokens.total, model.tokens_per_record) == (huge, None)
+
+
+# Choosing and ranking
+
+
+def test_the_command_line_knows_all_rankings() -> None:
+    """Its list is written out, so that help needs no job."""
+    assert list(RANKINGS) == _RANKINGS
+
+
+@pytest.mark.parametrize(
+    ("by", "value"),
+    [
+        ("accuracy", lambda model: -model.accuracy),
+        ("score", lambda model: -model.mean_score),
+        ("coverage", lambda model: -model.coverage),
+        ("errors", lambda model: model.errors / model.records),
+        ("tokens", lambda model: float("inf") if model.tokens_per_record is None else model.tokens_per_record),
+        ("latency", lambda model: float("inf") if model.latency_ms.p50 is None else model.latency_ms.p50),
+        ("model", lambda model: model.model_id),
+    ],
+)
+def test_models_are_ranked(corpus: Path, by: str, value: Any) -> None:
+    """The best first; those without a number last; equals by accuracy."""
+    found = stats(corpus, by=by)
+    assert numbers(found) == numbers(stats(corpus))
+    for evaluation in found.evaluations:
+        ranks = [(value(model), -model.accuracy) for model in evaluation.by_model]
+        assert ranks == sorted(ranks)
+
+
+def test_patterns_choose(corpus: Path) -> None:
+    """Any of several patterns of a kind; both kinds together."""
+    everything = numbers(stats(corpus))
+    found = numbers(stats(corpus, evaluations=["trivia*", "*desk"], models=["*7b", "org-1/*"]))
+    assert found == {
+        (name, model): value
+        for (name, model), value in everything.items()
+        if (name.startswith("trivia") or name.endswith("desk")) and (model.endswith("7b") or model.startswith("org-1/"))
+    }
+    assert 0 < len(found) < len(everything)
+
+
+def test_a_name_matches_itself(tmp_path: Path) -> None:
+    """Whatever its brackets mean as a pattern."""
+    corpus = corpus_of(tmp_path, answer("m[1]", 1), answer("m1", 1))
+    assert [model for _, model in numbers(stats(corpus, models=["m[1]"]))] == ["m1", "m[1]"]
+    assert [model for _, model in numbers(stats(corpus, models=["m[[]1]"]))] == ["m[1]"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"models": ["org-1/*", "nobody"]}, "no model matches 'nobody'; there are org-0/model-1b, "),
+        ({"evaluations": ["nothing*"]}, r"no evaluation matches 'nothing\*'; there are booking_agent, "),
+        ({"by": "beauty"}, "by must be one of accuracy, score, .*, not 'beauty'"),
+    ],
+)
+def test_what_does_not_exist_is_a_usage_error(corpus: Path, options: dict[str, Any], said: str) -> None:
+    """A mistyped name would look like an empty result; what there is, is named."""
+    with pytest.raises(UsageError, match=said):
+        stats(corpus, **options)
+
+
+# What is printed
+
+
+def test_the_table_has_a_line_for_each_model(corpus: Path) -> None:
+    """Under the name and the size of its evaluation; no colours where there is no terminal."""
+    done = invoke(corpus, "--evaluation", "trivia_choice")
+    lines = done.stdout.splitlines()
+    (evaluation,) = stats(corpus, evaluations=["trivia_choice"]).evaluations
+    assert lines[0].startswith(f"trivia_choice: {evaluation.records} records, {evaluation.models} models, ")
+    assert lines[0].endswith(f"{evaluation.questions} samples, {evaluation.common_questions} answered by all models")
+    assert lines[1].split()[:4] == ["model", "n", "coverage", "accuracy"]
+    assert [line.split()[0] for line in lines[2:]] == [model.model_id for model in evaluation.by_model]
+    assert f"{evaluation.by_model[0].accuracy:.1%}" in lines[2]
+    assert "\x1b" not in run(corpus).stdout.decode()
+
+
+def test_columns_without_numbers_are_left_out(tmp_path: Path) -> None:
+    """An evaluation without latencies has no columns for them."""
+    plain = {key: value for key, value in answer("a", 1).items() if key not in {"performance", "token_usage"}}
+    done = invoke(corpus_of(tmp_path, plain))
+    assert done.stdout.splitlines()[1].split() == ["model", "n", "coverage", "accuracy", "score", "errors"]
+
+
+def test_json_is_what_python_gets(corpus: Path) -> None:
+    """`--format json` is one document."""
+    done = invoke(corpus, "--format", "json", "--by", "latency", "--common")
+    assert msgspec.json.decode(done.stdout, type=Stats) == stats(corpus, by="latency", common=True)
+
+
+def test_csv_has_every_number_in_full(corpus: Path) -> None:
+    """One row a model and evaluation, ranked; what is not known is empty."""
+    rows = list(csv.DictReader(io.StringIO(invoke(corpus, "--format", "csv").stdout)))
+    found = numbers(stats(corpus))
+    assert [(row["evaluation_name"], row["model_id"]) for row in rows] == list(found)
+    for row, model in zip(rows, found.values(), strict=True):
+        assert float(row["accuracy"]) == model.accuracy
+        assert int(row["total_tokens"]) == model.tokens.total
+        assert (row["latency_ms_p50"] == "") is (model.latency_ms.p50 is None)
+    assert rows[0]["rank"] == "1"
+
+
+def test_markdown_is_a_table(corpus: Path) -> None:
+    """Every row has as many cells as the head."""
+    done = invoke(corpus, "--format", "markdown", "--evaluation", "trivia_choice")
+    title, blank, *table = done.stdout.splitlines()
+    assert title.startswith(r"**trivia\_choice**: ")
+    assert blank == ""
+    assert len({line.count("|") for line in table}) == 1
+
+
+@pytest.mark.parametrize("output_format", ["table", "json", "csv", "markdown"])
+def test_nothing_in_a_record_steers_the_terminal(tmp_path: Path, output_format: str) -> None:
+    """Escape sequences, line breaks and marks of direction are shown, never sent; in Markdown, HTML neither."""
+    corpus = corpus_of(tmp_path, answer(HOSTILE, 1, evaluation_name=HOSTILE))
+    text = invoke(corpus, "--format", output_format).stdout
+    assert not set(text) & set("\x1b\u202e")
+    if output_format == "markdown":
+        assert "</script>" not in text
+        assert len({line.count("|") - line.count(r"\|") for line in text.splitlines()[2:]}) == 1
+    if output_format == "csv":
+        _, row = csv.reader(io.StringIO(text))
+        assert row[2] == HOSTILE.replace("\x1b", r"\x1b").replace("\u202e", r"\u202e").replace("\n", r"\n")
+
+
+def test_an_empty_corpus_has_no_records(tmp_path: Path) -> None:
+    """It is said, and is no error."""
+    corpus = corpus_of(tmp_path)
+    assert invoke(corpus).stdout == "there are no records\n"
+    assert invoke(corpus, "--common", "--format", "csv").stdout.count("\n") == 1
+    with pytest.raises(UsageError, match="no model matches 'a'; there are none at all"):
+        stats(corpus, models=["a"])
+
+
+def test_lines_that_do_not_count_are_said(shards: Path) -> None:
+    """On stderr, so that what is printed stays whole; not with --quiet."""
+    done = run(shards, "--format", "json")
+    assert b"lines are not valid, and do not count" in done.stderr
+    assert json.loads(done.stdout)["by"] == "accuracy"
+    assert run(shards, "-q").stderr == b""
+
+
+@pytest.mark.parametrize("output_format", ["table", "json", "csv", "markdown"])
+def test_a_reader_that_leaves_is_no_error(corpus: Path, output_format: str) -> None:
+    """Behind a closed pipe nothing is said."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = run(corpus, "--format", output_format, stdout=writer)
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_help_fits_a_terminal() -> None:
+    """Help has examples, and lines of no more than 100 columns."""
+    text = invoke("--help").stdout
+    assert "Examples:" in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+# What is wrong with the input
+
+
+def test_a_damaged_summary_is_an_error(copy: Path) -> None:
+    """Cut, changed or gone: the file and what to do are named; nothing is guessed from it."""
+    summary = copy / "summary.json"
+    whole = summary.read_bytes()
+    summary.write_bytes(whole[:-30])
+    with pytest.raises(CorpusError, match=r"summary.json: is not a summary: .* Normalize again"):
+        stats(copy)
+    summary.write_bytes(whole.replace(b'"correct": 1', b'"correct": 2', 1))
+    with pytest.raises(CorpusError, match=r"is not the one that manifest.json names: fastrec verify says"):
+        stats(copy)
+    summary.unlink()
+    with pytest.raises(CorpusError, match=r"summary.json: is missing: normalize again"):
+        stats(copy)
+
+
+def test_a_damaged_part_is_an_error(copy: Path) -> None:
+    """With --common parts are read, and never half-used."""
+    part = copy / "part-00003.jsonl.zst"
+    whole = part.read_bytes()
+    part.write_bytes(whole[:-3])
+    with pytest.raises(ShardError, match=r"part-00003.* ends inside"):
+        stats(copy, common=True)
+    shutil.copy(copy / "part-00004.jsonl.zst", part)
+    with pytest.raises(CorpusError, match=r"part-00003.*: holds .* records, and the manifest says .*fastrec verify"):
+        stats(copy, common=True)
+    part.write_bytes(compressed(Format.ZSTD, b"{}\n"))
+    with pytest.raises(CorpusError, match=r"part-00003.*, line 1: is no record: .*fastrec verify"):
+        stats(copy, common=True)
+    part.unlink()
+    with pytest.raises(ShardError, match=r"part-00003.* cannot be found"):
+        stats(copy, common=True)
+
+
+def test_a_corpus_without_a_manifest_is_a_pile_of_shards(copy: Path) -> None:
+    """Its parts are read, with the same result."""
+    expected = stats(copy)
+    (copy / "manifest.json").unlink()
+    (copy / "rejects.jsonl.zst").unlink()
+    assert stats(copy) == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["missing"], 2, "missing: cannot be found"),
+        ([], 2, "there is no input"),
+        (["empty"], 2, "the directory holds no *.jsonl* file"),
+        (["cut.jsonl.zst"], 3, "error: 1 shard could not be read whole, so there are no statistics:\n  cut.jsonl.zst"),
+        (["good.jsonl", "--by", "beauty"], 2, "'accuracy', 'score'"),
+        (["good.jsonl", "--format", "xml"], 2, "'table', 'json', 'csv', 'markdown'"),
+        (["good.jsonl", "--model", "nobody"], 2, "error: no model matches 'nobody'; there are org/model\n"),
+        (["good.jsonl", "--jobs", "0"], 2, "--jobs"),
+        (["good.jsonl", "--work-dir", "good.jsonl"], 2, "Directory 'good.jsonl' is a file"),
+        (["broken"], 3, "broken/manifest.json: is not a manifest: "),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_exit_code(tmp_path: Path, arguments: list[str], code: int, said: str) -> None:
+    """2: the command line is wrong; 3: not done; said on stderr, nothing on stdout."""
+    good = json.dumps(sample()).encode()
+    write(tmp_path / "good.jsonl", [good])
+    (tmp_path / "cut.jsonl.zst").write_bytes(compressed(Format.ZSTD, good)[:-5])
+    for name in ("empty", "broken"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "broken" / "manifest.json").write_bytes(b"{")
+    done = run(*arguments, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (code, b"")
+    assert said in done.stderr.decode()

@@ -1,0 +1,490 @@
+"""The validation job: books that balance, places that are right, and reports that depend on the lines alone."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import zstandard
+
+from fastrec.commands import validate as module
+from fastrec.commands.generate import Recipe, generate, labelled_lines
+from fastrec.commands.validate import validate
+from fastrec.engine import make_engine
+from fastrec.errors import FastrecError, UsageError
+from fastrec.judge import report
+from fastrec.judge.codes import CODES
+from fastrec.judge.judge import Judge
+from fastrec.judge.report import Report
+from fastrec.sources import slices as plan
+from fastrec.sources.formats import Format
+from tests.judge.test_hostile import PLACES, line_with
+from tests.samples import sample
+from tests.sources.compressing import FORMATS, compressed
+
+EVERYTHING = {"duplicates": 0.05, "conflicts": 0.05, "unknown_keys": 0.3, "rejects": 0.15, "blanks": 0.05}
+GOOD = json.dumps(sample()).encode().replace(b'"sample_hash": "00ff", ', b"")
+BAD = b'{"nonsense": true}'
+SUFFIXES = {Format.PLAIN: "", Format.ZSTD: ".zst", Format.GZIP: ".gz", Format.BZ2: ".bz2", Format.XZ: ".xz"}
+
+
+@pytest.fixture
+def pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make no input too small for a pool."""
+    monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
+
+
+@pytest.fixture
+def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut plain files every few lines."""
+    monkeypatch.setattr(module, "tasks_of", partial(plan.tasks_of, task_bytes=5_000))
+
+
+def write(path: Path, lines: list[bytes], end: bytes = b"\n") -> Path:
+    path.write_bytes(b"".join(line + end for line in lines))
+    return path
+
+
+def balanced(found: Report) -> Report:
+    """Check what holds for every report."""
+    assert found.lines == found.valid + found.invalid + found.blank
+    assert found.warnings == sum(count for code, count in found.codes.items() if CODES[code].severity == "warning")
+    assert found.ok is (not found.invalid and not found.bad_shards)
+    if len(found.groups) < report._GROUPS:
+        counts: Counter[str] = Counter()
+        for group in found.groups:
+            counts[group.code] += group.count
+            assert len(group.places) == min(group.count, report._PLACES)
+        assert counts == found.codes
+    return found
+
+
+def plain(found: Report, folder: Path) -> dict[str, Any]:
+    """A report without the time it took, the folder, and the suffixes that compression adds."""
+    text = msgspec.json.encode(found).decode().replace(json.dumps(f"{folder}/")[1:-1], "")
+    for suffix in SUFFIXES.values():
+        text = text.replace(f".jsonl{suffix}", ".jsonl")
+    return {**json.loads(text), "seconds": 0}
+
+
+def log_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_bytes().splitlines()]
+
+
+# The books
+
+
+@pytest.mark.parametrize("compression", ["none", "mixed"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_books_balance_and_every_reject_is_found(tmp_path: Path, seed: int, compression: str) -> None:
+    """In a corpus of known flaws exactly the flawed lines are invalid, each for its own reason, and nothing else."""
+    recipe = {"records": 600, "seed": seed, **EVERYTHING}
+    kinds = Counter(kind for kind, _ in labelled_lines(Recipe(**recipe)))
+    made = generate(tmp_path, shards=5, compression=compression, **recipe)
+    found = balanced(validate([tmp_path]))
+    rejects = Counter({kind: count for kind, count in kinds.items() if kind in CODES})
+    assert found.lines == 600
+    assert found.text_bytes == made.text_bytes
+    assert found.blank == kinds["blank"]
+    assert found.invalid == sum(rejects.values()) > 50
+    assert {code: found.codes[code] for code in rejects} == dict(rejects)
+    assert {code for code in found.codes if CODES[code].severity == "error"} == set(rejects)
+    assert found.shards == 5
+    assert not found.bad_shards
+
+
+def test_the_log_has_every_finding_in_input_order(tmp_path: Path) -> None:
+    """The log says for each finding where, how bad, what and why, in the order of the shards and lines."""
+    recipe = {"records": 300, "seed": 4, "rejects": 0.2, "blanks": 0.05, "warnings": 0.3}
+    made = generate(tmp_path / "in", shards=4, compression="mixed", **recipe)
+    found = validate([tmp_path / "in"], json_log=tmp_path / "log.jsonl")
+    log = log_of(tmp_path / "log.jsonl")
+    assert all(list(entry) == ["source", "line", "severity", "code", "path", "message"] for entry in log)
+    places = [(made.paths.index(entry["source"]), entry["line"]) for entry in log]
+    assert places == sorted(places)
+    assert Counter(entry["code"] for entry in log) == found.codes
+    assert {entry["severity"] for entry in log} == {"error", "warning"}
+    kinds = [kind for kind, _ in labelled_lines(Recipe(**recipe))]
+    expected = {(n // 75, n % 75 + 1) for n, kind in enumerate(kinds) if kind in CODES}
+    assert {place for place, entry in zip(places, log, strict=True) if entry["severity"] == "error"} == expected
+
+
+def test_groups_hold_equal_findings_and_their_first_places(tmp_path: Path) -> None:
+    """Findings with one code, path and message are one group; errors come first, then the most frequent."""
+    odd = GOOD.replace(b'"total_tokens": 15', b'"total_tokens": 16')
+    first = write(tmp_path / "a.jsonl", [BAD, GOOD, b"[]", BAD, odd])
+    second = write(tmp_path / "b.jsonl", [b"", odd, BAD, BAD, BAD, odd, odd])
+    found = balanced(validate([first, second]))
+    groups = {(group.code, group.path): group for group in found.groups}
+    model = groups["schema.required", "$.model_id"]
+    assert (model.count, model.severity) == (5, "error")
+    assert [(place.source, place.line) for place in model.places] == [
+        (str(first), 1),
+        (str(first), 4),
+        (str(second), 3),
+    ]
+    tokens = groups["warn.total_tokens", "$.token_usage.total_tokens"]
+    assert [(place.source, place.line) for place in tokens.places] == [
+        (str(first), 5),
+        (str(second), 2),
+        (str(second), 6),
+    ]
+    assert [group.severity for group in found.groups] == sorted(group.severity for group in found.groups)
+    assert [-group.count for group in found.groups[:-1]] == sorted(-group.count for group in found.groups[:-1])
+    assert found.groups[-1] == tokens
+    assert (found.lines, found.valid, found.invalid, found.blank, found.warnings) == (12, 5, 6, 1, 4)
+
+
+def test_groups_are_limited_and_counts_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many kinds of findings there are, a report stays small, and its counts by code are whole."""
+    monkeypatch.setattr(report, "_GROUPS", 10)
+    lines = [json.dumps(sample(model_id=number)).encode() for number in range(50)]
+    found = validate([write(tmp_path / "a.jsonl", lines)])
+    assert len(found.groups) == 10
+    assert found.codes["schema.type"] == found.invalid == 50
+
+
+# The same report, however the work is done
+
+
+@pytest.mark.usefixtures("pool", "small_tasks")
+def test_the_report_does_not_depend_on_jobs_or_compression(tmp_path: Path) -> None:
+    """The same lines give the same report and log with one job and with two, plain, cut or compressed."""
+    recipe = {"records": 240, "seed": 11, "warnings": 0.2, **EVERYTHING}
+    made = generate(tmp_path / "plain", shards=6, compression="none", **recipe)
+    reports, logs = [], []
+    for format_ in (Format.PLAIN, *FORMATS):
+        folder = tmp_path / format_.value
+        folder.mkdir(exist_ok=True)
+        if format_ is not Format.PLAIN:
+            for path in map(Path, made.paths):
+                (folder / f"{path.name}{SUFFIXES[format_]}").write_bytes(compressed(format_, path.read_bytes()))
+        for jobs in (1, 2) if format_ in (Format.PLAIN, Format.ZSTD) else (1,):
+            found = balanced(validate([folder], jobs=jobs, json_log=tmp_path / "log"))
+            reports.append(plain(found, folder))
+            logs.append([(Path(entry.pop("source")).name.split(".")[0], entry) for entry in log_of(tmp_path / "log")])
+    assert reports[0]["lines"] == 240
+    assert reports[0]["invalid"] > 20
+    assert all(found == reports[0] for found in reports)
+    assert all(log == logs[0] for log in logs)
+
+
+@pytest.mark.usefixtures("pool")
+@pytest.mark.parametrize("task_bytes", [50, 999, 5_000, 20_000])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_a_file_cut_into_ranges_keeps_its_line_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task_bytes: int, end: bytes
+) -> None:
+    """Wherever a plain file is cut, groups and log name the lines of the file, not those of a range."""
+    monkeypatch.setattr(module, "tasks_of", partial(plan.tasks_of, task_bytes=task_bytes))
+    lines = [BAD if number % 7 == 0 else b"" if number % 10 == 3 else GOOD for number in range(1, 61)]
+    large = write(tmp_path / "large.jsonl", lines, end)
+    small = write(tmp_path / "small.jsonl", [GOOD, BAD], end)
+    assert len(list(plan.slices_of(_shard(large), task_bytes))) > 1
+    found = balanced(validate([small, large, tmp_path / "small.jsonl"], json_log=tmp_path / "log"))
+    expected = [number for number in range(1, 61) if number % 7 == 0]
+    log = [entry for entry in log_of(tmp_path / "log") if entry["path"] == "$.model_id"]
+    assert [(entry["source"], entry["line"]) for entry in log] == [
+        (str(small), 2),
+        *((str(large), number) for number in expected),
+    ]
+    group = next(group for group in found.groups if group.path == "$.model_id")
+    assert [(place.source, place.line) for place in group.places] == [
+        (str(small), 2),
+        (str(large), 7),
+        (str(large), 14),
+    ]
+    assert (found.lines, found.invalid, found.blank) == (62, 9, 6)
+    assert found.text_bytes == large.stat().st_size + small.stat().st_size
+
+
+def _shard(path: Path) -> Any:
+    return module.find_shards([str(path)])[0][0]
+
+
+HOSTILE = [
+    *(
+        (line_with(PLACES[place] % value), code)
+        for place in PLACES
+        for value, code in [
+            (b'{"k":1,"k":1}', "json.duplicate_key"),
+            (b'[{"a":{"k":1,"j":{},"k":null}}]', "json.duplicate_key"),
+            (b"1e999", "json.number"),
+            (b"NaN", "json.number"),
+            (b'"\\ud800"', "json.surrogate"),
+            (b'"\xff"', "json.utf8"),
+            (b'"a\x00b"', "json.syntax"),
+            (b"[" * 100_000 + b"]" * 100_000, "json.depth"),
+            (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "json.depth"),
+        ]
+    ),
+    (line_with(b'"zz":' + b"1" * 4301), None),
+    (line_with(b'"zz":' + b"1" * 1_000_001), "json.number"),
+    (line_with('"zz":"\u2028 and \u2029"'.encode()), None),
+    (line_with(b'"zz":' + b"[" * 254 + b"]" * 254), None),
+    (GOOD + GOOD, "json.syntax"),
+    (GOOD + b" " + GOOD, "json.syntax"),
+    (b"\x00", "json.syntax"),
+    (b"\xff\xfe", "json.utf8"),
+    (b"{" * 100_000, "json.depth"),
+    (GOOD, None),
+]
+
+
+@pytest.mark.usefixtures("pool", "small_tasks")
+def test_hostile_lines_get_the_same_verdict_with_one_job_and_with_two(tmp_path: Path) -> None:
+    """Lines made to break a reader get the designed verdict, in this process and in a worker."""
+    path = write(tmp_path / "hostile.jsonl", [line for line, _ in HOSTILE])
+    reports, logs = [], []
+    for jobs in (1, 2):
+        found = balanced(validate([path], jobs=jobs, json_log=tmp_path / "log"))
+        reports.append(plain(found, tmp_path))
+        logs.append(log_of(tmp_path / "log"))
+    assert reports[0] == reports[1]
+    assert logs[0] == logs[1]
+    first: dict[int, str] = {}
+    for entry in logs[0]:
+        if entry["severity"] == "error":
+            first.setdefault(entry["line"], entry["code"])
+    assert [first.get(number) for number in range(1, len(HOSTILE) + 1)] == [code for _, code in HOSTILE]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_pool_is_started_only_for_enough_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:
+    """A small input is judged here, whatever the number of jobs; a larger one by as many as were asked for."""
+    asked = []
+
+    def note(jobs: int) -> Any:
+        asked.append(jobs)
+        return make_engine(1)
+
+    monkeypatch.setattr(module, "make_engine", note)
+    paths = [write(tmp_path / name, [GOOD] * 40) for name in ("a.jsonl", "b.jsonl")]
+    validate(paths, jobs=jobs)
+    monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
+    monkeypatch.setattr(module, "tasks_of", partial(plan.tasks_of, task_bytes=100_000))
+    validate(paths, jobs=jobs)
+    assert asked == [1, 1]
+    monkeypatch.setattr(module, "tasks_of", partial(plan.tasks_of, task_bytes=10_000))
+    validate(paths, jobs=jobs)
+    assert asked[-1] == jobs
+
+
+# Limits
+
+
+@pytest.mark.usefixtures("small_tasks")
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_max_errors_stops_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:
+    """Once enough lines are invalid, what follows is not looked at, and the report says so."""
+    monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
+    paths = [write(tmp_path / f"{n}.jsonl", [GOOD, BAD] * 20) for n in range(5)]
+    found = balanced(validate(paths, jobs=jobs, max_errors=25))
+    assert found.stopped_early
+    assert 25 <= found.invalid < 50
+    assert found.lines < 200
+
+
+def test_max_errors_stops_inside_a_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One huge shard of nonsense is not read to its end, and not one byte further than a chunk."""
+    monkeypatch.setattr(module, "_CHUNK_BYTES", 1_000)
+    path = tmp_path / "a.jsonl.zst"
+    path.write_bytes(compressed(Format.ZSTD, (BAD + b"\n") * 100_000))
+    found = balanced(validate([path], max_errors=3))
+    assert found.stopped_early
+    assert 3 <= found.invalid < 200
+
+
+def test_max_errors_that_is_not_reached_changes_nothing(tmp_path: Path) -> None:
+    """With fewer invalid lines than the limit everything is read."""
+    path = write(tmp_path / "a.jsonl", [BAD, GOOD, BAD])
+    found = validate([path], max_errors=3)
+    assert (found.lines, found.invalid, found.stopped_early) == (3, 2, False)
+
+
+@pytest.mark.usefixtures("small_tasks")
+@pytest.mark.parametrize("length", [1_999, 2_000, 2_001, 9_000])
+def test_a_line_over_the_limit_is_invalid_with_its_number(tmp_path: Path, length: int) -> None:
+    """A line longer than the limit is invalid as such; those around it keep their verdicts and numbers."""
+    long_line = GOOD + b" " * (length - len(GOOD))
+    path = write(tmp_path / "a.jsonl", [GOOD, GOOD, long_line, BAD, GOOD, long_line])
+    found = balanced(validate([path], max_line_bytes=2_000, json_log=tmp_path / "log"))
+    entries = [entry for entry in log_of(tmp_path / "log") if entry["code"] == "line.too_long"]
+    if length <= 2_000:
+        assert (found.invalid, entries) == (1, [])
+        return
+    assert [entry["line"] for entry in entries] == [3, 6]
+    assert entries[0]["message"] == f"expected at most 2,000 bytes in a line, found {length:,}"
+    assert (found.lines, found.valid, found.invalid) == (6, 3, 3)
+    group = next(group for group in found.groups if group.code == "schema.required")
+    assert [place.line for place in group.places] == [4]
+
+
+# Shards that cannot be read whole
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_bad_shards_are_all_named_and_none_of_their_lines_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
+) -> None:
+    """A truncated or corrupt shard is never half-used, in the counts, the groups and the log alike."""
+    monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
+    monkeypatch.setattr(module, "_CHUNK_BYTES", 500)
+    # The first half of each bad shard reads well, and is long enough to be judged: of two frames, or members, the
+    # second one is damaged.
+    text = (GOOD + b"\n" + BAD + b"\n") * 100
+    zstd = compressed(Format.ZSTD, text)
+    gz = compressed(Format.GZIP, text)
+    (tmp_path / "1.jsonl.zst").write_bytes(zstd + zstd[:-10])
+    (tmp_path / "2.jsonl").write_bytes(b"\xef\xbb\xbf" + GOOD + b"\n[]\n")
+    (tmp_path / "3.jsonl.gz").write_bytes(gz + gz[:-8] + bytes(4) + gz[-4:])
+    (tmp_path / "4.jsonl.gz").write_bytes(gz)
+    found = balanced(validate([tmp_path], jobs=jobs, json_log=tmp_path / "log"))
+    assert [Path(bad.split(": ")[0]).name for bad in found.bad_shards] == ["1.jsonl.zst", "3.jsonl.gz"]
+    assert "at byte" in found.bad_shards[0]
+    assert (found.lines, found.valid, found.invalid, found.shards) == (202, 101, 101, 4)
+    assert {Path(entry["source"]).name for entry in log_of(tmp_path / "log")} == {"2.jsonl", "4.jsonl.gz"}
+    assert found.text_bytes == len(text) + (tmp_path / "2.jsonl").stat().st_size
+    assert found.notices == [f"{tmp_path / '2.jsonl'} begins with a byte order mark, which was skipped"]
+    assert not found.ok
+
+
+@pytest.mark.usefixtures("small_tasks")
+def test_a_cut_file_that_changes_is_named_once_and_counts_for_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If one range of a file cannot be used, no other range of it is, and there is one error for the file."""
+    changing = write(tmp_path / "a.jsonl", [GOOD, BAD] * 30)
+    other = write(tmp_path / "b.jsonl", [GOOD, BAD])
+    judge_chunk = Judge.judge_chunk
+    calls = []
+
+    def change_at_the_third(self: Judge, *args: Any, **options: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 3:
+            write(changing, [GOOD])
+        return judge_chunk(self, *args, **options)
+
+    monkeypatch.setattr(Judge, "judge_chunk", change_at_the_third)
+    found = balanced(validate([changing, other], json_log=tmp_path / "log"))
+    assert len(found.bad_shards) == 1
+    assert "changed" in found.bad_shards[0]
+    assert (found.lines, found.valid, found.invalid) == (2, 1, 1)
+    assert {entry["source"] for entry in log_of(tmp_path / "log")} == {str(other)}
+
+
+def test_a_shard_of_strange_name_has_a_report_that_can_be_encoded(tmp_path: Path) -> None:
+    """A name that is not UTF-8 does not break the report, nor the log, nor the list of bad shards."""
+    strange = tmp_path / "a\udcff\n.jsonl"
+    write(strange, [BAD, b"[]"])
+    (tmp_path / "b\udcfe.jsonl.zst").write_bytes(compressed(Format.ZSTD, BAD)[:-3])
+    found = validate([tmp_path], json_log=tmp_path / "log")
+    decoded = msgspec.json.decode(msgspec.json.encode(found))
+    assert decoded["groups"][0]["places"][0]["source"].endswith("a\\xff\n.jsonl")
+    assert "b\\udcfe.jsonl.zst" in decoded["bad_shards"][0]
+    assert log_of(tmp_path / "log")[0]["source"].endswith("a\\xff\n.jsonl")
+
+
+# Arguments
+
+
+@pytest.mark.parametrize("as_", [str, Path, lambda path: [str(path)], lambda path: (path,)])
+def test_paths_may_be_one_or_many(tmp_path: Path, as_: Any) -> None:
+    """A single path, as str or Path, is as good as a list of them."""
+    assert validate(as_(write(tmp_path / "a.jsonl", [GOOD]))).valid == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"jobs": 0}, "at least one job"),
+        ({"max_errors": 0}, "at least one"),
+        ({"algorithm": "md5"}, "sha256, xxh3_128"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    """A wrong argument is a UsageError that says what would be right."""
+    with pytest.raises(UsageError, match=message):
+        validate([write(tmp_path / "a.jsonl", [GOOD])], **options)
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_the_log_never_overwrites_a_shard(tmp_path: Path, link: bool) -> None:
+    """A log that is one of the shards, by whatever name, is refused before a byte is lost."""
+    path = write(tmp_path / "a.jsonl", [GOOD, BAD])
+    log = path
+    if link:
+        log = tmp_path / "log"
+        log.symlink_to(path)
+    before = path.read_bytes()
+    with pytest.raises(UsageError, match="is one of the shards"):
+        validate([path], json_log=log)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("log", ["missing/log.jsonl", "/dev/full"])
+def test_a_log_that_cannot_be_written_is_an_error(tmp_path: Path, log: str) -> None:
+    """Whether it cannot be opened or the disk is full: the error names the log."""
+    path = write(tmp_path / "a.jsonl", [BAD] * 1_000)
+    with pytest.raises(FastrecError, match=f"the log .*{log} cannot be written: No s") as caught:
+        validate([path], json_log=tmp_path / log)
+    assert caught.value.exit_code == 3
+
+
+def test_nothing_is_left_in_the_temporary_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The slices' logs are gone when the job is over."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(module.tempfile, "tempdir", str(scratch))
+    validate([write(tmp_path / "a.jsonl", [BAD])], json_log=tmp_path / "log")
+    assert list(scratch.iterdir()) == []
+
+
+def test_the_hash_may_be_another(tmp_path: Path) -> None:
+    """With `algorithm`, a given sample_hash is compared with that hash."""
+    line = Judge(algorithm="xxh3_128")
+    out = bytearray()
+    line.judge_chunk(GOOD, out)
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(out)
+    assert validate(path, algorithm="xxh3_128").codes == {}
+    assert validate(path).codes == {"warn.sample_hash": 1}
+
+
+def test_an_empty_shard_has_no_lines(tmp_path: Path) -> None:
+    """Nothing in, nothing wrong."""
+    found = balanced(validate(write(tmp_path / "a.jsonl", [])))
+    assert (found.lines, found.shards, found.ok) == (0, 1, True)
+
+
+# Real records
+
+
+def text_of(path: Path) -> bytes:
+    """The text of a shard by the libraries alone."""
+    data = path.read_bytes()
+    if path.suffix == ".gz":
+        return gzip.decompress(data)
+    if path.suffix != ".zst":
+        return data
+    text = []
+    while data:
+        frame = zstandard.ZstdDecompressor().decompressobj()
+        text.append(frame.decompress(data))
+        assert frame.eof
+        data = frame.unused_data
+    return b"".join(text)
+
+
+def test_real_records_are_all_valid(real: Path) -> None:
+    """Every line of the real evaluations is a valid record, and none is missed, whatever its compression."""
+    expected = sum(text_of(path).count(b"\n") for path in real.rglob("*.jsonl*"))
+    found = balanced(validate([real], jobs=2))
+    assert found.ok
+    assert found.valid == found.lines == expected > 10_000

@@ -1,0 +1,679 @@
+"""Verifying: a fresh corpus is sound, and every kind of damage to one is found, named, and told from the others."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+
+import fastrec
+from fastrec.cli import cli
+from fastrec.commands.generate import Recipe, lines
+from fastrec.commands.verify import KINDS, Verification, verify
+from fastrec.commands.verify.problems import MOST_PROBLEMS
+from fastrec.corpus.writer import ShardWriter
+from fastrec.errors import UsageError
+from fastrec.normalize.books import tree_hash
+from fastrec.sources.reader import read_shard, shard_at
+
+RECIPE = Recipe(
+    records=240,
+    seed=3,
+    duplicates=0.05,
+    conflicts=0.1,
+    unknown_keys=0.2,
+    rejects=0.15,
+    blanks=0.03,
+    warnings=0.2,
+    mix="single_turn",
+)
+PART_SIZE = 1 << 16
+MIDDLE = "part-00001.jsonl.zst"
+REJECTS = "rejects.jsonl.zst"
+
+Damage = Callable[[Path], object]
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three shards with something of everything."""
+    directory = tmp_path_factory.mktemp("shards")
+    every = list(lines(RECIPE))
+    for number in range(3):
+        (directory / f"{number}.jsonl").write_bytes(b"".join(line + b"\n" for line in every[number::3]))
+    return directory
+
+
+@pytest.fixture(scope="module")
+def fresh(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus as it was published; not to be changed."""
+    out = tmp_path_factory.mktemp("fresh") / "corpus"
+    fastrec.normalize(shards, out, part_size=PART_SIZE)
+    assert len(list(out.glob("part-*"))) >= 4
+    return out
+
+
+@pytest.fixture
+def corpus(fresh: Path, tmp_path: Path) -> Path:
+    """A copy of it, to be damaged."""
+    return Path(shutil.copytree(fresh, tmp_path / "corpus"))
+
+
+# Ways to change a corpus
+
+
+def text_of(path: Path) -> bytes:
+    return b"".join(chunk.data for chunk in read_shard(shard_at(str(path))))
+
+
+def write_text(path: Path, text: bytes) -> None:
+    with ShardWriter(str(path), "zst", 3) as writer:
+        writer.write([text])
+        writer.finish()
+
+
+def on_lines(change: Callable[[list[bytes]], Any], file: str = MIDDLE) -> Damage:
+    """Damage that changes the list of lines of a file in place."""
+
+    def damage(corpus: Path) -> None:
+        found = text_of(corpus / file).splitlines(keepends=True)
+        change(found)
+        write_text(corpus / file, b"".join(found))
+
+    return damage
+
+
+def on_json(file: str, *steps: Any, to: Any) -> Damage:
+    """Damage that sets a value of a document, or calls a function on the old one."""
+
+    def damage(corpus: Path) -> None:
+        document = place = json.loads((corpus / file).read_bytes())
+        for step in steps[:-1]:
+            place = place[step]
+        place[steps[-1]] = to(place[steps[-1]]) if callable(to) else to
+        (corpus / file).write_text(json.dumps(document, ensure_ascii=False))
+
+    return damage
+
+
+def on_record(change: Callable[[dict[str, Any]], Any], file: str = MIDDLE, place: int = 5) -> Damage:
+    """Damage that changes one record, spelled as a normal form is."""
+
+    def respell(found: list[bytes]) -> None:
+        record = json.loads(found[place])
+        change(record)
+        found[place] = json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+    return on_lines(respell, file)
+
+
+def more(value: Any) -> Any:
+    return value + 1
+
+
+def swap(found: list[bytes]) -> None:
+    found[3], found[4] = found[4], found[3]
+
+
+def swap_parts(corpus: Path) -> None:
+    for old, new in ((MIDDLE, "x"), ("part-00002.jsonl.zst", MIDDLE), ("x", "part-00002.jsonl.zst")):
+        (corpus / old).rename(corpus / new)
+
+
+def other_corpus(corpus: Path) -> None:
+    """Put the part of another corpus in the place of one."""
+    other = corpus.parent / "other.jsonl"
+    other.write_bytes(b"".join(line + b"\n" for line in lines(Recipe(records=9, seed=99))))
+    fastrec.normalize(other, corpus.parent / "other")
+    shutil.copy(corpus.parent / "other" / "part-00000.jsonl.zst", corpus / MIDDLE)
+
+
+def flip(path: Path, place: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1
+    path.write_bytes(data)
+
+
+def cut(path: Path, size: int) -> None:
+    path.write_bytes(path.read_bytes()[:-size])
+
+
+def seal(corpus: Path) -> None:
+    """Make checksums, sizes, counts and keys of the manifest agree with files, as if it had been written for them."""
+    manifest = json.loads((corpus / "manifest.json").read_bytes())
+    for part in manifest["parts"]:
+        data, text = (corpus / part["file"]).read_bytes(), text_of(corpus / part["file"])
+        found = [line for line in text.split(b"\n") if line.strip()]
+        part |= {"bytes": len(data), "sha256": sha256(data).hexdigest(), "records": len(found)}
+        part |= {"text_bytes": len(text), "text_sha256": sha256(text).hexdigest()}
+        for name, line in (("first", found[0]), ("last", found[-1])):
+            part[name] = {field: json.loads(line)[field] for field in part[name]}
+    for name in ("records", "text_bytes"):
+        manifest[name] = sum(part[name] for part in manifest["parts"])
+    manifest["text_sha256"] = tree_hash(part["text_sha256"] for part in manifest["parts"])
+    manifest["summary_sha256"] = sha256((corpus / "summary.json").read_bytes()).hexdigest()
+    rejects = (corpus / REJECTS).read_bytes()
+    manifest["rejects"] |= {"bytes": len(rejects), "sha256": sha256(rejects).hexdigest()}
+    (corpus / "manifest.json").write_text(json.dumps(manifest))
+
+
+def kinds(found: Verification) -> set[str]:
+    assert found.ok is (not found.problems)
+    return {problem.kind for problem in found.problems} - {"more"}
+
+
+# A fresh corpus
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "many parts": {"part_size": 1 << 14},
+    "one part": {"part_size": 1 << 30},
+    "first of conflicts": {"conflicts": "first", "part_size": PART_SIZE},
+    "no conflicts": {"conflicts": "reject", "part_size": PART_SIZE},
+    "by model": {"sort_by": ("model_id", "sample_id"), "part_size": PART_SIZE},
+    "by id": {"sort_by": ("sample_id",), "conflicts": "first", "part_size": PART_SIZE},
+    "fast hash": {"hash": "xxh3_128"},
+    "hashes as given": {"sample_hash": "fill"},
+    "hashes as given, fast": {"sample_hash": "fill", "hash": "xxh3_128", "conflicts": "reject"},
+    "hashes verified": {"sample_hash": "verify"},
+    "gzip": {"compression": "gz", "part_size": PART_SIZE},
+    "plain": {"compression": "none", "part_size": PART_SIZE},
+    "short lines": {"max_line_bytes": 2_000},
+}
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_a_fresh_corpus_is_sound(shards: Path, tmp_path: Path, options: dict[str, Any]) -> None:
+    """Whatever the options, what `normalize` publishes passes, and the counts are those of the summary."""
+    summary = fastrec.normalize(shards, tmp_path / "corpus", **options)
+    found = verify(tmp_path / "corpus")
+    assert found.problems == []
+    assert found.notices == []
+    assert found.records == summary.line_counts.kept
+    assert found.parts == len(list((tmp_path / "corpus").glob("part-*")))
+
+
+@pytest.mark.parametrize("data", [b"", b"\n \n", b"{}\n"], ids=["empty", "blank", "rejected"])
+def test_a_corpus_without_records_is_sound(tmp_path: Path, data: bytes) -> None:
+    """There may be no part at all."""
+    (tmp_path / "a.jsonl").write_bytes(data)
+    fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus")
+    found = verify(tmp_path / "corpus")
+    assert (found.problems, found.parts, found.records) == ([], 0, 0)
+
+
+def test_a_corpus_with_a_shard_left_out_is_sound(shards: Path, tmp_path: Path) -> None:
+    """The books are those of the shards that could be read."""
+    (tmp_path / "bad.jsonl.zst").write_bytes(b"\x28\xb5\x2f\xfd")
+    fastrec.normalize([shards, tmp_path / "bad.jsonl.zst"], tmp_path / "corpus", skip_bad_shards=True)
+    assert verify(tmp_path / "corpus").problems == []
+
+
+def test_integers_of_any_size_are_sound(tmp_path: Path) -> None:
+    """Keys of 30, 3,000 and 30,000 digits, and below zero, are compared as numbers."""
+    record = json.loads(next(iter(lines(Recipe(records=1, mix="single_turn")))))
+    text = json.dumps(record | {"sample_id": "@"}).replace('"@"', "%s")
+    numbers = [text % f"{sign}1{'0' * zeros}" for sign in ("", "-") for zeros in (0, 29, 2_999, 29_999)]
+    (tmp_path / "a.jsonl").write_text("\n".join(numbers))
+    fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus", sort_by=("sample_id",))
+    found = verify(tmp_path / "corpus")
+    assert (found.problems, found.records) == ([], len(numbers))
+
+
+# Damage
+
+
+BYTES = {"file.sha256"}
+SIZES = {"file.bytes", "file.sha256"}
+TEXT = {"part.text_bytes", "part.text_sha256"}
+EVALUATION = ("evaluations", 0)
+MODEL = (*EVALUATION, "by_model", 0)
+
+# By name: what is done, and the kinds of all problems that must be found, no more and no less.
+DAMAGE: dict[str, tuple[Damage, set[str]]] = {
+    "a flipped byte at the end of a part": (lambda out: flip(out / MIDDLE, -1), BYTES | {"file.unreadable"}),
+    "a flipped magic number": (lambda out: flip(out / MIDDLE, 0), BYTES | {"file.unreadable"}),
+    "a truncated part": (lambda out: cut(out / MIDDLE, 3), SIZES | {"file.unreadable"}),
+    "an empty part": (
+        lambda out: (out / MIDDLE).write_bytes(b""),
+        SIZES | TEXT | {"part.records", "summary.statistics"},
+    ),
+    "a part that goes on": (
+        lambda out: (out / MIDDLE).write_bytes((out / MIDDLE).read_bytes() + b"x"),
+        SIZES | {"file.unreadable"},
+    ),
+    "a missing part": (lambda out: (out / MIDDLE).unlink(), {"file.missing"}),
+    "a directory for a part": (
+        lambda out: ((out / MIDDLE).unlink(), (out / MIDDLE).mkdir()),
+        {"file.missing"},
+    ),
+    "a stray part": (lambda out: shutil.copy(out / MIDDLE, out / "part-00099.jsonl.zst"), {"file.stray"}),
+    "a stray file": (lambda out: (out / ".hidden").write_bytes(b""), {"file.stray"}),
+    "a stray directory": (lambda out: (out / "old").mkdir(), {"file.stray"}),
+    "a missing summary": (lambda out: (out / "summary.json").unlink(), {"file.missing"}),
+    "missing rejects": (lambda out: (out / REJECTS).unlink(), {"file.missing"}),
+    "truncated rejects": (lambda out: cut(out / REJECTS, 3), SIZES | {"file.unreadable"}),
+    "a flipped byte in the rejects": (lambda out: flip(out / REJECTS, -1), BYTES | {"file.unreadable"}),
+    "a dropped line": (
+        on_lines(lambda found: found.pop(5)),
+        SIZES | TEXT | {"part.records", "summary.statistics"},
+    ),
+    "a dropped first line": (
+        on_lines(lambda found: found.pop(0)),
+        SIZES | TEXT | {"part.records", "part.first", "summary.statistics"},
+    ),
+    "dropped last lines": (
+        on_lines(lambda found: found.__delitem__(slice(-3, None))),
+        SIZES | TEXT | {"part.records", "part.last", "summary.statistics"},
+    ),
+    "a dropped reject": (on_lines(lambda found: found.pop(2), REJECTS), SIZES | {"rejects.count"}),
+    "an edited summary": (on_json("summary.json", "line_counts", "blank", to=more), BYTES | {"summary.line_counts"}),
+    "a manifest that is no JSON": (lambda out: cut(out / "manifest.json", 9), {"manifest.unreadable"}),
+    "a manifest that is not UTF-8": (
+        lambda out: (out / "manifest.json").write_bytes(b'{"format": 1, "fastrec": "\xff"}'),
+        {"manifest.unreadable"},
+    ),
+    "a manifest of another format": (on_json("manifest.json", "format", to=2), {"manifest.unreadable"}),
+    "a manifest without a field": (
+        lambda out: (out / "manifest.json").write_text('{"format": 1}'),
+        {"manifest.unreadable"},
+    ),
+    "another schema": (on_json("manifest.json", "schema", to="0.3"), {"manifest.options"}),
+    "an unknown hash": (on_json("manifest.json", "options", "hash", to="md5"), {"manifest.options"}),
+    "an option of another type": (on_json("manifest.json", "options", "level", to="3"), {"manifest.options"}),
+    "an unknown field of the order": (on_json("manifest.json", "sort_fields", 0, to="colour"), {"manifest.options"}),
+    "an incomplete order": (on_json("manifest.json", "sort_fields", to=lambda order: order[:3]), {"manifest.options"}),
+    "another total of records": (
+        on_json("manifest.json", "records", to=more),
+        {"manifest.total", "summary.line_counts"},
+    ),
+    "another total of text": (on_json("manifest.json", "text_bytes", to=more), {"manifest.total"}),
+    "another checksum of text": (on_json("manifest.json", "text_sha256", to="00"), {"manifest.total"}),
+    "another number of records": (
+        on_json("manifest.json", "parts", 1, "records", to=more),
+        {"manifest.total", "part.records"},
+    ),
+    "a checksum that is none": (
+        on_json("manifest.json", "parts", 1, "text_sha256", to="nonsense"),
+        {"manifest.total", "part.text_sha256"},
+    ),
+    "another first key": (
+        on_json("manifest.json", "parts", 1, "first", "sample_id", to="nonsense"),
+        {"part.first"},
+    ),
+    "another last key": (on_json("manifest.json", "parts", 1, "last", "model_id", to="nonsense"), {"part.last"}),
+    "a part that is not listed": (
+        on_json("manifest.json", "parts", to=lambda parts: parts[:-1]),
+        {"manifest.total", "file.stray", "summary.statistics"},
+    ),
+    "a part that is listed twice": (
+        on_json("manifest.json", "parts", to=lambda parts: [*parts, parts[-1]]),
+        {"manifest.files", "manifest.total", "part.order", "summary.statistics"},
+    ),
+    "a part that lies elsewhere": (
+        on_json("manifest.json", "parts", 1, "file", to=f"../{MIDDLE}"),
+        {"manifest.files", "file.stray"},
+    ),
+    "rejects that are not listed": (
+        on_json("manifest.json", "rejects", to=None),
+        {"file.stray", "summary.line_counts"},
+    ),
+    "another number of rejects": (
+        on_json("manifest.json", "rejects", "records", to=more),
+        {"rejects.count", "summary.line_counts"},
+    ),
+    "an input with another number of lines": (
+        on_json("manifest.json", "inputs", 0, "lines", to=more),
+        {"manifest.line_counts", "summary.line_counts"},
+    ),
+    "an input with other rejects": (
+        lambda out: [
+            on_json("manifest.json", "inputs", 0, "rejected", to=more)(out),
+            on_json("manifest.json", "inputs", 1, "rejected", to=lambda count: count - 1)(out),
+        ],
+        {"manifest.line_counts", "rejects.count"},
+    ),
+}
+
+# The same, where the manifest was then written anew: only the records and the books can tell.
+SEALED: dict[str, tuple[Damage, set[str]]] = {
+    "nothing": (lambda out: None, set()),
+    "a dropped line": (on_lines(lambda found: found.pop(5)), {"summary.line_counts", "summary.statistics"}),
+    "two lines that changed places": (on_lines(swap), {"line.order"}),
+    "two parts that changed places": (swap_parts, {"part.order"}),
+    "a line twice": (
+        on_lines(lambda found: found.insert(5, found[5])),
+        {"line.duplicate", "summary.line_counts", "summary.statistics"},
+    ),
+    "the same line in two parts": (
+        lambda out: on_lines(
+            lambda found: found.insert(0, text_of(out / MIDDLE).splitlines(keepends=True)[-1]), "part-00002.jsonl.zst"
+        )(out),
+        {"part.order", "summary.line_counts", "summary.statistics"},
+    ),
+    "another spelling": (on_lines(lambda found: found.append(found.pop().replace(b":", b": ", 1))), {"line.form"}),
+    "keys in another order": (
+        on_record(lambda record: record.update(model_id=record.pop("model_id"))),
+        {"line.form"},
+    ),
+    "line ends of another kind": (
+        on_lines(lambda found: found.append(found.pop().replace(b"\n", b"\r\n"))),
+        {"line.form"},
+    ),
+    "no line end": (on_lines(lambda found: found.append(found.pop().rstrip())), {"line.form"}),
+    "a byte order mark": (on_lines(lambda found: found.insert(0, b"\xef\xbb\xbf")), {"line.form", "part.text_bytes"}),
+    "a blank line": (on_lines(lambda found: found.insert(5, b" \n")), {"line.blank"}),
+    "a record without a hash": (on_record(lambda record: record.pop("sample_hash"), place=5), {"line.form"}),
+    "a record with another hash": (
+        on_record(lambda record: record.update(sample_hash="00")),
+        {"line.invalid", "part.records"},
+    ),
+    "a record that is not valid": (on_record(lambda record: record.pop("output")), {"line.invalid", "part.records"}),
+    "a line that is no record": (
+        on_lines(lambda found: found.insert(5, b"nonsense\n")),
+        {"line.invalid", "part.records", "summary.line_counts"},
+    ),
+    "a part of another corpus": (other_corpus, {"part.order", "summary.line_counts", "summary.statistics"}),
+    "another score": (
+        on_record(lambda record: record["evaluation"].update(is_correct=not record["evaluation"]["is_correct"])),
+        {"summary.statistics"},
+    ),
+    "conflicts that should not be there": (
+        on_json("manifest.json", "options", "conflicts", to="first"),
+        {"corpus.conflict"},
+    ),
+    "hashes of another kind": (
+        on_json("manifest.json", "options", "hash", to="xxh3_128"),
+        {"line.invalid", "part.records"},
+    ),
+    "another order": (
+        on_json("manifest.json", "sort_fields", to=lambda order: [order[4], *order[:4]]),
+        {"line.order"},
+    ),
+    "a summary that is no JSON": (lambda out: cut(out / "summary.json", 5), {"summary.unreadable"}),
+    "a summary with a negative count": (on_json("summary.json", "line_counts", "blank", to=-1), {"summary.unreadable"}),
+    "a summary of another format": (on_json("summary.json", "format", to=2), {"summary.statistics"}),
+    "lines": (on_json("summary.json", "line_counts", "lines", to=more), {"summary.line_counts"}),
+    "kept": (on_json("summary.json", "line_counts", "kept", to=more), {"summary.line_counts", "summary.statistics"}),
+    "duplicates": (on_json("summary.json", "line_counts", "duplicates", to=more), {"summary.line_counts"}),
+    "rejected": (on_json("summary.json", "line_counts", "rejected", to=more), {"summary.line_counts"}),
+    "rejected by code": (
+        on_json("summary.json", "rejected_by_code", "json.syntax", to=more),
+        {"summary.line_counts", "rejects.count"},
+    ),
+    "a code for another": (
+        lambda out: [
+            on_json("summary.json", "rejected_by_code", "json.syntax", to=more)(out),
+            on_json("summary.json", "rejected_by_code", "schema.type", to=lambda count: count - 1)(out),
+        ],
+        {"rejects.count"},
+    ),
+    "verified hashes": (on_json("summary.json", "sample_hash", "verified", to=more), {"summary.line_counts"}),
+    "the name of the hash": (on_json("summary.json", "sample_hash", "algorithm", to="md5"), {"summary.statistics"}),
+    "interaction types": (
+        on_json("summary.json", "interaction_types", "single_turn", to=more),
+        {"summary.statistics"},
+    ),
+    "conflicts": (on_json("summary.json", "conflicts", "identities", to=more), {"summary.statistics"}),
+    "examples of conflicts": (
+        on_json("summary.json", "conflicts", "examples", to=lambda old: old[1:]),
+        {"summary.statistics"},
+    ),
+    "samples": (on_json("summary.json", *EVALUATION, "questions", to=more), {"summary.statistics"}),
+    "ids with many hashes": (
+        on_json("summary.json", *EVALUATION, "ids_with_many_hashes", to=more),
+        {"summary.statistics"},
+    ),
+    "the name of an evaluation": (
+        on_json("summary.json", *EVALUATION, "evaluation_name", to="nonsense"),
+        {"summary.statistics"},
+    ),
+    "records of a model": (on_json("summary.json", *MODEL, "records", to=more), {"summary.statistics"}),
+    "mean score": (on_json("summary.json", *MODEL, "mean_score", to=0.125), {"summary.statistics"}),
+    "latency": (on_json("summary.json", *MODEL, "latency_ms", "p90", to=0.125), {"summary.statistics"}),
+    "rejects that changed places": (on_lines(swap, REJECTS), {"rejects.order"}),
+    "a reject twice": (
+        on_lines(lambda found: found.insert(3, found[3]), REJECTS),
+        {"rejects.order", "rejects.count"},
+    ),
+    "a reject that is no JSON": (
+        on_lines(lambda found: found.__setitem__(3, b"{\n"), REJECTS),
+        {"rejects.entry", "rejects.count"},
+    ),
+    "a reject of an unknown code": (
+        on_record(lambda entry: entry.update(code="nonsense"), REJECTS),
+        {"rejects.entry", "rejects.count"},
+    ),
+    "a reject of another code": (
+        on_record(lambda entry: entry.update(code="line.too_long"), REJECTS),
+        {"rejects.count"},
+    ),
+    "a reject without its line": (
+        on_record(lambda entry: [entry.pop(name, None) for name in ("raw", "raw_base64")], REJECTS),
+        {"rejects.entry", "rejects.count"},
+    ),
+    "a reject of two lines": (
+        on_record(lambda entry: entry.update(raw_base64="Cg==") or entry.pop("raw", None), REJECTS),
+        {"rejects.entry", "rejects.count"},
+    ),
+    "a reject of bad base64": (
+        on_record(lambda entry: entry.update(raw_base64="x") or entry.pop("raw", None), REJECTS),
+        {"rejects.entry", "rejects.count"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_damage_is_found_and_named(corpus: Path, name: str) -> None:
+    """Each kind of damage gives its own kinds of problems, and the file is named."""
+    damage, expected = DAMAGE[name]
+    damage(corpus)
+    assert kinds(verify(corpus)) == expected
+
+
+@pytest.mark.parametrize("name", SEALED)
+def test_what_checksums_cannot_tell_is_found_too(corpus: Path, name: str) -> None:
+    """A corpus whose manifest was written anew after the damage still fails by its own rules."""
+    damage, expected = SEALED[name]
+    damage(corpus)
+    seal(corpus)
+    assert kinds(verify(corpus)) == expected
+
+
+def test_every_kind_of_problem_has_an_example() -> None:
+    """The tables above bring about every kind that there is."""
+    met = set().union(*(expected for _, expected in (*DAMAGE.values(), *SEALED.values())))
+    assert met | {"more"} == set(KINDS)
+
+
+def test_problems_say_where_and_what(corpus: Path) -> None:
+    """File, line, what was expected and what was found."""
+    on_lines(lambda found: found.append(found.pop(0).replace(b"{", b"{ ", 1)))(corpus)
+    on_json("summary.json", *MODEL, "correct", to=999)(corpus)
+    seal(corpus)
+    last = text_of(corpus / MIDDLE).count(b"\n")
+    found = {problem.kind: problem for problem in verify(corpus).problems}
+    order, form, number = found["line.order"], found["line.form"], found["summary.statistics"]
+    assert (order.file, order.line) == (MIDDLE, last)
+    assert (form.file, form.line) == (MIDDLE, last)
+    assert form.message == "expected the normal form, found another spelling from byte 1 of the line on"
+    assert (number.file, number.line) == ("summary.json", None)
+    assert ".correct: expected the integer 999, found the integer " in number.message
+
+
+@pytest.mark.parametrize("file", ["part-00000.jsonl.zst", MIDDLE, REJECTS, "summary.json"])
+def test_no_flipped_byte_goes_unseen(fresh: Path, corpus: Path, file: str) -> None:
+    """Whichever byte of a file changes, the file is named."""
+    data = (fresh / file).read_bytes()
+    for place in range(0, len(data), len(data) // 9):
+        flip(corpus / file, place)
+        found = verify(corpus)
+        assert (file, "file.sha256") in {(problem.file, problem.kind) for problem in found.problems}
+        (corpus / file).write_bytes(data)
+    assert verify(corpus).ok
+
+
+def test_everything_wrong_is_named_and_not_only_the_first(corpus: Path) -> None:
+    """Damage in several files gives problems for each of them, in the order of the files."""
+    (corpus / "part-00000.jsonl.zst").unlink()
+    flip(corpus / MIDDLE, -1)
+    on_lines(swap, "part-00002.jsonl.zst")(corpus)
+    cut(corpus / REJECTS, 1)
+    found = verify(corpus)
+    files = [problem.file for problem in found.problems]
+    assert list(dict.fromkeys(files)) == ["part-00000.jsonl.zst", MIDDLE, "part-00002.jsonl.zst", REJECTS]
+    assert len(found.notices) == 1
+    assert found.notices[0].startswith("the statistics in summary.json were not checked")
+
+
+def test_problems_of_one_file_are_bounded(corpus: Path) -> None:
+    """Of a part where every line is wrong the first are listed and the others counted; its checksum is named first."""
+    count = len(text_of(corpus / MIDDLE).splitlines())
+    on_lines(lambda found: found.__setitem__(slice(None), [line.replace(b"{", b"{ ", 1) for line in found]))(corpus)
+    problems = [problem for problem in verify(corpus).problems if problem.file == MIDDLE]
+    assert [problem.kind for problem in problems[:2]] == ["file.bytes", "file.sha256"]
+    assert [problem.line for problem in problems if problem.kind == "line.form"] == list(range(1, MOST_PROBLEMS + 1))
+    assert problems[-1].message == f"{count - MOST_PROBLEMS} problems more in this file"
+
+
+@pytest.mark.parametrize(
+    "damage", [None, swap_parts, *(DAMAGE[name][0] for name in ("a dropped line", "a stray file"))]
+)
+def test_jobs_do_not_matter(corpus: Path, monkeypatch: pytest.MonkeyPatch, damage: Damage | None) -> None:
+    """Two processes find the same as one, in the same order."""
+    monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
+    if damage:
+        damage(corpus)
+    one, two = verify(corpus, jobs=1), verify(corpus, jobs=2)
+    two.seconds = one.seconds
+    assert one == two
+
+
+def test_the_manifest_of_a_published_corpus_may_be_spelled_anew(corpus: Path) -> None:
+    """What counts is what the manifest says."""
+    seal(corpus)
+    assert verify(corpus).ok
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_part_that_may_not_be_read_is_named(corpus: Path) -> None:
+    """Permissions are a problem of one file."""
+    (corpus / MIDDLE).chmod(0)
+    assert "file.unreadable" in kinds(verify(corpus))
+
+
+@pytest.mark.parametrize("make", [lambda path: None, Path.mkdir, Path.touch], ids=["nothing", "directory", "file"])
+def test_what_is_no_corpus_is_a_usage_error(tmp_path: Path, make: Callable[[Path], object]) -> None:
+    """Without a manifest there is nothing to check against."""
+    make(tmp_path / "out")
+    with pytest.raises(UsageError, match="is not a corpus: "):
+        verify(tmp_path / "out")
+
+
+def test_no_job_is_a_usage_error(fresh: Path) -> None:
+    """There must be one at least."""
+    with pytest.raises(UsageError, match="at least one job"):
+        verify(fresh, jobs=0)
+
+
+# The command line
+
+
+def invoke(*arguments: Any) -> Result:
+    return CliRunner().invoke(cli, ["verify", *map(str, arguments)])
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[Callable[..., subprocess.CompletedProcess[bytes]]]:
+    def run(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[bytes]:
+        command = [sys.executable, "-m", "fastrec", "verify", *map(os.fspath, arguments)]
+        settings: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": 60} | options
+        return subprocess.run(command, check=False, **settings)
+
+    return run
+
+
+def test_a_sound_corpus_is_one_line(fresh: Path) -> None:
+    """Exit code 0, and the counts."""
+    done = invoke(fresh)
+    assert (done.exit_code, done.stderr) == (0, "")
+    (line,) = done.stdout.splitlines()
+    assert line.startswith(f"sound: {len(list(fresh.glob('part-*')))} parts, ")
+    assert line.endswith(" MB/s)")
+
+
+def test_problems_are_lines_of_stdout(corpus: Path) -> None:
+    """Exit code 1, each problem on a line, then the verdict; what could not be checked is a note."""
+    (corpus / MIDDLE).unlink()
+    (corpus / "stray\x1b[31m\n").touch()
+    done = invoke(corpus)
+    assert done.exit_code == 1
+    first, second, verdict = done.stdout.splitlines()
+    assert first == f"{MIDDLE}: expected a file, found none [file.missing]"
+    assert second.startswith(r"stray\x1b[31m\n: ")
+    assert verdict.startswith("not sound: 2 problems; ")
+    assert done.stderr.startswith("note: the statistics in summary.json were not checked")
+
+
+def test_a_line_is_named_with_its_number(corpus: Path) -> None:
+    """As `file:line`."""
+    on_lines(swap)(corpus)
+    assert f"{MIDDLE}:5: expected a key above" in invoke(corpus).stdout
+
+
+def test_json_is_one_document(corpus: Path) -> None:
+    """`--json` gives what the Python interface gives."""
+    on_lines(swap)(corpus)
+    done = invoke(corpus, "--json")
+    found = msgspec.json.decode(done.stdout, type=Verification)
+    expected = verify(corpus)
+    found.seconds = expected.seconds
+    assert (found, done.exit_code) == (expected, 1)
+
+
+def test_no_corpus_is_exit_code_2(tmp_path: Path, run: Any) -> None:
+    """The message names the directory and what is missing in it."""
+    done = run(tmp_path)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.decode().startswith(f"error: {tmp_path} is not a corpus: it holds no manifest.json\n")
+    assert run(tmp_path / "missing").returncode == 2
+
+
+def test_a_manifest_that_cannot_be_read_is_exit_code_3(tmp_path: Path, run: Any) -> None:
+    """Nothing was checked then."""
+    (tmp_path / "manifest.json").mkdir()
+    done = run(tmp_path)
+    assert done.returncode == 3
+    assert done.stderr.decode() == f"error: {tmp_path / 'manifest.json'}: Is a directory\n"
+
+
+def test_help_fits_a_terminal() -> None:
+    """Help has examples, and lines of no more than 100 columns."""
+    text = invoke("--help").stdout
+    assert "Examples:" in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+@pytest.mark.parametrize(("damage", "code"), [(None, 0), (SEALED["another order"][0], 1)])
+def test_a_reader_that_leaves_is_no_error(corpus: Path, run: Any, damage: Damage | None, code: int) -> None:
+    """Behind a closed pipe nothing is said, and the exit code is what it would have been."""
+    if damage:
+        damage(corpus)
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = run(corpus, stdout=writer)
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (code, b"")

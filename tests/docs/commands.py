@@ -1,0 +1,126 @@
+"""The commands and their options as a page, from click's own objects: nothing is said twice."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+
+import click
+
+from fastrec.cli import cli
+from tests.docs.documents import cell
+
+_TABLES = {"Exit codes": ("exit code", "meaning"), "Environment": ("variable", "meaning"), "Formats": ("format", "")}
+
+
+def commands_page() -> str:
+    """The page."""
+    lines = [
+        "# Commands",
+        "",
+        "What `fastrec --help` and `fastrec COMMAND --help` say, with every option, setting and variable.",
+        "",
+    ]
+    names = cli.list_commands(click.Context(cli))
+    lines += [f"- [`fastrec {name}`](#fastrec-{name}): {_command(name).short_help}" for name in names]
+    lines += ["", "## fastrec", "", *_about(cli, "fastrec"), *_settings()]
+    for name in names:
+        lines += [f"## fastrec {name}", "", *_about(_command(name), f"fastrec {name}")]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _command(name: str) -> click.Command:
+    command = cli.get_command(click.Context(cli), name)
+    assert command
+    return command
+
+
+def _about(command: click.Command, name: str) -> Iterator[str]:
+    """Usage, text, options, and the titled paragraphs of the help."""
+    # With the settings of the program: a command keeps the help option that it was asked for first.
+    context = click.Context(command, info_name=name, **cli.context_settings)
+    plain, titled = paragraphs(command.help or "")
+    yield from (f"Usage: `{name} {' '.join(command.collect_usage_pieces(context))}`", "")
+    for text in plain:
+        yield from (_with_code(text), "")
+    for title, rows in titled.items():
+        if title in _TABLES and title != "Exit codes":
+            yield from (*_table(title, rows), "")
+    yield from ("| option | default | meaning |", "|---|---|---|")
+    for option in command.params:
+        if isinstance(option, click.Option):
+            yield _option(option, context)
+    yield ""
+    yield from (*_table("Exit codes", titled["Exit codes"]), "")
+    yield from ("```sh", *(row.strip() for row in titled["Examples"]), "```", "")
+
+
+def paragraphs(help_text: str) -> tuple[list[str], dict[str, list[str]]]:
+    """Split a help text into its plain paragraphs and, by title, the rows of those that keep their lines."""
+    plain, titled = [], {}
+    for text in re.split(r"\n\s*\n", inspect.cleandoc(help_text)):
+        if text.startswith("\b"):
+            head, *rows = text.removeprefix("\b\n").splitlines()
+            titled[re.split(r"[,:]", head)[0]] = rows
+        else:
+            plain.append(" ".join(text.split()))
+    return plain, titled
+
+
+def _table(title: str, rows: list[str]) -> list[str]:
+    """Rows of a name, two spaces or more, and a text that may go on in the next line."""
+    joined: list[list[str]] = []
+    for row in rows:
+        if row.startswith(" " * 8):
+            joined[-1][1] += " " + row.strip()
+        else:
+            joined.append(re.split(r"\s{2,}", row.strip(), maxsplit=1))
+    head, meaning = _TABLES[title]
+    return [
+        f"| {head} | {meaning} |",
+        "|---|---|",
+        *(f"| `{name}` | {_with_code(cell(text))} |" for name, text in joined),
+    ]
+
+
+def _option(option: click.Option, context: click.Context) -> str:
+    names = ", ".join(f"`{name}`" for name in option.opts)
+    value = "" if option.is_flag or option.count else f" `{option.make_metavar(context)}`"
+    default = option.show_default if isinstance(option.show_default, str) else ""
+    if option.required:
+        default = "required"
+    elif option.show_default is True:
+        default = f"`{option.default}`"
+    meaning = cell(option.help or "") + (f" Variable: `{option.envvar}`." if option.envvar else "")
+    return f"| {names}{value.replace(chr(124), chr(92) + chr(124))} | {default} | {_with_code(meaning)} |"
+
+
+def _with_code(text: str) -> str:
+    """Mark options and file names of a plain text as code, where no code is marked yet."""
+    pieces = re.split(r"(`[^`]*`)", text)
+    for at in range(0, len(pieces), 2):
+        pieces[at] = re.sub(r"(?<![\w-])(--?[a-z][a-z-]*|\S*\*\S*\w\*?|[a-z]+_[a-z_]+)", r"`\1`", pieces[at])
+    return "".join(pieces)
+
+
+def _settings() -> Iterator[str]:
+    """The keys of a settings file."""
+    yield from ("### Settings", "")
+    yield (
+        "A key of `fastrec.toml`, or below `[tool.fastrec]` in `pyproject.toml`, is an option without its dashes; "
+        "one that may be repeated takes a list, too. "
+        "Above all tables it is for every command that has the option, in the table of a command for that one. "
+        "The command line comes first, then the environment, then the settings, then the defaults."
+    )
+    example = paragraphs(cli.help or "")[1]["Settings"]
+    yield from ("", "```toml", *(row.strip() for row in example), "```", "", "| key | commands |", "|---|---|")
+    names = cli.list_commands(click.Context(cli))
+    keys: dict[str, list[str]] = {}
+    for name in names:
+        for option in _command(name).params:
+            if isinstance(option, click.Option):
+                keys.setdefault(option.opts[-1].removeprefix("--"), []).append(name)
+    for key in sorted(keys):
+        yield f"| `{key}` | {'all' if len(keys[key]) == len(names) else ', '.join(keys[key])} |"
+    yield ""

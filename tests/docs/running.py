@@ -1,0 +1,224 @@
+"""How blocks of each language are run, in a directory that has what pages take for granted."""
+
+from __future__ import annotations
+
+import atexit
+import configparser
+import gzip
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import zstandard
+
+import fastrec
+from tests.docs.examples import check_example, examples_of
+from tests.docs.reference import ROOT
+from tests.docs.snippets import Block, commands_of, is_alike
+
+_BIN: Final = Path(sys.executable).parent
+_TOOLS: Final = ("jq", "zstdcat")
+# Names that pages use, for those that generated records have.
+_NAMES: Final = {b"word_problems": b"GSM8K", b"org-0/model-1b": b"org/model", b"org-1/model-3b": b"other/model"}
+_GIVEN: Final = ("runs", "corpora", "corpus", "corpus-monday", "corpus-tuesday", "old-corpus", "latest", "old.gz")
+# Places of a machine that pages speak of: fastrec's own environment, and where evaluations are kept.
+_INSTALLED, _KEPT = "/opt/fastrec/bin", "/srv/evals"
+
+
+@cache
+def given() -> dict[str, Path]:
+    """What pages take for granted, made once: shards of two nights, corpora of them, something compressed."""
+    place = Path(tempfile.mkdtemp(prefix="fastrec-pages-"))
+    atexit.register(shutil.rmtree, place)
+    fastrec.generate(place / "all", records=600, seed=1, shards=4, compression="none", mix="single_turn")
+    fastrec.generate(place / "messy", records=100, seed=2, shards=1, compression="none", rejects=0.1, warnings=0.1)
+    for number, path in enumerate(sorted([*(place / "all").iterdir(), *(place / "messy").iterdir()])):
+        text = b"".join(map(_renamed, path.read_bytes().removeprefix(b"\xef\xbb\xbf").splitlines(keepends=True)))
+        path.unlink()
+        folder = place / "runs" / f"2026-11-{14 + number // 2}" if path.parent.name == "all" else path.parent
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{path.name}.zst").write_bytes(zstandard.compress(text))
+    fastrec.normalize(place / "runs", place / "corpus-monday")
+    night = [
+        line.replace(b'"is_correct":true', b'"is_correct":false')
+        if b"GSM8K" in line and b"other/model" in line
+        else line
+        for line in fastrec.cat(place / "corpus-monday")
+    ]
+    (place / "old.gz").write_bytes(gzip.compress(b"\n".join(night)))
+    fastrec.normalize(place / "old.gz", place / "corpus-tuesday")
+    fastrec.normalize([place / "runs", place / "messy"], place / "corpus")
+    for name in ("old-corpus", "latest"):
+        (place / name).symlink_to("corpus-monday")
+    (place / "corpora").symlink_to(ROOT / "corpora")
+    return {name: place / name for name in _GIVEN}
+
+
+def _renamed(line: bytes) -> bytes:
+    normal = fastrec.judge(line).normal
+    for old, new in _NAMES.items():
+        normal = normal.replace(old, new)
+    return normal + b"\n" if normal else line
+
+
+class Scene:
+    """A directory in which the blocks of a section are run, one after the other."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / ".config/fish/completions").mkdir(parents=True)
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith(("FASTREC_", "SLURM_"))},
+            "PATH": f"{_BIN}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT),
+            "HOME": str(folder),
+            "SLURM_CPUS_PER_TASK": "2",
+        }
+
+    def run(self, block: Block) -> None:
+        """Run a block as its language is run; AssertionError if it does not work."""
+        if block.order.startswith("skip"):
+            return
+        self.provide(block.text)
+        if block.order.startswith("compile"):
+            compile(block.text, block.name, "exec")
+            return
+        RUNNERS[block.language](self, block)
+
+    def provide(self, text: str) -> None:
+        """Put there what a block reads; what it makes itself, it names first behind `-o`."""
+        for name, path in given().items():
+            mention = re.search(rf"(-o )?(?<![\w./-]){re.escape(name)}(?![\w.-])", text)
+            target = self.folder / name
+            if mention and not mention[1] and not target.exists():
+                if path.is_symlink():
+                    target.symlink_to(path.resolve())
+                elif path.is_dir():
+                    shutil.copytree(path, target)
+                else:
+                    shutil.copy(path, target)
+
+    def command(self, *arguments: str, **options: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [argument.replace(_INSTALLED, str(_BIN)).replace(_KEPT, str(self.folder)) for argument in arguments],
+            cwd=self.folder,
+            env={**self.environment, **options},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=120,
+            check=False,
+        )
+
+    def must(self, *arguments: str, code: int = 0, **options: str) -> str:
+        done = self.command(*arguments, **options)
+        assert done.returncode == code, f"exit code {done.returncode} instead of {code}:\n{done.stdout}"
+        assert "Traceback" not in done.stdout, done.stdout
+        return done.stdout
+
+    def save(self, block: Block, name: str) -> Path:
+        """Write a block to a file, under the name that its first line has in a comment, if it is one."""
+        named = re.fullmatch(r"# (\S*/)?([\w.-]+\.\w+).*", block.first_line)
+        path = self.folder / (named[2] if named else name)
+        path.write_text(block.text.replace(_INSTALLED, str(_BIN)).replace(_KEPT, str(self.folder)))
+        return path
+
+
+def missing_tools(blocks: list[Block]) -> list[str]:
+    """Tools that blocks use and that are not there."""
+    text = " ".join(shlex.quote(block.text) for block in blocks)
+    return [tool for tool in _TOOLS if re.search(rf"\b{tool}\b", text) and not shutil.which(tool)]
+
+
+def _shell(scene: Scene, block: Block) -> None:
+    code = re.fullmatch(r"exit (\d+)", block.order)
+    scene.must("bash", "-euo", "pipefail", "-c", block.text, code=int(code[1]) if code else 0)
+
+
+def _script(scene: Scene, block: Block) -> None:
+    path = scene.save(block, "script.sh")
+    scene.must("bash", "-n", str(path))
+    scene.must("bash", str(path))
+
+
+def printed_by(scene: Scene, block: Block) -> list[str]:
+    """What each command of a `console` block prints; they are typed into one shell."""
+    ends = "\ncode=$?; printf '\\036'; (exit $code)\n"
+    script = "".join(command.text.rstrip("\n") + ends for command in commands_of(block.text))
+    done = scene.command("bash", "-c", script)
+    assert "Traceback" not in done.stdout, done.stdout
+    return done.stdout.split("\036")[:-1]
+
+
+def _console(scene: Scene, block: Block) -> None:
+    for command, found in zip(commands_of(block.text), printed_by(scene, block), strict=True):
+        assert is_alike(command.output, found), f"{command.text}prints\n{found}"
+
+
+def _python(scene: Scene, block: Block) -> None:
+    scene.must(sys.executable, "-W", "error", str(scene.save(block, "snippet.py")))
+
+
+def _settings(scene: Scene, block: Block) -> None:
+    scene.provide("runs/")
+    scene.save(block, "fastrec.toml")
+    scene.must("fastrec", "normalize", "runs/", "-o", "unused", "--dry-run")
+
+
+def _unit(scene: Scene, block: Block) -> None:
+    """A unit of systemd: it is read as one, and what a service starts is run."""
+    path = scene.save(block, "fastrec.service")
+    unit = configparser.RawConfigParser(strict=False)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read(path)
+    if shutil.which("systemd-analyze"):
+        if path.suffix == ".service":
+            found = scene.must("systemd-analyze", "verify", str(path))
+            assert path.name not in found, found
+        else:
+            scene.must("systemd-analyze", "calendar", unit["Timer"]["OnCalendar"])
+    if path.suffix == ".service":
+        assert unit["Service"]["WorkingDirectory"] == str(scene.folder)
+        scene.provide(unit["Service"]["ExecStart"])
+        scene.must(*shlex.split(unit["Service"]["ExecStart"].replace("%%", "%")))
+
+
+def _crontab(scene: Scene, block: Block) -> None:
+    """Lines of a crontab: variables, and five fields with a command in which every % is escaped."""
+    variables = {}
+    for line in block.text.splitlines():
+        if variable := re.fullmatch(r"([A-Z]+)=(.*)", line):
+            variables[variable[1]] = variable[2].replace(_INSTALLED, str(_BIN))
+        elif line and not line.startswith("#"):
+            *fields, command = line.split(maxsplit=5)
+            assert len(fields) == 5
+            assert all(re.fullmatch(r"[\d*,/-]+", field) for field in fields)
+            assert not re.search(r"(?<!\\)%", command)
+            scene.must("/bin/sh", "-c", command.replace("\\%", "%"), **variables)
+
+
+def _examples(_: Scene, block: Block) -> None:
+    for example in examples_of(block.text):
+        check_example(example)
+
+
+RUNNERS: Final[dict[str, Callable[[Scene, Block], None]]] = {
+    "sh": _shell,
+    "bash": _script,
+    "console": _console,
+    "python": _python,
+    "toml": _settings,
+    "ini": _unit,
+    "crontab": _crontab,
+    "diff": _examples,
+}
+"""By language; a block of another one fails."""

@@ -1,0 +1,119 @@
+"""Every block of code in README.md and docs/, cut out and run: what a page tells people to type works as printed.
+
+A page's blocks are run section by section, each section in a directory of its own, its blocks one after the other.
+What a section takes for granted (`runs/`, `corpus` and the like) is put there when a block first reads it. A comment
+before a block says where it is run otherwise:
+
+    <!-- test: skip, why -->        it is not run
+    <!-- test: compile, why -->     it is Python that is compiled only
+    <!-- test: exit 1 -->           the exit code that it ends with
+
+`python -m tests.docs.snippets` writes what commands print now into the `console` blocks.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tests.docs.reference import DOCS, ROOT
+
+PAGES: Final = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+_BLOCK: Final = re.compile(
+    r"^(?P<heading>#{1,6} .*)$|(?:^<!-- test: (?P<order>.*?) -->\n)?^```(?P<language>.*)\n(?P<text>(?:.*\n)*?)^```$",
+    re.MULTILINE,
+)
+_VARIES: Final = re.compile(r"\d[\d.,]* (s|MB/s|B|kB|MB|GB)\b")
+
+
+class Block(NamedTuple):
+    """A block of a page."""
+
+    page: Path
+    heading: str
+    line: int
+    language: str
+    text: str
+    order: str
+    """What a comment before it says about running it, if there is one."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+    @property
+    def first_line(self) -> str:
+        return self.text.split("\n", 1)[0]
+
+
+class Command(NamedTuple):
+    """A command of a `console` block, and what it prints."""
+
+    text: str
+    output: str
+
+
+def blocks_of(page: Path) -> Iterator[Block]:
+    text, heading = page.read_text(), ""
+    for match in _BLOCK.finditer(text):
+        if match["heading"]:
+            heading = match["heading"].lstrip("# ")
+        else:
+            line = text.count("\n", 0, match.start("language")) + 1
+            yield Block(page, heading, line, match["language"], match["text"], match["order"] or "")
+
+
+def sections() -> dict[str, list[Block]]:
+    """The blocks of each section of each page, by the section's name."""
+    found = {}
+    for page in PAGES:
+        for heading, group in groupby(blocks_of(page), key=lambda block: block.heading):
+            found[f"{page.relative_to(ROOT)}: {heading}"] = list(group)
+    return found
+
+
+def commands_of(text: str) -> list[Command]:
+    """The commands of a `console` block: `$ ` begins one, `> ` goes on with it, and all else is what it prints."""
+    found: list[Command] = []
+    for line in text.splitlines(keepends=True):
+        if line.startswith("$ "):
+            found.append(Command(line[2:], ""))
+        elif line.startswith("> ") and not found[-1].output:
+            found[-1] = Command(found[-1].text + line[2:], "")
+        else:
+            found[-1] = Command(found[-1].text, found[-1].output + line)
+    return found
+
+
+def is_alike(printed: str, found: str) -> bool:
+    """Whether a command printed what a page says, but for times and sizes; a line `…` stands for any lines."""
+    pattern = re.escape(_VARIES.sub(r"0 \1", printed)).replace("…\\\n", "(?:.*\n)*")
+    return re.fullmatch(pattern, _VARIES.sub(r"0 \1", found)) is not None
+
+
+def main() -> None:
+    """Write what commands print now into the pages."""
+    from tests.docs.running import Scene, printed_by  # noqa: PLC0415 - it runs what is cut out here
+
+    for blocks in sections().values():
+        with tempfile.TemporaryDirectory() as folder:
+            scene = Scene(Path(folder))
+            for block in blocks:
+                if block.language != "console" or block.order.startswith("skip"):
+                    scene.run(block)
+                    continue
+                scene.provide(block.text)
+                text = block.text
+                for command, found in zip(commands_of(text), printed_by(scene, block), strict=True):
+                    if not is_alike(command.output, found):
+                        text = text.replace(command.text + command.output, command.text + found)
+                page = block.page.read_text()
+                block.page.write_text(page.replace(block.text, text))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,187 @@
+"""Running `normalize` in tests, and an audit that every published corpus must pass, with the stdlib for a judge."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import zstandard
+
+from fastrec.normalize.options import Options
+from fastrec.normalize.progress import NoProgress
+from fastrec.normalize.run import Report, run
+from fastrec.sources.formats import Format
+from fastrec.sources.reader import read_shard, shard_at
+from tests.sources.compressing import compressed
+
+FIELDS = ("evaluation_name", "sample_hash", "model_id", "evaluation_id", "sample_id")
+SUFFIXES = {Format.PLAIN: "", Format.ZSTD: ".zst", Format.GZIP: ".gz", Format.BZ2: ".bz2", Format.XZ: ".xz"}
+EVERYTHING = {"duplicates": 0.1, "conflicts": 0.05, "unknown_keys": 0.2, "rejects": 0.1, "blanks": 0.03}
+
+
+class Corpus:
+    """A published corpus, read with nothing of fastrec but decompression."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.manifest: dict[str, Any] = json.loads((path / "manifest.json").read_bytes())
+        self.summary: dict[str, Any] = json.loads((path / "summary.json").read_bytes())
+        self.books: dict[str, int] = self.summary["line_counts"]
+        self.parts = sorted(path.glob("part-*"))
+        self.texts = [text_of(part) for part in self.parts]
+        self.text = b"".join(self.texts)
+        self.lines = self.text.split(b"\n")[:-1]
+        rejects = path / "rejects.jsonl.zst"
+        self.rejects: list[dict[str, Any]] = (
+            [json.loads(line) for line in text_of(rejects).split(b"\n")[:-1]] if rejects.exists() else []
+        )
+
+    @property
+    def same_for_all(self) -> dict[str, bytes]:
+        """What must not depend on how the corpus was made."""
+        return {path.name: path.read_bytes() for path in [*self.parts, self.path / "summary.json"]}
+
+
+def text_of(path: Path) -> bytes:
+    return b"".join(chunk.data for chunk in read_shard(shard_at(str(path))))
+
+
+def raw_of(reject: dict[str, Any]) -> bytes:
+    return base64.b64decode(reject["raw_base64"]) if "raw_base64" in reject else reject["raw"].encode()
+
+
+def integer_of(digits: str) -> int:
+    """Read an integer of any length, which the stdlib refuses by default."""
+    limit = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)
+    try:
+        return int(digits)
+    finally:
+        sys.set_int_max_str_digits(limit)
+
+
+def place_of(line: bytes, order: Sequence[str] = FIELDS) -> tuple[Any, ...]:
+    """What a record is sorted by: its fields in order, then its bytes."""
+    record = json.loads(line, parse_int=integer_of)
+    sample_id = record["sample_id"]
+    record["sample_id"] = (1, 0, sample_id) if isinstance(sample_id, str) else (0, sample_id, "")
+    return (*(record[field] for field in order), line)
+
+
+def write(path: Path, lines: Sequence[bytes], format_: Format = Format.PLAIN, end: bytes = b"\n") -> Path:
+    path = path.with_name(path.name + SUFFIXES[format_])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(compressed(format_, b"".join(line + end for line in lines)))
+    return path
+
+
+def normalized(inputs: Any, output: Path, progress: Any = None, **options: Any) -> Corpus:
+    """Normalize, and audit what was published."""
+    names = [inputs] if isinstance(inputs, (str, Path)) else list(inputs)
+    report = run(names, output, Options(**options), progress=progress or NoProgress())
+    return audited(output, report)
+
+
+def audited(output: Path, report: Report | None = None) -> Corpus:
+    """Check what holds for every corpus: books, order, distinctness, checksums, and that nothing else lies around."""
+    corpus = Corpus(output)
+    manifest, books = corpus.manifest, corpus.books
+    check_books(corpus)
+    assert len(corpus.lines) == books["kept"] == manifest["records"]
+    assert len(set(corpus.lines)) == len(corpus.lines)
+    assert corpus.lines == sorted(corpus.lines, key=lambda line: place_of(line, manifest["sort_fields"]))
+    assert [part.name for part in corpus.parts] == [entry["file"] for entry in manifest["parts"]]
+    for part, text, entry in zip(corpus.parts, corpus.texts, manifest["parts"], strict=True):
+        check_part(part, text, entry)
+    digests = (bytes.fromhex(entry["text_sha256"]) for entry in manifest["parts"])
+    assert manifest["text_sha256"] == hashlib.sha256(b"".join(digests)).hexdigest()
+    assert manifest["summary_sha256"] == hashlib.sha256((output / "summary.json").read_bytes()).hexdigest()
+    check_rejects(corpus)
+    names = {entry["file"] for entry in manifest["parts"]} | {"summary.json", "manifest.json"}
+    names |= {manifest["rejects"]["file"]} if manifest["rejects"] else set()
+    assert {path.name for path in output.iterdir()} == names
+    assert not list(output.parent.glob(f".{output.name}.*"))
+    if report is not None:
+        assert msgspec.json.decode(report.summary.to_json()) == corpus.summary
+        assert report.parts == len(corpus.parts)
+    return corpus
+
+
+def check_books(corpus: Corpus) -> None:
+    """Every line is accounted for: in all, in each shard, by code, by evaluation and by model."""
+    accounts = [corpus.books, *corpus.manifest["inputs"]]
+    for books in accounts:
+        assert books["lines"] == books["kept"] + books["duplicates"] + books["rejected"] + books["blank"]
+    for name in corpus.books:
+        assert corpus.books[name] == sum(entry[name] for entry in corpus.manifest["inputs"])
+    summary = corpus.summary
+    assert sum(summary["rejected_by_code"].values()) == corpus.books["rejected"] == len(corpus.rejects)
+    for counts in (summary["interaction_types"], summary["schema_versions"]):
+        assert sum(counts.values()) == corpus.books["kept"]
+    assert sum(evaluation["records"] for evaluation in summary["evaluations"]) == corpus.books["kept"]
+    for evaluation in summary["evaluations"]:
+        assert evaluation["records"] == sum(model["records"] for model in evaluation["by_model"])
+        assert evaluation["models"] == len(evaluation["by_model"])
+
+
+def check_part(part: Path, text: bytes, entry: dict[str, Any]) -> None:
+    data = part.read_bytes()
+    assert entry["records"] == text.count(b"\n") > 0
+    assert (entry["bytes"], entry["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
+    assert (entry["text_bytes"], entry["text_sha256"]) == (len(text), hashlib.sha256(text).hexdigest())
+    lines = text.split(b"\n")
+    for key, line in (("first", lines[0]), ("last", lines[-2])):
+        record = json.loads(line)
+        assert entry[key] == {field: record[field] for field in FIELDS}
+    if part.name.endswith(".zst"):
+        assert zstandard.get_frame_parameters(data).has_checksum
+
+
+def check_rejects(corpus: Corpus) -> None:
+    entry = corpus.manifest["rejects"]
+    assert (entry is None) is (not corpus.rejects)
+    if entry:
+        data = (corpus.path / entry["file"]).read_bytes()
+        assert entry["records"] == len(corpus.rejects)
+        assert (entry["bytes"], entry["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
+    places = [(reject["source"], reject["line"]) for reject in corpus.rejects]
+    assert places == sorted(places)
+
+
+def check_places(corpus: Corpus) -> None:
+    """Every reject says where its very bytes stand: at that line and at that offset of its source's text."""
+    texts = {name: text_with_mark(Path(name)) for name in {reject["source"] for reject in corpus.rejects}}
+    for reject in corpus.rejects:
+        text, raw = texts[reject["source"]], raw_of(reject)
+        if reject["offset"] is None:
+            continue
+        offset = reject["offset"]
+        whole = raw if not reject.get("truncated") else text[offset:].split(b"\n", 1)[0]
+        assert whole.startswith(raw)
+        assert text[offset : offset + len(whole)] == whole
+        assert text[offset + len(whole) : offset + len(whole) + 1] in (b"", b"\n")
+        assert text.count(b"\n", 0, offset) == reject["line"] - 1
+
+
+def text_with_mark(path: Path) -> bytes:
+    """The text of a file, a byte order mark included."""
+    text = text_of(path)
+    return b"\xef\xbb\xbf" + text if first_offset(path) else text
+
+
+def first_offset(path: Path) -> int:
+    return next((chunk.offset for chunk in read_shard(shard_at(str(path)))), 0)
+
+
+def shuffled_shards(lines: Sequence[bytes], count: int, folder: Path) -> Iterator[Path]:
+    """The same lines, dealt out to so many shards, in every compression in turn."""
+    formats = list(SUFFIXES)
+    for number in range(count):
+        some = lines[number::count]
+        yield write(folder / f"{number:02d}.jsonl", some, formats[number % len(formats)])

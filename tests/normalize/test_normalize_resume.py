@@ -1,0 +1,399 @@
+"""Going on: what a run has finished when it ends early is used by the next one, and only if it still holds."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fastrec.corpus import publish as publishing
+from fastrec.engine import SerialEngine
+from fastrec.errors import BadShardsError, LockedError, UsageError
+from fastrec.normalize import driver, feed, parts, pass1
+from fastrec.normalize.options import Options
+from fastrec.normalize.progress import NoProgress
+from fastrec.normalize.run import normalize, run
+from fastrec.sorting import sample
+from fastrec.sources.formats import Format
+from tests.normalize.normalizing import Corpus, normalized, write
+from tests.normalize.test_normalize_trouble import lines_of, names_in, text_of
+from tests.sources.compressing import compressed
+
+
+class StopAfter(NoProgress):
+    """Interrupts a run after so many tasks or parts."""
+
+    def __init__(self, count: int, stage: str = "sort") -> None:
+        self.count = count
+        self.stage = stage
+        self.now = ""
+
+    def start(self, stage: str, _: int) -> None:
+        self.now = stage
+
+    def advance(self, *_: int) -> None:
+        if self.now == self.stage:
+            self.count -= 1
+            if self.count <= 0:
+                raise KeyboardInterrupt
+
+
+@pytest.fixture
+def shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Six shards, a task each, with copies of records within and across them."""
+    monkeypatch.setattr(feed, "TASK_BYTES", 5_000)
+    for name in "bcdefg":
+        suffix, pack = (".jsonl.zst", Format.ZSTD) if name in "ce" else (".jsonl", Format.PLAIN)
+        text = text_of(name) + text_of("same", 3) + (b"{\n" if name == "d" else b"")
+        path = tmp_path / "in" / f"{name}{suffix}"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(compressed(pack, text))
+    return tmp_path / "in"
+
+
+@pytest.fixture
+def sorted_orders(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The names of the shards of every task that is really carried out."""
+    orders: list[list[str]] = []
+
+    def note(order: pass1.Order) -> pass1.Sorted:
+        orders.append([Path(piece.source).name[0] for piece in order.pieces])
+        return pass1.sort_pieces(order)
+
+    monkeypatch.setattr(driver, "sort_pieces", note)
+    return orders
+
+
+def everything(corpus: Corpus) -> dict[str, bytes]:
+    """All files of a corpus, the manifest included."""
+    return {path.name: path.read_bytes() for path in sorted(corpus.path.iterdir())}
+
+
+def interrupt(shards: Path, out: Path, count: int = 3, stage: str = "sort", **options: Any) -> KeyboardInterrupt:
+    with pytest.raises(KeyboardInterrupt) as caught:
+        run([shards], out, Options(**options), progress=StopAfter(count, stage))
+    assert not out.exists()
+    return caught.value
+
+
+@pytest.mark.parametrize("count", range(1, 7))
+def test_finished_tasks_are_not_done_again(
+    count: int, shards: Path, tmp_path: Path, sorted_orders: list[list[str]]
+) -> None:
+    """However far a run came, the next one does the rest, says so, and publishes the very same bytes."""
+    whole = everything(normalized(shards, tmp_path / "whole"))
+    sorted_orders.clear()
+    error = interrupt(shards, tmp_path / "out", count)
+    assert "the same command goes on from there" in error.__notes__[0]
+    assert len(sorted_orders) == count
+    report = run([shards], tmp_path / "out", Options())
+    assert sorted(chain(*sorted_orders)) == list("bcdefg")
+    assert f"going on from an earlier run: {count} of its {count} finished tasks are used again" in report.notices
+    assert everything(Corpus(tmp_path / "out")) == whole
+    assert names_in(tmp_path) == ["in", "out", "whole"]
+
+
+def add_first(shards: Path) -> str:
+    write(shards / "a.jsonl", lines_of("a"))
+    return "aefg"
+
+
+def add_last(shards: Path) -> str:
+    write(shards / "z.jsonl", [*lines_of("z"), *lines_of("same", 3)])
+    return "efgz"
+
+
+def change(shards: Path) -> str:
+    write(shards / "b.jsonl", lines_of("new"))
+    return "befg"
+
+
+def change_within(shards: Path) -> str:
+    """One byte, and neither size nor time tell."""
+    path = shards / "b.jsonl"
+    status = path.stat()
+    path.write_bytes(path.read_bytes().replace(b"same", b"sane", 1))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    return "befg"
+
+
+def touch(shards: Path) -> str:
+    """The same bytes, written later."""
+    os.utime(shards / "b.jsonl")
+    return "efg"
+
+
+def remove(shards: Path) -> str:
+    (shards / "b.jsonl").unlink()
+    return "efg"
+
+
+def rename(shards: Path) -> str:
+    (shards / "b.jsonl").rename(shards / "y.jsonl")
+    return "efgy"
+
+
+def nothing(_: Path) -> str:
+    return "efg"
+
+
+@pytest.mark.parametrize(
+    "deed", [nothing, touch, add_first, add_last, change, change_within, remove, rename], ids=lambda deed: deed.__name__
+)
+def test_only_what_depends_on_a_change_is_done_again(
+    deed: Callable[[Path], str], shards: Path, tmp_path: Path, sorted_orders: list[list[str]]
+) -> None:
+    """A shard that changed, came or went since redoes only its own task; the corpus is as if made at once."""
+    interrupt(shards, tmp_path / "out", 3)
+    expected = deed(shards)
+    sorted_orders.clear()
+    corpus = normalized(shards, tmp_path / "out")
+    assert sorted(chain(*sorted_orders)) == sorted(expected)
+    assert everything(corpus) == everything(normalized(shards, tmp_path / "anew"))
+
+
+@pytest.mark.parametrize("conflicts", ["keep", "first"])
+def test_finished_parts_are_not_made_again(
+    conflicts: str, shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that was stopped in the second pass goes on with the parts that are missing."""
+    options: dict[str, Any] = {"part_size": 2_000, "conflicts": conflicts}
+    monkeypatch.setattr(sample, "SAMPLE_ONE_IN", 1)
+    whole = normalized(shards, tmp_path / "whole", **options)
+    assert len(whole.parts) > 3
+    interrupt(shards, tmp_path / "out", 2, "merge", **options)
+    made = []
+    monkeypatch.setattr(parts, "make_part", lambda order: made.append(order.number) or pass2_make(order))
+    corpus = normalized(shards, tmp_path / "out", **options)
+    assert len(made) == len(whole.parts) - 2
+    assert everything(corpus) == everything(whole)
+
+
+pass2_make = parts.make_part
+
+
+def test_fresh_takes_nothing(shards: Path, tmp_path: Path, sorted_orders: list[list[str]]) -> None:
+    """With `fresh` all is done again."""
+    interrupt(shards, tmp_path / "out")
+    sorted_orders.clear()
+    report = run([shards], tmp_path / "out", Options(fresh=True))
+    assert sorted(chain(*sorted_orders)) == list("bcdefg")
+    assert report.notices == []
+
+
+@pytest.mark.parametrize(
+    "options", [{"hash": "xxh3_128"}, {"level": 5}, {"sort_by": ("model_id",)}, {"max_line_bytes": 10_000}]
+)
+def test_work_for_other_options_is_of_no_use(
+    options: dict[str, Any], shards: Path, tmp_path: Path, sorted_orders: list[list[str]]
+) -> None:
+    """What was made with other options is not mixed in."""
+    interrupt(shards, tmp_path / "out")
+    sorted_orders.clear()
+    corpus = normalized(shards, tmp_path / "out", **options)
+    assert sorted(chain(*sorted_orders)) == list("bcdefg")
+    assert everything(corpus) == everything(normalized(shards, tmp_path / "anew", **options))
+
+
+@pytest.mark.parametrize("kind", ["run-", ".index", "rejects-"])
+@pytest.mark.parametrize("how", ["damaged", "cut", "gone"])
+def test_damaged_work_is_done_again(kind: str, how: str, shards: Path, tmp_path: Path) -> None:
+    """A file of the work directory that is not what it was is not used, be it by a single byte."""
+    whole = everything(normalized(shards, tmp_path / "whole"))
+    interrupt(shards, tmp_path / "out", 5)
+    files = [path for path in (tmp_path / ".out.fastrec-work").iterdir() if kind in path.name and path.stat().st_size]
+    assert files
+    for path in files:
+        data = bytearray(path.read_bytes())
+        if how == "gone":
+            path.unlink()
+            continue
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data if how == "damaged" else data[:-1])
+    assert everything(normalized(shards, tmp_path / "out")) == whole
+
+
+def test_a_damaged_journal_is_read_up_to_the_damage(shards: Path, tmp_path: Path) -> None:
+    """Cut off or garbled at any place, the journal costs work but no bytes and no error."""
+    whole = everything(normalized(shards, tmp_path / "whole"))
+    interrupt(shards, tmp_path / "out", 5)
+    work, kept = tmp_path / ".out.fastrec-work", tmp_path / "kept"
+    shutil.copytree(work, kept)
+    size = (work / "journal").stat().st_size
+    for position in [0, 1, 11, 12, 13, size // 3, size // 2, size - 1]:
+        for garbled in (False, True):
+            shutil.rmtree(work, ignore_errors=True)
+            shutil.copytree(kept, work)
+            data = bytearray((work / "journal").read_bytes())
+            if garbled:
+                data[position] ^= 0x55
+            else:
+                del data[position:]
+            (work / "journal").write_bytes(data)
+            assert everything(normalized(shards, tmp_path / "out", overwrite=True)) == whole
+
+
+def test_chunks_of_a_fed_shard_are_met_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sorted_orders: list[list[str]]
+) -> None:
+    """A large compressed shard is decompressed again, but what was sorted of it is not sorted again."""
+    monkeypatch.setattr(feed, "TASK_BYTES", 1_000)
+    monkeypatch.setattr(feed, "_FED_BYTES", 2_000)
+    monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
+    monkeypatch.setattr("fastrec.normalize.run.make_engine", lambda *_: SerialEngine())
+    path = tmp_path / "in" / "huge.jsonl.zst"
+    path.parent.mkdir()
+    path.write_bytes(compressed(Format.ZSTD, text_of("huge", 40)))
+    whole = everything(normalized(path.parent, tmp_path / "whole", jobs=2))
+    total = len(sorted_orders)
+    assert total > 4
+    interrupt(path.parent, tmp_path / "out", 3, jobs=2)
+    sorted_orders.clear()
+    assert everything(normalized(path.parent, tmp_path / "out", jobs=2)) == whole
+    assert len(sorted_orders) == total - 3
+
+
+def test_a_bad_shard_can_be_mended(shards: Path, tmp_path: Path, sorted_orders: list[list[str]]) -> None:
+    """After a run that named a bad shard, the next one reads only that one."""
+    whole = everything(normalized(shards, tmp_path / "whole"))
+    good = (shards / "c.jsonl.zst").read_bytes()
+    (shards / "c.jsonl.zst").write_bytes(good[:-5])
+    with pytest.raises(BadShardsError):
+        normalize(shards, tmp_path / "out")
+    (shards / "c.jsonl.zst").write_bytes(good)
+    sorted_orders.clear()
+    assert everything(normalized(shards, tmp_path / "out")) == whole
+    assert sorted_orders == [["c"]]
+
+
+# The lock, and the moment between two renames
+
+
+def test_a_second_run_is_told_who_writes(shards: Path, tmp_path: Path) -> None:
+    """While a run works, another process that wants to write the same output is refused, and told by whom."""
+    command = [sys.executable, "-m", "fastrec", "normalize", str(shards), "-o", str(tmp_path / "out")]
+    rivals = []
+
+    class Rival(NoProgress):
+        def finish(self) -> None:
+            rivals.append(subprocess.run(command, capture_output=True, text=True, timeout=60, check=False))
+
+    normalize(shards, tmp_path / "out", progress=Rival())
+    for rival in rivals:
+        assert rival.returncode == 3
+        assert f"is being written by another run, process {os.getpid()} on " in rival.stderr
+    assert len(rivals) == 2
+    assert names_in(tmp_path) == ["in", "out"]
+
+
+def test_two_threads_do_not_write_one_output(shards: Path, tmp_path: Path) -> None:
+    """Within a process too, one run at a time writes to an output; another output is nobody's business."""
+
+    class Rival(NoProgress):
+        def finish(self) -> None:
+            with pytest.raises(LockedError, match="another run, process"):
+                normalize(shards, tmp_path / "out")
+            normalize(shards, tmp_path / "other", overwrite=True)
+
+    normalize(shards, tmp_path / "out", progress=Rival())
+    assert names_in(tmp_path) == ["in", "other", "out"]
+
+
+def test_parts_in_another_compression_are_not_mixed_in(shards: Path, tmp_path: Path) -> None:
+    """What another command has left in the place that the corpus is published from does not get into the corpus."""
+    interrupt(shards, tmp_path / "out", 1, "merge", compression="gz")
+    assert any((tmp_path / ".out.fastrec-new").iterdir())
+    corpus = normalized(shards, tmp_path / "out")
+    assert everything(corpus) == everything(normalized(shards, tmp_path / "anew"))
+
+
+def test_a_lock_that_a_dead_process_left_is_none(shards: Path, tmp_path: Path) -> None:
+    """The file of the lock is only a name: who does not hold it does not count."""
+    (tmp_path / ".out.fastrec-lock").write_text("process 1 on earth since ever\n")
+    normalize(shards, tmp_path / "out")
+    assert names_in(tmp_path) == ["in", "out"]
+
+
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_crash_between_the_renames_loses_nothing(
+    nth: int, shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If a run ends right after the old corpus stepped aside, the next one, whatever it does, puts it back first."""
+    old = everything(normalized(write(tmp_path / "old.jsonl", lines_of("old")), tmp_path / "out"))
+    real = Path.rename
+    calls = []
+
+    def rename(path: Path, target: Path) -> Path:
+        if "part-" not in path.name:
+            calls.append(path)
+            if len(calls) == nth:
+                raise KeyboardInterrupt
+        return real(path, target)
+
+    monkeypatch.setattr(publishing, "exchange", lambda *_: False)
+    monkeypatch.setattr(publishing.Workplace, "_take_back", lambda *_: None)  # a killed process does nothing more
+    monkeypatch.setattr(Path, "rename", rename)
+    with pytest.raises(KeyboardInterrupt):
+        normalize(shards, tmp_path / "out", overwrite=True)
+    assert (tmp_path / "out").exists() is (nth == 1)
+    monkeypatch.undo()
+    with pytest.raises(UsageError, match="exists"):
+        normalize(shards, tmp_path / "out")
+    assert everything(Corpus(tmp_path / "out")) == old
+    corpus = normalized(shards, tmp_path / "out", overwrite=True)
+    assert everything(corpus) == everything(normalized(shards, tmp_path / "anew"))
+    assert names_in(tmp_path) == ["anew", "in", "old.jsonl", "out"]
+
+
+def test_too_little_space_is_noticed_before_the_work(
+    shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An estimate of what the work takes is compared with what is free; it is only a warning."""
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(publishing.shutil, "disk_usage", lambda _: usage._replace(free=10))
+    heard: list[str] = []
+    report = run([shards], tmp_path / "out", Options(), notice=heard.append)
+    assert "has 0.0 GB left" in heard[0]
+    assert report.notices == heard
+
+
+def test_half_of_an_old_corpus_is_not_put_back(shards: Path, tmp_path: Path) -> None:
+    """An old corpus that was being removed when a run was killed is not one: it has lost its manifest first."""
+    old = tmp_path / ".out.fastrec-old"
+    normalize(write(tmp_path / "old.jsonl", lines_of("old")), old)
+    (old / "manifest.json").unlink()
+    assert everything(normalized(shards, tmp_path / "out")) == everything(normalized(shards, tmp_path / "anew"))
+
+
+def test_parts_for_other_options_are_not_published(shards: Path, tmp_path: Path) -> None:
+    """Parts that a run left before it was stopped do not end up in a corpus that is compressed in another way."""
+    interrupt(shards, tmp_path / "out", 1, "merge")
+    corpus = normalized(shards, tmp_path / "out", compression="gz")
+    assert everything(corpus) == everything(normalized(shards, tmp_path / "anew", compression="gz"))
+
+
+def stop(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_conflicts_of_parts_that_are_no_more_are_not_listed(
+    shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If fewer parts are made than before, what the others left out is not among the rejects."""
+    monkeypatch.setattr(sample, "SAMPLE_ONE_IN", 1)
+    options: dict[str, Any] = {"part_size": 1_100, "conflicts": "reject"}
+    write(shards / "h.jsonl", [line.replace(b'"score": ', b'"score": 1') for line in lines_of("same", 3)])
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(driver, "write_rejects", stop)
+        normalize(shards, tmp_path / "out", **options)
+    for name in "cdefgh":
+        next(shards.glob(f"{name}.*")).unlink()
+    corpus = normalized(shards, tmp_path / "out", **options)
+    assert everything(corpus) == everything(normalized(shards, tmp_path / "anew", **options))

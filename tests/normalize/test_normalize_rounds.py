@@ -1,0 +1,324 @@
+"""Rounds between the passes: whatever is merged with what, in however many rounds, the corpus has the same bytes."""
+
+from __future__ import annotations
+
+import io
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastrec.engine import SerialEngine
+from fastrec.normalize import driver, feed, intake, options, rounds
+from fastrec.normalize.merging import MergeOrder, merge_some
+from fastrec.normalize.options import Options
+from fastrec.normalize.progress import NoProgress
+from fastrec.normalize.run import normalize
+from fastrec.sorting import sample
+from fastrec.sorting.spill import Run
+from fastrec.sources.formats import Format
+from fastrec.summary import census_files as census
+from fastrec.summary import partbooks
+from fastrec.summary.census import Conflict, take_census
+from tests.normalize.normalizing import normalized, shuffled_shards, write
+from tests.normalize.test_normalize_resume import add_first, change, everything, interrupt, nothing, remove
+from tests.normalize.test_normalize_same import LINES, PART
+from tests.normalize.test_normalize_trouble import lines_of
+
+
+@pytest.fixture(scope="module")
+def pile(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Lines with copies, conflicts and rejects in nine shards."""
+    return list(shuffled_shards(LINES, 9, tmp_path_factory.mktemp("pile")))
+
+
+def make_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spill runs of a few records, and merge a few of them at a time, as if there were hundreds of thousands."""
+    monkeypatch.setattr(feed, "TASK_BYTES", 20_000)
+    monkeypatch.setattr(Options, "run_bytes", 30_000)
+    monkeypatch.setattr(Options, "window_bytes", 3_000)
+    monkeypatch.setattr(Options, "wide_window_bytes", 5_000)
+    monkeypatch.setattr(options, "LEAST_READ", 4)
+    merge_early(monkeypatch)
+
+
+def merge_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Merge runs even if there are few, and let tasks take the census and add up the books."""
+    for name, limit in (("MOST_RUNS", 2), ("MERGED_RUNS", 2), ("FAN_IN", 3), ("LEAST_FAN_IN", 2)):
+        monkeypatch.setattr(rounds, name, limit)
+    monkeypatch.setattr(census, "MOST_LISTS", 2)
+    monkeypatch.setattr(census, "DEALS", 3)
+    monkeypatch.setattr(partbooks, "MOST_BOOKS", 2)
+
+
+@pytest.fixture
+def merged(monkeypatch: pytest.MonkeyPatch) -> list[MergeOrder]:
+    """The orders to merge that were carried out in this process."""
+    orders: list[MergeOrder] = []
+
+    def note(order: MergeOrder) -> Run:
+        orders.append(order)
+        return merge_some(order)
+
+    monkeypatch.setattr(rounds, "merge_some", note)
+    return orders
+
+
+@pytest.mark.parametrize("conflicts", ["keep", "first", "reject"])
+def test_rounds_do_not_matter(
+    conflicts: str, pile: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, merged: list[MergeOrder]
+) -> None:
+    """Dozens of runs, merged by threes in several rounds, give what is given without: parts, rejects and books."""
+    other = normalized(pile, tmp_path / "other", part_size=PART, conflicts=conflicts)
+    assert not merged
+    make_small(monkeypatch)
+    corpus = normalized(pile, tmp_path / "out", part_size=PART, conflicts=conflicts)
+    assert [order.cuts is None for order in merged].count(True) > 3, "there was one round only"
+    assert max(len(order.slices) for order in merged) == 3
+    assert corpus.same_for_all == other.same_for_all
+    assert corpus.rejects == other.rejects
+    assert corpus.manifest == other.manifest
+    assert corpus.books["duplicates"] > 10
+
+
+@pytest.mark.parametrize("engine", ["pool", "dask"])
+def test_rounds_in_several_processes(
+    engine: str, pile: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same tasks run in a pool and on a cluster, to the same bytes."""
+    if engine == "dask":
+        pytest.importorskip("distributed")
+    other = normalized(pile, tmp_path / "other", part_size=PART, conflicts="first")
+    monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
+    monkeypatch.setattr(feed, "TASK_BYTES", 20_000)
+    merge_early(monkeypatch)
+    corpus = normalized(pile, tmp_path / "out", part_size=PART, conflicts="first", jobs=2, engine=engine)
+    assert corpus.same_for_all == other.same_for_all
+    assert corpus.rejects == other.rejects
+
+
+@pytest.mark.parametrize("limit", [0, 10, 100, 300])
+def test_the_limit_of_the_sample_makes_the_same_cuts_everywhere(
+    limit: int, pile: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a sample that is thinned while it comes, the cut into shards and tasks and their order do not matter."""
+    monkeypatch.setattr(sample, "SAMPLE_ONE_IN", 1)
+    monkeypatch.setattr(sample, "SAMPLE_LIMIT", limit)
+    corpora = [normalized(pile, tmp_path / "one", part_size=PART)]
+    monkeypatch.setattr(feed, "TASK_BYTES", 5_000)
+    corpora.append(normalized(pile[::-1], tmp_path / "two", part_size=PART))
+    shards = list(shuffled_shards(LINES[::-1], 3, tmp_path / "in"))
+    make_small(monkeypatch)
+    corpora.append(normalized(shards, tmp_path / "three", part_size=PART))
+    assert len({tuple(corpus.same_for_all.items()) for corpus in corpora}) == 1
+    assert (len(corpora[0].parts) > 1) is (limit > 0)
+
+
+def test_a_bad_shard_leaves_nothing_in_the_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left out because its shard is bad does not move the cuts, even if it drove others out of the sample."""
+    monkeypatch.setattr(sample, "SAMPLE_ONE_IN", 1)
+    monkeypatch.setattr(sample, "SAMPLE_LIMIT", 150)
+    monkeypatch.setattr(feed, "TASK_BYTES", 500)
+    monkeypatch.setattr(feed, "_FED_BYTES", 20_000)
+    monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
+    monkeypatch.setattr("fastrec.normalize.run.make_engine", lambda *_: SerialEngine())
+    good = write(tmp_path / "in" / "good.jsonl", LINES[:150])
+    bad = write(tmp_path / "in" / "bad.jsonl", LINES[150:], Format.ZSTD)
+    bad.write_bytes(bad.read_bytes()[:-9])
+    corpus = normalized([good, bad], tmp_path / "out", part_size=5_000, skip_bad_shards=True, jobs=2)
+    alone = normalized(good, tmp_path / "alone", part_size=5_000)
+    assert corpus.manifest["skipped"]
+    assert len(alone.parts) > 3
+    assert [part.read_bytes() for part in corpus.parts] == [part.read_bytes() for part in alone.parts]
+
+
+@pytest.mark.parametrize("engine_jobs", [1, 2])
+def test_streams_and_fed_shards_are_merged_too(
+    engine_jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs that no later run could use again are merged with the others, and the corpus is the same."""
+    make_small(monkeypatch)
+    monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
+    monkeypatch.setattr(feed, "_FED_BYTES", 10_000)
+    data = b"".join(line + b"\n" for line in LINES[:100])
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    shards = [write(tmp_path / "a.jsonl", LINES[100:200], Format.GZIP), write(tmp_path / "b.jsonl", LINES[200:])]
+    corpus = normalized([*shards, "-"], tmp_path / "out", part_size=PART, jobs=engine_jobs)
+    monkeypatch.undo()
+    expected = normalized(write(tmp_path / "all.jsonl", LINES), tmp_path / "expected", part_size=PART)
+    assert corpus.same_for_all == expected.same_for_all
+
+
+def test_the_driver_holds_no_fences_of_runs_that_will_be_merged(
+    pile: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As soon as there are too many runs, fences are neither asked for nor kept; nor is any sample but the one."""
+    held: list[tuple[int, int, int]] = []
+    slim = intake.Intake.slim
+
+    def note(self: intake.Intake, result: Any) -> None:
+        slim(self, result)
+        held.append(
+            (
+                sum(len(run.fences) for some in self._fenced for run in some.runs),
+                sum(len(run.fences) for run in result.runs),
+                sum(len(run.sample) for run in result.runs) + len(result.kept),
+            )
+        )
+
+    monkeypatch.setattr(intake.Intake, "slim", note)
+    make_small(monkeypatch)
+    normalized(pile, tmp_path / "out", part_size=PART)
+    assert held[0][0] > 0
+    assert held[-1] == (0, 0, 0)
+    assert {other for _, _, other in held} == {0}
+
+
+# Going on
+
+
+@pytest.fixture
+def shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Eight shards, a task each, with copies of records within and across them, and many parts."""
+    make_small(monkeypatch)
+    monkeypatch.setattr(feed, "TASK_BYTES", 5_000)
+    monkeypatch.setattr(sample, "SAMPLE_ONE_IN", 1)
+    for number, name in enumerate("bcdefghi"):
+        some = [*LINES[number * 20 : number * 20 + 20], *lines_of("same", 3)]
+        write(tmp_path / "in" / f"{name}.jsonl", some, Format.ZSTD if name in "ce" else Format.PLAIN)
+    return tmp_path / "in"
+
+
+OPTIONS: dict[str, Any] = {"part_size": PART, "conflicts": "first"}
+
+
+def work_of(out: Path) -> set[str]:
+    return {path.name.split("-")[0] for path in (out.parent / f".{out.name}.fastrec-work").iterdir()}
+
+
+@pytest.mark.parametrize("count", range(1, 12))
+def test_a_run_goes_on_from_the_middle_of_a_round(
+    count: int, shards: Path, tmp_path: Path, merged: list[MergeOrder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many runs were merged, the next run merges the rest, sorts nothing again, and gives the same bytes."""
+    whole = everything(normalized(shards, tmp_path / "whole", **OPTIONS))
+    total = len(merged)
+    assert total > 6
+    if count > total:
+        return
+    merged.clear()
+    interrupt(shards, tmp_path / "out", count, "round", **OPTIONS)
+    assert len(merged) == count
+    assert "merged" in work_of(tmp_path / "out")
+    monkeypatch.setattr(driver, "sort_pieces", None)  # nobody may sort
+    assert everything(normalized(shards, tmp_path / "out", **OPTIONS)) == whole
+    assert len(merged) <= total + 2  # other groups, perhaps, but nothing is merged that was
+
+
+def test_what_was_merged_is_removed(shards: Path, tmp_path: Path) -> None:
+    """Runs are gone as soon as the journal knows what they were merged into."""
+    interrupt(shards, tmp_path / "out", 1, "merge", **OPTIONS)
+    names = [path.name for path in (tmp_path / ".out.fastrec-work").iterdir()]
+    assert not [name for name in names if name.startswith("run-")]
+    assert len([name for name in names if name.startswith("merged-") and name.endswith(".index")]) == 2
+
+
+@pytest.mark.parametrize("deed", [nothing, add_first, change, remove], ids=lambda deed: deed.__name__)
+@pytest.mark.parametrize(("stage", "count"), [("round", 2), ("round", 5), ("merge", 1)])
+def test_shards_may_change_after_a_round(
+    stage: str, count: int, deed: Callable[[Path], str], shards: Path, tmp_path: Path
+) -> None:
+    """A merged run that has records of a shard that changed is of no use, with all that depends on it; others are."""
+    interrupt(shards, tmp_path / "out", count, stage, **OPTIONS)
+    deed(shards)
+    corpus = normalized(shards, tmp_path / "out", **OPTIONS)
+    assert everything(corpus) == everything(normalized(shards, tmp_path / "anew", **OPTIONS))
+
+
+@pytest.mark.parametrize("how", ["damaged", "gone"])
+@pytest.mark.parametrize("suffix", ["", ".index"])
+def test_a_damaged_merged_run_is_made_again(how: str, suffix: str, shards: Path, tmp_path: Path) -> None:
+    """If a merged run is not what it was, the tasks whose runs it has replaced are done again."""
+    whole = everything(normalized(shards, tmp_path / "whole", **OPTIONS))
+    for count, stage in ((3, "round"), (1, "merge")):
+        out = tmp_path / stage
+        interrupt(shards, out, count, stage, **OPTIONS)
+        work = tmp_path / f".{stage}.fastrec-work"
+        path = min(path for path in work.glob("merged-*") if (path.suffix == ".index") is bool(suffix))
+        if how == "gone":
+            path.unlink()
+        else:
+            data = bytearray(path.read_bytes())
+            data[len(data) // 2] ^= 1
+            path.write_bytes(data)
+        assert everything(normalized(shards, out, **OPTIONS)) == whole
+
+
+def test_several_interruptions_in_a_row(shards: Path, tmp_path: Path) -> None:
+    """Interrupted again and again, in every stage, with a new shard before all others on the way, it gets there."""
+    stages = [("sort", 3), ("sort", 9), *[("round", 1)] * 8, ("merge", 2), ("sort", 5), ("merge", 4)]
+    for number, (stage, count) in enumerate(stages):
+        if number == 7:
+            write(shards / "a.jsonl", lines_of("a"))
+        interrupt(shards, tmp_path / "out", count, stage, **OPTIONS)
+    corpus = normalized(shards, tmp_path / "out", **OPTIONS)
+    assert everything(corpus) == everything(normalized(shards, tmp_path / "anew", **OPTIONS))
+
+
+def test_runs_without_fences_are_merged_however_few(
+    shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, merged: list[MergeOrder]
+) -> None:
+    """An earlier run with more shards asked for no fences; what is left of it is merged, as nobody knows its blocks."""
+    interrupt(shards, tmp_path / "out", 1, "round", **OPTIONS)
+    for name in "bcdefg":
+        next(shards.glob(f"{name}.*")).unlink()
+    monkeypatch.setattr(rounds, "MOST_RUNS", 1_000)
+    corpus = normalized(shards, tmp_path / "out", **OPTIONS)
+    assert merged
+    merged.clear()
+    assert everything(corpus) == everything(normalized(shards, tmp_path / "anew", **OPTIONS))
+    assert not merged
+
+
+class Stages(NoProgress):
+    """Notes which stages there were."""
+
+    def __init__(self) -> None:
+        self.met: list[str] = []
+
+    def start(self, stage: str, _: int) -> None:
+        self.met.append(stage)
+
+
+def test_small_corpora_know_no_rounds(pile: list[Path], tmp_path: Path) -> None:
+    """Nothing is merged between the passes where there are few runs."""
+    stages = Stages()
+    normalize(pile, tmp_path / "out", progress=stages)
+    assert stages.met == ["sort", "merge"]
+
+
+# The census by tasks
+
+words = st.sampled_from([b"a", b"b", b"c"])
+fields = st.tuples(st.sampled_from([b"e", b"f"]), words, words, st.sampled_from([b"r", b"s"]), words)
+
+
+@given(st.lists(st.lists(fields, max_size=12), min_size=1, max_size=7), st.booleans())
+def test_a_census_by_tasks_counts_the_same(parts: list[list[Any]], across: bool) -> None:
+    """Dealt out by sample, lists give the same counts, conflicts and examples as if one process had read them all."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        prefixes = [f"{folder}/census-{number}" for number in range(len(parts))]
+        for prefix, some in zip(prefixes, parts, strict=True):
+            census.write_census(prefix, *take_census(some)[:2])
+        patch.setattr(census, "CONFLICT_EXAMPLES", 3)
+        one = census.read_census(prefixes, gather_across=across)
+        merge_early(patch)
+        many = census.take_census(prefixes, folder, SerialEngine(), gather_across=across)
+        many.across_hashes.sort(key=Conflict.sort_key)
+        assert many == one
+        assert len(list(Path(folder).iterdir())) == 2 * len(parts), "what was dealt out is left behind"

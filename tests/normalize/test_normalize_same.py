@@ -1,0 +1,265 @@
+"""Determinism: parts and summary depend on the lines alone, and every reject is told by its right place."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import resource
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fastrec.commands.generate import Recipe, lines
+from fastrec.engine import SerialEngine
+from fastrec.normalize import feed
+from fastrec.normalize import run as module
+from fastrec.normalize.options import Options
+from fastrec.sources.formats import Format
+from tests.normalize.normalizing import EVERYTHING, Corpus, check_places, normalized, raw_of, shuffled_shards, write
+from tests.samples import sample
+
+MIB = 1 << 20
+PART = 20_000
+LINES = list(lines(Recipe(records=360, seed=11, warnings=0.1, **EVERYTHING)))
+
+
+@pytest.fixture(scope="module")
+def pile(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The lines in seven shards."""
+    return list(shuffled_shards(LINES, 7, tmp_path_factory.mktemp("pile")))
+
+
+@pytest.fixture(scope="module")
+def expected(pile: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    """What comes of them in the plainest way: one process, all in memory."""
+    return normalized(pile, tmp_path_factory.mktemp("expected") / "out", part_size=PART)
+
+
+@pytest.fixture
+def pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make no input too small for a pool."""
+    monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
+
+
+@pytest.fixture
+def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut plain files every few lines, spill runs of a few records, and merge in small windows, in this process."""
+    monkeypatch.setattr(feed, "TASK_BYTES", 20_000)
+    monkeypatch.setattr(Options, "run_bytes", 30_000)
+    monkeypatch.setattr(Options, "window_bytes", 3_000)
+
+
+@pytest.fixture
+def feeding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hand every compressed shard on in small chunks, as is done for many jobs, but do all in this process."""
+    monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
+    monkeypatch.setattr(module, "make_engine", lambda *_: SerialEngine())
+    monkeypatch.setattr(feed, "TASK_BYTES", 100)
+    monkeypatch.setattr(feed, "_FED_BYTES", 10_000)
+
+
+def test_there_is_something_to_get_wrong(expected: Corpus) -> None:
+    """The lines hold copies, conflicts and rejects, and make many parts."""
+    assert len(expected.parts) > 5
+    assert min(expected.books.values()) > 0
+    assert expected.summary["conflicts"]["identities"] > 5
+    assert expected.summary["sample_hash"]["replaced"] > 0
+
+
+@pytest.mark.usefixtures("pool")
+@pytest.mark.parametrize(("jobs", "memory"), [(1, 64 * MIB), (1, 1024 * MIB), (2, 64 * MIB), (4, 1024 * MIB)])
+def test_jobs_and_memory_do_not_matter(
+    jobs: int, memory: int, pile: list[Path], expected: Corpus, tmp_path: Path
+) -> None:
+    """1, 2 and 4 jobs, with little memory and with much, publish the same bytes."""
+    corpus = normalized(pile, tmp_path / "out", part_size=PART, jobs=jobs, memory=memory)
+    assert corpus.same_for_all == expected.same_for_all
+    assert corpus.manifest == expected.manifest
+    assert corpus.rejects == expected.rejects
+
+
+@pytest.mark.usefixtures("small_tasks")
+@pytest.mark.parametrize("conflicts", ["keep", "first", "reject"])
+def test_runs_and_windows_do_not_matter(
+    conflicts: str, pile: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hundreds of small runs, merged in many windows, give what one run gives."""
+    corpus = normalized(pile, tmp_path / "out", part_size=PART, conflicts=conflicts)
+    monkeypatch.undo()
+    other = normalized(pile, tmp_path / "other", part_size=PART, conflicts=conflicts)
+    assert corpus.same_for_all == other.same_for_all
+    assert corpus.rejects == other.rejects
+    assert corpus.manifest == other.manifest
+
+
+@pytest.mark.usefixtures("pool")
+def test_many_runs_in_many_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranges of plain files, fed chunks and small shards, all at once in two processes, give what one task gives."""
+    several = list(lines(Recipe(records=900, seed=3, **EVERYTHING)))
+    shards = [
+        write(tmp_path / "plain.jsonl", several[:400]),
+        write(tmp_path / "fed.jsonl", several[400:800], Format.ZSTD),
+    ]
+    shards += shuffled_shards(several[800:], 5, tmp_path / "small")
+    one = normalized(shards, tmp_path / "one", part_size=100_000)
+    monkeypatch.setattr(feed, "TASK_BYTES", 200_000)
+    monkeypatch.setattr(feed, "_FED_BYTES", 200_000)
+    two = normalized(shards, tmp_path / "two", part_size=100_000, jobs=2, memory=2 * MIB)
+    assert two.same_for_all == one.same_for_all
+    assert two.rejects == one.rejects
+    assert two.manifest["inputs"] == one.manifest["inputs"]
+
+
+def test_the_order_of_arguments_does_not_matter(pile: list[Path], expected: Corpus, tmp_path: Path) -> None:
+    """Shuffled names of the same shards publish the same bytes."""
+    for seed in range(3):
+        names = random.Random(seed).sample(pile, len(pile))
+        corpus = normalized(names, tmp_path / f"out-{seed}", part_size=PART)
+        assert corpus.same_for_all == expected.same_for_all
+
+
+@pytest.mark.parametrize("count", [1, 7, 50])
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_the_cut_into_shards_does_not_matter(count: int, shuffled: bool, expected: Corpus, tmp_path: Path) -> None:
+    """The same lines in 1, 7 and 50 shards, in other compressions and another order, publish the same bytes."""
+    several = random.Random(count).sample(LINES, len(LINES)) if shuffled else LINES
+    shards = list(shuffled_shards(several, count, tmp_path / "in"))
+    corpus = normalized(shards, tmp_path / "out", part_size=PART)
+    assert corpus.same_for_all == expected.same_for_all
+    check_places(corpus)
+
+
+@pytest.mark.parametrize("part_size", [1_024, PART, 64 * MIB])
+def test_a_corpus_is_its_own_normal_form(part_size: int, pile: list[Path], tmp_path: Path) -> None:
+    """Fed back in as input, a corpus gives the same parts, byte for byte, with every hash verified."""
+    corpus = normalized(pile, tmp_path / "out", part_size=part_size)
+    again = normalized(tmp_path / "out" / "part-*", tmp_path / "again", part_size=part_size)
+    assert [part.read_bytes() for part in again.parts] == [part.read_bytes() for part in corpus.parts]
+    assert [part.name for part in again.parts] == [part.name for part in corpus.parts]
+    assert again.books == {**dict.fromkeys(again.books, 0), "lines": corpus.books["kept"], "kept": corpus.books["kept"]}
+    assert again.summary["sample_hash"]["verified"] == corpus.books["kept"]
+    assert again.summary["evaluations"] == corpus.summary["evaluations"]
+
+
+def test_copies_elsewhere_do_not_move_the_cuts(pile: list[Path], expected: Corpus, tmp_path: Path) -> None:
+    """Every line twice, and the corpus itself on top, publish the same parts."""
+    twice = write(tmp_path / "twice.jsonl", [line for line in LINES for _ in range(2)], Format.GZIP)
+    corpus = normalized([twice, *pile, *expected.parts], tmp_path / "out", part_size=PART)
+    assert [part.read_bytes() for part in corpus.parts] == [part.read_bytes() for part in expected.parts]
+
+
+# Shards that are read in pieces
+
+
+@pytest.mark.usefixtures("feeding")
+@pytest.mark.parametrize("conflicts", ["keep", "first"])
+def test_a_fed_shard_is_the_same_shard(conflicts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compressed shard that is handed on in chunks gives the same bytes, and rejects at the same places."""
+    several = list(LINES)
+    shard = write(tmp_path / "in.jsonl", [b"\xef\xbb\xbf" + several[0], *several[1:]], Format.ZSTD)
+    corpus = normalized(shard, tmp_path / "out", part_size=PART, jobs=2, conflicts=conflicts)
+    monkeypatch.undo()
+    other = normalized(shard, tmp_path / "other", part_size=PART, conflicts=conflicts)
+    assert corpus.same_for_all == other.same_for_all
+    assert corpus.rejects == other.rejects
+    assert corpus.manifest == other.manifest
+    check_places(corpus)
+
+
+@pytest.mark.usefixtures("feeding")
+@pytest.mark.parametrize("head", [b"\xef\xbb\xbf", b"\x1f\x8b\x08\x00", b"\x28\xb5\x2f\xfd", b"BZh9", b"\xfd7zXZ\x00"])
+def test_the_middle_of_a_text_is_not_its_start(head: bytes, tmp_path: Path) -> None:
+    """A chunk that begins with a byte order mark or with the first bytes of a compressed file stays what it is."""
+    several = [head + line for line in LINES[:60]]
+    shard = write(tmp_path / "in.jsonl", [LINES[0], *several], Format.ZSTD)
+    corpus = normalized(shard, tmp_path / "out", jobs=2)
+    assert [raw_of(reject) for reject in corpus.rejects] == several
+    assert [reject["line"] for reject in corpus.rejects] == list(range(2, 62))
+    assert corpus.books["kept"] == 1
+    check_places(corpus)
+
+
+@pytest.mark.usefixtures("feeding")
+@pytest.mark.parametrize("places", [(0,), (3, 4), (9,), (0, 1, 9), tuple(range(10))])
+def test_long_lines_between_chunks_keep_their_places(places: tuple[int, ...], tmp_path: Path) -> None:
+    """Lines over the limit, before, between and behind chunks, are rejected at their right line and offset."""
+    long = b"x" * 30_000
+    several = [long if number in places else LINES[number][:4_000] for number in range(10)]
+    shard = write(tmp_path / "in.jsonl", several, Format.GZIP)
+    corpus = normalized(shard, tmp_path / "out", jobs=2, max_line_bytes=20_000)
+    found = [reject["line"] for reject in corpus.rejects if reject.get("truncated")]
+    assert found == [place + 1 for place in places]
+    check_places(corpus)
+
+
+@pytest.mark.parametrize("task_bytes", [1_000, 7_777, 100_000])
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("conflicts", ["keep", "reject"])
+def test_ranges_of_a_plain_file_know_their_lines(
+    task_bytes: int, mark: bytes, conflicts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plain file that is cut into byte ranges has the right line and offset in every reject, conflicts included."""
+    shard = tmp_path / "in.jsonl"
+    shard.write_bytes(mark + b"\n".join(LINES[:200]))
+    monkeypatch.setattr(feed, "TASK_BYTES", task_bytes)
+    corpus = normalized(shard, tmp_path / "out", conflicts=conflicts)
+    monkeypatch.undo()
+    whole = normalized(shard, tmp_path / "whole", conflicts=conflicts)
+    assert corpus.same_for_all == whole.same_for_all
+    assert corpus.rejects == whole.rejects
+    assert corpus.manifest == whole.manifest
+    check_places(corpus)
+
+
+@pytest.mark.usefixtures("feeding")
+def test_a_stream_is_fed_in_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Standard input, beside a file, is handed on in chunks, and its rejects have their places."""
+    data = b"".join(line + b"\n" for line in LINES[:100])
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    other = write(tmp_path / "in.jsonl", LINES[100:], Format.GZIP)
+    corpus = normalized([other, "-"], tmp_path / "out", part_size=PART, jobs=2)
+    monkeypatch.undo()
+    expected = normalized(write(tmp_path / "all.jsonl", LINES), tmp_path / "expected", part_size=PART)
+    assert corpus.same_for_all == expected.same_for_all
+    for reject in (reject for reject in corpus.rejects if reject["source"] == "-"):
+        raw = raw_of(reject)
+        assert data[reject["offset"] : reject["offset"] + len(raw)] == raw == LINES[reject["line"] - 1]
+
+
+# Many files
+
+
+@pytest.fixture
+def few_files() -> Iterator[None]:
+    """Allow this process few open files."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.usefixtures("few_files")
+@pytest.mark.parametrize("conflicts", ["keep", "first"])
+def test_many_parts_and_runs_need_few_open_files(
+    conflicts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hundreds of parts and runs are merged with fewer files open than there are of them."""
+    monkeypatch.setattr(Options, "run_bytes", 50_000)
+    several = [json.dumps(sample(sample_id=number // 2, error=str(number))).encode() for number in range(5_000)]
+    corpus = normalized(write(tmp_path / "in.jsonl", several), tmp_path / "out", part_size=1_024, conflicts=conflicts)
+    assert len(corpus.parts) > 64
+    assert len(corpus.rejects) == (2_500 if conflicts == "first" else 0)
+
+
+def test_examples_of_replaced_hashes_do_not_depend_on_arrival(tmp_path: Path) -> None:
+    """Lines that differ in the computed hash alone are told in one order, whichever came first."""
+    several = [
+        json.dumps(sample(sample_hash="wrong", input={"raw": raw, "reference": "42"})).encode()
+        for raw in ("one", "two")
+    ]
+    one = normalized(write(tmp_path / "one.jsonl", several), tmp_path / "one")
+    two = normalized(write(tmp_path / "two.jsonl", several[::-1]), tmp_path / "two")
+    assert one.same_for_all == two.same_for_all

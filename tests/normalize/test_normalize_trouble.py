@@ -1,0 +1,384 @@
+"""Trouble: bad shards, outputs that are in the way, full disks. Nothing is half-used and nothing is left behind."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fastrec.engine import SerialEngine
+from fastrec.errors import BadShardsError, FastrecError, ShardCorruptError, ShardTruncatedError, UsageError
+from fastrec.normalize import driver, feed
+from fastrec.normalize import run as module
+from fastrec.normalize.progress import NoProgress
+from fastrec.normalize.run import normalize
+from fastrec.sources.formats import Format
+from tests.normalize.normalizing import Corpus, normalized, write
+from tests.samples import sample
+from tests.sources.compressing import compressed
+
+
+def lines_of(source: str, count: int = 5) -> list[bytes]:
+    return [json.dumps(sample(evaluation_id=source, sample_id=number)).encode() for number in range(count)]
+
+
+def text_of(source: str, count: int = 5) -> bytes:
+    return b"".join(line + b"\n" for line in lines_of(source, count))
+
+
+def sources(corpus: Corpus) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for line in corpus.lines:
+        source = json.loads(line)["evaluation_id"]
+        found[source] = found.get(source, 0) + 1
+    return found
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> Path:
+    """Good shards, and two that cannot be read whole, in between."""
+    folder = tmp_path / "in"
+    write(folder / "a.jsonl", lines_of("a"))
+    (folder / "b.jsonl.zst").write_bytes(compressed(Format.ZSTD, text_of("b", 300))[:-5])
+    write(folder / "c.jsonl", lines_of("c"), Format.GZIP)
+    spoilt = bytearray(compressed(Format.GZIP, text_of("d", 300)))
+    spoilt[-6] ^= 1
+    (folder / "d.jsonl.gz").write_bytes(bytes(spoilt))
+    write(folder / "e.jsonl", lines_of("e"), Format.ZSTD)
+    return folder
+
+
+@pytest.fixture
+def feeding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hand every compressed shard on in small chunks, as for many jobs, but in this process."""
+    monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
+    monkeypatch.setattr(module, "make_engine", lambda *_: SerialEngine())
+    monkeypatch.setattr(feed, "TASK_BYTES", 900)
+    monkeypatch.setattr(feed, "_FED_BYTES", 1_000)
+
+
+WAYS = {
+    "one task": lambda monkeypatch: {},
+    "a task each": lambda monkeypatch: monkeypatch.setattr(feed, "TASK_BYTES", 4_000) or {},
+    "fed": lambda monkeypatch: {"jobs": 2},
+    "a pool": lambda monkeypatch: monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0) or {"jobs": 2},
+}
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Options for each way in which a shard may come to a worker."""
+    if request.param == "fed":
+        request.getfixturevalue("feeding")
+    options: dict[str, Any] = WAYS[request.param](monkeypatch)
+    return options
+
+
+# Bad shards
+
+
+def test_all_bad_shards_are_named_and_nothing_is_published(shards: Path, tmp_path: Path, way: dict[str, Any]) -> None:
+    """Whether a bad shard shares a task, has its own or is fed in chunks: all are named, and there is no corpus."""
+    with pytest.raises(BadShardsError) as caught:
+        normalize(shards, tmp_path / "out", **way)
+    assert [(type(error), Path(error.path).name) for error in caught.value.errors] == [
+        (ShardTruncatedError, "b.jsonl.zst"),
+        (ShardCorruptError, "d.jsonl.gz"),
+    ]
+    assert "b.jsonl.zst" in str(caught.value)
+    assert "d.jsonl.gz" in str(caught.value)
+    assert names_in(tmp_path) == [".out.fastrec-new", ".out.fastrec-work", "in"]
+
+
+def test_the_others_are_published_if_asked_for(shards: Path, tmp_path: Path, way: dict[str, Any]) -> None:
+    """Without its bad shards a pile gives what the good ones alone give, and the manifest lists what was skipped."""
+    corpus = normalized(shards, tmp_path / "out", skip_bad_shards=True, **way)
+    assert sources(corpus) == {"a": 5, "c": 5, "e": 5}
+    assert [Path(entry["path"]).name for entry in corpus.manifest["inputs"]] == ["a.jsonl", "c.jsonl.gz", "e.jsonl.zst"]
+    assert [("b.jsonl.zst" in one, "d.jsonl.gz" in one) for one in corpus.manifest["skipped"]] == [
+        (True, False),
+        (False, True),
+    ]
+    good = [shards / "a.jsonl", shards / "c.jsonl.gz", shards / "e.jsonl.zst"]
+    assert corpus.same_for_all == normalized(good, tmp_path / "good").same_for_all
+
+
+def test_all_shards_may_be_bad(shards: Path, tmp_path: Path, way: dict[str, Any]) -> None:
+    """If every shard is skipped, an empty corpus is published that says so."""
+    bad = [shards / "b.jsonl.zst", shards / "d.jsonl.gz"]
+    corpus = normalized(bad, tmp_path / "out", skip_bad_shards=True, **way)
+    assert (corpus.books["lines"], corpus.manifest["inputs"], len(corpus.manifest["skipped"])) == (0, [], 2)
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+class Meddler(NoProgress):
+    """Does something to the inputs when a task is done."""
+
+    def __init__(self, *deeds: Callable[[], object]) -> None:
+        self.deeds = list(deeds)
+
+    def advance(self, *_: int) -> None:
+        if self.deeds:
+            self.deeds.pop(0)()
+
+
+def append(path: Path, text: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(text)
+
+
+def test_a_file_that_grows_between_its_ranges_is_bad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plain file that changes while others of its ranges are read is not half-used."""
+    monkeypatch.setattr(feed, "TASK_BYTES", 2_000)
+    growing = write(tmp_path / "growing.jsonl", lines_of("growing", 20))
+    good = write(tmp_path / "later.jsonl", lines_of("good"))
+    for skip in (False, True):
+        meddler = Meddler(lambda: append(growing, text_of("growing", 1)))
+        if skip:
+            corpus = normalized([growing, good], tmp_path / "out", meddler, skip_bad_shards=True)
+            assert sources(corpus) == {"good": 5}
+            assert "growing.jsonl: changed after it was found" in corpus.manifest["skipped"][0]
+        else:
+            with pytest.raises(BadShardsError, match=r"growing\.jsonl: changed after it was found"):
+                normalize([growing, good], tmp_path / "out", progress=meddler)
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_shard_that_turns_bad_on_the_second_look_is_skipped_too(shards: Path, tmp_path: Path) -> None:
+    """What shared a task with a bad shard is read again; if it changed by then, it is skipped by name as well."""
+    meddler = Meddler(lambda: append(shards / "c.jsonl.gz", b"x"))
+    corpus = normalized(shards, tmp_path / "out", meddler, skip_bad_shards=True)
+    assert sources(corpus) == {"a": 5, "e": 5}
+    assert [Path(one.split(":")[0]).name for one in corpus.manifest["skipped"]] == [
+        "b.jsonl.zst",
+        "c.jsonl.gz",
+        "d.jsonl.gz",
+    ]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_stream_is_not_lost_with_a_bad_shard(
+    place: int, jobs: int, shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Standard input can be read only once: a bad shard beside it does not cost its lines."""
+    monkeypatch.setattr(module, "make_engine", lambda *_: SerialEngine())
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text_of("stdin"))))
+    names = [str(shards / "b.jsonl.zst"), str(shards / "a.jsonl")]
+    names.insert(place, "-")
+    corpus = normalized(names, tmp_path / "out", skip_bad_shards=True, jobs=jobs)
+    assert sources(corpus) == {"stdin": 5, "a": 5}
+
+
+def test_a_missing_shard_is_a_wrong_argument(tmp_path: Path) -> None:
+    """A name that stands for nothing is refused before anything is done."""
+    with pytest.raises(UsageError, match="missing"):
+        normalize([write(tmp_path / "in.jsonl", []), tmp_path / "missing.jsonl"], tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
+
+
+# Where the corpus goes
+
+
+@pytest.fixture
+def shard(tmp_path: Path) -> Path:
+    return write(tmp_path / "in" / "a.jsonl", lines_of("a"))
+
+
+def test_an_output_that_exists_is_refused(shard: Path, tmp_path: Path) -> None:
+    """Whatever stands at the output stays, a corpus or not, and the message says how to replace it."""
+    first = normalized(shard, tmp_path / "out")
+    before = first.same_for_all
+    (tmp_path / "empty").mkdir()
+    for name in ("out", "empty"):
+        with pytest.raises(UsageError, match="exists: give another output, or --overwrite"):
+            normalize(shard, tmp_path / name)
+    assert Corpus(tmp_path / "out").same_for_all == before
+
+
+def test_an_old_corpus_is_replaced_if_asked_for(shard: Path, tmp_path: Path) -> None:
+    """Overwriting leaves nothing of the old corpus, not even parts that the new one does not have."""
+    normalized(shard, tmp_path / "out", compression="gz", conflicts="keep")
+    other = write(tmp_path / "other.jsonl", lines_of("b"))
+    corpus = normalized(other, tmp_path / "out", overwrite=True)
+    assert sources(corpus) == {"b": 5}
+    assert [part.name for part in corpus.parts] == ["part-00000.jsonl.zst"]
+    (tmp_path / "empty").mkdir()
+    normalized(other, tmp_path / "empty", overwrite=True)
+    normalized(other, tmp_path / "new", overwrite=True)
+
+
+def test_the_old_corpus_stays_until_the_new_one_is_ready(shard: Path, shards: Path, tmp_path: Path) -> None:
+    """If overwriting fails, the old corpus is as it was; while it runs, it can be read."""
+    before = normalized(shard, tmp_path / "out").same_for_all
+    seen = []
+    meddler = Meddler(lambda: seen.append(Corpus(tmp_path / "out").same_for_all))
+    with pytest.raises(BadShardsError):
+        normalize(shards, tmp_path / "out", overwrite=True, progress=meddler)
+    assert seen == [before]
+    assert Corpus(tmp_path / "out").same_for_all == before
+    assert names_in(tmp_path) == [".out.fastrec-new", ".out.fastrec-work", "in", "out"]
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_what_is_no_corpus_is_never_replaced(kind: str, shard: Path, tmp_path: Path) -> None:
+    """Overwriting is for corpora: a file, or a folder with anything else in it, stays."""
+    if kind == "file":
+        (tmp_path / "out").write_text("precious")
+        precious = tmp_path / "out"
+    else:
+        precious = tmp_path / "out" / "thesis.tex"
+        precious.parent.mkdir()
+        precious.write_text("precious")
+    with pytest.raises(UsageError, match=r"is not a directory|holds something else than a corpus"):
+        normalize(shard, tmp_path / "out", overwrite=True)
+    assert precious.read_text() == "precious"
+
+
+def test_an_input_inside_of_the_output_is_refused(shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A corpus cannot be replaced by what is made of itself, by whatever name or link it is called."""
+    normalized(shard, tmp_path / "out")
+    (tmp_path / "link").symlink_to(tmp_path / "out")
+    monkeypatch.chdir(tmp_path)
+    for name in (tmp_path / "out", Path("out"), tmp_path / "in" / ".." / "out", tmp_path / "link"):
+        with pytest.raises(UsageError, match="is input and output at once"):
+            normalize([shard, name], tmp_path / "out", overwrite=True)
+    with pytest.raises(UsageError, match="lies in the output"):
+        normalize(tmp_path / "out" / "part-00000.jsonl.zst", tmp_path / "out", overwrite=True)
+    with pytest.raises(UsageError, match="lies in the output"):
+        normalize(shard, shard, overwrite=True)
+
+
+@pytest.mark.parametrize("name", ["out", "below/it/out", "."])
+def test_an_output_inside_of_an_input_is_refused(
+    name: str, shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Below a folder that is read, a corpus would be its own input the next time: refused before any work."""
+    (tmp_path / "link").symlink_to(shard.parent)
+    monkeypatch.chdir(shard.parent)
+    for folder in (shard.parent, tmp_path / "link", Path()):
+        with pytest.raises(UsageError, match=r"lies in the input|input and output at once"):
+            normalize(folder, shard.parent / name, overwrite=True)
+    assert names_in(shard.parent) == ["a.jsonl"]
+
+
+def test_parents_of_the_output_are_made(shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An output several folders down, or a mere name, can be published."""
+    normalized(shard, tmp_path / "some" / "where" / "out")
+    monkeypatch.chdir(tmp_path)
+    normalized(shard, Path("plain"))
+    assert (tmp_path / "plain" / "manifest.json").exists()
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_an_output_may_be_a_link(old: bool, shard: Path, tmp_path: Path) -> None:
+    """What a link points to is made or replaced, more than once; the link stays, and nothing is beside it."""
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    if old:
+        normalized(write(tmp_path / "other.jsonl", lines_of("b")), tmp_path / "real")
+    for _ in range(2):
+        assert sources(normalized(shard, tmp_path / "link", overwrite=True)) == {"a": 5}
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real" / "manifest.json").exists()
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_the_current_directory_can_be_the_output(shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty directory that one stands in is replaced like any other."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    normalize(shard, ".", overwrite=True)
+    assert (tmp_path / "here" / "manifest.json").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["here", "in"]
+
+
+def test_temporary_files_go_where_they_are_told_to(shard: Path, tmp_path: Path) -> None:
+    """With a work directory nothing but the staged corpus is beside the output, and nothing stays in either."""
+    seen: list[list[str]] = []
+
+    def look() -> None:
+        seen.append([path.name for path in (tmp_path / "work").iterdir()])
+        seen.append([path.name for path in tmp_path.glob(".*")])
+
+    normalized(shard, tmp_path / "out", Meddler(look), work_dir=str(tmp_path / "work"))
+    assert [len(names) for names in seen] == [1, 2]
+    assert sorted(seen[1]) == [".out.fastrec-lock", ".out.fastrec-new"]
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+def test_a_published_corpus_has_the_usual_permissions(shard: Path, tmp_path: Path) -> None:
+    """The corpus is as readable as the umask says, though the work on it was private."""
+    umask = os.umask(0o027)
+    try:
+        corpus = normalized(shard, tmp_path / "out")
+    finally:
+        os.umask(umask)
+    assert (tmp_path / "out").stat().st_mode & 0o777 == 0o750
+    assert {path.stat().st_mode & 0o777 for path in corpus.path.iterdir()} == {0o640}
+
+
+@pytest.mark.parametrize("name", ["writev", "write", "fsync"])
+def test_a_full_disk_publishes_nothing(name: str, shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When a run or a part cannot be written, the error comes through with the file's name, and there is no corpus."""
+
+    def full(*_: Any) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, name, full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        normalize(shard, tmp_path / "out")
+    monkeypatch.undo()
+    assert ".fastrec-" in caught.value.filename
+    assert not (tmp_path / "out").exists()
+    assert sources(normalized(shard, tmp_path / "out")) == {"a": 5}
+
+
+def test_books_that_do_not_balance_are_not_published(
+    shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A defect that loses a line is told as one, and nothing is published."""
+    real = driver.input_entries
+
+    def one_too_few(*arguments: Any) -> Any:
+        entries = real(*arguments)
+        entries[0].kept -= 1
+        return entries
+
+    monkeypatch.setattr(driver, "input_entries", one_too_few)
+    with pytest.raises(FastrecError, match=r"a\.jsonl do not balance: 5 lines, but 4 kept"):
+        normalize(shard, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_line_that_memory_does_not_hold_names_its_shard(jobs: int, shard: Path, tmp_path: Path) -> None:
+    """Under a limit of memory, a giant line ends in an error with its shard, not in a killed process."""
+    giant = json.loads(lines_of("giant", 1)[0])
+    giant["input"]["raw"] = "x" * 100_000_000
+    write(tmp_path / "in" / "giant.jsonl", [json.dumps(giant).encode()])
+    command = [sys.executable, "-m", "fastrec", "normalize", str(tmp_path / "in"), "-o", str(tmp_path / "out")]
+    limit = 250 << 20
+    done = subprocess.run(
+        [*command, "--jobs", str(jobs)],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert "giant.jsonl: needs more memory than there is" in done.stderr
+    assert shard.name not in done.stderr
+    assert not (tmp_path / "out").exists()

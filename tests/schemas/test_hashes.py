@@ -1,0 +1,73 @@
+"""Hashes: the documented values, and memory that never changes one."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+import xxhash
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastrec.errors import UsageError
+from fastrec.schemas.hashes import HASHES, remembering, sample_hash
+from fastrec.storage.digests import fingerprint
+
+# Inputs that fall into the same slot: equal lengths and equal ends.
+RIVALS = [(first * 50 + "same end of the raw input, long enough", "ref") for first in "abcdef"]
+
+
+@pytest.mark.parametrize("algorithm", HASHES)
+def test_sample_hash_is_the_hash_of_both_inputs_joined(algorithm: str) -> None:
+    """Only the joined text counts, in UTF-8, and the result is lower-case hex."""
+    text = "Wieviel ist 6 × 7?\u2028" + "42 😀"
+    expected = {
+        "sha256": hashlib.sha256(text.encode()).hexdigest(),
+        "xxh3_128": xxhash.xxh3_128_hexdigest(text.encode()),
+    }[algorithm]
+    for cut in range(len(text)):
+        assert sample_hash(text[:cut], text[cut:], algorithm=algorithm) == expected
+
+
+def test_an_unknown_algorithm_is_refused() -> None:
+    """The message names what can be had."""
+    with pytest.raises(UsageError, match="sha256, xxh3_128"):
+        sample_hash("", "", algorithm="md5")
+
+
+@pytest.mark.parametrize("algorithm", HASHES)
+def test_memory_changes_no_hash(algorithm: str) -> None:
+    """Inputs that share a slot, are too long to be kept, or come again and again get the hash they always have."""
+    plain, remembered = HASHES[algorithm], remembering(HASHES[algorithm])
+    long = ("x" * 20_000, "y")
+    for raw, reference in (*RIVALS, long, long, ("", ""), *RIVALS, *RIVALS):
+        assert remembered(raw, reference) == plain(raw, reference)
+
+
+def test_what_was_met_is_not_computed_again() -> None:
+    """The second time a hash comes from memory; a long input is computed each time."""
+    asked: list[str] = []
+
+    def compute(raw: str, reference: str) -> str:
+        asked.append(raw)
+        return raw + reference
+
+    remembered = remembering(compute)
+    asked.clear()
+    for raw in ("short", "x" * 20_000):
+        assert [remembered(raw, "!"), remembered(raw, "!")] == [raw + "!"] * 2
+    assert asked == ["short", "x" * 20_000, "x" * 20_000]
+
+
+@given(st.lists(st.tuples(st.text(max_size=40), st.text(max_size=40)), max_size=30))
+def test_memory_is_transparent(inputs: list[tuple[str, str]]) -> None:
+    """Any sequence of inputs gives what the plain function gives."""
+    remembered = remembering(HASHES["sha256"])
+    for raw, reference in inputs + inputs:
+        assert remembered(raw, reference) == sample_hash(raw, reference)
+
+
+def test_fingerprints_depend_on_bytes_alone() -> None:
+    """Bytes, a bytearray and a view of the same bytes have the same fingerprint, everywhere."""
+    assert fingerprint(b"abc") == fingerprint(bytearray(b"abc")) == fingerprint(memoryview(b"xabc")[1:])
+    assert fingerprint(b"abc") == 0x78AF5F94892F3950

@@ -1,0 +1,153 @@
+"""Merging runs, and the sample that cuts them: nothing depends on what was merged with what, or on what came when."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastrec.sorting import sample
+from fastrec.sorting.cuts import cut_keys
+from fastrec.sorting.gather import RunSlice, Window, gather, slice_merged, whole_run
+from fastrec.sorting.merge import merge_runs
+from fastrec.sorting.sample import Sample, Sampled, sample_again
+from fastrec.sorting.spill import Run, index_of
+from fastrec.storage.digests import fingerprint
+from tests.sorting.test_runs import Item, check, gathered, keys, piles, spilled
+
+
+def windows_of(slices: list[RunSlice], low: bytes | None, high: bytes | None, window_bytes: int) -> list[Window]:
+    return list(gather(slices, low, high, window_bytes))
+
+
+def contents(windows: list[Window]) -> list[tuple[bytes, bytes, tuple[Any, ...]]]:
+    return [
+        (key, bytes(text), tuple(row))
+        for window in windows
+        for key, text, row in zip(window.keys, window.texts, window.rows, strict=True)
+    ]
+
+
+def copies_in(windows: list[Window]) -> Counter[int]:
+    return Counter(row[0] for window in windows for row in window.copies)
+
+
+layouts = st.fixed_dictionaries(
+    {
+        "block_rows": st.sampled_from([1, 2, 3, 128]),
+        "window_bytes": st.sampled_from([1, 8, 40, 10**6]),
+        "groups": st.integers(1, 4),
+        "rounds": st.integers(1, 2),
+    }
+)
+
+
+@given(piles.filter(len), st.lists(keys, max_size=4), layouts)
+def test_merged_runs_give_what_their_runs_give(
+    pile: list[list[Item]], cuts: list[bytes], layout: dict[str, int]
+) -> None:
+    """In groups of any size, once or twice over: the same records of the same sources, and every copy is counted."""
+    block_rows, window_bytes, groups = layout["block_rows"], layout["window_bytes"], layout["groups"]
+    cuts = sorted(set(cuts))
+    with tempfile.TemporaryDirectory() as folder, patch("fastrec.sorting.merge.BLOCK_ROWS", block_rows):
+        runs = spilled(folder, pile, block_rows)
+        expected = list(gathered(runs, cuts, window_bytes))
+        dropped: Counter[int] = Counter()
+        for level in range(layout["rounds"]):
+            last = level == layout["rounds"] - 1
+            parcels = [runs[number::groups] for number in range(min(groups, len(runs)))]
+            runs = [
+                merge_runs(
+                    f"{folder}/{level}-{number}", list(map(whole_run, parcel)), window_bytes, cuts if last else None
+                )
+                for number, parcel in enumerate(parcels)
+            ]
+            for run in runs:
+                dropped.update(run.dropped)
+                check_index(run)
+        found: list[Window] = []
+        for part, (low, high) in enumerate(pairwise([None, *cuts, None])):
+            slices = [piece for run in runs if (piece := slice_merged(run, part))]
+            windows = windows_of(slices, low, high, window_bytes)
+            # Nothing that is not of the part is read, so nothing has to be left out.
+            assert contents(windows) == contents(windows_of(slices, None, None, window_bytes))
+            found += windows
+        assert contents(found) == contents(expected)
+        assert copies_in(found) + dropped == copies_in(expected)
+
+
+def check_index(run: Run) -> None:
+    """What a run says of itself is true, and its index has all its keys in order."""
+    slices = [whole_run(run)]
+    windows = windows_of(slices, None, None, 100)
+    assert sum(len(window.keys) for window in windows) == run.records
+    assert sum(len(text) for window in windows for text in window.texts) == run.data_bytes
+    everything = sample_again(index_of(run.path), run.index_bytes, 1)
+    assert [one.key for one in everything] == [key for window in windows for key in window.keys]
+
+
+@given(piles, st.sampled_from([1, 2, 7]), st.sampled_from([1, 7, 64, 1000]))
+def test_an_index_is_read_in_pieces_of_any_size(pile: list[list[Item]], block_rows: int, least: int) -> None:
+    """Blocks that are cut off by the end of a read are put together again."""
+    with patch("fastrec.sorting.gather._LEAST_INDEX", least), patch("fastrec.sorting.files._STRETCH", least):
+        check(pile, block_rows, 1, [b"b", b"c"])
+
+
+def test_a_run_is_read_in_large_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How often a run is read depends on how much is read ahead, not on how its keys lie between those of others."""
+    dense = [(b"a%06d" % number, b"x" * 99 + b"\n") for number in range(2_000)]
+    sparse = [(b"a%06d" % number, b"y" * 99 + b"\n") for number in range(0, 2_000, 100)]
+    runs = spilled(str(tmp_path), [dense, sparse], 8)
+    reads: Counter[str] = Counter()
+    module = sys.modules["fastrec.sorting.gather"]  # the package offers a function of that name
+    read = module.read_range
+
+    def counted(path: str, size: int, offset: int) -> bytes:
+        reads[path] += 1
+        return read(path, size, offset)
+
+    monkeypatch.setattr(module, "read_range", counted)
+    windows = windows_of(list(map(whole_run, runs)), None, None, 30_000)
+    assert len(windows) > 10
+    assert reads[runs[0].path] <= 200_000 // 10_000 + 2
+    assert (reads[runs[1].path], reads[index_of(runs[1].path)]) == (1, 1)
+
+
+# The sample
+
+
+@given(
+    st.lists(st.lists(st.builds(Sampled, keys, st.integers(1, 3)), max_size=30), max_size=12),
+    st.integers(0, 20),
+    st.randoms(use_true_random=False),
+)
+def test_the_sample_does_not_depend_on_arrival(pile: list[list[Sampled]], limit: int, rng: Any) -> None:
+    """In any order and any number of copies, what is kept is all below the highest bar that keeps few enough."""
+    everything = {one for some in pile for one in some}
+    one_in = 1
+    while len(expected := {one for one in everything if fingerprint(one.key) < 2**64 // one_in}) > limit:
+        one_in *= 2
+    with patch.object(sample, "SAMPLE_LIMIT", limit), patch.object(sample, "SAMPLE_ONE_IN", 1):
+        for _ in range(3):
+            gathered_sample = Sample()
+            for some in [*rng.sample(pile, len(pile)), *(rng.choices(pile, k=3) if pile else [])]:
+                # A worker that was told of an earlier bar sends too much, never too little.
+                gathered_sample.add(some)
+            assert (gathered_sample.kept, gathered_sample.one_in) == (expected, one_in)
+
+
+def test_there_are_no_more_parts_than_may_be() -> None:
+    """A corpus that would take more parts has larger ones."""
+    several = [Sampled(b"%06d" % number, 100) for number in range(1_000)]
+    with patch("fastrec.sorting.cuts.MOST_PARTS", 7):
+        cuts = cut_keys(several, 32, 1)
+    assert len(cuts) == 6
+    assert cuts == cut_keys(several, 32, -(-1_000 * 100 * 32 // 7))

@@ -1,0 +1,240 @@
+"""Runs: what was spilled comes back once, sorted, whatever the blocks, the windows and the cuts."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from xxhash import xxh3_128
+
+from fastrec.sorting.cuts import cut_keys
+from fastrec.sorting.files import ViewsWriter, read_blocks, write_blocks
+from fastrec.sorting.gather import Window, gather, slice_run
+from fastrec.sorting.sample import SAMPLE_ONE_IN, Sampled
+from fastrec.sorting.spill import Run, spill
+from fastrec.storage import read_range
+from fastrec.storage.digests import fingerprint
+
+# The package offers a function of the module's name.
+module = importlib.import_module("fastrec.sorting.spill")
+
+Item = tuple[bytes, bytes]
+"""A key and a text."""
+
+keys = st.sampled_from([b"a", b"b", b"ba", b"c", b"d", b"e\0", b"e\0\xff"]) | st.binary(min_size=1, max_size=2)
+items = st.tuples(keys, st.sampled_from([b"", b"1", b"2", b"33", b"four" * 5]).map(lambda text: text + b"\n"))
+piles = st.lists(st.lists(items, min_size=1, max_size=40), max_size=5)
+
+
+def spilled(folder: str, pile: list[list[Item]], block_rows: int) -> list[Run]:
+    """Spill each list of items as a run; the source of a row is the number of the list, its line counts in it."""
+    runs = []
+    with patch.object(module, "BLOCK_ROWS", block_rows):
+        for number, some in enumerate(pile):
+            ends, text = [], bytearray()
+            for _, body in some:
+                text += body
+                ends.append(len(text))
+            rows = [(number, line) for line in range(len(some))]
+            name = f"{folder}/run-{number}"
+            runs.append(spill(name, text, ends, [key for key, _ in some], rows, one_in=SAMPLE_ONE_IN))
+    return runs
+
+
+def gathered(runs: list[Run], cuts: list[bytes], window_bytes: int) -> Iterator[Window]:
+    for low, high in pairwise([None, *cuts, None]):
+        slices = [piece for run in runs if (piece := slice_run(run, low, high))]
+        for window in gather(slices, low, high, window_bytes):
+            assert low is None or window.keys[0] >= low
+            assert high is None or window.keys[-1] < high
+            yield window
+
+
+def check(pile: list[list[Item]], block_rows: int, window_bytes: int, cuts: list[bytes]) -> list[Window]:
+    with tempfile.TemporaryDirectory() as folder:
+        runs = spilled(folder, pile, block_rows)
+        windows = list(gathered(runs, cuts, window_bytes))
+        found = [(key, bytes(text)) for window in windows for key, text in zip(window.keys, window.texts, strict=True)]
+        assert found == sorted({item for some in pile for item in some})
+        # Every record is accounted for, and of copies the one of the lowest source stays.
+        kept = Counter(row[0] for window in windows for row in window.rows)
+        copies = Counter(row[0] for window in windows for row in window.copies)
+        for run in runs:
+            copies.update(run.dropped)
+        assert kept + copies == Counter({number: len(some) for number, some in enumerate(pile) if some})
+        first = {
+            item: (number, line)
+            for number, some in reversed([*enumerate(pile)])
+            for line, item in reversed([*enumerate(some)])
+        }
+        rows = [tuple(row) for window in windows for row in window.rows]
+        assert rows == [first[item] for item in found]
+        assert sum(run.records for run in runs) == sum(len(set(some)) for some in pile)
+        return windows
+
+
+@given(piles, st.sampled_from([1, 2, 3, 7, 128]), st.sampled_from([1, 8, 40, 10**6]), st.lists(keys, max_size=4))
+@example([], 1, 1, [])
+@example([[(b"a", b"1\n")]], 1, 1, [b"a", b"b"])
+def test_every_record_comes_back_once_and_sorted(
+    pile: list[list[Item]], block_rows: int, window_bytes: int, cuts: list[bytes]
+) -> None:
+    """Whatever the runs, the blocks, the windows and the cuts: each distinct record once, by key and then by bytes."""
+    check(pile, block_rows, window_bytes, sorted(set(cuts)))
+
+
+@pytest.mark.parametrize("block_rows", [1, 2, 5, 16, 64])
+@pytest.mark.parametrize("window_bytes", [1, 20, 200, 10**6])
+@pytest.mark.parametrize("cuts", [[], [b"k"], [b"k", b"k\0"], [b"a", b"z"]])
+def test_records_of_one_key_stay_together(block_rows: int, window_bytes: int, cuts: list[bytes]) -> None:
+    """A key whose records fill many blocks of many runs is given whole, in one window, by its bytes."""
+    pile = []
+    for number in range(3):
+        same = [(b"k", b"%03d\n" % (value * 7 % 50)) for value in range(number * 10, number * 10 + 30)]
+        pile.append([(b"j", b"before\n"), *same, (b"l", b"after %d\n" % number)])
+    windows = check(pile, block_rows, window_bytes, cuts)
+    assert [key for window in windows for key, _ in groupby(window.keys)] == [b"j", b"k", b"l"]
+
+
+def test_windows_hold_about_what_they_are_told_to() -> None:
+    """Memory is bounded by windows: of each run, none holds more than twice its share and a block."""
+    pile = [[(b"%06d" % (number * 3 + run), b"x" * 99 + b"\n") for number in range(400)] for run in range(3)]
+    windows = check(pile, 4, 5_000, [])
+    sizes = [sum(map(len, window.texts)) for window in windows]
+    assert max(sizes) <= 2 * 5_000 + 3 * 400
+    assert 120_000 // 11_200 <= len(sizes) <= 120_000 // 4_000
+
+
+def test_a_slice_reads_only_the_blocks_of_its_range(tmp_path: Path) -> None:
+    """A range of keys is found by the fences: blocks before and behind it are not touched."""
+    runs = spilled(str(tmp_path), [[(b"%04d" % number, b"%d\n" % number) for number in range(1_000)]], 10)
+    piece = slice_run(runs[0], b"0500", b"0520")
+    assert piece is not None
+    starts = {fence.key: (fence.index_offset, fence.data_offset) for fence in runs[0].fences}
+    assert (piece.index_start, piece.data_start) == starts[b"0490"]
+    assert (piece.index_end, piece.data_end) == starts[b"0520"]
+    assert slice_run(runs[0], None, b"0000") is None
+    beyond = slice_run(runs[0], b"9", None)
+    assert beyond is not None
+    assert list(gather([beyond], b"9", None, 10)) == []
+
+
+def test_work_files_are_for_this_user_alone(tmp_path: Path) -> None:
+    """A run holds records that may be secret: nobody else can read it."""
+    spilled(str(tmp_path), [[(b"a", b"1\n")]], 1)
+    assert {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {
+        "run-0": 0o600,
+        "run-0.index": 0o600,
+    }
+
+
+@pytest.mark.parametrize("most", [1, 7, 1_000, 10**9])
+def test_short_writes_lose_nothing(most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system that writes less than it was given is asked again for the rest."""
+    writev, write = os.writev, os.write
+    monkeypatch.setattr(os, "writev", lambda descriptor, views: write(descriptor, b"".join(views)[:most]))
+    monkeypatch.setattr(os, "write", lambda descriptor, data: writev(descriptor, [memoryview(data)[:most]]))
+    texts = [b"%d," % number for number in range(3_000)]
+    with ViewsWriter(str(tmp_path / "file")) as file:
+        file.write([memoryview(text) for text in texts])
+    assert (tmp_path / "file").read_bytes() == b"".join(texts)
+    assert (file.size, file.hash()) == (len(b"".join(texts)), xxh3_128(b"".join(texts)).hexdigest())
+
+
+def test_short_reads_are_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system that reads less than it was asked for is asked again, and a file that ends too early is an error."""
+    path = tmp_path / "file"
+    path.write_bytes(bytes(range(200)))
+    pread = os.pread
+    monkeypatch.setattr(os, "pread", lambda descriptor, size, offset: pread(descriptor, min(size, 7), offset))
+    assert read_range(str(path), 100, 50) == bytes(range(50, 150))
+    with pytest.raises(OSError, match="ends at byte 200, before byte 201") as caught:
+        read_range(str(path), 101, 100)
+    assert caught.value.filename == str(path)
+
+
+def test_a_full_disk_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When a run cannot be written, the error of the system comes through."""
+
+    def full(*_: Any) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "writev", full)
+    with pytest.raises(OSError, match="No space left"):
+        spilled(str(tmp_path), [[(b"a", b"1\n"), (b"b", b"2\n")]], 1)
+
+
+@given(
+    st.lists(st.lists(st.integers().filter(lambda number: abs(number) < 2**63) | st.binary() | st.text()), max_size=8)
+)
+def test_blocks_are_read_one_by_one_as_written(blocks: list[list[Any]]) -> None:
+    """A file of blocks gives back what was appended, block by block."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/blocks"
+        size, digest = write_blocks(path, blocks)
+        assert Path(path).stat().st_size == size
+        assert xxh3_128(Path(path).read_bytes()).hexdigest() == digest
+        assert list(read_blocks(path)) == blocks
+
+
+# Cuts
+
+
+def sample_of(count: int, size: int = 100) -> list[Sampled]:
+    return [Sampled(b"%06d" % number, size) for number in range(count)]
+
+
+@given(
+    st.lists(st.builds(Sampled, keys, st.integers(1, 300)), max_size=60),
+    st.sampled_from([1_024, 5_000, 10**6]),
+    st.randoms(use_true_random=False),
+)
+def test_cuts_depend_on_the_set_alone(sample: list[Sampled], part_bytes: int, rng: Any) -> None:
+    """However often and in whatever order records were met, the cuts are the same, ascending and distinct."""
+    cuts = cut_keys(sample, 32, part_bytes)
+    again = sample + rng.choices(sample, k=20) if sample else []
+    rng.shuffle(again)
+    assert cut_keys(again, 32, part_bytes) == cuts
+    assert cuts == sorted(set(cuts))
+    assert set(cuts) <= {sampled.key for sampled in sample}
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 7, 50])
+@pytest.mark.parametrize("size", [1, 100, 9_999])
+def test_cuts_make_even_parts(parts: int, size: int) -> None:
+    """Parts of records of one size differ by a record at most."""
+    sample = sample_of(1_000, size)
+    total = 1_000 * size * 32
+    cuts = cut_keys(sample, 32, -(-total // parts))
+    assert len(cuts) == parts - 1
+    counts = Counter(sum(sampled.key >= cut for cut in cuts) for sampled in sample)
+    assert max(counts.values()) - min(counts.values()) <= 1
+
+
+def test_a_heavy_key_is_never_cut() -> None:
+    """One key that outweighs many parts stays in one, and the others are cut around it."""
+    sample = [*sample_of(100), Sampled(b"000050", 100_000), Sampled(b"000050", 99_999)]
+    cuts = cut_keys(sample, 32, 32 * 10_000)
+    assert len(cuts) == len(set(cuts)) >= 1
+
+
+def test_the_sample_is_taken_by_the_keys_hash(tmp_path: Path) -> None:
+    """One key in so many is sampled, whichever run it is in, with its size."""
+    pile = [[(b"%05d" % number, b"x" * (number % 9) + b"\n") for number in range(4_000)]]
+    run = spilled(str(tmp_path), pile, 128)[0]
+    wanted = [key for key, _ in pile[0] if fingerprint(key) < 2**64 // SAMPLE_ONE_IN]
+    assert [sampled.key for sampled in run.sample] == wanted
+    assert 80 < len(wanted) < 180
+    sizes = {key: len(text) for key, text in pile[0]}
+    assert all(sampled.size == sizes[sampled.key] for sampled in run.sample)

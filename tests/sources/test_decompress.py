@@ -1,0 +1,240 @@
+"""Decompressing: all frames and members are read, and no cut, flip or bomb goes unnoticed."""
+
+import lzma
+import tracemalloc
+
+import pytest
+import zstandard
+from isal import isal_zlib
+
+from fastrec.errors import ShardCorruptError, ShardError, ShardLimitError, ShardTruncatedError
+from fastrec.sources.decompress import decompress
+from fastrec.sources.formats import Format
+from fastrec.sources.zstd_frames import BLOCKS_PER_CALL
+from tests.sources.compressing import FORMATS, compressed, gzip_member, skippable, text_of, zstd_frame
+
+FIRST = b'{"a": 1}\n{"b": "two"}\n' * 3
+SECOND = b'{"c": [3, 3, 3]}\n'
+GIB = 1 << 30
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+@pytest.mark.parametrize("slice_bytes", [1, 2, 3, 7, 64, 1 << 16])
+def test_all_frames_are_read_from_blocks_of_any_size(format_, slice_bytes):
+    """Frame after frame, empty ones too, the text is whole however the raw bytes arrive."""
+    data = b"".join(compressed(format_, text) for text in (FIRST, b"", SECOND, FIRST))
+    assert text_of(format_, data, slice_bytes=slice_bytes) == FIRST + SECOND + FIRST
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_text_of_many_blocks_is_whole(format_):
+    """Text over many internal blocks comes out in bounded pieces, unchanged."""
+    text = b"".join(b'{"n": %d, "square": %d}\n' % (n, n * n) for n in range(60_000))
+    data = compressed(format_, text)
+    pieces = list(decompress(format_, (data[i : i + 5000] for i in range(0, len(data), 5000)), path="shard"))
+    assert b"".join(pieces) == text
+    assert max(map(len, pieces)) <= BLOCKS_PER_CALL * (128 << 10)
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+@pytest.mark.parametrize("slice_bytes", [1, 1 << 16])
+def test_a_cut_at_any_byte_is_noticed(format_, slice_bytes):
+    """Cut between frames, a shard is the frames before; cut anywhere else, it is truncated at its end."""
+    first, second = compressed(format_, FIRST), compressed(format_, SECOND)
+    whole = first + second
+    for length in range(1, len(whole)):
+        if length == len(first):
+            assert text_of(format_, whole[:length], slice_bytes=slice_bytes) == FIRST
+            continue
+        with pytest.raises(ShardTruncatedError) as caught:
+            text_of(format_, whole[:length], slice_bytes=slice_bytes)
+        assert (caught.value.path, caught.value.offset) == ("shard", length)
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_a_flipped_bit_is_an_error_or_harmless(format_):
+    """With a checksum, no flip of any bit in any byte changes the text without an error."""
+    whole = compressed(format_, FIRST) + compressed(format_, SECOND)
+    offsets = []
+    for index in range(len(whole)):
+        for bit in range(8):
+            damaged = bytearray(whole)
+            damaged[index] ^= 1 << bit
+            try:
+                text = text_of(format_, bytes(damaged))
+            except ShardError as exc:
+                offsets.append(exc.offset)
+            else:
+                assert text == FIRST + SECOND, f"bit {bit} of byte {index}"
+    assert all(0 <= offset <= len(whole) for offset in offsets)
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+@pytest.mark.parametrize("garbage", [b"x", b"garbage behind the last frame", b"\n", b"{}\n"])
+def test_garbage_behind_the_last_frame_is_corrupt(format_, garbage):
+    """What follows a frame must be another frame, and the error says where it is not."""
+    whole = compressed(format_, FIRST)
+    with pytest.raises(ShardCorruptError) as caught:
+        text_of(format_, whole + garbage)
+    assert caught.value.offset == len(whole)
+
+
+@pytest.mark.parametrize(
+    ("format_", "zeros", "fine"),
+    [
+        (Format.GZIP, 1, True),
+        (Format.GZIP, 100_000, True),
+        (Format.XZ, 4, True),
+        (Format.XZ, 100_000, True),
+        (Format.XZ, 3, False),
+        (Format.XZ, 6, False),
+        (Format.ZSTD, 4, False),
+        (Format.BZ2, 4, False),
+    ],
+)
+@pytest.mark.parametrize("behind", [b"", SECOND])
+def test_padding_is_what_each_format_allows(format_, zeros, fine, behind):
+    """gzip takes any number of zero bytes behind a member, xz a multiple of four, the others none."""
+    data = compressed(format_, FIRST) + bytes(zeros) + (compressed(format_, behind) if behind else b"")
+    if fine:
+        assert text_of(format_, data) == FIRST + behind
+    else:
+        with pytest.raises(ShardCorruptError):
+            text_of(format_, data)
+
+
+def _zstd_bomb():
+    block = (1, 128 << 10, b"\0")  # run-length: 4 bytes for 128 KiB
+    return zstd_frame(*[block] * (GIB >> 17))
+
+
+def _gzip_bomb():
+    deflate = isal_zlib.compressobj(3, isal_zlib.DEFLATED, 31)
+    return b"".join([deflate.compress(bytes(64 * MIB)) for _ in range(GIB // MIB // 64)] + [deflate.flush()])
+
+
+@pytest.mark.parametrize(("format_", "bomb"), [(Format.ZSTD, _zstd_bomb), (Format.GZIP, _gzip_bomb)])
+def test_a_bomb_does_not_exhaust_memory(format_, bomb):
+    """A gigabyte of zeros from a small shard passes through in pieces: a few megabytes at any time."""
+    data = bomb()
+    assert len(data) < 4 * MIB
+    tracemalloc.start()
+    try:
+        size = sum(map(len, decompress(format_, iter([data]), path="shard")))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert size == GIB
+    assert peak < 12 * MIB
+
+
+class TestZstd:
+    def test_skippable_frames_hold_no_text(self):
+        """Skippable frames are passed over before, between and behind the others, and on their own."""
+        odd = skippable(b"\x28\xb5\x2f\xfd not a frame", 7)
+        frames = odd + compressed(Format.ZSTD, FIRST) + odd + odd + compressed(Format.ZSTD, SECOND) + odd
+        assert text_of(Format.ZSTD, frames, slice_bytes=5) == FIRST + SECOND
+        assert text_of(Format.ZSTD, odd) == b""
+
+    def test_a_cut_in_a_skippable_frame_is_noticed(self):
+        """A skippable frame has a length, and must be as long as that."""
+        odd = skippable(b"payload")
+        for length in range(1, len(odd)):
+            with pytest.raises(ShardTruncatedError):
+                text_of(Format.ZSTD, odd[:length])
+
+    def test_frames_with_and_without_content_size_and_checksum_are_read(self):
+        """Every kind of frame header that the library writes is understood by the walk."""
+        for size in (0, 1, 255, 256, 257, 65_791, 65_792, 300_000):
+            text = b"0123456789abcde\n" * (size // 16) + b"x" * (size % 16)
+            for options in ({}, {"write_checksum": True}, {"write_content_size": False}):
+                data = zstandard.ZstdCompressor(**options).compress(text)
+                streaming = zstandard.ZstdCompressor(**options).compressobj()
+                data += streaming.compress(text) + streaming.flush()
+                assert text_of(Format.ZSTD, data, slice_bytes=1000) == text * 2
+
+    @pytest.mark.parametrize(
+        ("descriptor", "window"),
+        [(0x88, 128 * MIB), (0x89, 144 * MIB), (0x90, 256 * MIB), (0xF8, 1 << 41)],
+    )
+    def test_windows_over_the_limit_need_an_option(self, descriptor, window):
+        """A window over the limit is refused with the option's name, unless the limit is raised to it."""
+        data = zstd_frame((0, 5, b"text\n"), window_descriptor=descriptor)
+        with pytest.raises(ShardLimitError, match="--max-window") as caught:
+            text_of(Format.ZSTD, data, max_window=window - 1)
+        assert caught.value.offset == 0
+        if window <= 1 << 31:
+            assert text_of(Format.ZSTD, data, max_window=window) == b"text\n"
+        else:
+            with pytest.raises(ShardLimitError, match="cannot allow"):
+                text_of(Format.ZSTD, data, max_window=window)
+
+    def test_the_limit_is_128_mib_unless_told(self):
+        """What zstd(1) reads without --long is read without --max-window."""
+        assert text_of(Format.ZSTD, zstd_frame((0, 2, b"x\n"), window_descriptor=0x88)) == b"x\n"
+        with pytest.raises(ShardLimitError):
+            text_of(Format.ZSTD, zstd_frame((0, 2, b"x\n"), window_descriptor=0x89))
+
+    def test_a_dictionary_is_named_as_the_reason(self):
+        """Frames that need a dictionary cannot be read, and the error says so: they are not corrupt."""
+        dictionary = zstandard.train_dictionary(2048, [b'{"key": "value %d"}' % n * 5 for n in range(500)])
+        data = zstandard.ZstdCompressor(dict_data=dictionary).compress(FIRST)
+        with pytest.raises(ShardError, match="dictionary") as caught:
+            text_of(Format.ZSTD, data)
+        assert type(caught.value) is ShardError
+
+    @pytest.mark.parametrize("block", [(3, 1, b"x"), (0, (128 << 10) + 1, bytes((128 << 10) + 1))])
+    def test_impossible_blocks_are_corrupt_where_they_stand(self, block):
+        """A reserved kind or a size over 128 KiB is refused at its exact offset."""
+        with pytest.raises(ShardCorruptError) as caught:
+            text_of(Format.ZSTD, zstd_frame((0, 1, b"x"), block))
+        assert caught.value.offset == 6 + 4
+
+
+class TestGzip:
+    FIELDS = (
+        {},
+        {"name": b"shard.jsonl"},
+        {"extra": b"extra" * 30, "name": b"shard.jsonl"},
+        {"name": b"n" * 1000, "comment": b"why"},
+        {"extra": b"", "name": b"", "comment": b"", "header_checksum": True},
+        {"header_checksum": True},
+    )
+
+    @pytest.mark.parametrize("fields", FIELDS)
+    @pytest.mark.parametrize("slice_bytes", [1, 7, 16, 1 << 16])
+    def test_any_header_is_read_from_any_slices(self, fields, slice_bytes):
+        """Names, comments, extra fields and header checksums are understood wherever a slice ends."""
+        data = gzip_member(FIRST, **fields) + gzip_member(SECOND, **fields)
+        assert text_of(Format.GZIP, data, slice_bytes=slice_bytes) == FIRST + SECOND
+
+    @pytest.mark.parametrize("fields", FIELDS)
+    def test_a_cut_in_any_header_is_noticed(self, fields):
+        """A member that ends within its header is truncated."""
+        data = gzip_member(b"", **fields)
+        for length in range(1, len(data)):
+            with pytest.raises(ShardTruncatedError) as caught:
+                text_of(Format.GZIP, data[:length])
+            assert caught.value.offset == length
+
+    @pytest.mark.parametrize("lie", [{"crc": 1}, {"length": len(FIRST) + 1}, {"length": 0}])
+    def test_trailers_are_checked(self, lie):
+        """A CRC-32 or a length that is not the text's is corrupt."""
+        with pytest.raises(ShardCorruptError, match="gzip member"):
+            text_of(Format.GZIP, gzip_member(FIRST, **lie))
+
+    def test_a_header_without_end_is_corrupt(self):
+        """A name that goes on for megabytes is no name."""
+        data = gzip_member(FIRST, name=b"n" * (3 << 20))
+        with pytest.raises(ShardCorruptError, match="without an end"):
+            text_of(Format.GZIP, data)
+
+
+class TestXz:
+    def test_a_dictionary_over_the_limit_needs_an_option(self):
+        """The xz dictionary is what a zstd window is, and has the same limit."""
+        data = lzma.compress(FIRST, filters=[{"id": lzma.FILTER_LZMA2, "dict_size": 64 * MIB}])
+        assert text_of(Format.XZ, data, max_window=64 * MIB) == FIRST
+        with pytest.raises(ShardLimitError, match="--max-window"):
+            text_of(Format.XZ, data, max_window=32 * MIB)

@@ -1,0 +1,177 @@
+"""Cutting text into chunks: no byte lost, offsets and line numbers right, at every boundary."""
+
+import re
+import tracemalloc
+from itertools import accumulate, pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastrec.sources.lines import Chunk, LongLine, ReadStats, chunks, line_start
+
+TRICKY = b'\xef\xbb\xbf{"a": 1}\r\n\n\n\xe2\x80\xa8\xc2\x85\xc3\xa9\n\r\xef\xbb\xbf{"b"}\nend'
+BOM = b"\xef\xbb\xbf"
+
+
+def cut(text, size):
+    return [text[i : i + size] for i in range(0, len(text), size)]
+
+
+def lines_of(text):
+    """What the lines of a text are, the slow and plain way: (offset, number, bytes)."""
+    body = text.removeprefix(BOM)
+    offset = len(text) - len(body)
+    found = []
+    for number, line in enumerate(body.split(b"\n"), 1):
+        found.append((offset, number, line))
+        offset += len(line) + 1
+    if found[-1][2] == b"":
+        found.pop()
+    return found
+
+
+def lines_in(items):
+    """The same from chunks, which know the offset and number of their first line alone."""
+    found = []
+    for item in items:
+        if isinstance(item, LongLine):
+            found.append((item.offset, item.line, item.length))
+            continue
+        assert item.data
+        offset = item.offset
+        pieces = item.data.split(b"\n")
+        if pieces[-1] == b"":
+            pieces.pop()
+        for number, piece in enumerate(pieces, item.line):
+            found.append((offset, number, piece))
+            offset += len(piece) + 1
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _no_gathering(monkeypatch):
+    """Tiny blocks stay tiny, so that every boundary falls everywhere."""
+    monkeypatch.setattr("fastrec.sources.lines.SMALL_BLOCK", 3)
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 2, 5, 16, 1000])
+def test_every_prefix_of_a_tricky_text_is_cut_right(chunk_bytes):
+    """Whatever a text ends with, and wherever blocks end, lines, offsets and numbers are right."""
+    for length in range(len(TRICKY) + 1):
+        text = TRICKY[:length]
+        for block_bytes in (1, 2, 3, 7, 100):
+            stats = ReadStats()
+            items = list(chunks(cut(text, block_bytes), chunk_bytes=chunk_bytes, stats=stats))
+            assert b"".join(item.data for item in items) == text.removeprefix(BOM)
+            assert lines_in(items) == lines_of(text)
+            assert all(item.data.endswith(b"\n") for item in items[:-1])
+            assert (stats.bom, stats.lines, stats.text_bytes) == (
+                text[:3] == BOM,
+                len(lines_of(text)),
+                length,
+            )
+
+
+@given(
+    lines=st.lists(st.binary(max_size=12).map(lambda line: line.replace(b"\n", b"")), max_size=20),
+    ended=st.booleans(),
+    block_bytes=st.integers(1, 40),
+    chunk_bytes=st.integers(1, 40),
+    max_line_bytes=st.integers(1, 14),
+)
+def test_any_text_comes_out_line_by_line(lines, ended, block_bytes, chunk_bytes, max_line_bytes):
+    """Every line is either in a chunk or passed over with its exact length, in order."""
+    text = b"\n".join(lines) + (b"\n" if ended else b"")
+    items = list(chunks(cut(text, block_bytes), chunk_bytes=chunk_bytes, max_line_bytes=max_line_bytes))
+    expected = [
+        (offset, number, line if len(line) <= max_line_bytes else len(line)) for offset, number, line in lines_of(text)
+    ]
+    assert lines_in(items) == expected
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 4, 10, 64])
+def test_chunks_are_about_as_long_as_asked(chunk_bytes):
+    """A chunk is at least one line, and no more than one line longer than asked for."""
+    items = list(chunks([b"12345\n" * 100], chunk_bytes=chunk_bytes))
+    assert all(len(item.data) <= chunk_bytes + 6 for item in items)
+    assert sum(len(item.data) for item in items) == 600
+    assert len(items) <= 600 // max(1, chunk_bytes - 6) + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (b"", []),
+        (BOM, []),
+        (BOM + b"a", [Chunk(b"a", 3, 1)]),
+        (BOM[:2], [Chunk(BOM[:2], 0, 1)]),
+        (b"\n", [Chunk(b"\n", 0, 1)]),
+        (b"a\r\nb", [Chunk(b"a\r\nb", 0, 1)]),
+        (b"\n" + BOM, [Chunk(b"\n" + BOM, 0, 1)]),
+        (BOM + BOM, [Chunk(BOM, 3, 1)]),
+    ],
+)
+def test_marks_and_endings(text, expected):
+    """A byte order mark goes at byte 0 alone; carriage returns and missing last newlines stay as they are."""
+    assert list(chunks(cut(text, 1))) == expected
+
+
+def test_a_text_that_starts_elsewhere_keeps_its_mark():
+    """Only byte 0 of the text can hold a byte order mark: a range of a file starts at another one."""
+    assert list(chunks([BOM + b"x\n"], offset=10)) == [Chunk(BOM + b"x\n", 10, 1)]
+
+
+def test_long_lines_keep_their_place_and_head():
+    """A line over the limit comes out in order with offset, number, exact length and its first kilobyte."""
+    text = b"one\n" + b"abcdefgh" * 1000 + b"\n" + b"x" * 100 + b"\n" + b"three"
+    for block_bytes in (1, 17, 4096, 100_000):
+        assert list(chunks(cut(text, block_bytes), max_line_bytes=100)) == [
+            Chunk(b"one\n", 0, 1),
+            LongLine(4, 2, 8000, b"abcdefgh" * 128),
+            Chunk(b"x" * 100 + b"\nthree", 8005, 3),
+        ]
+
+
+def test_a_long_last_line_needs_no_newline():
+    """A line over the limit is reported at the end of the text as well, also one with no newline at all."""
+    assert list(chunks([b"a\n", b"b" * 50], max_line_bytes=49)) == [
+        Chunk(b"a\n", 0, 1),
+        LongLine(2, 2, 50, b"b" * 50),
+    ]
+    assert list(chunks([b"b" * 50], max_line_bytes=49)) == [LongLine(0, 1, 50, b"b" * 50)]
+
+
+def test_a_long_line_is_never_held():
+    """Memory stays far below the length of a line that is passed over, also when it comes in tiny blocks."""
+    tracemalloc.start()
+    try:
+        big = bytes(1 << 20)
+        (item,) = chunks((big for _ in range(256)), max_line_bytes=4 << 20)
+        (tiny,) = chunks((b"xyz" for _ in range(20_000)), max_line_bytes=1000)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert item.length == 256 << 20
+    assert tiny.length == 60_000
+    assert peak < 8 << 20
+
+
+@given(
+    text=st.lists(st.sampled_from([b"", b"a", b"bb", b"ccccccc", BOM, b"\r"])).map(b"\n".join),
+    ended=st.booleans(),
+    cuts=st.lists(st.integers(0, 60)),
+    scan_bytes=st.integers(1, 8),
+)
+def test_any_cut_into_ranges_gives_every_line_once(text, ended, cuts, scan_bytes):
+    """Ranges own the lines that start in them: together all lines, none twice."""
+    text = text + (b"\n" if ended else b"")
+    ends = sorted({0, len(text), *(position for position in cuts if position <= len(text))})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fastrec.sources.lines.SCAN_BYTES", scan_bytes)
+        starts = [line_start(lambda offset, count: text[offset : offset + count], position) for position in ends]
+    lines = re.findall(rb"[^\n]*\n|[^\n]+", text)
+    offsets = list(accumulate(map(len, lines), initial=0))[:-1]
+    for (begin, end), (first, beyond) in zip(pairwise(ends), pairwise(starts), strict=True):
+        own = [line for offset, line in zip(offsets, lines, strict=True) if begin <= offset < end]
+        assert text[first:beyond] == b"".join(own)

@@ -1,0 +1,267 @@
+"""Reading shards from files, pipes and standard input."""
+
+import contextlib
+import io
+import os
+import pickle
+import sys
+import threading
+import tracemalloc
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from xxhash import xxh3_128_hexdigest
+
+from fastrec.errors import ShardCorruptError, ShardError, ShardMissingError, ShardTruncatedError
+from fastrec.sources.formats import Format
+from fastrec.sources.lines import Chunk, LongLine, ReadStats
+from fastrec.sources.reader import Shard, read_shard, shard_at
+from tests.sources.compressing import FORMATS, compressed, zstd_frame
+
+TEXT = b"".join(b'{"line": %d, "text": "%s"}\r\n' % (n, b"x" * (n % 50)) for n in range(1, 500))
+ALL_FORMATS = (Format.PLAIN, *FORMATS)
+
+
+def written(directory, data, name="shard.jsonl"):
+    path = directory / name
+    path.write_bytes(data)
+    return shard_at(str(path))
+
+
+def text_in(items):
+    return b"".join(item.data for item in items)
+
+
+@pytest.mark.parametrize("format_", ALL_FORMATS)
+def test_a_file_of_any_format_is_read_whole(tmp_path, format_):
+    """Text, line numbers and statistics are the same for all formats, whatever the name says."""
+    shard = written(tmp_path, compressed(format_, b"\xef\xbb\xbf" + TEXT))
+    stats = ReadStats()
+    items = list(read_shard(shard, chunk_bytes=1000, stats=stats))
+    assert shard.format is format_
+    assert text_in(items) == TEXT
+    assert [item.line for item in items] == [TEXT[: item.offset - 3].count(b"\n") + 1 for item in items]
+    raw_hash = xxh3_128_hexdigest(Path(shard.path).read_bytes())
+    assert stats == ReadStats(bom=True, lines=499, text_bytes=len(TEXT) + 3, raw_bytes=shard.size, raw_hash=raw_hash)
+
+
+@pytest.mark.parametrize("format_", ALL_FORMATS)
+def test_standard_input_is_read_without_seeking(monkeypatch, format_):
+    """`-` reads standard input, and tells its format by the first bytes."""
+    raw = io.BytesIO(compressed(format_, TEXT))
+    raw.seek = raw.tell = None
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=raw))
+    shard = shard_at("-")
+    assert (shard.stream, shard.format, shard.splittable) == (True, None, False)
+    assert text_in(read_shard(shard)) == TEXT
+
+
+@pytest.mark.parametrize("format_", ALL_FORMATS)
+def test_a_pipe_is_read_as_it_comes(tmp_path, format_):
+    """A named pipe works as a stream, also if its first bytes come one at a time."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    data = compressed(format_, TEXT)
+
+    def write():
+        with path.open("wb", buffering=0) as pipe:
+            for piece in (data[:1], data[1:2], data[2:]):
+                pipe.write(piece)
+
+    shard = shard_at(str(path))
+    assert (shard.stream, shard.size) == (True, 0)
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert text_in(read_shard(shard)) == TEXT
+    writer.join()
+
+
+def test_an_empty_file_has_no_lines(tmp_path):
+    """Zero bytes are a plain shard without lines, whatever its name."""
+    shard = written(tmp_path, b"", "empty.jsonl.zst")
+    assert shard.format is Format.PLAIN
+    assert list(read_shard(shard)) == []
+
+
+@pytest.mark.parametrize("data", [b"(", b"P*M", b"\x1f", b"BZh", b"\xfd7z", b"B"])
+def test_a_file_that_ends_in_a_magic_number_is_truncated(tmp_path, data):
+    """A strict prefix of a magic number is no text, even if its bytes are letters: no record begins so."""
+    with pytest.raises(ShardTruncatedError):
+        list(read_shard(written(tmp_path, data)))
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_a_damaged_magic_number_is_noticed_by_the_name(tmp_path, format_):
+    """A file called compressed must be compressed or text: no flip in its magic number passes."""
+    whole = compressed(format_, TEXT)
+    for index in range(6):
+        for bit in range(8):
+            damaged = bytearray(whole)
+            damaged[index] ^= 1 << bit
+            shard = written(tmp_path, bytes(damaged), "shard.jsonl" + format_.suffixes[0])
+            with contextlib.suppress(ShardError):
+                assert text_in(read_shard(shard)) == TEXT
+
+
+def test_a_damaged_magic_number_is_noticed_in_a_range_too(tmp_path):
+    """A file that is plain by damage alone may be cut into ranges: the first of them finds out."""
+    shard = written(tmp_path, b"\x29" + compressed(Format.ZSTD, TEXT)[1:], "shard.jsonl.zst")
+    assert shard.splittable
+    with pytest.raises(ShardCorruptError, match="neither zstd"):
+        list(read_shard(shard, start=0, end=10))
+
+
+def test_text_that_is_called_compressed_is_read_as_text(tmp_path):
+    """A client that decompressed a download and kept its name has done no harm."""
+    assert text_in(read_shard(written(tmp_path, TEXT, "shard.jsonl.gz"))) == TEXT
+
+
+def test_errors_come_after_the_text_before_them_with_path_and_offset(tmp_path):
+    """A shard that breaks off gives what it has, and then says where and that it did."""
+    shard = written(tmp_path, compressed(Format.GZIP, TEXT)[:-1])
+    items = []
+    with pytest.raises(ShardTruncatedError) as caught:
+        items.extend(read_shard(shard, chunk_bytes=100))
+    assert (caught.value.path, caught.value.offset) == (shard.path, shard.size)
+    with pytest.raises(ShardCorruptError):
+        list(read_shard(written(tmp_path, compressed(Format.GZIP, TEXT) + b"x")))
+
+
+def test_a_missing_file_is_missing(tmp_path):
+    """What is not there, and what is a directory, is a ShardMissingError, when looked at and when read."""
+    gone = str(tmp_path / "gone.jsonl")
+    for path in (gone, str(tmp_path), "nul\0byte"):
+        with pytest.raises(ShardMissingError):
+            shard_at(path)
+    with pytest.raises(ShardMissingError, match="No such file"):
+        list(read_shard(Shard(gone, 10, Format.PLAIN)))
+
+
+def test_a_file_that_may_not_be_opened_is_found_but_not_read(tmp_path, monkeypatch):
+    """Permission is a matter of reading: the shard is found with no format, then missing with the reason."""
+    shard = written(tmp_path, TEXT)
+
+    def refuse(*_args, **_kwargs):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("builtins.open", refuse)
+    monkeypatch.setattr("os.open", refuse)
+    assert shard_at(shard.path).format is None
+    with pytest.raises(ShardMissingError, match="Permission denied"):
+        list(read_shard(shard))
+
+
+def test_a_read_that_fails_is_a_shard_error(tmp_path, monkeypatch):
+    """An error of the disk names the shard, the reason and how far reading got."""
+    shard = written(tmp_path, TEXT)
+
+    def fail(*_args):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("os.read", fail)
+    with pytest.raises(ShardError, match="Input/output error") as caught:
+        list(read_shard(shard))
+    assert caught.value.offset == 0
+
+
+@pytest.mark.parametrize("format_", [Format.PLAIN, Format.ZSTD])
+@pytest.mark.parametrize("change", ["grow", "touch"])
+def test_a_file_that_changes_while_it_is_read_is_noticed(tmp_path, format_, change):
+    """Size and time of change are the same after the last byte as before the first, or the shard is bad."""
+    shard = written(tmp_path, compressed(format_, TEXT * 100))
+    items = read_shard(shard, chunk_bytes=1000)
+    next(items)
+    if change == "grow":
+        with open(shard.path, "ab") as file:  # noqa: PTH123
+            file.write(compressed(format_, b"{}\n"))
+    os.utime(shard.path, ns=(1, 1))
+    with pytest.raises(ShardError, match="changed while"):
+        list(items)
+
+
+def test_a_file_that_changed_since_it_was_found_is_noticed(tmp_path):
+    """Ranges of a file are read at different times: each makes sure that it is the file that was found."""
+    shard = written(tmp_path, TEXT)
+    os.utime(shard.path, ns=(1, 1))
+    with pytest.raises(ShardError, match="changed after"):
+        list(read_shard(shard, start=10, end=20))
+
+
+def test_only_plain_files_are_read_in_ranges(tmp_path):
+    """Asking for a range of a compressed shard is a mistake of the caller, and said at once."""
+    shard = written(tmp_path, compressed(Format.ZSTD, TEXT))
+    with pytest.raises(ValueError, match="ranges"):
+        read_shard(shard, start=1)
+
+
+@given(data=st.data())
+def test_any_cut_of_a_file_into_ranges_gives_every_line_once(tmp_path_factory, data):
+    """Ranges end anywhere; together they give the file, and each counts its own lines from 1."""
+    lines = data.draw(st.lists(st.sampled_from([b"", b"a", b"bb\r", b"c" * 9]), max_size=12))
+    text = (
+        data.draw(st.sampled_from([b"", b"\xef\xbb\xbf"]))
+        + b"\n".join(lines)
+        + data.draw(st.sampled_from([b"", b"\n"]))
+    )
+    shard = written(tmp_path_factory.mktemp("ranges", numbered=True), text)
+    inner = data.draw(st.lists(st.integers(0, len(text) + 5), max_size=6))
+    ends = [0, *sorted(inner), len(text) + 1]
+    total = ReadStats()
+    got = []
+    for start, end in pairwise(ends):
+        stats = ReadStats()
+        items = list(read_shard(shard, start=start, end=end, chunk_bytes=4, stats=stats))
+        if items:
+            assert items[0].line == 1
+            assert start <= items[0].offset < max(end, 4)  # a first line behind a mark starts at byte 3
+        got += [(item.offset, item.data, item.line + total.lines) for item in items]
+        total.lines += stats.lines
+        total.raw_bytes += stats.raw_bytes
+    body = text.removeprefix(b"\xef\xbb\xbf")
+    assert b"".join(piece for _, piece, _ in got) == body
+    assert all(text[offset : offset + len(piece)] == piece for offset, piece, _ in got)
+    assert [line for _, _, line in got] == [text[:offset].count(b"\n") + 1 for offset, _, _ in got]
+    assert total.lines == body.count(b"\n") + (not body.endswith(b"\n") and body != b"")
+    assert total.raw_bytes == len(text)
+
+
+def test_a_range_to_the_end_needs_no_end(tmp_path):
+    """Without an end, a range goes to the end of the file."""
+    shard = written(tmp_path, b"one\ntwo\nthree")
+    assert list(read_shard(shard, start=1)) == [Chunk(b"two\nthree", 4, 1)]
+    assert list(read_shard(shard, start=9)) == []
+
+
+def test_a_bomb_without_newlines_is_one_long_line(tmp_path):
+    """A gigabyte on one line is measured and passed over in little memory."""
+    shard = written(tmp_path, zstd_frame(*[(1, 128 << 10, b"\0")] * 8192))
+    tracemalloc.start()
+    try:
+        items = list(read_shard(shard, max_line_bytes=1 << 20))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert items == [LongLine(0, 1, 1 << 30, bytes(1024))]
+    assert peak < 12 << 20
+
+
+def test_shards_pickle(tmp_path):
+    """A shard survives the way to a worker."""
+    shard = written(tmp_path, TEXT)
+    assert pickle.loads(pickle.dumps(shard)) == shard
+    assert hash(shard) == hash(pickle.loads(pickle.dumps(shard)))
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="open files can be counted on Linux alone")
+def test_an_abandoned_reader_closes_its_file(tmp_path):
+    """Leaving a shard half read leaves no file open."""
+    shard = written(tmp_path, TEXT)
+    before = sorted(Path("/proc/self/fd").iterdir())
+    items = read_shard(shard, chunk_bytes=100)
+    next(items)
+    items.close()
+    assert sorted(Path("/proc/self/fd").iterdir()) == before
