@@ -114,10 +114,9 @@ def imports_of(tree: ast.AST, known: Mapping[str, Path]) -> Iterator[str]:
             assert not node.level, "relative import: write the full name"
             module = node.module or ""
             if module.split(".")[0] in packages:
-                # `from fastrec.sources import slices` names a module; `from fastrec.sources.slices import Slice` does not.
-                yield from {
-                    f"{module}.{alias.name}" if f"{module}.{alias.name}" in known else module for alias in node.names
-                }
+                # `from fastrec.sources import slices` names a module, `from fastrec.sources.slices import Slice` a class.
+                full_names = {f"{module}.{alias.name}" for alias in node.names}
+                yield from {full if full in known else module for full in full_names}
 
 
 def find_circle(graph: Mapping[str, set[str]]) -> list[str] | None:

@@ -12,12 +12,12 @@ from msgspec import Meta
 
 __all__ = [
     "SUMMARY_FORMAT",
-    "LineCounts",
     "ConflictExample",
     "Conflicts",
     "EvaluationSummary",
     "HashExample",
     "Latency",
+    "LineCounts",
     "ModelSummary",
     "SampleHashes",
     "Summary",

@@ -115,8 +115,8 @@ def _common_fields(old: Corpus, new: Corpus, by: Sequence[str]) -> tuple[str, ..
     if not {"evaluation_name", "model_id"} <= set(ours) or not {"sample_hash", "sample_id"} & set(ours):
         first = ",".join(field for field in by if field != "sample_hash" or "sample_id" not in by)
         raise UsageError(
-            f"corpora that are sorted by {', '.join(old.manifest.sort_fields)} cannot be compared by {', '.join(by)}: make "
-            f"both anew, as with `fastrec normalize {shown(old.path)} -o OLD --sort-by {first}`"
+            f"corpora sorted by {', '.join(old.manifest.sort_fields)} cannot be compared by {', '.join(by)}: make both "
+            f"anew, as with `fastrec normalize {shown(old.path)} -o OLD --sort-by {first}`"
         )
     return ours
 

@@ -84,10 +84,9 @@ def stats(
             summary = read_summary(corpus, manifest)
         else:
             corpus, manifest, summary = stack.enter_context(_sorted(names, options, progress=progress, notice=note))
-            if summary.line_counts.rejected:
-                note(
-                    f"{summary.line_counts.rejected:,} of {summary.line_counts.lines:,} lines are not valid, and do not count"
-                )
+            counts = summary.line_counts
+            if counts.rejected:
+                note(f"{counts.rejected:,} of {counts.lines:,} lines are not valid, and do not count")
         chosen = choose(summary, evaluations, models)
         if not common:
             return rank(chosen, by)
