@@ -114,7 +114,7 @@ def imports_of(tree: ast.AST, known: Mapping[str, Path]) -> Iterator[str]:
             assert not node.level, "relative import: write the full name"
             module = node.module or ""
             if module.split(".")[0] in packages:
-                # `from fastrec.sources import slices` names a module, `from fastrec.sources.slices import Slice` a class.
+                # `from fastrec.sources import slices` names a module, `from fastrec.errors import ShardError` a class.
                 full_names = {f"{module}.{alias.name}" for alias in node.names}
                 yield from {full if full in known else module for full in full_names}
 
