@@ -7,7 +7,6 @@ it by, so that the counts here add up to the lines that were rejected.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Collection, Iterator
 from itertools import groupby
 from typing import BinaryIO
@@ -15,19 +14,14 @@ from typing import BinaryIO
 import msgspec
 
 from fastrec.corpus.documents import read_manifest
-from fastrec.corpus.rejects import Entry, raw_of
-from fastrec.errors import CorpusError, UsageError
-from fastrec.judge.codes import ERRORS
+from fastrec.corpus.rejects import CODES, Entry, decode_entry, numbered_lines, raw_of
+from fastrec.errors import UsageError
 from fastrec.judge.findings import Finding
 from fastrec.judge.report import Books, Group, Place, Report, Tally
-from fastrec.sources.lines import LongLine
-from fastrec.sources.reader import Shard, read_shard, shard_at
+from fastrec.sources.reader import Shard
 from fastrec.storage import join
 
-__all__ = ["Extracted", "Rejects", "decode_entry", "extract", "numbered_lines", "rejects"]
-
-_CODES = tuple(row.code for row in ERRORS)
-_decode = msgspec.json.Decoder(Entry).decode
+__all__ = ["Extracted", "Rejects", "extract", "rejects"]
 
 
 class Rejects(msgspec.Struct, kw_only=True):
@@ -89,8 +83,8 @@ def extract(corpus: str | os.PathLike[str], into: BinaryIO, *, codes: Collection
 
 def _entries(corpus: str | os.PathLike[str], codes: Collection[str]) -> Iterator[Entry]:
     for code in codes:
-        if code not in _CODES:
-            raise UsageError(f"there is no code {code!r}; the codes are {', '.join(_CODES)}")
+        if code not in CODES:
+            raise UsageError(f"there is no code {code!r}; the codes are {', '.join(CODES)}")
     directory = os.fspath(corpus)
     listed = read_manifest(directory).rejects
     if listed is None:
@@ -100,27 +94,3 @@ def _entries(corpus: str | os.PathLike[str], codes: Collection[str]) -> Iterator
         entry = decode_entry(path, number, line)
         if not codes or entry.code in codes:
             yield entry
-
-
-def numbered_lines(path: str) -> Iterator[tuple[int, bytes]]:
-    """Give the lines of a rejects file, numbered from 1; ShardError if it cannot be read whole."""
-    # No limit: an entry is longer than the line it quotes, by what escapes and the list of reasons take.
-    for chunk in read_shard(shard_at(path), max_line_bytes=sys.maxsize):
-        assert not isinstance(chunk, LongLine)
-        yield from enumerate(chunk.data.removesuffix(b"\n").split(b"\n"), chunk.line)
-
-
-def decode_entry(path: str, number: int, line: bytes) -> Entry:
-    """Decode a line of a rejects file; CorpusError if it is not a whole entry of a code that exists."""
-    try:
-        entry = _decode(line)
-        raw = raw_of(entry) if isinstance(entry.raw, str) != isinstance(entry.raw_base64, str) else None
-    except (msgspec.MsgspecError, ValueError, RecursionError) as exc:  # base64 and UTF-8 raise kinds of ValueError
-        raise CorpusError(path, f"is not an entry: {exc}", number) from exc
-    if raw is None:
-        raise CorpusError(path, "is not an entry: it needs one of `raw` and `raw_base64`", number)
-    if b"\n" in raw:
-        raise CorpusError(path, "is not an entry: its raw line holds a newline", number)
-    if entry.code not in _CODES:
-        raise CorpusError(path, f"is not an entry: there is no code {entry.code!r}", number)
-    return entry

@@ -6,6 +6,7 @@ Each task writes its own file of them; at the end they are put together by sourc
 from __future__ import annotations
 
 import base64
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import chain, islice
@@ -15,21 +16,30 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from fastrec.corpus.writer import ShardWriter, Written
+from fastrec.errors import CorpusError
+from fastrec.judge.codes import ERRORS
 from fastrec.judge.findings import Finding, Reject
 from fastrec.sources.lines import LongLine
+from fastrec.sources.reader import read_shard, shard_at
 from fastrec.storage import read_range, size_of
 
 __all__ = [
+    "CODES",
     "Entry",
     "Problem",
     "RejectRange",
+    "decode_entry",
     "entry_of",
     "entry_of_conflict",
     "entry_of_long_line",
+    "numbered_lines",
     "raw_of",
     "spell",
     "write_rejects",
 ]
+
+CODES: Final = tuple(row.code for row in ERRORS)
+"""The codes that a rejected line may have."""
 
 _SOME_BYTES: Final = 1 << 16
 _ALONE_BYTES: Final = 1 << 20  # of a file that is read alone
@@ -130,6 +140,30 @@ def raw_of(entry: Entry) -> bytes:
 def spell(entry: Entry) -> bytes:
     """Encode an entry as a line."""
     return _encode(entry) + b"\n"
+
+
+def numbered_lines(path: str) -> Iterator[tuple[int, bytes]]:
+    """Give the lines of a rejects file, numbered from 1; ShardError if it cannot be read whole."""
+    # No limit: an entry is longer than the line it quotes, by what escapes and the list of reasons take.
+    for chunk in read_shard(shard_at(path), max_line_bytes=sys.maxsize):
+        assert not isinstance(chunk, LongLine)
+        yield from enumerate(chunk.data.removesuffix(b"\n").split(b"\n"), chunk.line)
+
+
+def decode_entry(path: str, number: int, line: bytes) -> Entry:
+    """Decode a line of a rejects file; CorpusError if it is not a whole entry of a code that exists."""
+    try:
+        entry = _decode(line)
+        raw = raw_of(entry) if isinstance(entry.raw, str) != isinstance(entry.raw_base64, str) else None
+    except (msgspec.MsgspecError, ValueError, RecursionError) as exc:  # base64 and UTF-8 raise kinds of ValueError
+        raise CorpusError(path, f"is not an entry: {exc}", number) from exc
+    if raw is None:
+        raise CorpusError(path, "is not an entry: it needs one of `raw` and `raw_base64`", number)
+    if b"\n" in raw:
+        raise CorpusError(path, "is not an entry: its raw line holds a newline", number)
+    if entry.code not in CODES:
+        raise CorpusError(path, f"is not an entry: there is no code {entry.code!r}", number)
+    return entry
 
 
 def write_rejects(

@@ -6,9 +6,8 @@ from typing import Final
 
 import msgspec
 
-from fastrec.commands.rejects import decode_entry, numbered_lines
 from fastrec.corpus.manifest import Manifest
-from fastrec.corpus.rejects import raw_of
+from fastrec.corpus.rejects import decode_entry, numbered_lines, raw_of
 from fastrec.storage import join, parent_and_name
 
 __all__ = ["Example", "examples"]

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import msgspec
 
-from fastrec.commands.rejects import decode_entry, numbered_lines
 from fastrec.commands.verify.compare import compare_documents, expected
 from fastrec.commands.verify.problems import Problem, Problems
 from fastrec.corpus.documents import MANIFEST, SUMMARY, summary_path
 from fastrec.corpus.manifest import InputEntry, Manifest, RejectsEntry
+from fastrec.corpus.rejects import decode_entry, numbered_lines
 from fastrec.errors import CorpusError, ShardError
 from fastrec.normalize.books import summarize, tree_hash
 from fastrec.normalize.options import Options
