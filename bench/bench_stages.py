@@ -16,8 +16,8 @@ from fastrec.judge.judge import Judge
 from fastrec.schemas.hashes import HASHES
 from fastrec.schemas.v0_2_0 import Record
 from fastrec.sorting.gather import gather, slice_run
+from fastrec.sorting.key_sample import KeySample
 from fastrec.sorting.keys import key_maker
-from fastrec.sorting.sample import Sample
 from fastrec.sorting.spill import Run, spill
 from fastrec.sources.decompress import decompress
 from fastrec.sources.formats import Format
@@ -40,7 +40,7 @@ _PACK: Final[dict[Format, Callable[[bytes], bytes]]] = {
 }
 
 
-class Sorted:
+class SortResult:
     """Judged records as a task holds them before it spills."""
 
     def __init__(self, chunks_of_text: Text) -> None:
@@ -57,7 +57,7 @@ class Sorted:
 
     def spill(self, path: Path) -> Run:
         """Sort and spill."""
-        return spill(str(path), self.text, self.ends, self.keys, self.rows, one_in=Sample().one_in)
+        return spill(str(path), self.text, self.ends, self.keys, self.rows, one_in=KeySample().one_in)
 
 
 @pytest.fixture(scope="session")
@@ -71,7 +71,7 @@ def records(plain: Text) -> list[Record]:
 def runs(plain: Text, tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
     """The text as sorted runs."""
     folder = tmp_path_factory.mktemp("runs")
-    return [Sorted(plain[number::_RUNS]).spill(folder / f"run-{number}") for number in range(_RUNS)]
+    return [SortResult(plain[number::_RUNS]).spill(folder / f"run-{number}") for number in range(_RUNS)]
 
 
 @pytest.mark.parametrize("format_", list(_PACK), ids=lambda format_: format_.value)
@@ -141,7 +141,7 @@ def test_encode(measure: Measure, plain: Text, records: list[Record]) -> None:
 
 def test_sort_and_spill(measure: Measure, plain: Text, tmp_path: Path) -> None:
     """Sort judged records and write them as a run."""
-    held = Sorted(plain)
+    held = SortResult(plain)
     measure(lambda: held.spill(tmp_path / "run"), plain)
 
 

@@ -28,11 +28,11 @@ from unittest.mock import patch
 from bench.scale_workers import RECORD, Charged, SimulatedWorkers, fingerprint_of
 from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.publish import Kind, Workplace
+from fastrec.normalize.context import RunContext
 from fastrec.normalize.driver import Normalizer, purpose_of
 from fastrec.normalize.journal import Journal
 from fastrec.normalize.options import Options
 from fastrec.normalize.progress import NoProgress
-from fastrec.normalize.workshop import Workshop
 from fastrec.sources.formats import Format
 from fastrec.sources.reader import Shard
 
@@ -94,9 +94,9 @@ def simulate(
         place.prepare(fresh=False)
         engine = SimulatedWorkers(result, lines, random.Random(seed))
         with (
-            patch("fastrec.sorting.sample.fingerprint", fingerprint_of),
+            patch("fastrec.sorting.key_sample.fingerprint", fingerprint_of),
             patch("fastrec.normalize.driver.cut_keys", engine.cut),
-            patch("fastrec.summary.partbooks.read_blocks", engine.books_of),
+            patch("fastrec.summary.part_counts.read_blocks", engine.books_of),
             patch("fastrec.normalize.rounds.remove", engine.remove),
             patch("fastrec.summary.census_files.read_blocks", engine.list_of),
             patch("fastrec.summary.census_files.remove", engine.remove),
@@ -118,7 +118,7 @@ def _drive(
     shards: list[Shard], options: Options, place: Workplace, engine: SimulatedWorkers, progress: NoProgress
 ) -> Manifest:
     with Journal(place.working("journal"), purpose_of(options)) as journal:
-        driver = Normalizer(shards, Workshop(options, place, engine, journal, progress, lambda _: None))
+        driver = Normalizer(shards, RunContext(options, place, engine, journal, progress, lambda _: None))
         return driver.run()[0]
 
 

@@ -14,18 +14,18 @@ import msgspec
 
 from fastrec.corpus.rejects import RejectRange
 from fastrec.corpus.writer import Written
-from fastrec.normalize.merging import MergeOrder
-from fastrec.normalize.pass1 import Order, PieceBooks, Sorted
-from fastrec.normalize.pass2 import Part, PartOrder
+from fastrec.normalize.merging import MergeTask
+from fastrec.normalize.pass1 import PieceCounts, SortResult, SortTask
+from fastrec.normalize.pass2 import Part, PartTask
 from fastrec.sorting.cuts import cut_keys
 from fastrec.sorting.files import read_blocks
 from fastrec.sorting.gather import RunSlice
-from fastrec.sorting.sample import Sampled
+from fastrec.sorting.key_sample import SampledKey
 from fastrec.sorting.spill import Fence, Run, index_of
 from fastrec.storage.kept import Kept
-from fastrec.summary.census import Samples
+from fastrec.summary.census import QuestionCounts
 from fastrec.summary.census_files import DEALS, Census
-from fastrec.summary.partbooks import read_part_books
+from fastrec.summary.part_counts import read_part_counts
 from fastrec.summary.tally import ModelTally, Tally
 
 __all__ = ["RECORD", "Charged", "SimulatedWorkers", "fingerprint_of", "reads_of"]
@@ -89,7 +89,7 @@ class SimulatedWorkers:
             "sort_pieces": self._sort,
             "merge_some": self._merge,
             "make_part": self._make_part,
-            "read_part_books": read_part_books,
+            "read_part_counts": read_part_counts,
             "_deal": self._deal,
             "_count": self._count,
             "_task_holds": lambda _: True,
@@ -112,7 +112,7 @@ class SimulatedWorkers:
     def __exit__(self, *_: object) -> None:
         """Nothing was started."""
 
-    def cut(self, sample: Iterable[Sampled], one_in: int, part_bytes: int) -> list[bytes]:
+    def cut(self, sample: Iterable[SampledKey], one_in: int, part_bytes: int) -> list[bytes]:
         """Cut as the driver does, and note what comes of it."""
         result = self._result
         sample = list(sample)
@@ -126,9 +126,9 @@ class SimulatedWorkers:
         """Remove a file that is not there."""
         self._result.requests["delete"] += 1
 
-    def _sort(self, order: Order) -> Sorted:
+    def _sort(self, order: SortTask) -> SortResult:
         """Sort shards of which only the size is known."""
-        result = Sorted(order.number)
+        result = SortResult(order.number)
         options = order.options
         name = f"{order.number:06d}-{self._rng.randrange(1 << 32):08x}"
         at_once = (options.large_run_bytes if order.large else options.run_bytes) // (RECORD + _IN_MEMORY)
@@ -139,7 +139,7 @@ class SimulatedWorkers:
             lines = self._lines[piece.shard]
             self._left.append((piece.number, lines))
             waiting += lines
-            books = PieceBooks(piece.number, piece.shard, 0, lines, text_bytes=lines * RECORD)
+            books = PieceCounts(piece.number, piece.shard, 0, lines, text_bytes=lines * RECORD)
             books.raw_bytes, books.raw_hash = piece.slice.shard.size, f"{self._rng.getrandbits(128):032x}"
             result.books.append(books)
             result.rejects.append(RejectRange(rejects, 0, 0, piece.shard, 0))
@@ -160,7 +160,7 @@ class SimulatedWorkers:
         self._result.runs += len(result.runs)
         return result
 
-    def _sample_again(self, wanted: tuple[str, int, int]) -> list[Sampled]:
+    def _sample_again(self, wanted: tuple[str, int, int]) -> list[SampledKey]:
         """Read an index again. Other keys are made up, so what is found of an earlier run holds but for its parts."""
         _, index_bytes, one_in = wanted
         self._read(index_bytes, _INPUT_READ)
@@ -176,7 +176,7 @@ class SimulatedWorkers:
         hashes = (f"{self._rng.getrandbits(128):032x}", f"{self._rng.getrandbits(128):032x}")
         return Run(path, records, records * RECORD, index_bytes, fences, [], {}, *hashes)
 
-    def _merge(self, order: MergeOrder) -> Run:
+    def _merge(self, order: MergeTask) -> Run:
         """Merge runs: all of them have keys from everywhere, so each part has its share in the merged one."""
         self._result.merges[-1] += 1
         self._gather(order.slices, order.options.wide_window_bytes)
@@ -191,7 +191,7 @@ class SimulatedWorkers:
             bounds.extend((run.index_bytes * part // parts, run.data_bytes * part // parts))
         return msgspec.structs.replace(run, bounds=bounds.tobytes())
 
-    def _make_part(self, order: PartOrder) -> Part:
+    def _make_part(self, order: PartTask) -> Part:
         """Make a part; all have the same number of records."""
         self._gather(order.slices, order.window_bytes)
         self._result.slices += len(order.slices)
@@ -261,7 +261,7 @@ class SimulatedWorkers:
         """Count what was dealt out."""
         for _ in range(2 * len(order.prefixes)):
             self._read(self._result.records * _CENSUS // len(order.prefixes) // DEALS, _BLOCKS_READ)
-        return Census({b"evaluation": Samples(samples=1)})
+        return Census({b"evaluation": QuestionCounts(samples=1)})
 
     def _gather(self, slices: list[RunSlice], window_bytes: int) -> None:
         stretch = max(window_bytes * 2 // 3 // max(len(slices), 1), 1)
@@ -283,9 +283,9 @@ class SimulatedWorkers:
         share = count / one_in
         return max(round(self._rng.gauss(share, share**0.5)), 0)
 
-    def _sampled(self, one_in: int) -> Sampled:
+    def _sampled(self, one_in: int) -> SampledKey:
         size = max(int(self._rng.lognormvariate(7.1, 0.6)), 200)
-        return Sampled(self._key(self._rng.randrange(2**64 // one_in)), size)
+        return SampledKey(self._key(self._rng.randrange(2**64 // one_in)), size)
 
     def _key(self, fingerprint: int) -> bytes:
         """Make up a key of a given fingerprint, somewhere among all keys."""

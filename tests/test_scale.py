@@ -12,7 +12,7 @@ from bench.scale import Simulated, simulate
 from bench.scale_workers import reads_of
 from fastrec.normalize import rounds
 from fastrec.normalize.options import Options
-from fastrec.sorting import sample
+from fastrec.sorting import key_sample
 from fastrec.sorting.gather import RunSlice, gather, slice_merged, whole_run
 from fastrec.sorting.merge import merge_runs
 from tests.sorting.test_runs import spilled
@@ -44,7 +44,7 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limits as far below those of a small corpus as the real ones are below those of a huge one."""
     for name, limit in (("MOST_RUNS", 16), ("MERGED_RUNS", 8), ("FAN_IN", 8), ("LEAST_FAN_IN", 4)):
         monkeypatch.setattr(rounds, name, limit)
-    monkeypatch.setattr(sample, "SAMPLE_LIMIT", 1_024)
+    monkeypatch.setattr(key_sample, "SAMPLE_LIMIT", 1_024)
 
 
 @pytest.mark.usefixtures("small_limits")

@@ -26,7 +26,7 @@ from fastrec.cli.console import (
 from fastrec.errors import shown
 
 if TYPE_CHECKING:
-    from fastrec.normalize.run import Plan, Report
+    from fastrec.normalize.run import NormalizeResult, Plan
 
 __all__ = ["normalize"]
 
@@ -161,7 +161,7 @@ def normalize(paths: tuple[str, ...], output: str, **given: Any) -> None:
 
 
 @contextlib.contextmanager
-def _published(report: Report) -> Iterator[None]:
+def _published(report: NormalizeResult) -> Iterator[None]:
     """Print in here: if that fails, say that the work is done."""
     try:
         yield
@@ -185,7 +185,7 @@ def _print_plan(plan: Plan, *, as_json: bool) -> None:
     )
 
 
-def _closing_line(report: Report) -> str:
+def _closing_line(report: NormalizeResult) -> str:
     books, conflicts = report.summary.line_counts, report.summary.conflicts
     # A stream has no size of its own.
     size = megabytes(report.input_bytes) if report.input_bytes else f"{megabytes(report.text_bytes)} of text"

@@ -11,7 +11,7 @@ from fastrec.corpus.manifest import InputEntry, KeyEntry
 from fastrec.errors import FastrecError, utf8
 from fastrec.judge.batch import HashReplaced
 from fastrec.normalize.options import Options
-from fastrec.normalize.pass1 import HASH_EXAMPLES, PieceBooks, Sorted
+from fastrec.normalize.pass1 import HASH_EXAMPLES, PieceCounts, SortResult
 from fastrec.normalize.pass2 import Part
 from fastrec.schemas.v0_2_0 import SCHEMA_VERSION
 from fastrec.sorting.keys import FIELDS, key_splitter, sample_id_of, text_of
@@ -32,7 +32,7 @@ from fastrec.summary.document import (
     Tokens,
     json_safe,
 )
-from fastrec.summary.partbooks import PartBooks
+from fastrec.summary.part_counts import PartCounts
 from fastrec.summary.rows import bucket_value
 from fastrec.summary.tally import ModelTally, Tally
 
@@ -40,7 +40,7 @@ __all__ = ["check_books", "input_entries", "model_summary", "read_key", "summari
 
 
 def summarize(
-    results: Iterable[Sorted], parts: Sequence[Part], counted: PartBooks, census: Census, options: Options
+    results: Iterable[SortResult], parts: Sequence[Part], counted: PartCounts, census: Census, options: Options
 ) -> Summary:
     """Write the summary of a corpus; `counted` has the books of all parts."""
     books = LineCounts(lines=0, kept=0, duplicates=0, rejected=0, blank=0)
@@ -144,7 +144,7 @@ def _conflict(conflict: Conflict) -> ConflictExample:
 
 
 def input_entries(
-    shards: Sequence[Shard], results: Iterable[Sorted], counted: PartBooks, fed: dict[int, ReadStats], pieces: int
+    shards: Sequence[Shard], results: Iterable[SortResult], counted: PartCounts, fed: dict[int, ReadStats], pieces: int
 ) -> list[InputEntry]:
     """Write the books of each shard; `pieces` is the number of pieces a shard's numbers leave room for."""
     entries = [
@@ -191,7 +191,7 @@ def check_books(summary: Summary, inputs: Iterable[InputEntry]) -> None:
             )
 
 
-def _add_piece(entry: InputEntry, piece: PieceBooks) -> None:
+def _add_piece(entry: InputEntry, piece: PieceCounts) -> None:
     entry.text_bytes += piece.text_bytes
     entry.lines += piece.lines
     entry.blank += piece.blank

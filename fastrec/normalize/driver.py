@@ -19,25 +19,25 @@ from fastrec.corpus.manifest import Manifest, RejectsEntry
 from fastrec.corpus.rejects import write_rejects
 from fastrec.errors import BadShardsError, ShardError, utf8
 from fastrec.normalize.books import check_books, input_entries, summarize, tree_hash
-from fastrec.normalize.earlier import find_tasks, without_merged
-from fastrec.normalize.feed import Feeder
-from fastrec.normalize.intake import Intake
+from fastrec.normalize.collector import RunCollector
+from fastrec.normalize.context import RunContext
 from fastrec.normalize.journal import MergeDone, TaskDone
 from fastrec.normalize.merging import Merged
 from fastrec.normalize.options import Options
 from fastrec.normalize.parts import Parts
-from fastrec.normalize.pass1 import PIECES, Order, Sorted, sort_pieces
-from fastrec.normalize.pass2 import Part, Place
+from fastrec.normalize.pass1 import PIECES, SortResult, SortTask, sort_pieces
+from fastrec.normalize.pass1_tasks import SortTasks
+from fastrec.normalize.pass2 import Part, PieceLocation
+from fastrec.normalize.resume import find_tasks, without_merged
 from fastrec.normalize.rounds import Rounds, live_runs
-from fastrec.normalize.workshop import Workshop
 from fastrec.schemas.v0_2_0 import SCHEMA_VERSION
 from fastrec.sorting.cuts import cut_keys
-from fastrec.sorting.sample import Sample
+from fastrec.sorting.key_sample import KeySample
 from fastrec.sources.reader import Shard
 from fastrec.sources.slices import estimated_text
 from fastrec.storage import remove, write_all
 from fastrec.summary.document import Summary
-from fastrec.summary.partbooks import add_up
+from fastrec.summary.part_counts import add_up
 
 __all__ = ["Normalizer", "purpose_of"]
 
@@ -53,43 +53,43 @@ def purpose_of(options: Options) -> dict[str, Any]:
 class Normalizer:
     """One run, from shards to a corpus that is ready to be published."""
 
-    def __init__(self, shards: Sequence[Shard], shop: Workshop) -> None:
+    def __init__(self, shards: Sequence[Shard], context: RunContext) -> None:
         self._shards = shards
-        self._shop = shop
-        self._feeder = Feeder(shards, shop.place.work, shop.options)
-        self._intake = Intake()
-        self._orders: dict[int, Order] = {}
+        self._context = context
+        self._feeder = SortTasks(shards, context.place.work, context.options)
+        self._intake = RunCollector()
+        self._orders: dict[int, SortTask] = {}
         self._merged: list[Merged] = []
         self._sampled: set[int] = set()
         self._lasting: set[int] = set()
         """Orders whose results the journal has, and will find again as long as the shards are the same."""
         self._skipped: dict[int, ShardError] = {}
-        self._rounds = Rounds(shop, self._lasting.__contains__)
-        self._parts = Parts(shop)
+        self._rounds = Rounds(context, self._lasting.__contains__)
+        self._parts = Parts(context)
 
     def run(self) -> tuple[Manifest, Summary]:
         """Make the corpus in the place it is published from; what it is made of stays behind."""
         results = self._pass1()
         sample = self._intake.sample
-        cuts = cut_keys(sample.kept, sample.one_in, self._shop.options.part_size)
+        cuts = cut_keys(sample.kept, sample.one_in, self._context.options.part_size)
         sample.kept.clear()
         merged = self._rounds.run(results, self._orders, self._merged, cuts)
         parts, census = self._parts.make(results, live_runs(results, merged), cuts, self._places(results))
-        books = add_up([self._parts.census_path(part.number) for part in parts], self._shop.engine)
+        books = add_up([self._parts.census_path(part.number) for part in parts], self._context.engine)
         for one in merged:
             books.copies.update(one.run.dropped)
-        summary = summarize(results, parts, books, census, self._shop.options)
+        summary = summarize(results, parts, books, census, self._context.options)
         inputs = input_entries(self._shards, results, books, self._feeder.fed, PIECES)
         check_books(summary, inputs)
         rejects = self._write_rejects(results, parts)
         parts = self._parts.number([part for part in parts if part.records])
         document = summary.to_json()
-        summary_file = self._shop.place.named("summary", ".json")
+        summary_file = self._context.place.named("summary", ".json")
         manifest = Manifest(
             fastrec=__version__,
             schema=SCHEMA_VERSION,
-            options={name: getattr(self._shop.options, name) for name in _LASTING},
-            sort_fields=self._shop.options.sort_fields,
+            options={name: getattr(self._context.options, name) for name in _LASTING},
+            sort_fields=self._context.options.sort_fields,
             records=summary.line_counts.kept,
             text_bytes=sum(part.written.text_bytes for part in parts),
             text_sha256=tree_hash(part.written.text_sha256 for part in parts),
@@ -100,14 +100,14 @@ class Normalizer:
             inputs=[entry for number, entry in enumerate(inputs) if number not in self._skipped],
             skipped=[str(error) for _, error in sorted(self._skipped.items())],
         )
-        write_all(self._shop.place.staged(summary_file), document)
-        self._shop.place.write_manifest(manifest.to_json())
+        write_all(self._context.place.staged(summary_file), document)
+        self._context.place.write_manifest(manifest.to_json())
         return manifest, summary
 
-    def _pass1(self) -> list[Sorted]:
+    def _pass1(self) -> list[SortResult]:
         """Sort all shards into runs."""
-        self._shop.progress.start("sort", sum(map(estimated_text, self._shards)))
-        results: dict[int, Sorted] = {}
+        self._context.progress.start("sort", sum(map(estimated_text, self._shards)))
+        results: dict[int, SortResult] = {}
         self._use(self._find_earlier(), results)
         for result in self._sort(self._feeder.orders()):
             results[result.order] = result
@@ -115,7 +115,7 @@ class Normalizer:
         bad = self._skipped
         while found := self._bad(results.values()):
             bad |= found
-            if not self._shop.options.skip_bad_shards:
+            if not self._context.options.skip_bad_shards:
                 raise BadShardsError([error for _, error in sorted(bad.items())])
             # What a bad shard has a share in is done again without it: its records count only as a whole. Another
             # shard may turn bad by then.
@@ -129,29 +129,29 @@ class Normalizer:
             for result in self._sort(again):
                 results[result.order] = result
         self._complete_sample(results)
-        self._shop.progress.finish()
+        self._context.progress.finish()
         self._note_marks(results.values())
         return list(results.values())
 
-    def _complete_sample(self, results: dict[int, Sorted]) -> None:
+    def _complete_sample(self, results: dict[int, SortResult]) -> None:
         """Sample what was not sampled while it was sorted."""
         missing = [result for number, result in results.items() if number not in self._sampled]
         if self._skipped:  # the sample has records of bad shards, and what they drove out is gone
-            self._intake.sample = Sample()
+            self._intake.sample = KeySample()
             missing = list(results.values())
         if missing:
-            self._intake.sample_again(live_runs(missing, self._merged), self._shop.engine)
+            self._intake.sample_again(live_runs(missing, self._merged), self._context.engine)
 
-    def _bad(self, results: Iterable[Sorted]) -> dict[int, ShardError]:
+    def _bad(self, results: Iterable[SortResult]) -> dict[int, ShardError]:
         """Give the shards that turned out to be bad, but for those that are known."""
         bad = dict(self._feeder.bad)
         for result in results:
             bad |= {books.shard: books.error for books in result.books if books.error}
         return {shard: error for shard, error in bad.items() if shard not in self._skipped}
 
-    def _sort(self, orders: Iterable[Order]) -> Iterator[Sorted]:
+    def _sort(self, orders: Iterable[SortTask]) -> Iterator[SortResult]:
         """Carry out orders, and note them."""
-        for _, result in self._shop.engine.run(sort_pieces, self._noted(orders)):
+        for _, result in self._context.engine.run(sort_pieces, self._noted(orders)):
             pieces = self._orders[result.order].pieces
             for piece in pieces:
                 if piece.temporary:
@@ -160,41 +160,41 @@ class Normalizer:
             self._sampled.add(result.order)
             stream = any(piece.slice.shard.stream for piece in pieces)
             if not stream and not any(books.error for books in result.books):
-                noted = self._shop.journal.add(TaskDone(pieces, result))
+                noted = self._context.journal.add(TaskDone(pieces, result))
                 if noted and not pieces[0].temporary:
                     self._lasting.add(result.order)
             self._intake.slim(result)
             self._advance(result)
             yield result
 
-    def _noted(self, orders: Iterable[Order]) -> Iterator[Order]:
+    def _noted(self, orders: Iterable[SortTask]) -> Iterator[SortTask]:
         for order in orders:
             self._orders[order.number] = order
             yield self._intake.asking(order)
 
-    def _advance(self, result: Sorted) -> None:
-        self._shop.progress.advance(
+    def _advance(self, result: SortResult) -> None:
+        self._context.progress.advance(
             sum(books.text_bytes for books in result.books),
             sum(books.lines for books in result.books),
             sum(books.rejected for books in result.books),
         )
 
-    def _find_earlier(self) -> list[tuple[Order, Sorted]]:
+    def _find_earlier(self) -> list[tuple[SortTask, SortResult]]:
         """Find what an earlier run has sorted, and remove what is of no use."""
-        make_order = partial(Order, directory=self._shop.place.work, options=self._shop.options)
-        earlier = find_tasks(self._shop.journal.entries, self._feeder.pieces(), self._shop.engine, make_order)
-        self._shop.place.sweep({*self._shop.journal.files(), *earlier.files(), *self._parts.earlier_files()})
+        make_order = partial(SortTask, directory=self._context.place.work, options=self._context.options)
+        earlier = find_tasks(self._context.journal.entries, self._feeder.pieces(), self._context.engine, make_order)
+        self._context.place.sweep({*self._context.journal.files(), *earlier.files(), *self._parts.earlier_files()})
         self._feeder.go_on_from(earlier)
         if count := len(earlier.tasks) + len(earlier.chunks):
-            of = sum(isinstance(entry, TaskDone) for entry in self._shop.journal.entries)
-            self._shop.notice(f"going on from an earlier run: {count:,} of its {of:,} finished tasks are used again")
+            of = sum(isinstance(entry, TaskDone) for entry in self._context.journal.entries)
+            self._context.notice(f"going on from an earlier run: {count:,} of its {of:,} finished tasks are used again")
         self._lasting.update(order.number for order, _ in earlier.tasks)
         self._merged = earlier.merged
-        self._shop.journal.forget(TaskDone)
-        self._shop.journal.forget(MergeDone)
+        self._context.journal.forget(TaskDone)
+        self._context.journal.forget(MergeDone)
         return earlier.tasks
 
-    def _use(self, done: Iterable[tuple[Order, Sorted]], results: dict[int, Sorted]) -> None:
+    def _use(self, done: Iterable[tuple[SortTask, SortResult]], results: dict[int, SortResult]) -> None:
         """Take the results of orders that need not be given."""
         for order, result in done:
             self._orders[order.number] = order
@@ -206,18 +206,18 @@ class Normalizer:
         marked = {books.shard for result in results for books in result.books if books.bom}
         marked |= {shard for shard, stats in self._feeder.fed.items() if stats.bom}
         for shard in sorted(marked):
-            self._shop.notice(f"{utf8(self._shards[shard].path)} begins with a byte order mark, which was skipped")
+            self._context.notice(f"{utf8(self._shards[shard].path)} begins with a byte order mark, which was skipped")
 
-    def _places(self, results: Sequence[Sorted]) -> dict[int, Place]:
+    def _places(self, results: Sequence[SortResult]) -> dict[int, PieceLocation]:
         """Tell where each piece stands, if records may be left out and must be named."""
-        if self._shop.options.conflicts == "keep":
+        if self._context.options.conflicts == "keep":
             return {}
         return {
-            books.number: Place(utf8(self._shards[books.shard].path), base)
+            books.number: PieceLocation(utf8(self._shards[books.shard].path), base)
             for books, base in self._with_line_bases(results)
         }
 
-    def _with_line_bases(self, results: Sequence[Sorted]) -> Any:
+    def _with_line_bases(self, results: Sequence[SortResult]) -> Any:
         """Give the books of all pieces, each with the number of lines of its shard that stand before it."""
         pieces = sorted((books for result in results for books in result.books), key=lambda books: books.number)
         shard, base = -1, 0
@@ -228,18 +228,18 @@ class Normalizer:
             yield books, 0 if books.shard in self._feeder.fed else base
             base += books.lines
 
-    def _write_rejects(self, results: Sequence[Sorted], parts: Sequence[Part]) -> RejectsEntry | None:
+    def _write_rejects(self, results: Sequence[SortResult], parts: Sequence[Part]) -> RejectsEntry | None:
         bases = {books.number: base for books, base in self._with_line_bases(results)}
         ranges = [
             msgspec.structs.replace(piece, line_base=bases[books.number])
             for result in results
             for books, piece in zip(result.books, result.rejects, strict=True)
         ]
-        keeps = self._shop.options.conflicts == "keep"
+        keeps = self._context.options.conflicts == "keep"
         conflicts = [] if keeps else [f"{self._parts.census_path(part.number)}-conflicts" for part in parts]
-        name = self._shop.place.named("rejects", ".jsonl.zst")
+        name = self._context.place.named("rejects", ".jsonl.zst")
         names = [utf8(shard.path) for shard in self._shards]
-        written = write_rejects(self._shop.place.staged(name), ranges, conflicts, names)
+        written = write_rejects(self._context.place.staged(name), ranges, conflicts, names)
         if written is None:
             return None
         count = sum(books.rejected for result in results for books in result.books)

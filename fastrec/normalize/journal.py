@@ -19,12 +19,12 @@ import msgspec
 
 from fastrec.errors import naming
 from fastrec.normalize.merging import Merged
-from fastrec.normalize.pass1 import Piece, Sorted
+from fastrec.normalize.pass1 import Piece, SortResult
 from fastrec.normalize.pass2 import Part
 from fastrec.storage.digests import fingerprint
 from fastrec.storage.log import open_log
 
-__all__ = ["Entry", "Journal", "MergeDone", "PartDone", "TaskDone"]
+__all__ = ["Journal", "JournalEntry", "MergeDone", "PartDone", "TaskDone"]
 
 _HEAD: Final = 12  # bytes before an entry: its length, its fingerprint
 
@@ -33,7 +33,7 @@ class TaskDone(msgspec.Struct, frozen=True, tag="task"):
     """A task of pass 1 was finished, all its pieces read to their ends."""
 
     pieces: tuple[Piece, ...]
-    result: Sorted
+    result: SortResult
     """Without what was sampled: that is read from the runs again."""
 
 
@@ -51,7 +51,7 @@ class PartDone(msgspec.Struct, frozen=True, tag="part"):
     part: Part
 
 
-Entry = TaskDone | MergeDone | PartDone
+JournalEntry = TaskDone | MergeDone | PartDone
 
 
 class Journal:
@@ -59,7 +59,7 @@ class Journal:
 
     def __init__(self, path: str, purpose: dict[str, Any]) -> None:
         self.purpose = purpose
-        self.entries: list[Entry] = []
+        self.entries: list[JournalEntry] = []
         self._log = open_log(path)
         try:
             with naming(path):
@@ -88,11 +88,11 @@ class Journal:
         """Name the files that the journal is in."""
         return self._log.files()
 
-    def forget(self, kind: type[Entry]) -> None:
+    def forget(self, kind: type[JournalEntry]) -> None:
         """Forget the entries of a kind, which have been looked at."""
         self.entries = [entry for entry in self.entries if not isinstance(entry, kind)]
 
-    def add(self, entry: Entry) -> bool:
+    def add(self, entry: JournalEntry) -> bool:
         """Note that something is finished; tell whether it could be noted."""
         try:
             body = _encode(entry)

@@ -16,10 +16,10 @@ from fastrec.sorting.spill import Run, index_of
 from fastrec.storage import join
 from fastrec.storage.kept import Kept
 
-__all__ = ["MergeOrder", "Merged", "merge_some"]
+__all__ = ["MergeTask", "Merged", "merge_some"]
 
 
-class MergeOrder(msgspec.Struct, frozen=True):
+class MergeTask(msgspec.Struct, frozen=True):
     """What a worker is told."""
 
     number: int
@@ -56,7 +56,7 @@ class Merged(msgspec.Struct, frozen=True):
 
 
 @collector_off()
-def merge_some(order: MergeOrder) -> Run:
+def merge_some(order: MergeTask) -> Run:
     """Merge some runs. Runs in a worker."""
     release_buffer()
     cuts = None if order.cuts is None else next(read_blocks(order.cuts))

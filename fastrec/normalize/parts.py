@@ -19,16 +19,16 @@ from xxhash import xxh3_128_hexdigest
 from fastrec.corpus.manifest import PartEntry
 from fastrec.corpus.writer import SUFFIXES
 from fastrec.normalize.books import read_key
-from fastrec.normalize.earlier import find_parts
+from fastrec.normalize.context import RunContext
 from fastrec.normalize.journal import PartDone
-from fastrec.normalize.pass1 import Sorted
-from fastrec.normalize.pass2 import Part, PartOrder, Place, make_part, write_places
-from fastrec.normalize.workshop import Workshop
+from fastrec.normalize.pass1 import SortResult
+from fastrec.normalize.pass2 import Part, PartTask, PieceLocation, make_part, write_locations
+from fastrec.normalize.resume import find_parts
 from fastrec.sorting.gather import slice_merged, slice_run
 from fastrec.sorting.keys import join_key
 from fastrec.sorting.spill import Run
 from fastrec.storage import parent_and_name, remove
-from fastrec.summary.census_files import Census, take_census
+from fastrec.summary.census_files import Census, count_census
 
 __all__ = ["Parts"]
 
@@ -36,8 +36,8 @@ __all__ = ["Parts"]
 class Parts:
     """Makes the parts of a corpus."""
 
-    def __init__(self, shop: Workshop) -> None:
-        self._shop = shop
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
         self._runs: Sequence[Run] = ()
         self._ranges: list[tuple[bytes | None, bytes | None]] = []
         self._places = ""
@@ -45,21 +45,25 @@ class Parts:
 
     def earlier_files(self) -> set[str]:
         """Name the parts that an earlier run has made, and what it left beside them; who needs them checks them."""
-        parts = [entry.part for entry in self._shop.journal.entries if isinstance(entry, PartDone)]
+        parts = [entry.part for entry in self._context.journal.entries if isinstance(entry, PartDone)]
         return {self._part_path(part.number) for part in parts} | {file.path for part in parts for file in part.kept}
 
     def _part_path(self, number: int) -> str:
-        return self._shop.place.staged(self._part_name(number))
+        return self._context.place.staged(self._part_name(number))
 
     def _part_name(self, number: int) -> str:
-        return self._shop.place.named(f"part-{number:05d}", SUFFIXES[self._shop.options.compression])
+        return self._context.place.named(f"part-{number:05d}", SUFFIXES[self._context.options.compression])
 
     def census_path(self, number: int) -> str:
         """Where the census of a part goes; what was left out of it stands beside, with `-conflicts` added."""
-        return self._shop.place.working(f"census-{number:05d}")
+        return self._context.place.working(f"census-{number:05d}")
 
     def make(
-        self, results: Sequence[Sorted], runs: Sequence[Run], cuts: Sequence[bytes], places: dict[int, Place]
+        self,
+        results: Sequence[SortResult],
+        runs: Sequence[Run],
+        cuts: Sequence[bytes],
+        places: dict[int, PieceLocation],
     ) -> tuple[list[Part], Census]:
         """Make the parts, and take the census.
 
@@ -73,13 +77,13 @@ class Parts:
         self._ranges = list(pairwise([None, *cuts, None])) if runs else []
         self._places = ""
         if places:
-            self._places = self._shop.place.working("places")
-            write_places(self._places, places)
-        self._made_of = _made_of(results, self._shop.journal.purpose)
-        self._shop.progress.start("merge", sum(run.data_bytes for run in runs))
+            self._places = self._context.place.working("places")
+            write_locations(self._places, places)
+        self._made_of = _made_of(results, self._context.journal.purpose)
+        self._context.progress.start("merge", sum(run.data_bytes for run in runs))
         parts = self._make(dict.fromkeys(range(len(self._ranges)), frozenset()))
         prefixes = list(map(self.census_path, parts))
-        census = self._take_census(prefixes, gather_across=self._shop.options.conflicts != "keep")
+        census = self._count_census(prefixes, gather_across=self._context.options.conflicts != "keep")
         if census.across_hashes:
             losers = sorted(self._losers(census))
             touched = {
@@ -88,27 +92,27 @@ class Parts:
                 if (keys := losers[_place(losers, low, 0) : _place(losers, high, len(losers))])
             }
             parts |= self._make(touched)
-            census.samples = self._take_census(prefixes, gather_across=False).samples
-        self._shop.progress.finish()
+            census.samples = self._count_census(prefixes, gather_across=False).samples
+        self._context.progress.finish()
         return [part for _, part in sorted(parts.items())], census
 
-    def _take_census(self, prefixes: Sequence[str], *, gather_across: bool) -> Census:
-        return take_census(prefixes, str(self._shop.place.work), self._shop.engine, gather_across=gather_across)
+    def _count_census(self, prefixes: Sequence[str], *, gather_across: bool) -> Census:
+        return count_census(prefixes, str(self._context.place.work), self._context.engine, gather_across=gather_across)
 
-    def _order(self, number: int, leave_out: frozenset[bytes]) -> PartOrder:
+    def _order(self, number: int, leave_out: frozenset[bytes]) -> PartTask:
         low, high = self._ranges[number]
         found = [slice_merged(run, number) if run.bounds else slice_run(run, low, high) for run in self._runs]
         slices = [piece for piece in found if piece]
         merged = any(run.bounds for run in self._runs)
-        return PartOrder(
+        return PartTask(
             number,
             low,
             high,
             slices,
-            self._shop.options.wide_window_bytes if merged else self._shop.options.window_for(len(slices)),
+            self._context.options.wide_window_bytes if merged else self._context.options.window_for(len(slices)),
             self._part_path(number),
             self.census_path(number),
-            self._shop.options,
+            self._context.options,
             self._places,
             leave_out,
         )
@@ -117,17 +121,17 @@ class Parts:
         """Make parts, given by number with what is left out of each. Orders are made when somebody takes them."""
         made_of = {number: self._fingerprint(number, leave_out) for number, leave_out in wanted.items()}
         paths = {made_of[number]: self._part_path(number) for number in wanted}
-        found = find_parts(self._shop.journal.entries, paths, self._shop.engine)
+        found = find_parts(self._context.journal.entries, paths, self._context.engine)
         if found:
-            self._shop.notice(f"{len(found):,} of {len(wanted):,} parts were finished by an earlier run")
+            self._context.notice(f"{len(found):,} of {len(wanted):,} parts were finished by an earlier run")
         made = {number: found[made_of[number]] for number in wanted if made_of[number] in found}
         for part in made.values():
-            self._shop.progress.advance(part.written.text_bytes, part.records, 0)
+            self._context.progress.advance(part.written.text_bytes, part.records, 0)
         orders = (self._order(number, leave_out) for number, leave_out in wanted.items() if number not in made)
-        for _, part in self._shop.engine.run(make_part, orders):
-            self._shop.journal.add(PartDone(made_of[part.number], part))
+        for _, part in self._context.engine.run(make_part, orders):
+            self._context.journal.add(PartDone(made_of[part.number], part))
             part.kept = []
-            self._shop.progress.advance(part.written.text_bytes, part.records, 0)
+            self._context.progress.advance(part.written.text_bytes, part.records, 0)
             made[part.number] = part
         return made
 
@@ -139,12 +143,12 @@ class Parts:
     def number(self, parts: list[Part]) -> list[Part]:
         """Close the gaps that parts of which nothing was kept leave behind, and remove what dead workers left."""
         wanted = {self._part_path(part.number) for part in parts}
-        for path in self._shop.place.staged_files():
+        for path in self._context.place.staged_files():
             if parent_and_name(path)[1].startswith("part-") and path not in wanted:
                 remove(path)
         for number, part in enumerate(parts):
             if number != part.number:
-                self._shop.place.rename(self._part_name(part.number), self._part_name(number))
+                self._context.place.rename(self._part_name(part.number), self._part_name(number))
                 part.number = number
         return parts
 
@@ -155,11 +159,11 @@ class Parts:
             rivals = sorted(
                 join_key(
                     (conflict.evaluation, sample, conflict.model, conflict.run, conflict.sample_id),
-                    self._shop.options.sort_fields,
+                    self._context.options.sort_fields,
                 )
                 for sample in conflict.hashes
             )
-            keys.update(rivals[1:] if self._shop.options.conflicts == "first" else rivals)
+            keys.update(rivals[1:] if self._context.options.conflicts == "first" else rivals)
         return frozenset(keys)
 
     def entry_of(self, part: Part) -> PartEntry:
@@ -171,12 +175,12 @@ class Parts:
             sha256=part.written.sha256,
             text_bytes=part.written.text_bytes,
             text_sha256=part.written.text_sha256,
-            first=read_key(part.first, self._shop.options.sort_fields),
-            last=read_key(part.last, self._shop.options.sort_fields),
+            first=read_key(part.first, self._context.options.sort_fields),
+            last=read_key(part.last, self._context.options.sort_fields),
         )
 
 
-def _made_of(results: Iterable[Sorted], purpose: dict[str, Any]) -> str:
+def _made_of(results: Iterable[SortResult], purpose: dict[str, Any]) -> str:
     """Give a hash of all that the corpus is made of: the texts by piece, and the options."""
     texts = sorted((books.number, books.raw_hash, books.raw_start) for result in results for books in result.books)
     return xxh3_128_hexdigest(msgspec.msgpack.encode((texts, purpose), order="deterministic"))

@@ -33,7 +33,7 @@ from fastrec.storage import open_writer
 from fastrec.storage.kept import Kept, keep
 from fastrec.summary.rows import row_of
 
-__all__ = ["HASH_EXAMPLES", "PIECES", "Order", "Piece", "PieceBooks", "Sorted", "release_buffer", "sort_pieces"]
+__all__ = ["HASH_EXAMPLES", "PIECES", "Piece", "PieceCounts", "SortResult", "SortTask", "release_buffer", "sort_pieces"]
 
 HASH_EXAMPLES: Final = 10
 PIECES: Final = 1 << 24
@@ -67,7 +67,7 @@ class Piece(msgspec.Struct, frozen=True):
         return f"{shown(self.source)}, bytes {self.offset + 1:,} to {self.offset + self.slice.shard.size:,} of its text"
 
 
-class Order(msgspec.Struct, frozen=True):
+class SortTask(msgspec.Struct, frozen=True):
     """What a worker is told."""
 
     number: int
@@ -85,8 +85,8 @@ class Order(msgspec.Struct, frozen=True):
         return "reading " + "; ".join(map(str, self.pieces))
 
 
-class PieceBooks(msgspec.Struct):
-    """What became of the lines of a piece. Copies that were dropped here are counted by piece, in `Sorted`."""
+class PieceCounts(msgspec.Struct):
+    """What became of the lines of a piece. Copies that were dropped here are counted by piece, in `SortResult`."""
 
     number: int
     shard: int
@@ -104,11 +104,11 @@ class PieceBooks(msgspec.Struct):
     error: ShardError | None = None
 
 
-class Sorted(msgspec.Struct):
+class SortResult(msgspec.Struct):
     """What a worker gives back."""
 
     order: int
-    books: list[PieceBooks] = msgspec.field(default_factory=list)
+    books: list[PieceCounts] = msgspec.field(default_factory=list)
     runs: list[Run] = msgspec.field(default_factory=list)
     rejects: list[RejectRange] = msgspec.field(default_factory=list)
     codes: Counter[str] = msgspec.field(default_factory=Counter)
@@ -121,7 +121,7 @@ class Sorted(msgspec.Struct):
 
 
 @collector_off()
-def sort_pieces(order: Order) -> Sorted:
+def sort_pieces(order: SortTask) -> SortResult:
     """Judge, sort and spill some pieces. Runs in a worker."""
     return _Sorter(order).run()
 
@@ -145,12 +145,12 @@ def release_buffer() -> None:
 class _Sorter:
     """The state of a task: the buffer that fills up, and what was given up to disk."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: SortTask) -> None:
         self._order = order
         self._options = order.options
         self._judge = _judge(order.options.hash, order.options.sample_hash)
         self._key_of = key_maker(order.options.sort_fields)
-        self._result = Sorted(order.number)
+        self._result = SortResult(order.number)
         # A task may be done twice at the same time, if its first worker was taken for dead: to files of other names.
         self._name = f"{order.number:06d}-{secrets.token_hex(4)}"
         self._run_bytes = order.options.large_run_bytes if order.large else order.options.run_bytes
@@ -160,12 +160,12 @@ class _Sorter:
         self._keys: list[bytes] = []
         self._rows: list[Any] = []
 
-    def run(self) -> Sorted:
+    def run(self) -> SortResult:
         rejects_path = f"{self._order.directory}/rejects-{self._name}"
         with open_writer(rejects_path) as rejects:
             for piece in self._order.pieces:
                 start = rejects.tell()
-                books = PieceBooks(piece.number, piece.shard, piece.offset + piece.slice.start)
+                books = PieceCounts(piece.number, piece.shard, piece.offset + piece.slice.start)
                 self._result.books.append(books)
                 try:
                     self._take(piece, books, rejects)
@@ -178,7 +178,7 @@ class _Sorter:
         self._result.kept.append(keep(rejects_path))
         return self._result
 
-    def _take(self, piece: Piece, books: PieceBooks, rejects: Any) -> None:
+    def _take(self, piece: Piece, books: PieceCounts, rejects: Any) -> None:
         for long_line in piece.long_lines:
             self._reject_long(piece.source, long_line, books, rejects)
         stats = ReadStats()
@@ -207,7 +207,7 @@ class _Sorter:
         books.text_bytes, books.bom = stats.text_bytes, stats.bom
         books.raw_start, books.raw_bytes, books.raw_hash = stats.raw_start, stats.raw_bytes, stats.raw_hash
 
-    def _add(self, piece: Piece, batch: Batch, normal: bytearray, books: PieceBooks) -> None:
+    def _add(self, piece: Piece, batch: Batch, normal: bytearray, books: PieceCounts) -> None:
         books.lines += batch.lines
         books.blank += batch.blank
         books.rejected += len(batch.rejects)
@@ -225,7 +225,7 @@ class _Sorter:
         self._keys += [key_of(record) for record in batch.records]
         self._rows += [row_of(record, number, line) for record, line in zip(batch.records, batch.numbers, strict=True)]
 
-    def _reject_long(self, source: str, line: LongLine, books: PieceBooks, rejects: Any) -> None:
+    def _reject_long(self, source: str, line: LongLine, books: PieceCounts, rejects: Any) -> None:
         finding = too_long(line.length, self._options.max_line_bytes)
         books.lines += 1
         books.rejected += 1

@@ -26,35 +26,35 @@ from fastrec.sorting.gather import RunSlice, Window, gather
 from fastrec.sorting.keys import key_splitter
 from fastrec.storage import open_writer
 from fastrec.storage.kept import Kept, keep
-from fastrec.summary.census import take_census
+from fastrec.summary.census import census_of_part
 from fastrec.summary.census_files import write_census
-from fastrec.summary.partbooks import PartBooks, write_part_books
+from fastrec.summary.part_counts import PartCounts, write_part_counts
 from fastrec.summary.rows import Column
 from fastrec.summary.tally import Tally
 
-__all__ = ["Part", "PartOrder", "Place", "make_part", "read_places", "write_places"]
+__all__ = ["Part", "PartTask", "PieceLocation", "make_part", "read_locations", "write_locations"]
 
 _COUNTED: Final = 20_000  # records that are added to the tally at a time
 
 
-class Place(msgspec.Struct, frozen=True):
+class PieceLocation(msgspec.Struct, frozen=True):
     """Where a piece stands: the name of its source, and what to add to its line numbers."""
 
     source: str
     line_base: int
 
 
-def write_places(path: str, places: dict[int, Place]) -> None:
+def write_locations(path: str, places: dict[int, PieceLocation]) -> None:
     """Write down where pieces stand."""
     write_blocks(path, [[(number, place.source, place.line_base) for number, place in places.items()]])
 
 
-def read_places(path: str) -> dict[int, Place]:
+def read_locations(path: str) -> dict[int, PieceLocation]:
     """Read where pieces stand, by their numbers."""
-    return {number: Place(source, base) for number, source, base in next(read_blocks(path))}
+    return {number: PieceLocation(source, base) for number, source, base in next(read_blocks(path))}
 
 
-class PartOrder(msgspec.Struct, frozen=True):
+class PartTask(msgspec.Struct, frozen=True):
     """What a worker is told."""
 
     number: int
@@ -93,7 +93,7 @@ class Part(msgspec.Struct):
 
 
 @collector_off()
-def make_part(order: PartOrder) -> Part:
+def make_part(order: PartTask) -> Part:
     """Make one part. Runs in a worker."""
     release_buffer()
     return _PartMaker(order).run()
@@ -102,7 +102,7 @@ def make_part(order: PartOrder) -> Part:
 class _PartMaker:
     """The state of a task: the part being written, and what is counted along the way."""
 
-    def __init__(self, order: PartOrder) -> None:
+    def __init__(self, order: PartTask) -> None:
         self._order = order
         self._options = order.options
         self._split = key_splitter(order.options.sort_fields)
@@ -114,7 +114,7 @@ class _PartMaker:
         self._waiting_rows: list[Any] = []
         self._first = self._last = b""
         self._left_out: list[Entry] = []
-        self._places: dict[int, Place] = {}
+        self._places: dict[int, PieceLocation] = {}
         self._left_out_sources: Counter[int] = Counter()
 
     def run(self) -> Part:
@@ -136,7 +136,7 @@ class _PartMaker:
             written = writer.finish()
         self._count([], [], at_least=1)
         kept = self._write_census()
-        kept.append(write_part_books(order.census, PartBooks(self._tally, self._copies, self._left_out_sources)))
+        kept.append(write_part_counts(order.census, PartCounts(self._tally, self._copies, self._left_out_sources)))
         return Part(
             order.number,
             written,
@@ -179,7 +179,7 @@ class _PartMaker:
         return kept
 
     def _leave_out(self, row: Sequence[Any], text: bytes, code: str) -> None:
-        self._places = self._places or read_places(self._order.places)
+        self._places = self._places or read_locations(self._order.places)
         place = self._places[row[Column.SOURCE]]
         self._left_out_sources[row[Column.SOURCE]] += 1
         finding = Finding(code, "$", "expected one record of this identity, found others that differ")
@@ -188,9 +188,9 @@ class _PartMaker:
     def _write_census(self) -> list[Kept]:
         """Write the two lists of the census, and what was left out, sorted."""
         # What is there to answer is counted among the kept; what disagrees, among all that were met.
-        by_hash, by_id, answered = take_census(self._fields_met)
+        by_hash, by_id, answered = census_of_part(self._fields_met)
         if self._options.conflicts != "keep":
-            by_hash, _, answered = take_census(self._fields_kept)
+            by_hash, _, answered = census_of_part(self._fields_kept)
         self._tally.add_answered(answered)
         kept = write_census(self._order.census, by_hash, by_id)
         if self._options.conflicts != "keep":

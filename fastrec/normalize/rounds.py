@@ -18,10 +18,10 @@ from typing import Final
 import msgspec
 from xxhash import xxh3_128_hexdigest
 
+from fastrec.normalize.context import RunContext
 from fastrec.normalize.journal import MergeDone
-from fastrec.normalize.merging import Merged, MergeOrder, merge_some
-from fastrec.normalize.pass1 import Order, Sorted
-from fastrec.normalize.workshop import Workshop
+from fastrec.normalize.merging import Merged, MergeTask, merge_some
+from fastrec.normalize.pass1 import SortResult, SortTask
 from fastrec.sorting.files import write_blocks
 from fastrec.sorting.gather import whole_run
 from fastrec.sorting.spill import Run, index_of
@@ -39,7 +39,7 @@ LEAST_FAN_IN: Final = 8
 """And so many at least, for the effort to pay."""
 
 
-def live_runs(results: Iterable[Sorted], merged: Iterable[Merged]) -> list[Run]:
+def live_runs(results: Iterable[SortResult], merged: Iterable[Merged]) -> list[Run]:
     """Give the runs that are there: those of pass 1 that were not merged, and those that were made of the others."""
     merged = list(merged)
     covered = {path for one in merged for path in one.covers}
@@ -49,15 +49,15 @@ def live_runs(results: Iterable[Sorted], merged: Iterable[Merged]) -> list[Run]:
 class Rounds:
     """Merges the runs of one corpus."""
 
-    def __init__(self, shop: Workshop, lasting: Callable[[int], bool]) -> None:
-        self._shop = shop
+    def __init__(self, context: RunContext, lasting: Callable[[int], bool]) -> None:
+        self._context = context
         self._lasting = lasting
         self._made = 0
 
     def run(
         self,
-        results: Sequence[Sorted],
-        orders: Mapping[int, Order],
+        results: Sequence[SortResult],
+        orders: Mapping[int, SortTask],
         earlier: Sequence[Merged],
         cuts: Sequence[bytes],
     ) -> list[Merged]:
@@ -74,19 +74,23 @@ class Rounds:
         loose = self._loose(results, orders, [one for one in earlier if one.cuts_hash != cuts_hash], ready)
         if all(one.run.fences for one in loose) and len(loose) + len(ready) <= MOST_RUNS:
             return ready
-        fan_in = min(FAN_IN, self._shop.options.fan_in)
+        fan_in = min(FAN_IN, self._context.options.fan_in)
         groups = max(min(MERGED_RUNS - len(ready), -(-len(loose) // LEAST_FAN_IN)), 1)
-        self._shop.progress.start("round", sum(one.run.data_bytes for one in loose))
+        self._context.progress.start("round", sum(one.run.data_bytes for one in loose))
         while len(loose) > groups * fan_in:
             loose = self._round(loose, -(-len(loose) // fan_in), orders, None, "")
-        path = join(self._shop.place.work, f"cuts-{cuts_hash}")
+        path = join(self._context.place.work, f"cuts-{cuts_hash}")
         write_blocks(path, [cuts])
         ready += self._round(loose, groups, orders, path, cuts_hash)
-        self._shop.progress.finish()
+        self._context.progress.finish()
         return ready
 
     def _loose(
-        self, results: Sequence[Sorted], orders: Mapping[int, Order], earlier: Sequence[Merged], ready: Sequence[Merged]
+        self,
+        results: Sequence[SortResult],
+        orders: Mapping[int, SortTask],
+        earlier: Sequence[Merged],
+        ready: Sequence[Merged],
     ) -> list[Merged]:
         """Give all runs that have no place in the last round yet, those that the journal knows first."""
         covered = {path for one in (*earlier, *ready) for path in one.covers}
@@ -100,7 +104,7 @@ class Rounds:
         return [*earlier, *alone]
 
     def _round(
-        self, runs: list[Merged], groups: int, orders: Mapping[int, Order], cuts: str | None, cuts_hash: str
+        self, runs: list[Merged], groups: int, orders: Mapping[int, SortTask], cuts: str | None, cuts_hash: str
     ) -> list[Merged]:
         """Merge runs into so many."""
         bounds = [len(runs) * number // groups for number in range(groups + 1)]
@@ -108,22 +112,22 @@ class Rounds:
         self._made += len(parcels)
         first = self._made - len(parcels)
         work = (
-            MergeOrder(
+            MergeTask(
                 first + number,
                 [whole_run(one.run) for one in parcel],
-                self._shop.place.work,
+                self._context.place.work,
                 cuts,
-                self._shop.options,
+                self._context.options,
             )
             for number, parcel in enumerate(parcels)
         )
         done: dict[int, Merged] = {}
-        for number, run in self._shop.engine.run(merge_some, work):
+        for number, run in self._context.engine.run(merge_some, work):
             done[number] = self._note(run, parcels[number], orders, cuts_hash)
-            self._shop.progress.advance(run.data_bytes, run.records, 0)
+            self._context.progress.advance(run.data_bytes, run.records, 0)
         return [merged for _, merged in sorted(done.items())]
 
-    def _note(self, run: Run, parcel: list[Merged], orders: Mapping[int, Order], cuts_hash: str) -> Merged:
+    def _note(self, run: Run, parcel: list[Merged], orders: Mapping[int, SortTask], cuts_hash: str) -> Merged:
         """Note what was merged; once the journal has it, what it was made of can go."""
         dropped = Counter(run.dropped)
         for one in parcel:
@@ -135,12 +139,12 @@ class Rounds:
             _numbers_of(orders, sorted(numbers)),
             cuts_hash,
         )
-        if all(map(self._lasting, numbers)) and self._shop.journal.add(MergeDone(merged)):
+        if all(map(self._lasting, numbers)) and self._context.journal.add(MergeDone(merged)):
             for one in parcel:
                 remove(one.run.path)
                 remove(index_of(one.run.path))
         return merged
 
 
-def _numbers_of(orders: Mapping[int, Order], numbers: Iterable[int]) -> dict[int, list[int]]:
+def _numbers_of(orders: Mapping[int, SortTask], numbers: Iterable[int]) -> dict[int, list[int]]:
     return {number: [piece.number for piece in orders[number].pieces] for number in numbers}

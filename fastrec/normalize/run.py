@@ -25,21 +25,21 @@ from fastrec.corpus.publish import Kind, Workplace, check_output, too_little_spa
 from fastrec.engine import make_engine
 from fastrec.engine.jobs import is_small
 from fastrec.errors import UsageError, shown, utf8
+from fastrec.normalize.context import RunContext
 from fastrec.normalize.driver import Normalizer, purpose_of
 from fastrec.normalize.journal import Journal
 from fastrec.normalize.options import Options
 from fastrec.normalize.progress import NoProgress, Progress
-from fastrec.normalize.workshop import Workshop
 from fastrec.sources.inputs import find_shards
 from fastrec.sources.reader import Shard
 from fastrec.sources.slices import TASK_BYTES, estimated_text, gather_tasks, growth, slices_of
 from fastrec.storage import is_private, is_url, scratch_directory, without_file_protocol
 from fastrec.summary.document import Summary
 
-__all__ = ["NoProgress", "Options", "Plan", "Progress", "Report", "normalize", "plan", "run", "run_passes"]
+__all__ = ["NoProgress", "NormalizeResult", "Options", "Plan", "Progress", "normalize", "plan", "run", "run_passes"]
 
 
-class Report(msgspec.Struct, kw_only=True):
+class NormalizeResult(msgspec.Struct, kw_only=True):
     """What a run did: the summary of the corpus, and what it took to make it."""
 
     output: str
@@ -135,7 +135,7 @@ def run(
     files_from: str | None = None,
     progress: Progress | None = None,
     notice: Callable[[str], None] | None = None,
-) -> Report:
+) -> NormalizeResult:
     """Normalize, and report what it took.
 
     Args:
@@ -170,7 +170,7 @@ def run(
     ):
         manifest, summary = run_passes(shards, options, place, progress=progress, notice=note)
         place.publish()
-    return Report(
+    return NormalizeResult(
         output=utf8(target),
         summary=summary,
         parts=len(manifest.parts),
@@ -206,7 +206,7 @@ def run_passes(
         make_engine(options.jobs, options.engine, options.scheduler) as engine,
     ):
         engine.reach((place.working(""), place.staged("")))
-        return Normalizer(shards, Workshop(options, place, engine, journal, progress or NoProgress(), notice)).run()
+        return Normalizer(shards, RunContext(options, place, engine, journal, progress or NoProgress(), notice)).run()
 
 
 @contextlib.contextmanager

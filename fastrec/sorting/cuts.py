@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from fastrec.sorting.sample import Sampled
+from fastrec.sorting.key_sample import SampledKey
 
 __all__ = ["MOST_PARTS", "cut_keys"]
 
@@ -13,7 +13,7 @@ MOST_PARTS: Final = 1 << 16
 """Of a corpus that would take more, parts are larger: names have five digits, and each is some work for the driver."""
 
 
-def cut_keys(sample: Iterable[Sampled], one_in: int, part_bytes: int) -> list[bytes]:
+def cut_keys(sample: Iterable[SampledKey], one_in: int, part_bytes: int) -> list[bytes]:
     """Return the first keys of all parts but the first.
 
     The sample, one key in so many, is taken as a set: a record that came in several copies counts once, so the cuts do

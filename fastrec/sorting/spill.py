@@ -15,7 +15,7 @@ import msgspec
 
 from fastrec.sorting.copies import in_order
 from fastrec.sorting.files import ViewsWriter, pack_block
-from fastrec.sorting.sample import Sampled, sample_of
+from fastrec.sorting.key_sample import SampledKey, sample_of
 
 __all__ = ["BLOCK_ROWS", "Fence", "Run", "index_of", "spill", "write_index"]
 
@@ -42,7 +42,7 @@ class Run(msgspec.Struct, frozen=True, array_like=True):
     index_bytes: int
     fences: list[Fence]
     """None if there are so many runs that they will be merged before a range of keys is looked for."""
-    sample: list[Sampled]
+    sample: list[SampledKey]
     dropped: dict[int, int]
     """How many exact copies of each source were dropped."""
     data_hash: str = ""

@@ -22,17 +22,17 @@ __all__ = [
     "CONFLICT_EXAMPLES",
     "Answered",
     "Answers",
+    "CensusRow",
     "Conflict",
-    "Entry",
-    "Samples",
+    "QuestionCounts",
+    "census_of_part",
     "count_conflicts",
-    "count_samples",
-    "take_census",
+    "count_questions",
 ]
 
 CONFLICT_EXAMPLES: Final = 100
 
-Entry = tuple[bytes, bytes, bytes, int, bool, bytes]
+CensusRow = tuple[bytes, bytes, bytes, int, bool, bytes]
 """evaluation_name; sample_hash and sample_id in either order; how many models answered; whether any of them has several
 records; and who answered, packed: only where neighbours meet does it have to be known."""
 
@@ -46,7 +46,7 @@ _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(list[tuple[bytes, bytes, int]]).decode
 
 
-def take_census(fields: Iterable[Sequence[bytes]]) -> tuple[list[Entry], list[Entry], Answered]:
+def census_of_part(fields: Iterable[Sequence[bytes]]) -> tuple[list[CensusRow], list[CensusRow], Answered]:
     """List what some records hold, given the fields of their keys: by hash, and by sample_id; and count by model."""
     answers: dict[tuple[bytes, bytes, bytes], list[tuple[bytes, bytes]]] = {}
     for evaluation, sample, model, run, sample_id in fields:
@@ -72,7 +72,7 @@ def _packed(found: list[tuple[bytes, bytes]]) -> tuple[int, bool, bytes]:
     return models, True, _pack([(*who, count) for who, count in sorted(Counter(found).items())])
 
 
-class Samples(msgspec.Struct):
+class QuestionCounts(msgspec.Struct):
     """The samples of one evaluation."""
 
     samples: int = 0
@@ -84,7 +84,7 @@ class Samples(msgspec.Struct):
     hashes_with_many_ids: int = 0
     ids_with_many_hashes: int = 0
 
-    def __iadd__(self, other: Samples) -> Self:
+    def __iadd__(self, other: QuestionCounts) -> Self:
         self.samples += other.samples
         self.by_models.update(other.by_models)
         self.again.update(other.again)
@@ -108,11 +108,11 @@ class Conflict(msgspec.Struct):
         return self.evaluation, self.sample_id, self.model, self.run
 
 
-def count_samples(lists: Iterable[Iterable[Entry]]) -> dict[bytes, Samples]:
+def count_questions(lists: Iterable[Iterable[CensusRow]]) -> dict[bytes, QuestionCounts]:
     """Merge the lists by hash of all parts, and count by evaluation."""
-    counted: dict[bytes, Samples] = {}
+    counted: dict[bytes, QuestionCounts] = {}
     for evaluation, samples in groupby(_merged(lists), key=itemgetter(0)):
-        found = counted[evaluation] = Samples()
+        found = counted[evaluation] = QuestionCounts()
         for _, entries in groupby(samples, key=itemgetter(1)):
             same = list(entries)
             found.samples += 1
@@ -126,11 +126,11 @@ def count_samples(lists: Iterable[Iterable[Entry]]) -> dict[bytes, Samples]:
     return counted
 
 
-def _entries_by_model(entries: list[Entry]) -> Counter[bytes]:
+def _entries_by_model(entries: list[CensusRow]) -> Counter[bytes]:
     return Counter(model for entry in entries for model in {who[0] for who in _unpack(entry[5])})
 
 
-def count_conflicts(lists: Iterable[Iterable[Entry]], counted: dict[bytes, Samples]) -> Iterator[Conflict]:
+def count_conflicts(lists: Iterable[Iterable[CensusRow]], counted: dict[bytes, QuestionCounts]) -> Iterator[Conflict]:
     """Merge the lists by sample_id of all parts; count ids with several hashes, and give the conflicts in order."""
     for (evaluation, sample_id), group in groupby(_merged(lists), key=itemgetter(0, 1)):
         entries = list(group)
@@ -149,5 +149,5 @@ def count_conflicts(lists: Iterable[Iterable[Entry]], counted: dict[bytes, Sampl
                 yield Conflict(evaluation, sample_id, model, run, count, sorted(hashes_of[model, run]))
 
 
-def _merged(lists: Iterable[Iterable[Entry]]) -> Iterator[Any]:
+def _merged(lists: Iterable[Iterable[CensusRow]]) -> Iterator[Any]:
     return merge(*lists, key=itemgetter(0, 1, 2))

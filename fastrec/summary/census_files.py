@@ -22,9 +22,16 @@ from fastrec.sorting.files import ViewsWriter, pack_block, read_blocks
 from fastrec.storage import join, remove
 from fastrec.storage.digests import fingerprint
 from fastrec.storage.kept import Kept
-from fastrec.summary.census import CONFLICT_EXAMPLES, Conflict, Entry, Samples, count_conflicts, count_samples
+from fastrec.summary.census import (
+    CONFLICT_EXAMPLES,
+    CensusRow,
+    Conflict,
+    QuestionCounts,
+    count_conflicts,
+    count_questions,
+)
 
-__all__ = ["DEALS", "MOST_LISTS", "Census", "read_census", "take_census", "write_census"]
+__all__ = ["DEALS", "MOST_LISTS", "Census", "count_census", "read_census", "write_census"]
 
 MOST_LISTS: Final = 256
 """So many lists are merged at a time."""
@@ -39,7 +46,7 @@ _LISTS: Final = ("hash", "id")
 class Census(msgspec.Struct):
     """What the census says of the whole corpus, or of a deal of it."""
 
-    samples: dict[bytes, Samples] = msgspec.field(default_factory=dict)
+    samples: dict[bytes, QuestionCounts] = msgspec.field(default_factory=dict)
     identities: int = 0
     records: int = 0
     examples: list[Conflict] = msgspec.field(default_factory=list)
@@ -80,7 +87,7 @@ class _Count(msgspec.Struct, frozen=True):
         return f"counting the census of {len(self.prefixes):,} lists"
 
 
-def write_census(prefix: str, by_hash: Iterable[Entry], by_id: Iterable[Entry]) -> list[Kept]:
+def write_census(prefix: str, by_hash: Iterable[CensusRow], by_id: Iterable[CensusRow]) -> list[Kept]:
     """Write the two lists of a part."""
     kept: list[Kept] = []
     for name, entries in zip(_LISTS, (by_hash, by_id), strict=True):
@@ -97,10 +104,10 @@ class _Blocks:
 
     def __init__(self, path: str) -> None:
         self.file = ViewsWriter(path)
-        self._entries: list[Entry] = []
+        self._entries: list[CensusRow] = []
         self._bytes = 0
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: CensusRow) -> None:
         self._entries.append(entry)
         self._bytes += len(entry[5])
         if len(self._entries) >= _BLOCK or self._bytes >= _BLOCK_BYTES:
@@ -124,7 +131,7 @@ class _Blocks:
         self.file.__exit__(kind)
 
 
-def take_census(prefixes: Sequence[str], directory: str, engine: Engine, *, gather_across: bool) -> Census:
+def count_census(prefixes: Sequence[str], directory: str, engine: Engine, *, gather_across: bool) -> Census:
     """Count the census of all parts; if there are many, by tasks.
 
     Args:
@@ -166,7 +173,7 @@ def _count(order: _Count) -> Census:
 
 def read_census(prefixes: Sequence[str], *, gather_across: bool) -> Census:
     """Merge census files, and count."""
-    census = Census(count_samples([_entries(f"{prefix}-hash") for prefix in prefixes]))
+    census = Census(count_questions([_entries(f"{prefix}-hash") for prefix in prefixes]))
     # An evaluation of which nothing was kept, or whose hashes are in another deal, has ids all the same.
     counted = _Defaults(census.samples)
     for conflict in count_conflicts([_entries(f"{prefix}-id") for prefix in prefixes], counted):
@@ -180,9 +187,9 @@ def read_census(prefixes: Sequence[str], *, gather_across: bool) -> Census:
     return census
 
 
-class _Defaults(dict[bytes, Samples]):
-    def __missing__(self, key: bytes) -> Samples:
-        self[key] = samples = Samples()
+class _Defaults(dict[bytes, QuestionCounts]):
+    def __missing__(self, key: bytes) -> QuestionCounts:
+        self[key] = samples = QuestionCounts()
         return samples
 
 
@@ -190,6 +197,6 @@ def _merged(paths: Iterable[str]) -> Iterator[Any]:
     return merge(*map(_entries, paths), key=itemgetter(0, 1, 2))
 
 
-def _entries(path: str) -> Iterator[Entry]:
+def _entries(path: str) -> Iterator[CensusRow]:
     for block in read_blocks(path):
         yield from block

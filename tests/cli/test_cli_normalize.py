@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 from fastrec.cli import cli
 from fastrec.cli.console import print_notice
 from fastrec.cli.progress import make_progress
-from fastrec.normalize.run import Report
+from fastrec.normalize.run import NormalizeResult
 from fastrec.sources.formats import Format
 from fastrec.summary.document import Summary
 from tests.normalize.normalizing import audited, write
@@ -151,7 +151,7 @@ def test_sizes_are_spelled_as_people_do(part_size: str, memory: str) -> None:
 def test_json_is_alone_on_stdout() -> None:
     """The report is one JSON document on stdout, whatever else is asked for; people read stderr."""
     done = run("bad.jsonl", "-o", "out", "--json", "-v")
-    report = msgspec.json.decode(done.stdout, type=Report)
+    report = msgspec.json.decode(done.stdout, type=NormalizeResult)
     assert (report.output, report.parts, report.shards, report.skipped) == ("out", 1, 1, [])
     assert report.summary == msgspec.json.decode(Path("out/summary.json").read_bytes(), type=Summary)
     assert report.text_bytes == report.input_bytes == Path("bad.jsonl").stat().st_size
@@ -230,7 +230,7 @@ def test_paths_come_from_a_list_and_from_stdin() -> None:
     assert done.returncode == 1
     corpus = audited(Path("out"))
     assert [entry["path"] for entry in corpus.manifest["inputs"]] == ["-", "good.jsonl", "empty.jsonl"]
-    assert (corpus.books["kept"], corpus.books["duplicates"]) == (8, 2)
+    assert (corpus.line_counts["kept"], corpus.line_counts["duplicates"]) == (8, 2)
     assert [(reject["source"], reject["line"]) for reject in corpus.rejects] == [("-", 2)]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.normalize.normalizing import Corpus, write
-from tests.normalize.test_normalize_trouble import lines_of
+from tests.normalize.test_failures import lines_of
 from tests.samples import sample
 
 

@@ -28,7 +28,7 @@ from fastrec.normalize import pass1
 from fastrec.normalize.run import normalize
 from fastrec.sources.formats import Format
 from tests.normalize.normalizing import write
-from tests.normalize.test_normalize_trouble import lines_of
+from tests.normalize.test_failures import lines_of
 from tests.sources.compressing import FORMATS, compressed
 
 Deed = Callable[[Path], object]

@@ -17,8 +17,7 @@ from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.rejects import Entry
 from fastrec.judge.codes import ERRORS, WARNINGS, Code
 from fastrec.judge.report import LogEntry, Report
-from fastrec.normalize.run import Plan
-from fastrec.normalize.run import Report as Normalized
+from fastrec.normalize.run import NormalizeResult, Plan
 from fastrec.schemas.shape import schema_document
 from fastrec.summary.document import Summary
 from tests.docs.commands import commands_page
@@ -61,7 +60,7 @@ DOCUMENTS: dict[str, tuple[Struct, str]] = {
     "summary.json": (Summary, "In every corpus. Its JSON Schema ships with the package."),
     "manifest.json": (Manifest, "In every corpus."),
     "rejects.jsonl.zst": (Entry, "In a corpus of which lines were rejected; one object a line, by source and line."),
-    "normalize --json": (Normalized, "On standard output."),
+    "normalize --json": (NormalizeResult, "On standard output."),
     "normalize --dry-run --json": (Plan, "On standard output."),
     "stats --format json": (Stats, "On standard output."),
     "diff --format json": (Difference, "On standard output."),

@@ -13,15 +13,15 @@ import pytest
 
 from fastrec.corpus import publish
 from fastrec.errors import FastrecError
-from fastrec.normalize import feed
+from fastrec.normalize import pass1_tasks
 from fastrec.normalize.options import Options
 from fastrec.normalize.progress import NoProgress
 from fastrec.normalize.run import run
-from fastrec.sorting import sample
+from fastrec.sorting import key_sample
 from fastrec.sources.formats import Format
 from tests.faults.injecting import Faults
 from tests.normalize.normalizing import audited, write
-from tests.normalize.test_normalize_trouble import lines_of
+from tests.normalize.test_failures import lines_of
 
 LASTING = (errno.ENOSPC, errno.EROFS, errno.EDQUOT)
 """Reasons that stay: where a disk is full, the next write fails too."""
@@ -86,8 +86,8 @@ def make_scene(folder: Path, *, replace: bool, **options: Any) -> Scene:
 
 def cut_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut small corpora into several tasks and parts."""
-    monkeypatch.setattr(feed, "TASK_BYTES", 2_000)
-    monkeypatch.setattr(sample, "SAMPLE_ONE_IN", 1)
+    monkeypatch.setattr(pass1_tasks, "TASK_BYTES", 2_000)
+    monkeypatch.setattr(key_sample, "SAMPLE_ONE_IN", 1)
 
 
 def no_exchange(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,7 +42,7 @@ def try_shards(folder: Path, shards: list[tuple[str, bytes]], options: Options) 
     else:
         corpus = audited(folder / "out", report)
         check_lines(corpus)
-        return 1 if corpus.books["rejected"] else 0
+        return 1 if corpus.line_counts["rejected"] else 0
     assert not (folder / "out").exists()
     check_the_rest(folder, options, bad)
     return 3
@@ -64,5 +64,6 @@ def check_the_rest(folder: Path, options: Options, bad: set[str]) -> None:
 
 def check_lines(corpus: Corpus) -> None:
     """Every line that went in is in the books."""
-    kept = corpus.books["kept"] + corpus.books["duplicates"] + corpus.books["rejected"] + corpus.books["blank"]
-    assert kept == corpus.books["lines"] == sum(entry["lines"] for entry in corpus.manifest["inputs"])
+    counts = corpus.line_counts
+    accounted = counts["kept"] + counts["duplicates"] + counts["rejected"] + counts["blank"]
+    assert accounted == counts["lines"] == sum(entry["lines"] for entry in corpus.manifest["inputs"])

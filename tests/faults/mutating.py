@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 
 from fastrec.sources.formats import Format
-from tests.normalize.test_normalize_trouble import lines_of
+from tests.normalize.test_failures import lines_of
 from tests.sources.compressing import compressed, gzip_member, skippable
 
 FORMATS = (Format.PLAIN, Format.ZSTD, Format.GZIP, Format.BZ2, Format.XZ)

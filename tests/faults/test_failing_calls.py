@@ -11,7 +11,7 @@ import pytest
 
 from tests.faults.failing import LASTING, Scene, contents, cut_small, make_scene, no_exchange, try_fault
 from tests.faults.injecting import OPERATIONS, REASONS, Faults
-from tests.normalize.test_normalize_rounds import merge_early
+from tests.normalize.test_merge_rounds import merge_early
 
 SCENES: dict[str, dict[str, Any]] = {
     "new": {"replace": False},

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.normalize.normalizing import audited, write
-from tests.normalize.test_normalize_trouble import lines_of
+from tests.normalize.test_failures import lines_of
 from tests.samples import sample
 from tests.sources.compressing import Format, compressed
 
@@ -53,7 +53,7 @@ def test_any_name_of_a_shard_works(name: bytes, tmp_path: Path) -> None:
     code, said = fastrec("normalize", b"./in/" + name.replace(b"[", b"[[]"), "-o", "out", cwd=tmp_path)
     if not set(name) & set(b"*?["):  # those are patterns
         assert code == 1, said
-        assert audited(tmp_path / "out").books["rejected"] == 1
+        assert audited(tmp_path / "out").line_counts["rejected"] == 1
         fastrec("rejects", "out", cwd=tmp_path)
         fastrec("verify", "out", cwd=tmp_path)
     with open(path, "rb+") as file:  # noqa: PTH123

@@ -15,7 +15,7 @@ import pytest
 
 from tests.faults.failing import contents
 from tests.normalize.normalizing import audited, write
-from tests.normalize.test_normalize_trouble import lines_of
+from tests.normalize.test_failures import lines_of
 
 FULL = Path("/dev/full")
 needs_full = pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")

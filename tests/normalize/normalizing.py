@@ -15,7 +15,7 @@ import zstandard
 
 from fastrec.normalize.options import Options
 from fastrec.normalize.progress import NoProgress
-from fastrec.normalize.run import Report, run
+from fastrec.normalize.run import NormalizeResult, run
 from fastrec.sources.formats import Format
 from fastrec.sources.reader import read_shard, shard_at
 from tests.sources.compressing import compressed
@@ -32,7 +32,7 @@ class Corpus:
         self.path = path
         self.manifest: dict[str, Any] = json.loads((path / "manifest.json").read_bytes())
         self.summary: dict[str, Any] = json.loads((path / "summary.json").read_bytes())
-        self.books: dict[str, int] = self.summary["line_counts"]
+        self.line_counts: dict[str, int] = self.summary["line_counts"]
         self.parts = sorted(path.glob("part-*"))
         self.texts = [text_of(part) for part in self.parts]
         self.text = b"".join(self.texts)
@@ -88,11 +88,11 @@ def normalized(inputs: Any, output: Path, progress: Any = None, **options: Any) 
     return audited(output, report)
 
 
-def audited(output: Path, report: Report | None = None) -> Corpus:
+def audited(output: Path, report: NormalizeResult | None = None) -> Corpus:
     """Check what holds for every corpus: books, order, distinctness, checksums, and that nothing else lies around."""
     corpus = Corpus(output)
-    manifest, books = corpus.manifest, corpus.books
-    check_books(corpus)
+    manifest, books = corpus.manifest, corpus.line_counts
+    check_line_counts(corpus)
     assert len(corpus.lines) == books["kept"] == manifest["records"]
     assert len(set(corpus.lines)) == len(corpus.lines)
     assert corpus.lines == sorted(corpus.lines, key=lambda line: place_of(line, manifest["sort_fields"]))
@@ -113,18 +113,18 @@ def audited(output: Path, report: Report | None = None) -> Corpus:
     return corpus
 
 
-def check_books(corpus: Corpus) -> None:
+def check_line_counts(corpus: Corpus) -> None:
     """Every line is accounted for: in all, in each shard, by code, by evaluation and by model."""
-    accounts = [corpus.books, *corpus.manifest["inputs"]]
+    accounts = [corpus.line_counts, *corpus.manifest["inputs"]]
     for books in accounts:
         assert books["lines"] == books["kept"] + books["duplicates"] + books["rejected"] + books["blank"]
-    for name in corpus.books:
-        assert corpus.books[name] == sum(entry[name] for entry in corpus.manifest["inputs"])
+    for name in corpus.line_counts:
+        assert corpus.line_counts[name] == sum(entry[name] for entry in corpus.manifest["inputs"])
     summary = corpus.summary
-    assert sum(summary["rejected_by_code"].values()) == corpus.books["rejected"] == len(corpus.rejects)
+    assert sum(summary["rejected_by_code"].values()) == corpus.line_counts["rejected"] == len(corpus.rejects)
     for counts in (summary["interaction_types"], summary["schema_versions"]):
-        assert sum(counts.values()) == corpus.books["kept"]
-    assert sum(evaluation["records"] for evaluation in summary["evaluations"]) == corpus.books["kept"]
+        assert sum(counts.values()) == corpus.line_counts["kept"]
+    assert sum(evaluation["records"] for evaluation in summary["evaluations"]) == corpus.line_counts["kept"]
     for evaluation in summary["evaluations"]:
         assert evaluation["records"] == sum(model["records"] for model in evaluation["by_model"])
         assert evaluation["models"] == len(evaluation["by_model"])

@@ -238,7 +238,7 @@ def test_no_records_make_an_empty_corpus(lines: list[bytes], tmp_path: Path) -> 
     """A shard of nothing but blank lines is published as a corpus without parts."""
     corpus = normalized(write(tmp_path / "in.jsonl", lines), tmp_path / "out")
     assert (corpus.parts, corpus.rejects) == ([], [])
-    assert corpus.books == {"lines": len(lines), "kept": 0, "duplicates": 0, "rejected": 0, "blank": len(lines)}
+    assert corpus.line_counts == {"lines": len(lines), "kept": 0, "duplicates": 0, "rejected": 0, "blank": len(lines)}
     assert corpus.summary["evaluations"] == []
 
 
@@ -376,7 +376,7 @@ def test_pandas_and_pyarrow_read_the_parts(usual: Path, tmp_path: Path) -> None:
 def test_real_records_make_a_corpus(real: Path, tmp_path: Path) -> None:
     """All of them are kept, sorted and valid on a second look, and conflicts are as many as a dict finds."""
     corpus = normalized(real, tmp_path / "out")
-    assert corpus.books == {"lines": 19_633, "kept": 19_633, "duplicates": 0, "rejected": 0, "blank": 0}
+    assert corpus.line_counts == {"lines": 19_633, "kept": 19_633, "duplicates": 0, "rejected": 0, "blank": 0}
     again = fastrec.validate(tmp_path / "out" / "part-*")
     assert (again.valid, again.warnings) == (19_633, again.warnings)
     assert again.ok

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastrec.sorting import sample
+from fastrec.sorting import key_sample
 from fastrec.sorting.cuts import cut_keys
 from fastrec.sorting.gather import RunSlice, Window, gather, slice_merged, whole_run
+from fastrec.sorting.key_sample import KeySample, SampledKey, sample_again
 from fastrec.sorting.merge import merge_runs
-from fastrec.sorting.sample import Sample, Sampled, sample_again
 from fastrec.sorting.spill import Run, index_of
 from fastrec.storage.digests import fingerprint
 from tests.sorting.test_runs import Item, check, gathered, keys, piles, spilled
@@ -125,19 +125,19 @@ def test_a_run_is_read_in_large_pieces(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @given(
-    st.lists(st.lists(st.builds(Sampled, keys, st.integers(1, 3)), max_size=30), max_size=12),
+    st.lists(st.lists(st.builds(SampledKey, keys, st.integers(1, 3)), max_size=30), max_size=12),
     st.integers(0, 20),
     st.randoms(use_true_random=False),
 )
-def test_the_sample_does_not_depend_on_arrival(pile: list[list[Sampled]], limit: int, rng: Any) -> None:
+def test_the_sample_does_not_depend_on_arrival(pile: list[list[SampledKey]], limit: int, rng: Any) -> None:
     """In any order and any number of copies, what is kept is all below the highest bar that keeps few enough."""
     everything = {one for some in pile for one in some}
     one_in = 1
     while len(expected := {one for one in everything if fingerprint(one.key) < 2**64 // one_in}) > limit:
         one_in *= 2
-    with patch.object(sample, "SAMPLE_LIMIT", limit), patch.object(sample, "SAMPLE_ONE_IN", 1):
+    with patch.object(key_sample, "SAMPLE_LIMIT", limit), patch.object(key_sample, "SAMPLE_ONE_IN", 1):
         for _ in range(3):
-            gathered_sample = Sample()
+            gathered_sample = KeySample()
             for some in [*rng.sample(pile, len(pile)), *(rng.choices(pile, k=3) if pile else [])]:
                 # A worker that was told of an earlier bar sends too much, never too little.
                 gathered_sample.add(some)
@@ -146,7 +146,7 @@ def test_the_sample_does_not_depend_on_arrival(pile: list[list[Sampled]], limit:
 
 def test_there_are_no_more_parts_than_may_be() -> None:
     """A corpus that would take more parts has larger ones."""
-    several = [Sampled(b"%06d" % number, 100) for number in range(1_000)]
+    several = [SampledKey(b"%06d" % number, 100) for number in range(1_000)]
     with patch("fastrec.sorting.cuts.MOST_PARTS", 7):
         cuts = cut_keys(several, 32, 1)
     assert len(cuts) == 6

@@ -21,7 +21,7 @@ from xxhash import xxh3_128
 from fastrec.sorting.cuts import cut_keys
 from fastrec.sorting.files import ViewsWriter, read_blocks, write_blocks
 from fastrec.sorting.gather import Window, gather, slice_run
-from fastrec.sorting.sample import SAMPLE_ONE_IN, Sampled
+from fastrec.sorting.key_sample import SAMPLE_ONE_IN, SampledKey
 from fastrec.sorting.spill import Run, spill
 from fastrec.storage import read_range
 from fastrec.storage.digests import fingerprint
@@ -191,16 +191,16 @@ def test_blocks_are_read_one_by_one_as_written(blocks: list[list[Any]]) -> None:
 # Cuts
 
 
-def sample_of(count: int, size: int = 100) -> list[Sampled]:
-    return [Sampled(b"%06d" % number, size) for number in range(count)]
+def sample_of(count: int, size: int = 100) -> list[SampledKey]:
+    return [SampledKey(b"%06d" % number, size) for number in range(count)]
 
 
 @given(
-    st.lists(st.builds(Sampled, keys, st.integers(1, 300)), max_size=60),
+    st.lists(st.builds(SampledKey, keys, st.integers(1, 300)), max_size=60),
     st.sampled_from([1_024, 5_000, 10**6]),
     st.randoms(use_true_random=False),
 )
-def test_cuts_depend_on_the_set_alone(sample: list[Sampled], part_bytes: int, rng: Any) -> None:
+def test_cuts_depend_on_the_set_alone(sample: list[SampledKey], part_bytes: int, rng: Any) -> None:
     """However often and in whatever order records were met, the cuts are the same, ascending and distinct."""
     cuts = cut_keys(sample, 32, part_bytes)
     again = sample + rng.choices(sample, k=20) if sample else []
@@ -224,7 +224,7 @@ def test_cuts_make_even_parts(parts: int, size: int) -> None:
 
 def test_a_heavy_key_is_never_cut() -> None:
     """One key that outweighs many parts stays in one, and the others are cut around it."""
-    sample = [*sample_of(100), Sampled(b"000050", 100_000), Sampled(b"000050", 99_999)]
+    sample = [*sample_of(100), SampledKey(b"000050", 100_000), SampledKey(b"000050", 99_999)]
     cuts = cut_keys(sample, 32, 32 * 10_000)
     assert len(cuts) == len(set(cuts)) >= 1
 

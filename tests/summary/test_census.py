@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fastrec.summary.census import Answered, Conflict, Samples, count_conflicts, count_samples, take_census
+from fastrec.summary.census import Answered, Conflict, QuestionCounts, census_of_part, count_conflicts, count_questions
 
 Fields = tuple[bytes, bytes, bytes, bytes, bytes]
 """evaluation_name, sample_hash, model_id, evaluation_id, sample_id; each record of the same fields is another one."""
@@ -19,13 +19,13 @@ fields = st.tuples(st.sampled_from([b"x", b"y"]), few, few, st.sampled_from([b"1
 dice = st.randoms(use_true_random=False)
 
 
-def census(parts: list[list[Fields]]) -> tuple[dict[bytes, Samples], list[Conflict], Answered]:
+def census(parts: list[list[Fields]]) -> tuple[dict[bytes, QuestionCounts], list[Conflict], Answered]:
     """Take the census of each part, carry it through a file, and merge; count the samples that each model answered."""
-    taken = [take_census(part) for part in parts]
+    taken = [census_of_part(part) for part in parts]
     by_hash, by_id = (
         [msgspec.msgpack.decode(msgspec.msgpack.encode(lists[side])) for lists in taken] for side in (0, 1)
     )
-    counted = count_samples(by_hash)
+    counted = count_questions(by_hash)
     conflicts = list(count_conflicts(by_id, counted))
     answered: Answered = defaultdict(Counter)
     for _, _, entries in taken:
@@ -65,7 +65,7 @@ def brute_force(records: list[Fields]) -> tuple[dict[bytes, dict[str, Any]], lis
 @given(st.lists(fields, max_size=30), st.integers(1, 4), dice)
 @example([(b"x", b"a", b"m", b"1", b"i")] * 2, 2, None)
 def test_the_census_is_what_counting_everything_gives(records: list[Fields], parts: int, rng: Any) -> None:
-    """Samples, who answered them, ids and hashes that disagree, conflicts: whatever part each record is in."""
+    """QuestionCounts, who answered them, ids and hashes that disagree, conflicts: whatever part each record is in."""
     spread: list[list[Fields]] = [[] for _ in range(parts)]
     for number, record in enumerate(records):
         spread[rng.randrange(parts) if rng else number % parts].append(record)

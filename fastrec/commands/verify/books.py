@@ -22,7 +22,7 @@ from fastrec.storage import join, read_all
 from fastrec.storage.digests import sha256_of_file
 from fastrec.summary.census_files import read_census
 from fastrec.summary.document import LineCounts, Summary
-from fastrec.summary.partbooks import read_part_books
+from fastrec.summary.part_counts import read_part_counts
 
 __all__ = ["check_manifest", "check_rejects", "check_summary"]
 
@@ -128,7 +128,7 @@ def _check_statistics(
     said: Summary, options: Options, parts: Sequence[Part], census: Sequence[str], problems: Problems
 ) -> None:
     """Write the summary of the records that are there, and compare all of it that depends on them alone."""
-    found = summarize([], parts, read_part_books(census), read_census(census, gather_across=False), options)
+    found = summarize([], parts, read_part_counts(census), read_census(census, gather_across=False), options)
     found.line_counts = msgspec.structs.replace(said.line_counts, kept=found.line_counts.kept)
     found.rejected_by_code = said.rejected_by_code
     found.sample_hash = msgspec.structs.replace(said.sample_hash, algorithm=found.sample_hash.algorithm)

@@ -30,9 +30,9 @@ from fastrec.sources.lines import Chunk, LongLine, ReadStats
 from fastrec.sources.reader import read_shard, shard_at
 from fastrec.storage import parent_and_name
 from fastrec.storage.digests import sha256_of_file
-from fastrec.summary.census import take_census
+from fastrec.summary.census import census_of_part
 from fastrec.summary.census_files import write_census
-from fastrec.summary.partbooks import PartBooks, write_part_books
+from fastrec.summary.part_counts import PartCounts, write_part_counts
 from fastrec.summary.rows import row_of
 from fastrec.summary.tally import Tally
 
@@ -110,10 +110,10 @@ class _PartChecker:
             self._problems.add("file.unreadable", f"cannot be read: {exc.strerror}")
         tally = Tally()
         tally.add(self._fields, self._rows)
-        by_hash, by_id, answered = take_census(self._fields)
+        by_hash, by_id, answered = census_of_part(self._fields)
         tally.add_answered(answered)
         write_census(order.census, by_hash, by_id)
-        write_part_books(order.census, PartBooks(tally))
+        write_part_counts(order.census, PartCounts(tally))
         part = Part(
             number=order.number,
             written=Written(size, digest, stats.text_bytes, self._text_hash.hexdigest()),

@@ -15,25 +15,25 @@ import msgspec
 
 from fastrec.engine import Engine
 from fastrec.errors import ShardError
-from fastrec.normalize.journal import Entry, MergeDone, PartDone, TaskDone
+from fastrec.normalize.journal import JournalEntry, MergeDone, PartDone, TaskDone
 from fastrec.normalize.merging import Merged
-from fastrec.normalize.pass1 import PIECES, Order, Piece, PieceBooks, Sorted
+from fastrec.normalize.pass1 import PIECES, Piece, PieceCounts, SortResult, SortTask
 from fastrec.normalize.pass2 import Part
 from fastrec.sorting.spill import Run, index_of
 from fastrec.sources.reader import own_bytes
 from fastrec.storage.digests import hash_of_file, sha256_of_file
 from fastrec.storage.kept import Kept, is_kept
 
-__all__ = ["Earlier", "find_parts", "find_tasks", "without_merged"]
+__all__ = ["Reusable", "find_parts", "find_tasks", "without_merged"]
 
 Pieces = Mapping[tuple[str, int, int | None], Piece]
 """The pieces that there are now, by path and range."""
 
 
-class Earlier(msgspec.Struct):
+class Reusable(msgspec.Struct):
     """What of an earlier run can be used."""
 
-    tasks: list[tuple[Order, Sorted]] = msgspec.field(default_factory=list)
+    tasks: list[tuple[SortTask, SortResult]] = msgspec.field(default_factory=list)
     covered: set[int] = msgspec.field(default_factory=set)
     """The numbers of their pieces."""
     merged: list[Merged] = msgspec.field(default_factory=list)
@@ -42,9 +42,9 @@ class Earlier(msgspec.Struct):
     """Tasks that sorted a chunk of a shard that was fed: by path, offset, line and hash of the text."""
     next_order: int = 0
     """The first number of an order that no file in the work directory is named after."""
-    make_order: Callable[[int, tuple[Piece, ...]], Order] | None = None
+    make_order: Callable[[int, tuple[Piece, ...]], SortTask] | None = None
 
-    def take_chunk(self, piece: Piece, text_hash: str) -> tuple[Order, Sorted] | None:
+    def take_chunk(self, piece: Piece, text_hash: str) -> tuple[SortTask, SortResult] | None:
         """Give what came of a chunk that was sorted before; None if it was not."""
         entry = self.chunks.pop((piece.source, piece.offset, piece.line, text_hash), None)
         if entry is None or entry.pieces[0].long_lines != piece.long_lines:
@@ -61,12 +61,15 @@ class Earlier(msgspec.Struct):
 
 
 def find_tasks(
-    entries: Iterable[Entry], pieces: Pieces, engine: Engine, make_order: Callable[[int, tuple[Piece, ...]], Order]
-) -> Earlier:
+    entries: Iterable[JournalEntry],
+    pieces: Pieces,
+    engine: Engine,
+    make_order: Callable[[int, tuple[Piece, ...]], SortTask],
+) -> Reusable:
     """Find the tasks and the merged runs of an earlier run that still hold."""
     entries = list(entries)
     done = [entry for entry in entries if isinstance(entry, TaskDone)]
-    earlier = Earlier(make_order=make_order)
+    earlier = Reusable(make_order=make_order)
     earlier.next_order = max((entry.result.order + 1 for entry in done), default=0)
     merged = _whole_merged([entry.merged for entry in entries if isinstance(entry, MergeDone)], engine)
     gone = _files_of_covered(merged)
@@ -125,7 +128,7 @@ def _files_of_covered(merged: Iterable[Merged]) -> set[str]:
     return covered | set(map(index_of, covered))
 
 
-def find_parts(entries: Iterable[Entry], wanted: Mapping[str, str], engine: Engine) -> dict[str, Part]:
+def find_parts(entries: Iterable[JournalEntry], wanted: Mapping[str, str], engine: Engine) -> dict[str, Part]:
     """Find parts of an earlier run that still hold, by what they are made of.
 
     Args:
@@ -143,7 +146,7 @@ def _place(piece: Piece) -> tuple[str, int, int | None]:
     return piece.source, piece.slice.start, piece.slice.end
 
 
-def _task_holds(claim: tuple[tuple[Piece, ...], list[PieceBooks], list[Kept]]) -> bool:
+def _task_holds(claim: tuple[tuple[Piece, ...], list[PieceCounts], list[Kept]]) -> bool:
     """Read again what a task read and what it left. Runs in a worker."""
     pieces, books, kept = claim
     return all(map(_piece_holds, pieces, books)) and _files_hold(kept)
@@ -154,7 +157,7 @@ def _files_hold(kept: list[Kept]) -> bool:
     return all(map(is_kept, kept))
 
 
-def _piece_holds(piece: Piece, books: PieceBooks) -> bool:
+def _piece_holds(piece: Piece, books: PieceCounts) -> bool:
     if piece.temporary:
         return True  # its text is compared when it is fed again
     try:
@@ -178,8 +181,8 @@ def _part_holds(claim: tuple[str, Part]) -> bool:
 
 
 def _as_of_now(
-    entry: TaskDone, pieces: tuple[Piece, ...], make_order: Callable[[int, tuple[Piece, ...]], Order]
-) -> tuple[Order, Sorted]:
+    entry: TaskDone, pieces: tuple[Piece, ...], make_order: Callable[[int, tuple[Piece, ...]], SortTask]
+) -> tuple[SortTask, SortResult]:
     """Give a task's pieces the numbers that they have now."""
     result = entry.result
     numbers = {then.number: now.number for then, now in zip(entry.pieces, pieces, strict=True)}

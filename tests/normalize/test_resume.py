@@ -16,14 +16,14 @@ import pytest
 from fastrec.corpus import publish as publishing
 from fastrec.engine import SerialEngine
 from fastrec.errors import BadShardsError, LockedError, UsageError
-from fastrec.normalize import driver, feed, parts, pass1
+from fastrec.normalize import driver, parts, pass1, pass1_tasks
 from fastrec.normalize.options import Options
 from fastrec.normalize.progress import NoProgress
 from fastrec.normalize.run import normalize, run
-from fastrec.sorting import sample
+from fastrec.sorting import key_sample
 from fastrec.sources.formats import Format
 from tests.normalize.normalizing import Corpus, normalized, write
-from tests.normalize.test_normalize_trouble import lines_of, names_in, text_of
+from tests.normalize.test_failures import lines_of, names_in, text_of
 from tests.sources.compressing import compressed
 
 
@@ -48,7 +48,7 @@ class StopAfter(NoProgress):
 @pytest.fixture
 def shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Six shards, a task each, with copies of records within and across them."""
-    monkeypatch.setattr(feed, "TASK_BYTES", 5_000)
+    monkeypatch.setattr(pass1_tasks, "TASK_BYTES", 5_000)
     for name in "bcdefg":
         suffix, pack = (".jsonl.zst", Format.ZSTD) if name in "ce" else (".jsonl", Format.PLAIN)
         text = text_of(name) + text_of("same", 3) + (b"{\n" if name == "d" else b"")
@@ -63,7 +63,7 @@ def sorted_orders(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The names of the shards of every task that is really carried out."""
     orders: list[list[str]] = []
 
-    def note(order: pass1.Order) -> pass1.Sorted:
+    def note(order: pass1.SortTask) -> pass1.SortResult:
         orders.append([Path(piece.source).name[0] for piece in order.pieces])
         return pass1.sort_pieces(order)
 
@@ -165,7 +165,7 @@ def test_finished_parts_are_not_made_again(
 ) -> None:
     """A run that was stopped in the second pass goes on with the parts that are missing."""
     options: dict[str, Any] = {"part_size": 2_000, "conflicts": conflicts}
-    monkeypatch.setattr(sample, "SAMPLE_ONE_IN", 1)
+    monkeypatch.setattr(key_sample, "SAMPLE_ONE_IN", 1)
     whole = normalized(shards, tmp_path / "whole", **options)
     assert len(whole.parts) > 3
     interrupt(shards, tmp_path / "out", 2, "merge", **options)
@@ -244,8 +244,8 @@ def test_chunks_of_a_fed_shard_are_met_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sorted_orders: list[list[str]]
 ) -> None:
     """A large compressed shard is decompressed again, but what was sorted of it is not sorted again."""
-    monkeypatch.setattr(feed, "TASK_BYTES", 1_000)
-    monkeypatch.setattr(feed, "_FED_BYTES", 2_000)
+    monkeypatch.setattr(pass1_tasks, "TASK_BYTES", 1_000)
+    monkeypatch.setattr(pass1_tasks, "_FED_BYTES", 2_000)
     monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
     monkeypatch.setattr("fastrec.normalize.run.make_engine", lambda *_: SerialEngine())
     path = tmp_path / "in" / "huge.jsonl.zst"
@@ -387,7 +387,7 @@ def test_conflicts_of_parts_that_are_no_more_are_not_listed(
     shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If fewer parts are made than before, what the others left out is not among the rejects."""
-    monkeypatch.setattr(sample, "SAMPLE_ONE_IN", 1)
+    monkeypatch.setattr(key_sample, "SAMPLE_ONE_IN", 1)
     options: dict[str, Any] = {"part_size": 1_100, "conflicts": "reject"}
     write(shards / "h.jsonl", [line.replace(b'"score": ', b'"score": 1') for line in lines_of("same", 3)])
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):

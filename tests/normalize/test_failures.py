@@ -17,7 +17,7 @@ import pytest
 
 from fastrec.engine import SerialEngine
 from fastrec.errors import BadShardsError, FastrecError, ShardCorruptError, ShardTruncatedError, UsageError
-from fastrec.normalize import driver, feed
+from fastrec.normalize import driver, pass1_tasks
 from fastrec.normalize import run as module
 from fastrec.normalize.progress import NoProgress
 from fastrec.normalize.run import normalize
@@ -62,13 +62,13 @@ def feeding(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hand every compressed shard on in small chunks, as for many jobs, but in this process."""
     monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
     monkeypatch.setattr(module, "make_engine", lambda *_: SerialEngine())
-    monkeypatch.setattr(feed, "TASK_BYTES", 900)
-    monkeypatch.setattr(feed, "_FED_BYTES", 1_000)
+    monkeypatch.setattr(pass1_tasks, "TASK_BYTES", 900)
+    monkeypatch.setattr(pass1_tasks, "_FED_BYTES", 1_000)
 
 
 WAYS = {
     "one task": lambda monkeypatch: {},
-    "a task each": lambda monkeypatch: monkeypatch.setattr(feed, "TASK_BYTES", 4_000) or {},
+    "a task each": lambda monkeypatch: monkeypatch.setattr(pass1_tasks, "TASK_BYTES", 4_000) or {},
     "fed": lambda monkeypatch: {"jobs": 2},
     "a pool": lambda monkeypatch: monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0) or {"jobs": 2},
 }
@@ -116,7 +116,7 @@ def test_all_shards_may_be_bad(shards: Path, tmp_path: Path, way: dict[str, Any]
     """If every shard is skipped, an empty corpus is published that says so."""
     bad = [shards / "b.jsonl.zst", shards / "d.jsonl.gz"]
     corpus = normalized(bad, tmp_path / "out", skip_bad_shards=True, **way)
-    assert (corpus.books["lines"], corpus.manifest["inputs"], len(corpus.manifest["skipped"])) == (0, [], 2)
+    assert (corpus.line_counts["lines"], corpus.manifest["inputs"], len(corpus.manifest["skipped"])) == (0, [], 2)
 
 
 def names_in(folder: Path) -> list[str]:
@@ -141,7 +141,7 @@ def append(path: Path, text: bytes) -> None:
 
 def test_a_file_that_grows_between_its_ranges_is_bad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A plain file that changes while others of its ranges are read is not half-used."""
-    monkeypatch.setattr(feed, "TASK_BYTES", 2_000)
+    monkeypatch.setattr(pass1_tasks, "TASK_BYTES", 2_000)
     growing = write(tmp_path / "growing.jsonl", lines_of("growing", 20))
     good = write(tmp_path / "later.jsonl", lines_of("good"))
     for skip in (False, True):

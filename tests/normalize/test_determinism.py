@@ -14,7 +14,7 @@ import pytest
 
 from fastrec.commands.generate import Recipe, lines
 from fastrec.engine import SerialEngine
-from fastrec.normalize import feed
+from fastrec.normalize import pass1_tasks
 from fastrec.normalize import run as module
 from fastrec.normalize.options import Options
 from fastrec.sources.formats import Format
@@ -47,7 +47,7 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut plain files every few lines, spill runs of a few records, and merge in small windows, in this process."""
-    monkeypatch.setattr(feed, "TASK_BYTES", 20_000)
+    monkeypatch.setattr(pass1_tasks, "TASK_BYTES", 20_000)
     monkeypatch.setattr(Options, "run_bytes", 30_000)
     monkeypatch.setattr(Options, "window_bytes", 3_000)
 
@@ -57,14 +57,14 @@ def feeding(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hand every compressed shard on in small chunks, as is done for many jobs, but do all in this process."""
     monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
     monkeypatch.setattr(module, "make_engine", lambda *_: SerialEngine())
-    monkeypatch.setattr(feed, "TASK_BYTES", 100)
-    monkeypatch.setattr(feed, "_FED_BYTES", 10_000)
+    monkeypatch.setattr(pass1_tasks, "TASK_BYTES", 100)
+    monkeypatch.setattr(pass1_tasks, "_FED_BYTES", 10_000)
 
 
 def test_there_is_something_to_get_wrong(expected: Corpus) -> None:
     """The lines hold copies, conflicts and rejects, and make many parts."""
     assert len(expected.parts) > 5
-    assert min(expected.books.values()) > 0
+    assert min(expected.line_counts.values()) > 0
     assert expected.summary["conflicts"]["identities"] > 5
     assert expected.summary["sample_hash"]["replaced"] > 0
 
@@ -105,8 +105,8 @@ def test_many_runs_in_many_processes(tmp_path: Path, monkeypatch: pytest.MonkeyP
     ]
     shards += shuffled_shards(several[800:], 5, tmp_path / "small")
     one = normalized(shards, tmp_path / "one", part_size=100_000)
-    monkeypatch.setattr(feed, "TASK_BYTES", 200_000)
-    monkeypatch.setattr(feed, "_FED_BYTES", 200_000)
+    monkeypatch.setattr(pass1_tasks, "TASK_BYTES", 200_000)
+    monkeypatch.setattr(pass1_tasks, "_FED_BYTES", 200_000)
     two = normalized(shards, tmp_path / "two", part_size=100_000, jobs=2, memory=2 * MIB)
     assert two.same_for_all == one.same_for_all
     assert two.rejects == one.rejects
@@ -139,8 +139,12 @@ def test_a_corpus_is_its_own_normal_form(part_size: int, pile: list[Path], tmp_p
     again = normalized(tmp_path / "out" / "part-*", tmp_path / "again", part_size=part_size)
     assert [part.read_bytes() for part in again.parts] == [part.read_bytes() for part in corpus.parts]
     assert [part.name for part in again.parts] == [part.name for part in corpus.parts]
-    assert again.books == {**dict.fromkeys(again.books, 0), "lines": corpus.books["kept"], "kept": corpus.books["kept"]}
-    assert again.summary["sample_hash"]["verified"] == corpus.books["kept"]
+    assert again.line_counts == {
+        **dict.fromkeys(again.line_counts, 0),
+        "lines": corpus.line_counts["kept"],
+        "kept": corpus.line_counts["kept"],
+    }
+    assert again.summary["sample_hash"]["verified"] == corpus.line_counts["kept"]
     assert again.summary["evaluations"] == corpus.summary["evaluations"]
 
 
@@ -178,7 +182,7 @@ def test_the_middle_of_a_text_is_not_its_start(head: bytes, tmp_path: Path) -> N
     corpus = normalized(shard, tmp_path / "out", jobs=2)
     assert [raw_of(reject) for reject in corpus.rejects] == several
     assert [reject["line"] for reject in corpus.rejects] == list(range(2, 62))
-    assert corpus.books["kept"] == 1
+    assert corpus.line_counts["kept"] == 1
     check_places(corpus)
 
 
@@ -204,7 +208,7 @@ def test_ranges_of_a_plain_file_know_their_lines(
     """A plain file that is cut into byte ranges has the right line and offset in every reject, conflicts included."""
     shard = tmp_path / "in.jsonl"
     shard.write_bytes(mark + b"\n".join(LINES[:200]))
-    monkeypatch.setattr(feed, "TASK_BYTES", task_bytes)
+    monkeypatch.setattr(pass1_tasks, "TASK_BYTES", task_bytes)
     corpus = normalized(shard, tmp_path / "out", conflicts=conflicts)
     monkeypatch.undo()
     whole = normalized(shard, tmp_path / "whole", conflicts=conflicts)

@@ -17,13 +17,13 @@ from fastrec.sorting.files import read_blocks, write_blocks
 from fastrec.storage.kept import Kept
 from fastrec.summary.tally import Tally
 
-__all__ = ["MOST_BOOKS", "PartBooks", "add_up", "read_part_books", "write_part_books"]
+__all__ = ["MOST_COUNTS", "PartCounts", "add_up", "read_part_counts", "write_part_counts"]
 
-MOST_BOOKS: Final = 256
+MOST_COUNTS: Final = 256
 """So many are added up by one task."""
 
 
-class PartBooks(msgspec.Struct):
+class PartCounts(msgspec.Struct):
     """What was counted while parts were made."""
 
     tally: Tally = msgspec.field(default_factory=Tally)
@@ -32,14 +32,14 @@ class PartBooks(msgspec.Struct):
     left_out: Counter[int] = msgspec.field(default_factory=Counter)
     """Records that `--conflicts` left out, by piece."""
 
-    def add(self, other: PartBooks) -> None:
+    def add(self, other: PartCounts) -> None:
         """Add the books of other parts."""
         self.tally += other.tally
         self.copies.update(other.copies)
         self.left_out.update(other.left_out)
 
 
-def write_part_books(prefix: str, books: PartBooks) -> Kept:
+def write_part_counts(prefix: str, books: PartCounts) -> Kept:
     """Write the books of a part."""
     path = f"{prefix}-books"
     block = (books.tally.packed(), list(books.copies.items()), list(books.left_out.items()))
@@ -47,21 +47,21 @@ def write_part_books(prefix: str, books: PartBooks) -> Kept:
     return Kept(path, size, digest)
 
 
-def add_up(prefixes: Sequence[str], engine: Engine) -> PartBooks:
+def add_up(prefixes: Sequence[str], engine: Engine) -> PartCounts:
     """Add up the books of all parts; if there are many, by tasks."""
-    if len(prefixes) <= MOST_BOOKS:
-        return read_part_books(prefixes)
-    total = PartBooks()
-    groups = (prefixes[first : first + MOST_BOOKS] for first in range(0, len(prefixes), MOST_BOOKS))
-    for _, books in engine.run(read_part_books, groups):
+    if len(prefixes) <= MOST_COUNTS:
+        return read_part_counts(prefixes)
+    total = PartCounts()
+    groups = (prefixes[first : first + MOST_COUNTS] for first in range(0, len(prefixes), MOST_COUNTS))
+    for _, books in engine.run(read_part_counts, groups):
         total.add(books)
     return total
 
 
-def read_part_books(prefixes: Sequence[str]) -> PartBooks:
+def read_part_counts(prefixes: Sequence[str]) -> PartCounts:
     """Add up the books of some parts. Runs in a worker, if there are many."""
-    total = PartBooks()
+    total = PartCounts()
     for prefix in prefixes:
         tally, copies, left_out = next(read_blocks(f"{prefix}-books"))
-        total.add(PartBooks(Tally.unpacked(tally), Counter(dict(copies)), Counter(dict(left_out))))
+        total.add(PartCounts(Tally.unpacked(tally), Counter(dict(copies)), Counter(dict(left_out))))
     return total

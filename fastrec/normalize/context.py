@@ -11,11 +11,11 @@ from fastrec.normalize.journal import Journal
 from fastrec.normalize.options import Options
 from fastrec.normalize.progress import Progress
 
-__all__ = ["Workshop"]
+__all__ = ["RunContext"]
 
 
 @dataclass(frozen=True)
-class Workshop:
+class RunContext:
     """How a run works, where, by whom, and who hears of it."""
 
     options: Options

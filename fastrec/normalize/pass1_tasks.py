@@ -16,16 +16,16 @@ from typing import Final
 from xxhash import xxh3_128_hexdigest
 
 from fastrec.errors import ShardError
-from fastrec.normalize.earlier import Earlier
 from fastrec.normalize.options import Options
-from fastrec.normalize.pass1 import PIECES, Order, Piece, Sorted
+from fastrec.normalize.pass1 import PIECES, Piece, SortResult, SortTask
+from fastrec.normalize.resume import Reusable
 from fastrec.sources.formats import Format
 from fastrec.sources.lines import Chunk, LongLine, ReadStats
 from fastrec.sources.reader import Shard, read_shard
 from fastrec.sources.slices import TASK_BYTES, Slice, estimated_text, gather_tasks, growth, slices_of
 from fastrec.storage import join, open_writer
 
-__all__ = ["Feeder"]
+__all__ = ["SortTasks"]
 
 _FED_BYTES: Final = 16 << 20
 """Text per chunk that is handed on."""
@@ -33,7 +33,7 @@ _SHARE: Final = 16
 """Shards that are no more than this fraction of the work of a job keep all workers busy as they are."""
 
 
-class Feeder:
+class SortTasks:
     """Makes the orders of pass 1. What turns out to be unreadable while feeding is noted in `bad`."""
 
     def __init__(self, shards: Sequence[Shard], directory: str, options: Options) -> None:
@@ -44,11 +44,11 @@ class Feeder:
         self._text = sum(map(estimated_text, shards))
         self._growth = growth(self._text)
         self._slices = self._cut()
-        self._earlier = Earlier()
+        self._earlier = Reusable()
         self.bad: dict[int, ShardError] = {}
         self.fed: dict[int, ReadStats] = {}
         """What was read of the shards that were fed."""
-        self.met_again: list[tuple[Order, Sorted]] = []
+        self.met_again: list[tuple[SortTask, SortResult]] = []
         """Of the chunks that were fed: those that an earlier run has done."""
 
     def pieces(self) -> dict[tuple[str, int, int | None], Piece]:
@@ -58,12 +58,12 @@ class Feeder:
             for number, piece in self._slices.items()
         }
 
-    def go_on_from(self, earlier: Earlier) -> None:
+    def go_on_from(self, earlier: Reusable) -> None:
         """Leave out what an earlier run has done."""
         self._earlier = earlier
         self._orders = earlier.next_order
 
-    def orders(self) -> Iterator[Order]:
+    def orders(self) -> Iterator[SortTask]:
         """Give the orders, the shards to be fed first: they take longest."""
         for number, shard in enumerate(self._shards):
             if self._must_feed(shard):
@@ -76,7 +76,7 @@ class Feeder:
         for slices in gather_tasks(rest, self._task_bytes() * self._growth):
             yield self._order(tuple(self._piece(numbers[piece], piece) for piece in slices))
 
-    def without(self, order: Order, bad: set[int]) -> Order | None:
+    def without(self, order: SortTask, bad: set[int]) -> SortTask | None:
         """Give an order again, without the pieces of some shards; None if nothing is left of it."""
         pieces = tuple(piece for piece in order.pieces if piece.shard not in bad)
         return self._order(pieces) if pieces else None
@@ -99,14 +99,14 @@ class Feeder:
             for count, piece in enumerate(slices_of(shard, self._task_bytes()))
         }
 
-    def _order(self, pieces: tuple[Piece, ...]) -> Order:
+    def _order(self, pieces: tuple[Piece, ...]) -> SortTask:
         self._orders += 1
-        return Order(self._orders - 1, pieces, self._directory, self._options, large=self._growth > 1)
+        return SortTask(self._orders - 1, pieces, self._directory, self._options, large=self._growth > 1)
 
     def _piece(self, number: int, piece: Slice) -> Piece:
         return Piece(number, number // PIECES, piece.shard.path, piece)
 
-    def _feed(self, shard: int) -> Iterator[Order]:
+    def _feed(self, shard: int) -> Iterator[SortTask]:
         """Decompress a shard into chunks, each a temporary plain file, and order each to be sorted."""
         long_lines: list[LongLine] = []
         stats = self.fed[shard] = ReadStats()
@@ -131,7 +131,9 @@ class Feeder:
         if long_lines:
             yield from self._chunk_order(shard, count, Chunk(b"", stats.text_bytes, stats.lines), tuple(long_lines))
 
-    def _chunk_order(self, shard: int, count: int, chunk: Chunk, long_lines: tuple[LongLine, ...]) -> Iterator[Order]:
+    def _chunk_order(
+        self, shard: int, count: int, chunk: Chunk, long_lines: tuple[LongLine, ...]
+    ) -> Iterator[SortTask]:
         path = join(self._directory, f"chunk-{shard:06d}-{count:06d}")
         # A newline in front, and reading from behind it: the chunk is the middle of a text, so no bytes of it may be
         # taken for a byte order mark or for the head of a compressed file.

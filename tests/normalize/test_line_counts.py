@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastrec.engine import SerialEngine
-from fastrec.normalize import feed
+from fastrec.normalize import pass1_tasks
 from fastrec.normalize import run as module
 from fastrec.normalize.options import Options
 from fastrec.sorting.keys import FIELDS
@@ -119,8 +119,8 @@ def in_pieces() -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(patch("fastrec.engine.jobs.SMALL", 0))
         stack.enter_context(patch.object(module, "make_engine", lambda *_: SerialEngine()))
-        stack.enter_context(patch.object(feed, "TASK_BYTES", 500))
-        stack.enter_context(patch.object(feed, "_FED_BYTES", 1_000))
+        stack.enter_context(patch.object(pass1_tasks, "TASK_BYTES", 500))
+        stack.enter_context(patch.object(pass1_tasks, "_FED_BYTES", 1_000))
         stack.enter_context(patch.object(Options, "run_bytes", 2_000))
         stack.enter_context(patch.object(Options, "window_bytes", 100))
         yield
@@ -199,7 +199,7 @@ def check_conflicts(corpus: Corpus, shards: Sequence[Path], first: dict[str, Lin
 def check_account(corpus: Corpus, pile: list[list[Line]], rejected: int, kept: list[Line]) -> None:
     """The books of each shard: of copies, the first in the order of inputs is the one that is kept."""
     by_shard = Counter(line.shard for line in kept)
-    assert (corpus.books["kept"], corpus.books["rejected"]) == (len(kept), rejected)
+    assert (corpus.line_counts["kept"], corpus.line_counts["rejected"]) == (len(kept), rejected)
     for number, (some, entry) in enumerate(zip(pile, corpus.manifest["inputs"], strict=True)):
         assert entry["lines"] == len(some)
         assert entry["blank"] == sum(not line.raw.strip(b" \t\r") for line in some)
@@ -254,8 +254,8 @@ def test_nothing_may_be_left_after_rejecting_conflicts(lines: list[bytes], tmp_p
     corpus = normalized(write(tmp_path / "in.jsonl", lines), tmp_path / "out", conflicts="reject")
     assert corpus.parts == []
     assert corpus.summary["evaluations"] == []
-    assert corpus.summary["rejected_by_code"] == {"conflict.rejected": corpus.books["rejected"]}
-    assert corpus.books["rejected"] == len(lines) - corpus.books["duplicates"]
+    assert corpus.summary["rejected_by_code"] == {"conflict.rejected": corpus.line_counts["rejected"]}
+    assert corpus.line_counts["rejected"] == len(lines) - corpus.line_counts["duplicates"]
     assert corpus.summary["conflicts"]["identities"] == 1
 
 
@@ -267,7 +267,7 @@ def test_an_empty_part_leaves_no_gap(tmp_path: Path) -> None:
     assert [part.name for part in corpus.parts] == [
         f"part-{number:05d}.jsonl.zst" for number in range(len(corpus.parts))
     ]
-    assert (corpus.books["kept"], corpus.books["rejected"]) == (300, 600)
+    assert (corpus.line_counts["kept"], corpus.line_counts["rejected"]) == (300, 600)
 
 
 def test_conflicts_are_told_with_examples(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import msgspec
 from fastrec.sorting.files import read_index
 from fastrec.storage.digests import fingerprint
 
-__all__ = ["SAMPLE_LIMIT", "SAMPLE_ONE_IN", "Sample", "Sampled", "sample_again", "sample_of"]
+__all__ = ["SAMPLE_LIMIT", "SAMPLE_ONE_IN", "KeySample", "SampledKey", "sample_again", "sample_of"]
 
 SAMPLE_ONE_IN: Final = 32
 """Of the keys, this fraction is sampled to begin with."""
@@ -23,22 +23,22 @@ SAMPLE_LIMIT: Final = 1 << 19
 """So many are kept at most, in 160 MB: at least 4 to a part, if there are as many parts as may be."""
 
 
-class Sampled(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
+class SampledKey(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
     """A record that was sampled: its key and its size."""
 
     key: bytes
     size: int
 
 
-class Sample:
+class KeySample:
     """What is sampled of all runs."""
 
     def __init__(self) -> None:
         self.one_in = SAMPLE_ONE_IN
         """The fraction of keys that is sampled by now."""
-        self.kept: set[Sampled] = set()
+        self.kept: set[SampledKey] = set()
 
-    def add(self, sampled: Iterable[Sampled]) -> None:
+    def add(self, sampled: Iterable[SampledKey]) -> None:
         """Take what a run was sampled for, with this or an earlier, larger fraction."""
         bar = 2**64 // self.one_in
         self.kept.update(one for one in sampled if fingerprint(one.key) < bar)
@@ -48,15 +48,15 @@ class Sample:
             self.kept = {one for one in self.kept if fingerprint(one.key) < bar}
 
 
-def sample_of(keys: Sequence[bytes], sizes: Iterable[int], one_in: int) -> list[Sampled]:
+def sample_of(keys: Sequence[bytes], sizes: Iterable[int], one_in: int) -> list[SampledKey]:
     """Sample some records."""
     bar = 2**64 // one_in
-    return [Sampled(key, size) for key, size in zip(keys, sizes, strict=True) if fingerprint(key) < bar]
+    return [SampledKey(key, size) for key, size in zip(keys, sizes, strict=True) if fingerprint(key) < bar]
 
 
-def sample_again(path: str, index_bytes: int, one_in: int) -> list[Sampled]:
+def sample_again(path: str, index_bytes: int, one_in: int) -> list[SampledKey]:
     """Sample a run that is on disk."""
-    sampled: list[Sampled] = []
+    sampled: list[SampledKey] = []
     for keys, sizes, _ in read_index(path, 0, index_bytes):
         sampled += sample_of(keys, sizes, one_in)
     return sampled

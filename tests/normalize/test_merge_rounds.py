@@ -14,21 +14,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastrec.engine import SerialEngine
-from fastrec.normalize import driver, feed, intake, options, rounds
-from fastrec.normalize.merging import MergeOrder, merge_some
+from fastrec.normalize import collector, driver, options, pass1_tasks, rounds
+from fastrec.normalize.merging import MergeTask, merge_some
 from fastrec.normalize.options import Options
 from fastrec.normalize.progress import NoProgress
 from fastrec.normalize.run import normalize
-from fastrec.sorting import sample
+from fastrec.sorting import key_sample
 from fastrec.sorting.spill import Run
 from fastrec.sources.formats import Format
 from fastrec.summary import census_files as census
-from fastrec.summary import partbooks
-from fastrec.summary.census import Conflict, take_census
+from fastrec.summary import part_counts
+from fastrec.summary.census import Conflict, census_of_part
 from tests.normalize.normalizing import normalized, shuffled_shards, write
-from tests.normalize.test_normalize_resume import add_first, change, everything, interrupt, nothing, remove
-from tests.normalize.test_normalize_same import LINES, PART
-from tests.normalize.test_normalize_trouble import lines_of
+from tests.normalize.test_determinism import LINES, PART
+from tests.normalize.test_failures import lines_of
+from tests.normalize.test_resume import add_first, change, everything, interrupt, nothing, remove
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def pile(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 def make_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spill runs of a few records, and merge a few of them at a time, as if there were hundreds of thousands."""
-    monkeypatch.setattr(feed, "TASK_BYTES", 20_000)
+    monkeypatch.setattr(pass1_tasks, "TASK_BYTES", 20_000)
     monkeypatch.setattr(Options, "run_bytes", 30_000)
     monkeypatch.setattr(Options, "window_bytes", 3_000)
     monkeypatch.setattr(Options, "wide_window_bytes", 5_000)
@@ -53,15 +53,15 @@ def merge_early(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(rounds, name, limit)
     monkeypatch.setattr(census, "MOST_LISTS", 2)
     monkeypatch.setattr(census, "DEALS", 3)
-    monkeypatch.setattr(partbooks, "MOST_BOOKS", 2)
+    monkeypatch.setattr(part_counts, "MOST_COUNTS", 2)
 
 
 @pytest.fixture
-def merged(monkeypatch: pytest.MonkeyPatch) -> list[MergeOrder]:
+def merged(monkeypatch: pytest.MonkeyPatch) -> list[MergeTask]:
     """The orders to merge that were carried out in this process."""
-    orders: list[MergeOrder] = []
+    orders: list[MergeTask] = []
 
-    def note(order: MergeOrder) -> Run:
+    def note(order: MergeTask) -> Run:
         orders.append(order)
         return merge_some(order)
 
@@ -71,7 +71,7 @@ def merged(monkeypatch: pytest.MonkeyPatch) -> list[MergeOrder]:
 
 @pytest.mark.parametrize("conflicts", ["keep", "first", "reject"])
 def test_rounds_do_not_matter(
-    conflicts: str, pile: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, merged: list[MergeOrder]
+    conflicts: str, pile: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, merged: list[MergeTask]
 ) -> None:
     """Dozens of runs, merged by threes in several rounds, give what is given without: parts, rejects and books."""
     other = normalized(pile, tmp_path / "other", part_size=PART, conflicts=conflicts)
@@ -83,7 +83,7 @@ def test_rounds_do_not_matter(
     assert corpus.same_for_all == other.same_for_all
     assert corpus.rejects == other.rejects
     assert corpus.manifest == other.manifest
-    assert corpus.books["duplicates"] > 10
+    assert corpus.line_counts["duplicates"] > 10
 
 
 @pytest.mark.parametrize("engine", ["pool", "dask"])
@@ -95,7 +95,7 @@ def test_rounds_in_several_processes(
         pytest.importorskip("distributed")
     other = normalized(pile, tmp_path / "other", part_size=PART, conflicts="first")
     monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
-    monkeypatch.setattr(feed, "TASK_BYTES", 20_000)
+    monkeypatch.setattr(pass1_tasks, "TASK_BYTES", 20_000)
     merge_early(monkeypatch)
     corpus = normalized(pile, tmp_path / "out", part_size=PART, conflicts="first", jobs=2, engine=engine)
     assert corpus.same_for_all == other.same_for_all
@@ -107,10 +107,10 @@ def test_the_limit_of_the_sample_makes_the_same_cuts_everywhere(
     limit: int, pile: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a sample that is thinned while it comes, the cut into shards and tasks and their order do not matter."""
-    monkeypatch.setattr(sample, "SAMPLE_ONE_IN", 1)
-    monkeypatch.setattr(sample, "SAMPLE_LIMIT", limit)
+    monkeypatch.setattr(key_sample, "SAMPLE_ONE_IN", 1)
+    monkeypatch.setattr(key_sample, "SAMPLE_LIMIT", limit)
     corpora = [normalized(pile, tmp_path / "one", part_size=PART)]
-    monkeypatch.setattr(feed, "TASK_BYTES", 5_000)
+    monkeypatch.setattr(pass1_tasks, "TASK_BYTES", 5_000)
     corpora.append(normalized(pile[::-1], tmp_path / "two", part_size=PART))
     shards = list(shuffled_shards(LINES[::-1], 3, tmp_path / "in"))
     make_small(monkeypatch)
@@ -121,10 +121,10 @@ def test_the_limit_of_the_sample_makes_the_same_cuts_everywhere(
 
 def test_a_bad_shard_leaves_nothing_in_the_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is left out because its shard is bad does not move the cuts, even if it drove others out of the sample."""
-    monkeypatch.setattr(sample, "SAMPLE_ONE_IN", 1)
-    monkeypatch.setattr(sample, "SAMPLE_LIMIT", 150)
-    monkeypatch.setattr(feed, "TASK_BYTES", 500)
-    monkeypatch.setattr(feed, "_FED_BYTES", 20_000)
+    monkeypatch.setattr(key_sample, "SAMPLE_ONE_IN", 1)
+    monkeypatch.setattr(key_sample, "SAMPLE_LIMIT", 150)
+    monkeypatch.setattr(pass1_tasks, "TASK_BYTES", 500)
+    monkeypatch.setattr(pass1_tasks, "_FED_BYTES", 20_000)
     monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
     monkeypatch.setattr("fastrec.normalize.run.make_engine", lambda *_: SerialEngine())
     good = write(tmp_path / "in" / "good.jsonl", LINES[:150])
@@ -144,7 +144,7 @@ def test_streams_and_fed_shards_are_merged_too(
     """Runs that no later run could use again are merged with the others, and the corpus is the same."""
     make_small(monkeypatch)
     monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
-    monkeypatch.setattr(feed, "_FED_BYTES", 10_000)
+    monkeypatch.setattr(pass1_tasks, "_FED_BYTES", 10_000)
     data = b"".join(line + b"\n" for line in LINES[:100])
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
     shards = [write(tmp_path / "a.jsonl", LINES[100:200], Format.GZIP), write(tmp_path / "b.jsonl", LINES[200:])]
@@ -159,9 +159,9 @@ def test_the_driver_holds_no_fences_of_runs_that_will_be_merged(
 ) -> None:
     """As soon as there are too many runs, fences are neither asked for nor kept; nor is any sample but the one."""
     held: list[tuple[int, int, int]] = []
-    slim = intake.Intake.slim
+    slim = collector.RunCollector.slim
 
-    def note(self: intake.Intake, result: Any) -> None:
+    def note(self: collector.RunCollector, result: Any) -> None:
         slim(self, result)
         held.append(
             (
@@ -171,7 +171,7 @@ def test_the_driver_holds_no_fences_of_runs_that_will_be_merged(
             )
         )
 
-    monkeypatch.setattr(intake.Intake, "slim", note)
+    monkeypatch.setattr(collector.RunCollector, "slim", note)
     make_small(monkeypatch)
     normalized(pile, tmp_path / "out", part_size=PART)
     assert held[0][0] > 0
@@ -186,8 +186,8 @@ def test_the_driver_holds_no_fences_of_runs_that_will_be_merged(
 def shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Eight shards, a task each, with copies of records within and across them, and many parts."""
     make_small(monkeypatch)
-    monkeypatch.setattr(feed, "TASK_BYTES", 5_000)
-    monkeypatch.setattr(sample, "SAMPLE_ONE_IN", 1)
+    monkeypatch.setattr(pass1_tasks, "TASK_BYTES", 5_000)
+    monkeypatch.setattr(key_sample, "SAMPLE_ONE_IN", 1)
     for number, name in enumerate("bcdefghi"):
         some = [*LINES[number * 20 : number * 20 + 20], *lines_of("same", 3)]
         write(tmp_path / "in" / f"{name}.jsonl", some, Format.ZSTD if name in "ce" else Format.PLAIN)
@@ -203,7 +203,7 @@ def work_of(out: Path) -> set[str]:
 
 @pytest.mark.parametrize("count", range(1, 12))
 def test_a_run_goes_on_from_the_middle_of_a_round(
-    count: int, shards: Path, tmp_path: Path, merged: list[MergeOrder], monkeypatch: pytest.MonkeyPatch
+    count: int, shards: Path, tmp_path: Path, merged: list[MergeTask], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many runs were merged, the next run merges the rest, sorts nothing again, and gives the same bytes."""
     whole = everything(normalized(shards, tmp_path / "whole", **OPTIONS))
@@ -271,7 +271,7 @@ def test_several_interruptions_in_a_row(shards: Path, tmp_path: Path) -> None:
 
 
 def test_runs_without_fences_are_merged_however_few(
-    shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, merged: list[MergeOrder]
+    shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, merged: list[MergeTask]
 ) -> None:
     """An earlier run with more shards asked for no fences; what is left of it is merged, as nobody knows its blocks."""
     interrupt(shards, tmp_path / "out", 1, "round", **OPTIONS)
@@ -314,11 +314,11 @@ def test_a_census_by_tasks_counts_the_same(parts: list[list[Any]], across: bool)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         prefixes = [f"{folder}/census-{number}" for number in range(len(parts))]
         for prefix, some in zip(prefixes, parts, strict=True):
-            census.write_census(prefix, *take_census(some)[:2])
+            census.write_census(prefix, *census_of_part(some)[:2])
         patch.setattr(census, "CONFLICT_EXAMPLES", 3)
         one = census.read_census(prefixes, gather_across=across)
         merge_early(patch)
-        many = census.take_census(prefixes, folder, SerialEngine(), gather_across=across)
+        many = census.count_census(prefixes, folder, SerialEngine(), gather_across=across)
         many.across_hashes.sort(key=Conflict.sort_key)
         assert many == one
         assert len(list(Path(folder).iterdir())) == 2 * len(parts), "what was dealt out is left behind"

@@ -11,33 +11,33 @@ import msgspec
 
 from fastrec.engine import Engine
 from fastrec.normalize import rounds
-from fastrec.normalize.pass1 import Order, Sorted
-from fastrec.sorting.sample import Sample, Sampled, sample_again
+from fastrec.normalize.pass1 import SortResult, SortTask
+from fastrec.sorting.key_sample import KeySample, SampledKey, sample_again
 from fastrec.sorting.spill import Run, index_of
 
-__all__ = ["Intake"]
+__all__ = ["RunCollector"]
 
 
-class Intake:
+class RunCollector:
     """Takes results of pass 1 and keeps what will be needed of their runs."""
 
     def __init__(self) -> None:
-        self.sample = Sample()
+        self.sample = KeySample()
         self._runs = 0
-        self._fenced: list[Sorted] = []
+        self._fenced: list[SortResult] = []
 
-    def asking(self, order: Order) -> Order:
+    def asking(self, order: SortTask) -> SortTask:
         """Give an order that asks for what is of use by now."""
         return msgspec.structs.replace(order, one_in=self.sample.one_in, fenced=self._runs <= rounds.MOST_RUNS)
 
-    def take_sample(self, result: Sorted) -> None:
+    def take_sample(self, result: SortResult) -> None:
         """Take what was sampled out of a result."""
         if not any(books.error for books in result.books):  # else it is done again, if at all
             for run in result.runs:
                 self.sample.add(run.sample)
         result.runs = [msgspec.structs.replace(run, sample=[]) for run in result.runs]
 
-    def slim(self, result: Sorted) -> None:
+    def slim(self, result: SortResult) -> None:
         """Leave out of a result what only the journal needs, and fences if there are too many runs to use them."""
         result.kept = []
         self._runs += len(result.runs)
@@ -54,6 +54,6 @@ class Intake:
             self.sample.add(sampled)
 
 
-def _sample_again(wanted: tuple[str, int, int]) -> list[Sampled]:
+def _sample_again(wanted: tuple[str, int, int]) -> list[SampledKey]:
     """Read the index of a run. Runs in a worker."""
     return sample_again(*wanted)
