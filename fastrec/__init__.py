@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fastrec.commands.diff import Difference, diff
     from fastrec.commands.export import Exported, export
     from fastrec.commands.generate import generate
-    from fastrec.commands.stats import Stats, stats
+    from fastrec.commands.stats import stats
     from fastrec.commands.validate import validate
     from fastrec.commands.verify import Verification, verify
     from fastrec.errors import FastrecError, InvalidRecordError, ShardError, UsageError
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from fastrec.schemas.hashes import sample_hash
     from fastrec.schemas.v0_2_0 import Record
     from fastrec.summary.document import Summary
+    from fastrec.summary.ranking import Stats
 
 __all__ = [
     "Difference",
@@ -67,7 +68,7 @@ _HOMES = {
         "fastrec.commands.diff": ("Difference", "diff"),
         "fastrec.commands.export": ("Exported", "export"),
         "fastrec.commands.generate": ("generate",),
-        "fastrec.commands.stats": ("Stats", "stats"),
+        "fastrec.commands.stats": ("stats",),
         "fastrec.commands.validate": ("validate",),
         "fastrec.commands.verify": ("Verification", "verify"),
         "fastrec.errors": ("FastrecError", "InvalidRecordError", "ShardError", "UsageError"),
@@ -77,6 +78,7 @@ _HOMES = {
         "fastrec.schemas.hashes": ("sample_hash",),
         "fastrec.schemas.v0_2_0": ("Record",),
         "fastrec.summary.document": ("Summary",),
+        "fastrec.summary.ranking": ("Stats",),
     }.items()
     for name in names
 }

@@ -16,6 +16,18 @@ __all__ = ["LIMITS", "Limits"]
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """The limits of a run. Nothing here changes the content of a corpus."""
 
+    # stats and the HTML report
+    stats_batch_records: int = 20_000
+    """Records that `stats --common` adds to a tally at a time."""
+    report_columns: int = 100
+    """Evaluations shown in a heat map."""
+    report_cells: int = 20_000
+    """Cells of a heat map."""
+    report_rows: int = 20_000
+    """Rows of all tables of models together."""
+    report_charts: int = 200
+    """Evaluations with histograms."""
+
 
 LIMITS: Final = Limits()
 """What is used unless a caller says otherwise."""

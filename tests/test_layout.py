@@ -42,6 +42,7 @@ EDGES = {
         "engine",
         "errors",
         "judge",
+        "limits",
         "normalize",
         "schemas",
         "sorting",

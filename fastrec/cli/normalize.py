@@ -147,9 +147,9 @@ def normalize(paths: tuple[str, ...], output: str, **given: Any) -> None:
             print_json(report)
         elif verbose:
             from fastrec.cli.tables import print_stats
-            from fastrec.commands.stats import stats_of
+            from fastrec.summary.ranking import rank_all
 
-            print_stats(stats_of(report.summary), most=_MOST_MODELS)
+            print_stats(rank_all(report.summary), most=_MOST_MODELS)
     books = report.summary.line_counts
     too_many = books.rejected > (most / 100 * books.lines if is_share else most)
     if not quiet:

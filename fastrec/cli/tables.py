@@ -15,8 +15,8 @@ import click
 from fastrec.cli.console import counted, decimal, print_notice, safe
 
 if TYPE_CHECKING:
-    from fastrec.commands.stats import EvaluationStats, ModelStats, Stats
     from fastrec.summary.document import Tokens
+    from fastrec.summary.ranking import EvaluationStats, ModelStats, Stats
 
 __all__ = ["csv_of", "markdown_of", "print_left_out", "print_stats", "print_table"]
 

@@ -21,6 +21,7 @@ from fastrec.commands.report import make_page, write_report
 from fastrec.commands.report.html import tag
 from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError
 from fastrec.judge.codes import CODES
+from fastrec.limits import Limits
 from tests.samples import sample
 
 ROOT = Path(__file__).parents[2]
@@ -94,7 +95,7 @@ def test_the_page_shows_the_books_and_everything_that_is_odd(demo: Path) -> None
     """Numbers of the summary, codes with their meaning, examples, conflicts, hashes, inputs."""
     page = Page(make_page(demo))
     summary = json.loads((demo / "summary.json").read_bytes())
-    assert f"{summary['books']['lines']}kept{summary['books']['kept']}" in page.text.replace("lines", "")
+    assert f"{summary['line_counts']['lines']}kept{summary['line_counts']['kept']}" in page.text.replace("lines", "")
     for code, count in summary["rejected_by_code"].items():
         assert f"{code}{CODES[code].meaning}{count}" in page.text
         assert f"{code}: examples" in page.text
@@ -148,11 +149,10 @@ def test_numbers_beyond_a_double_are_shown(tmp_path: Path) -> None:
     assert "1e+308" in text
 
 
-def test_what_is_left_out_is_said(demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_says_what_it_leaves_out(demo: Path) -> None:
     """A corpus of thousands of models makes no page that a browser cannot show."""
-    for name, most in (("_MOST_CELLS", 24), ("_MOST_COLUMNS", 6), ("_MOST_ROWS", 3), ("_MOST_CHARTS", 2)):
-        monkeypatch.setattr(f"fastrec.commands.report.evaluations.{name}", most)
-    text = Page(make_page(demo)).text
+    few = Limits(report_cells=24, report_columns=6, report_rows=3, report_charts=2)
+    text = Page(make_page(demo, few)).text
     assert "Shown: 4 of 10 models with the most records; fastrec stats lists all." in text
     assert "Shown: 6 of 8 evaluations with the most records; fastrec stats lists all." in text
     assert "Shown: 2 of 8 evaluations; fastrec stats lists all." in text

@@ -24,10 +24,12 @@ import fastrec
 from fastrec.cli import cli
 from fastrec.cli.stats import _RANKINGS
 from fastrec.commands.generate import Recipe, labelled_lines
-from fastrec.commands.stats import RANKINGS, Stats, stats
+from fastrec.commands.stats import stats
 from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError
+from fastrec.limits import Limits
 from fastrec.sorting.keys import sort_order
 from fastrec.sources.formats import Format
+from fastrec.summary.ranking import RANKINGS, Stats
 from tests.normalize.normalizing import Corpus, write
 from tests.samples import sample
 from tests.sources.compressing import compressed
@@ -172,8 +174,7 @@ def test_common_questions_are_those_that_all_chosen_models_answered(
 ) -> None:
     """Counted over parts in one process or two, samples that are cut in two included, as plain Python counts."""
     monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
-    monkeypatch.setattr("fastrec.commands.stats.common._COUNTED", 7)
-    found = numbers(stats(corpus, models=[pattern], common=True, jobs=jobs))
+    found = numbers(stats(corpus, models=[pattern], common=True, jobs=jobs, limits=Limits(stats_batch_records=7)))
     assert {
         key: (
             model.records,
@@ -197,7 +198,7 @@ def test_a_corpus_in_another_order_has_the_same_common_questions(
     said: list[str] = []
     assert stats(tmp_path / "other", common=True, notice=said.append) == stats(corpus, common=True)
     first, second = sort_order(order)[:2]
-    anew = f"the corpus is sorted by {first}, {second}: it is sorted anew to find the common samples"
+    anew = f"the corpus is sorted by {first}, {second}; sorting it again to find the common questions"
     assert said == ([] if order == ("sample_hash",) else [anew])
 
 
@@ -301,8 +302,8 @@ def test_a_name_matches_itself(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"models": ["org-1/*", "nobody"]}, "no model matches 'nobody'; there are org-0/model-1b, "),
-        ({"evaluations": ["nothing*"]}, r"no evaluation matches 'nothing\*'; there are booking_agent, "),
+        ({"models": ["org-1/*", "nobody"]}, "no model matches 'nobody'; available: org-0/model-1b, "),
+        ({"evaluations": ["nothing*"]}, r"no evaluation matches 'nothing\*'; available: booking_agent, "),
         ({"by": "beauty"}, "by must be one of accuracy, score, .*, not 'beauty'"),
     ],
 )
@@ -381,14 +382,14 @@ def test_an_empty_corpus_has_no_records(tmp_path: Path) -> None:
     corpus = corpus_of(tmp_path)
     assert invoke(corpus).stdout == "there are no records\n"
     assert invoke(corpus, "--common", "--format", "csv").stdout.count("\n") == 1
-    with pytest.raises(UsageError, match="no model matches 'a'; there are none at all"):
+    with pytest.raises(UsageError, match="no model matches 'a'; there are no models"):
         stats(corpus, models=["a"])
 
 
 def test_lines_that_do_not_count_are_said(shards: Path) -> None:
     """On stderr, so that what is printed stays whole; not with --quiet."""
     done = run(shards, "--format", "json")
-    assert b"lines are not valid, and do not count" in done.stderr
+    assert b"lines are invalid and do not count" in done.stderr
     assert json.loads(done.stdout)["by"] == "accuracy"
     assert run(shards, "-q").stderr == b""
 
@@ -438,10 +439,10 @@ def test_a_damaged_part_is_an_error(copy: Path) -> None:
     with pytest.raises(ShardError, match=r"part-00003.* ends inside"):
         stats(copy, common=True)
     shutil.copy(copy / "part-00004.jsonl.zst", part)
-    with pytest.raises(CorpusError, match=r"part-00003.*: holds .* records, and the manifest says .*fastrec verify"):
+    with pytest.raises(CorpusError, match=r"part-00003.*: .* records, but the manifest says .*fastrec verify"):
         stats(copy, common=True)
     part.write_bytes(compressed(Format.ZSTD, b"{}\n"))
-    with pytest.raises(CorpusError, match=r"part-00003.*, line 1: is no record: .*fastrec verify"):
+    with pytest.raises(CorpusError, match=r"part-00003.*, line 1: not a valid record: .*fastrec verify"):
         stats(copy, common=True)
     part.unlink()
     with pytest.raises(ShardError, match=r"part-00003.* cannot be found"):
@@ -462,10 +463,14 @@ def test_a_corpus_without_a_manifest_is_a_pile_of_shards(copy: Path) -> None:
         (["missing"], 2, "missing: cannot be found"),
         ([], 2, "there is no input"),
         (["empty"], 2, "the directory holds no *.jsonl* file"),
-        (["cut.jsonl.zst"], 3, "error: 1 shard could not be read whole, so there are no statistics:\n  cut.jsonl.zst"),
+        (
+            ["cut.jsonl.zst"],
+            3,
+            "error: 1 shard could not be read completely, so there are no statistics:\n  cut.",
+        ),
         (["good.jsonl", "--by", "beauty"], 2, "'accuracy', 'score'"),
         (["good.jsonl", "--format", "xml"], 2, "'table', 'json', 'csv', 'markdown'"),
-        (["good.jsonl", "--model", "nobody"], 2, "error: no model matches 'nobody'; there are org/model\n"),
+        (["good.jsonl", "--model", "nobody"], 2, "error: no model matches 'nobody'; available: org/model\n"),
         (["good.jsonl", "--jobs", "0"], 2, "--jobs"),
         (["good.jsonl", "--work-dir", "good.jsonl"], 2, "Directory 'good.jsonl' is a file"),
         (["broken"], 3, "broken/manifest.json: is not a manifest: "),

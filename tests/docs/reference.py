@@ -11,7 +11,6 @@ import msgspec
 
 from fastrec.commands.diff.document import Difference
 from fastrec.commands.rejects import Rejects
-from fastrec.commands.stats.document import Stats
 from fastrec.commands.verify import KINDS, Verification
 from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.rejects import Entry
@@ -20,6 +19,7 @@ from fastrec.judge.report import LogEntry, Report
 from fastrec.normalize.run import NormalizeResult, Plan
 from fastrec.schemas.shape import schema_document
 from fastrec.summary.document import Summary
+from fastrec.summary.ranking import Stats
 from tests.docs.commands import commands_page
 from tests.docs.documents import Struct, cell, fields_table, first_sentence, structs_of
 

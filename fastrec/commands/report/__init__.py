@@ -22,10 +22,11 @@ from fastrec.commands.report.evaluations import evaluation_tables, heat_maps, hi
 from fastrec.commands.report.examples import examples
 from fastrec.commands.report.html import Html, counted, decimal, joined, tag
 from fastrec.commands.report.sections import books, conflicts, hashes, inputs, rejects
-from fastrec.commands.stats import stats_of
 from fastrec.corpus.documents import read_manifest, read_summary
 from fastrec.errors import FastrecError, UsageError, shown
+from fastrec.limits import LIMITS, Limits
 from fastrec.storage import is_url, parent_and_name
+from fastrec.summary.ranking import rank_all
 
 __all__ = ["make_page", "write_report"]
 
@@ -75,18 +76,18 @@ def _name_of(directory: str) -> str:
     return parent_and_name(directory)[1] if is_url(directory) else Path(directory).resolve().name
 
 
-def make_page(corpus: str | os.PathLike[str]) -> bytes:
+def make_page(corpus: str | os.PathLike[str], limits: Limits = LIMITS) -> bytes:
     """Make the page of a corpus. It depends on the corpus alone: no time, no host."""
     directory = os.fspath(corpus)
     manifest = read_manifest(directory)
     summary = read_summary(directory, manifest)
-    found = stats_of(summary)
+    found = rank_all(summary)
     sections = [
         ("Books", books(summary)),
-        ("Evaluations × models", heat_maps(found)),
-        ("Models by evaluation", evaluation_tables(found)),
-        ("Distributions", histograms(found)),
-        ("Tokens", tokens(summary)),
+        ("Evaluations × models", heat_maps(found, limits)),
+        ("Models by evaluation", evaluation_tables(found, limits)),
+        ("Distributions", histograms(found, limits)),
+        ("Tokens", tokens(summary, limits)),
         ("Duplicates and conflicts", conflicts(summary)),
         ("Hashes and ids", hashes(summary)),
         ("Rejects", rejects(summary, examples(directory, manifest))),

@@ -8,22 +8,18 @@ from typing import Final
 
 from fastrec.commands.report.charts import bar, histogram, latency_range, latency_scale
 from fastrec.commands.report.html import Html, counted, decimal, joined, num, percent, row, table, tag
-from fastrec.commands.stats import EvaluationStats, ModelStats, Stats
+from fastrec.limits import Limits
 from fastrec.summary.document import Summary
+from fastrec.summary.ranking import EvaluationStats, ModelStats, Stats
 
 __all__ = ["evaluation_tables", "heat_maps", "histograms", "tokens"]
 
-# What a browser shows without effort; what is left out is said.
-_MOST_CELLS: Final = 20_000
-_MOST_COLUMNS: Final = 100
 _MOST_UPRIGHT: Final = 10  # with more columns their heads are turned, so that many are seen at once
-_MOST_ROWS: Final = 20_000
-_MOST_CHARTS: Final = 200
 
 
-def heat_maps(stats: Stats) -> Html:
+def heat_maps(stats: Stats, limits: Limits) -> Html:
     """Show the accuracy and the coverage of every model on every evaluation."""
-    evaluations = sorted(stats.evaluations, key=lambda one: -one.records)[:_MOST_COLUMNS]
+    evaluations = sorted(stats.evaluations, key=lambda one: -one.records)[: limits.report_columns]
     evaluations.sort(key=lambda one: one.evaluation_name)
     records: Counter[str] = Counter()
     for evaluation in evaluations:
@@ -31,7 +27,7 @@ def heat_maps(stats: Stats) -> Html:
     if not records:
         return Html("")
     by_model = [{model.model_id: model for model in one.by_model} for one in evaluations]
-    names = sorted(name for name, _ in records.most_common(max(_MOST_CELLS // len(evaluations), 1)))
+    names = sorted(name for name, _ in records.most_common(max(limits.report_cells // len(evaluations), 1)))
     heads = ("model", *(one.evaluation_name for one in evaluations))
 
     def map_of(title: str, kind: str, value: Callable[[ModelStats], float]) -> Html:
@@ -59,9 +55,9 @@ def _heat(model: ModelStats | None, value: Callable[[ModelStats], float]) -> Htm
     return num(share, percent(share), class_=f"h{round(share * 10)}")
 
 
-def evaluation_tables(stats: Stats) -> Html:
+def evaluation_tables(stats: Stats, limits: Limits) -> Html:
     """Show all models of each evaluation, the most accurate first."""
-    most = max(_MOST_ROWS // max(len(stats.evaluations), 1), 10)
+    most = max(limits.report_rows // max(len(stats.evaluations), 1), 10)
     return joined(_evaluation(one, most) for one in stats.evaluations)
 
 
@@ -118,10 +114,10 @@ def _error(error: float | None, pattern: str) -> Html:
     return Html("") if error is None else tag("small", f" ± {pattern.format(error)}")
 
 
-def histograms(stats: Stats) -> Html:
+def histograms(stats: Stats, limits: Limits) -> Html:
     """Show how the models of each evaluation spread."""
     cards = []
-    for evaluation in stats.evaluations[:_MOST_CHARTS]:
+    for evaluation in stats.evaluations[: limits.report_charts]:
         scores = [model.mean_score for model in evaluation.by_model if model.mean_score is not None]
         latencies = [model.latency_ms.p50 for model in evaluation.by_model if model.latency_ms.p50 is not None]
         drawn = [
@@ -136,12 +132,12 @@ def histograms(stats: Stats) -> Html:
         [
             tag("p", "How many models of an evaluation have which mean score and which median latency.", class_="soft"),
             tag("div", *cards, class_="cards"),
-            _left_out(min(len(stats.evaluations), _MOST_CHARTS), len(stats.evaluations), "evaluations"),
+            _left_out(min(len(stats.evaluations), limits.report_charts), len(stats.evaluations), "evaluations"),
         ]
     )
 
 
-def tokens(summary: Summary) -> Html:
+def tokens(summary: Summary, limits: Limits) -> Html:
     """Show what each model has read and written, over all evaluations."""
     sums: dict[str, list[int]] = {}
     for evaluation in summary.evaluations:
@@ -157,8 +153,8 @@ def tokens(summary: Summary) -> Html:
     heads = ("model", "records", "that say tokens", "input", "output", "total")
     return joined(
         [
-            table("Tokens by model, over evaluations where it says any", heads, rows[:_MOST_ROWS]),
-            _left_out(min(len(rows), _MOST_ROWS), len(rows), "models with the most tokens"),
+            table("Tokens by model, over evaluations where it says any", heads, rows[: limits.report_rows]),
+            _left_out(min(len(rows), limits.report_rows), len(rows), "models with the most tokens"),
         ]
     )
 

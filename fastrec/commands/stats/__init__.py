@@ -1,10 +1,11 @@
-"""`stats`: how the models of each evaluation compare.
+"""`stats`: compare the models of each evaluation.
 
-1. What is given is one published corpus: its summary says it all. Or it is any pile of shards: both passes of
-   `normalize` make a corpus of them in a scratch directory, so that copies count once and every number is the one
-   that the corpus would have; nothing is published.
-2. With `common`, read the records (`common`): only samples that all chosen models answered count.
-3. Choose evaluations and models, and rank them (`ranking`).
+1. The input is either one published corpus, whose summary has all the numbers, or any shards. Shards go through both
+   passes of `normalize` in a scratch directory, so that duplicates count once and every number is the one that their
+   corpus would have. Nothing is published.
+2. Choose evaluations and models (`choice`).
+3. With `common`, recount the chosen models on the questions that all of them answered (`common`).
+4. Rank the models (`summary.ranking`).
 """
 
 from __future__ import annotations
@@ -20,12 +21,11 @@ import msgspec
 
 from fastrec.commands.stats.choice import choose
 from fastrec.commands.stats.common import only_common
-from fastrec.commands.stats.document import EvaluationStats, ModelStats, Stats
-from fastrec.commands.stats.ranking import RANKINGS, rank
 from fastrec.corpus.documents import MANIFEST, read_manifest, read_summary
 from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.publish import Kind, Workplace
 from fastrec.errors import BadShardsError, FastrecError, UsageError
+from fastrec.limits import LIMITS, Limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.progress import Progress
 from fastrec.normalize.run import run_passes
@@ -33,12 +33,13 @@ from fastrec.sorting.keys import FIELDS
 from fastrec.sources.inputs import find_shards
 from fastrec.storage import exists, join
 from fastrec.summary.document import Summary
+from fastrec.summary.ranking import RANKINGS, Stats, rank
 
-__all__ = ["RANKINGS", "EvaluationStats", "ModelStats", "Stats", "stats", "stats_of"]
+__all__ = ["stats"]
 
-_LEVEL: Final = -1  # of compression in the scratch directory: what is read once need not be small
-_SIDE_BY_SIDE: Final = set(FIELDS[:2])
-"""A corpus that is sorted by these two first has the same question side by side."""
+_LEVEL: Final = -1  # compression level of the scratch corpus, which is read only once
+_QUESTION_FIELDS: Final = set(FIELDS[:2])
+"""In a corpus sorted by these two fields first, the records of a question are adjacent."""
 
 
 def stats(
@@ -52,25 +53,27 @@ def stats(
     work_dir: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
     notice: Callable[[str], None] | None = None,
+    limits: Limits = LIMITS,
 ) -> Stats:
     """Compare the models of each evaluation.
 
     Args:
         inputs: One corpus that `normalize` published; or shards: files, directories, globs, or `-`.
         by: What to rank by, one of `RANKINGS`.
-        evaluations: Patterns of evaluation names, as in a shell; all if there are none.
-        models: Patterns of model ids.
-        common: Count only samples that all chosen models of an evaluation answered.
+        evaluations: Shell-style patterns of evaluation names; all by default.
+        models: Shell-style patterns of model ids; all by default.
+        common: Count only questions that every chosen model of an evaluation answered.
         jobs: Processes to use.
-        work_dir: Where to put temporary files; the system's place for those by default.
-        progress: Hears how far it is, if shards have to be read.
-        notice: Hears what is good to know.
+        work_dir: Directory for temporary files; the system's by default.
+        progress: Receives the progress while shards are read.
+        notice: Receives notices for the user.
+        limits: Bounds of the work.
 
     Raises:
-        UsageError: An argument makes no sense, or a pattern matches nothing.
+        UsageError: An argument is wrong, or a pattern matches nothing.
         CorpusError: The manifest, the summary or a part of the corpus is damaged.
-        ShardError: A part of the corpus could not be read whole.
-        FastrecError: Some shards could not be read whole; all of them are named.
+        ShardError: A part of the corpus could not be read completely.
+        FastrecError: Some shards could not be read completely; the message lists all of them.
     """
     if by not in RANKINGS:
         raise UsageError(f"by must be one of {', '.join(RANKINGS)}, not {by!r}")
@@ -86,21 +89,16 @@ def stats(
             corpus, manifest, summary = stack.enter_context(_sorted(names, options, progress=progress, notice=note))
             counts = summary.line_counts
             if counts.rejected:
-                note(f"{counts.rejected:,} of {counts.lines:,} lines are not valid, and do not count")
+                note(f"{counts.rejected:,} of {counts.lines:,} lines are invalid and do not count")
         chosen = choose(summary, evaluations, models)
         if not common:
             return rank(chosen, by)
-        if set(manifest.sort_fields[:2]) != _SIDE_BY_SIDE:
+        if set(manifest.sort_fields[:2]) != _QUESTION_FIELDS:
             order = ", ".join(manifest.sort_fields[:2])
-            note(f"the corpus is sorted by {order}: it is sorted anew to find the common samples")
-            options = msgspec.structs.replace(options, sample_hash="fill")  # those of the corpus stand
+            note(f"the corpus is sorted by {order}; sorting it again to find the common questions")
+            options = msgspec.structs.replace(options, sample_hash="fill")  # keeps the hashes of the corpus
             corpus, manifest, _ = stack.enter_context(_sorted([corpus], options, progress=progress, notice=note))
-        return rank(only_common(chosen, corpus, manifest, jobs=jobs), by)
-
-
-def stats_of(summary: Summary) -> Stats:
-    """Rank all models of a summary by accuracy."""
-    return rank(choose(summary, (), ()), "accuracy")
+        return rank(only_common(chosen, corpus, manifest, jobs=jobs, limits=limits), by, common=True)
 
 
 @contextlib.contextmanager
@@ -111,7 +109,7 @@ def _sorted(
     progress: Progress | None,
     notice: Callable[[str], None],
 ) -> Iterator[tuple[str, Manifest, Summary]]:
-    """Make a corpus that is gone after use."""
+    """Make a corpus in a scratch directory, which is removed afterwards."""
     shards, notices = find_shards(names)
     for message in notices:
         notice(message)
@@ -123,18 +121,8 @@ def _sorted(
         try:
             manifest, summary = run_passes(shards, options, place, progress=progress, notice=notice)
         except BadShardsError as exc:
-            raise _without_statistics(exc) from exc
+            count = "1 shard" if len(exc.errors) == 1 else f"{len(exc.errors):,} shards"
+            lines = [f"{count} could not be read completely, so there are no statistics:"]
+            lines += [f"  {error}" for error in exc.errors]
+            raise FastrecError("\n".join([*lines, "Fetch them again, or leave them out."])) from exc
         yield str(place.staging), manifest, summary
-
-
-def _without_statistics(exc: BadShardsError) -> FastrecError:
-    count = "1 shard" if len(exc.errors) == 1 else f"{len(exc.errors):,} shards"
-    return FastrecError(
-        "\n".join(
-            [
-                f"{count} could not be read whole, so there are no statistics:",
-                *(f"  {error}" for error in exc.errors),
-                "Fetch them again, or leave them out.",
-            ]
-        )
-    )

@@ -6,37 +6,21 @@ from collections.abc import Collection, Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
-import msgspec
-
 from fastrec.errors import UsageError
-from fastrec.summary.document import EvaluationSummary, ModelSummary, Summary
+from fastrec.summary.document import Summary
+from fastrec.summary.ranking import Chosen
 
-__all__ = ["Choice", "Chosen", "choose"]
+__all__ = ["choose"]
 
-_MOST_NAMES: Final = 10  # that a message lists
-
-
-class Chosen(msgspec.Struct):
-    """An evaluation, and the models of it that were chosen."""
-
-    evaluation: EvaluationSummary
-    count: int
-    models: list[ModelSummary]
-    """Their numbers; none of them if they have no common samples and only those count."""
-    common_questions: int | None
-    """Samples that all of those answered, as far as is known."""
+_MOST_NAMES: Final = 10  # listed in a message
 
 
-class Choice(msgspec.Struct):
-    """What was chosen of a corpus."""
+def choose(summary: Summary, evaluations: Sequence[str], models: Sequence[str]) -> list[Chosen]:
+    """Choose the evaluations and models that match any pattern of their kind; no patterns choose all.
 
-    evaluations: list[Chosen]
-    common: bool = False
-    """Whether the models were counted on common samples alone."""
-
-
-def choose(summary: Summary, evaluations: Sequence[str], models: Sequence[str]) -> Choice:
-    """Choose what matches any of the patterns of a kind; a pattern that matches nothing is a mistake."""
+    Raises:
+        UsageError: A pattern matches nothing.
+    """
     _check("evaluation", evaluations, {one.evaluation_name for one in summary.evaluations})
     found = [one for one in summary.evaluations if _matches(one.evaluation_name, evaluations)]
     _check("model", models, {model.model_id for one in found for model in one.by_model})
@@ -46,11 +30,11 @@ def choose(summary: Summary, evaluations: Sequence[str], models: Sequence[str]) 
         if some:
             common = one.questions_all_models if len(some) == one.models else None
             chosen.append(Chosen(one, len(some), some, common))
-    return Choice(chosen)
+    return chosen
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:
-    # A name may hold brackets: it matches itself, whatever it means as a pattern.
+    # A name that contains brackets still matches itself.
     return not patterns or any(name == pattern or fnmatchcase(name, pattern) for pattern in patterns)
 
 
@@ -59,5 +43,5 @@ def _check(kind: str, patterns: Sequence[str], names: Collection[str]) -> None:
         if not any(_matches(name, [pattern]) for name in names):
             first = sorted(names)[:_MOST_NAMES]
             more = f" and {len(names) - len(first):,} more" if len(names) > len(first) else ""
-            there = f"there are {', '.join(first)}{more}" if names else "there are none at all"
-            raise UsageError(f"no {kind} matches {pattern!r}; {there}")
+            available = f"available: {', '.join(first)}{more}" if names else f"there are no {kind}s"
+            raise UsageError(f"no {kind} matches {pattern!r}; {available}")

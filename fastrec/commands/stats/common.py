@@ -1,185 +1,196 @@
-"""Common samples: what the models have to say where all of them were asked the same.
+"""Statistics on common questions: those that every chosen model of an evaluation answered.
 
-    one task per part:   read · judge ──▶ records of one sample, side by side ──▶ all models there? ──▶ tally
-    the driver:          joins the samples that a cut between two parts has split, and adds the tallies up
+    one task per part:   read · judge ──▶ group records by question ──▶ answered by all models? ──▶ tally
+    the driver:          joins questions whose records span two parts, and adds up the tallies
 
-Memory holds a chunk of text and the rows of one sample, whatever the size of the corpus.
+Memory holds one chunk of text and the rows of one question, whatever the size of the corpus.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
 
-from fastrec.commands.stats.choice import Choice, Chosen
 from fastrec.corpus.manifest import Manifest
 from fastrec.engine import make_engine
 from fastrec.engine.jobs import jobs_for
 from fastrec.errors import CorpusError, shown
 from fastrec.judge.judge import Judge
+from fastrec.limits import Limits
 from fastrec.normalize.books import model_summary
 from fastrec.sorting.keys import key_maker, key_splitter, spell_text, text_of
 from fastrec.sources.lines import LongLine
 from fastrec.sources.reader import read_shard, shard_at
 from fastrec.storage import join, parent_and_name
+from fastrec.summary.ranking import Chosen
 from fastrec.summary.rows import row_of
 from fastrec.summary.tally import Tally
 
 __all__ = ["only_common"]
 
 _CHUNK_BYTES: Final = 1 << 18
-_COUNTED: Final = 20_000  # records that are added to the tally at a time
 
 Models = dict[bytes, frozenset[bytes]]
-"""The chosen models by evaluation_name, as spelled in keys."""
+"""The chosen models of each evaluation, both as spelled in sort keys."""
+KeyFields = Sequence[bytes]
+"""The fields of a sort key: evaluation_name, sample_hash, model_id, …"""
 
 
-class Sample(msgspec.Struct):
-    """Records of one sample: those of the models that were chosen."""
+class Answers(msgspec.Struct):
+    """The records of chosen models for one question."""
 
-    key: tuple[bytes, bytes]
-    """evaluation_name and sample_hash."""
-    fields: list[Sequence[bytes]]
+    fields: list[KeyFields]
     rows: list[Any]
 
 
-class PartToRead(msgspec.Struct, frozen=True):
-    """What a worker is told."""
+class PartTask(msgspec.Struct, frozen=True):
+    """A task: read one part."""
 
     path: str
     records: int
-    order: tuple[str, ...]
+    sort_fields: tuple[str, ...]
     models: Models
+    limits: Limits
 
     def __str__(self) -> str:
         return f"reading {shown(self.path)}"
 
 
-class Met(msgspec.Struct):
-    """Common samples: how many of each evaluation, and what their records add up to."""
+class CommonQuestions(msgspec.Struct):
+    """The common questions of a part or of a corpus: their number per evaluation, and the tally of their records."""
 
     models: Models
-    samples: Counter[bytes] = msgspec.field(default_factory=Counter)
+    limits: Limits
+    questions: Counter[bytes] = msgspec.field(default_factory=Counter)
     tally: Tally = msgspec.field(default_factory=Tally)
-    edges: list[Sample] = msgspec.field(default_factory=list)
-    """The first and the last sample of a part, or the only one: the parts beside it may have more of them."""
-    waiting: list[Sample] = msgspec.field(default_factory=list)
-    waiting_rows: int = 0
+    edges: list[Answers] = msgspec.field(default_factory=list)
+    """The first and the last question of a part: the neighbouring parts may have more of their records."""
+    pending: Answers = msgspec.field(default_factory=lambda: Answers([], []))
 
-    def add(self, sample: Sample) -> None:
-        """Count a sample that is complete, if all models answered it."""
-        evaluation = sample.key[0]
-        if {fields[2] for fields in sample.fields} == self.models[evaluation]:
-            self.samples[evaluation] += 1
-            self.waiting.append(sample)
-            self.waiting_rows += len(sample.rows)
-            if self.waiting_rows >= _COUNTED:
-                self.count()
+    def add(self, answers: Answers) -> None:
+        """Count a question whose records are complete, if every chosen model answered it."""
+        evaluation = answers.fields[0][0]
+        if {fields[2] for fields in answers.fields} == self.models[evaluation]:
+            self.questions[evaluation] += 1
+            self.pending.fields += answers.fields
+            self.pending.rows += answers.rows
+            if len(self.pending.rows) >= self.limits.stats_batch_records:
+                self.flush()
 
-    def count(self) -> None:
-        """Add what waits to the tally, many records at a time: it adds up columns by model."""
-        if self.waiting:
-            self.tally.add(
-                [fields for sample in self.waiting for fields in sample.fields],
-                [row for sample in self.waiting for row in sample.rows],
-            )
-            self.waiting, self.waiting_rows = [], 0
+    def flush(self) -> None:
+        """Add the pending records to the tally: it is fastest with many records at a time."""
+        if self.pending.rows:
+            self.tally.add(self.pending.fields, self.pending.rows)
+            self.pending = Answers([], [])
 
 
-def only_common(choice: Choice, corpus: str, manifest: Manifest, *, jobs: int) -> Choice:
-    """Count the chosen models of a corpus anew, on the samples that all of them answered.
+def only_common(
+    chosen: Sequence[Chosen], corpus: str, manifest: Manifest, *, jobs: int, limits: Limits
+) -> list[Chosen]:
+    """Recount the chosen models of a corpus on the questions that all of them answered.
 
     Raises:
         CorpusError: A part does not hold the records that the manifest says.
-        ShardError: A part could not be read whole.
+        ShardError: A part could not be read completely.
     """
     models = {
-        spell_text(chosen.evaluation.evaluation_name): frozenset(spell_text(model.model_id) for model in chosen.models)
-        for chosen in choice.evaluations
+        spell_text(one.evaluation.evaluation_name): frozenset(spell_text(model.model_id) for model in one.models)
+        for one in chosen
     }
-    orders = [
-        PartToRead(join(corpus, parent_and_name(part.file)[1]), part.records, manifest.sort_fields, models)
+    tasks = [
+        PartTask(join(corpus, parent_and_name(part.file)[1]), part.records, manifest.sort_fields, models, limits)
         for part in manifest.parts
     ]
     text_bytes = sum(part.text_bytes for part in manifest.parts)
-    with make_engine(jobs_for(text_bytes, len(orders), jobs)) as engine:
-        found = dict(engine.run(_read_part, orders))
-    met = _joined([found[number] for number in sorted(found)], models)
-    return Choice([_recounted(chosen, met) for chosen in choice.evaluations], common=True)
+    with make_engine(jobs_for(text_bytes, len(tasks), jobs)) as engine:
+        found = dict(engine.run(_read_part, tasks))
+    common = _joined([found[number] for number in sorted(found)], models, limits)
+    return [_recounted(one, common) for one in chosen]
 
 
-def _joined(parts: Iterable[Met], models: Models) -> Met:
-    """Add up what the parts of a corpus hold, given in order."""
-    met = Met(models)
-    edges: list[Sample] = []
+def _joined(parts: Iterable[CommonQuestions], models: Models, limits: Limits) -> CommonQuestions:
+    """Add up the parts of a corpus, given in order."""
+    common = CommonQuestions(models, limits)
+    edges: list[Answers] = []
     for part in parts:
-        met.samples.update(part.samples)
-        met.tally += part.tally
+        common.questions.update(part.questions)
+        common.tally += part.tally
         edges += part.edges
-    for key, pieces in groupby(edges, key=lambda sample: sample.key):
-        whole = Sample(key, [], [])
+    for _, pieces in groupby(edges, key=lambda answers: answers.fields[0][:2]):
+        whole = Answers([], [])
         for piece in pieces:
             whole.fields += piece.fields
             whole.rows += piece.rows
-        met.add(whole)
-    met.count()
-    return met
+        common.add(whole)
+    common.flush()
+    return common
 
 
-def _recounted(chosen: Chosen, met: Met) -> Chosen:
+def _recounted(chosen: Chosen, common: CommonQuestions) -> Chosen:
     evaluation = spell_text(chosen.evaluation.evaluation_name)
-    samples = met.samples[evaluation]
+    questions = common.questions[evaluation]
     summaries = []
-    for model in sorted(met.models[evaluation]) if samples else []:
-        counted = met.tally.models[evaluation, model]
-        counted.entries = samples
-        summaries.append(model_summary(text_of(model), counted, again=0))
-    return Chosen(chosen.evaluation, chosen.count, summaries, samples)
+    for model in sorted(common.models[evaluation]) if questions else []:
+        tally = common.tally.models[evaluation, model]
+        tally.entries = questions
+        summaries.append(model_summary(text_of(model), tally, again=0))
+    return Chosen(chosen.evaluation, chosen.count, summaries, questions)
 
 
 @lru_cache(maxsize=1)
 def _judge() -> Judge:
-    return Judge(sample_hash="fill")  # what the corpus has stands: it tells samples apart
+    return Judge(sample_hash="fill")  # keeps the hashes of the corpus, which identify its questions
 
 
-def _read_part(order: PartToRead) -> Met:
-    """Look through one part. Runs in a worker."""
-    met = Met(order.models)
-    key_of, split = key_maker(order.order), key_splitter(order.order)
+def _read_part(task: PartTask) -> CommonQuestions:
+    """Find the common questions of one part. Runs in a worker."""
+    common = CommonQuestions(task.models, task.limits)
+    questions = _questions(task)
+    first, last = next(questions, None), None
+    for answers in questions:
+        if last is not None:
+            common.add(last)
+        last = answers
+    common.edges = [answers for answers in (first, last) if answers is not None]
+    common.flush()
+    return common
+
+
+def _questions(task: PartTask) -> Iterator[Answers]:
+    """Group the records of chosen models by question, which the sort order puts side by side."""
+    for _, group in groupby(_records(task), key=itemgetter(0)):
+        answers = Answers([], [])
+        for _, fields, row in group:
+            answers.fields.append(fields)
+            answers.rows.append(row)
+        yield answers
+
+
+def _records(task: PartTask) -> Iterator[tuple[KeyFields, KeyFields, Any]]:
+    """Read the records of chosen models: the key of the question, all fields of the sort key, and the row."""
+    key_of, split = key_maker(task.sort_fields), key_splitter(task.sort_fields)
     normal = bytearray()
-    first: Sample | None = None
-    current: Sample | None = None
     records = 0
-    # No limit: whoever made the corpus has accepted its lines.
-    for chunk in read_shard(shard_at(order.path), chunk_bytes=_CHUNK_BYTES, max_line_bytes=sys.maxsize):
+    # No limit on the line length: `normalize` accepted these lines.
+    for chunk in read_shard(shard_at(task.path), chunk_bytes=_CHUNK_BYTES, max_line_bytes=sys.maxsize):
         assert not isinstance(chunk, LongLine)
         normal.clear()
         batch = _judge().judge_chunk(chunk.data, normal, line=chunk.line)
         for reject in batch.rejects:
-            problem = f"is no record: {reject.findings[0].message}. fastrec verify says more"
-            raise CorpusError(order.path, problem, reject.line)
+            problem = f"not a valid record: {reject.findings[0].message}. `fastrec verify` lists all problems"
+            raise CorpusError(task.path, problem, reject.line)
         records += len(batch.records)
         for record, line in zip(batch.records, batch.numbers, strict=True):
             fields = split(key_of(record))
-            if fields[2] not in order.models.get(fields[0], ()):
-                continue
-            key = (fields[0], fields[1])
-            if current is None or key != current.key:
-                if current is not None and current is not first:
-                    met.add(current)
-                current = Sample(key, [], [])
-                first = first or current
-            current.fields.append(fields)
-            current.rows.append(row_of(record, 0, line))
-    if records != order.records:
-        problem = f"holds {records:,} records, and the manifest says {order.records:,}: fastrec verify says more"
-        raise CorpusError(order.path, problem)
-    met.edges = [sample for sample in (first, current if current is not first else None) if sample]
-    met.count()
-    return met
+            if fields[2] in task.models.get(fields[0], ()):
+                yield fields[:2], fields, row_of(record, 0, line)
+    if records != task.records:
+        problem = f"{records:,} records, but the manifest says {task.records:,}; `fastrec verify` lists all problems"
+        raise CorpusError(task.path, problem)

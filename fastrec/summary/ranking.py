@@ -1,0 +1,153 @@
+"""Model statistics: the numbers that follow from a summary, with the models of each evaluation ranked.
+
+`rank` builds the `Stats` document that `fastrec stats --format json` prints and that the HTML report shows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from fastrec.summary.document import EvaluationSummary, Latency, ModelSummary, Summary, Tokens
+
+__all__ = ["RANKINGS", "Chosen", "EvaluationStats", "ModelStats", "Stats", "rank", "rank_all"]
+
+
+class ModelStats(msgspec.Struct, kw_only=True):
+    """One model on one evaluation."""
+
+    model_id: str
+    records: int
+    """Records that count."""
+    questions: int
+    """Distinct questions that these records answer."""
+    coverage: float
+    """Share of the evaluation's questions that the model answered."""
+    correct: int
+    """Records with evaluation.is_correct."""
+    accuracy: float
+    """correct / records."""
+    accuracy_standard_error: float | None
+    """From the sample variance, like score_standard_error; null for a single record."""
+    mean_score: float | None
+    """Mean of evaluation.score; true is 1."""
+    score_standard_error: float | None
+    """From the sample variance; null for a single record."""
+    errors: int
+    """Records with a non-empty error."""
+    tokens: Tokens
+    tokens_per_record: float | None
+    """Mean over the records that have a token_usage."""
+    latency_ms: Latency
+
+
+class EvaluationStats(msgspec.Struct, kw_only=True):
+    """One evaluation."""
+
+    evaluation_name: str
+    records: int
+    """Records of the chosen models; with --common, only those on common questions."""
+    models: int
+    """Models that have records of this evaluation."""
+    chosen: int
+    """Models that were chosen."""
+    questions: int
+    """Questions of this evaluation."""
+    common_questions: int | None
+    """Questions that every chosen model answered; null if they were not counted, which takes --common."""
+    by_model: list[ModelStats]
+    """The chosen models, best first; empty with --common if they have no question in common."""
+
+
+class Stats(msgspec.Struct, kw_only=True):
+    """How the models of each evaluation compare."""
+
+    by: str
+    """What models are ranked by."""
+    common: bool
+    """Whether only questions count that every chosen model of an evaluation answered."""
+    evaluations: list[EvaluationStats]
+    """Ordered by evaluation_name."""
+
+
+class Chosen(msgspec.Struct):
+    """An evaluation, and the models of it to rank."""
+
+    evaluation: EvaluationSummary
+    count: int
+    """How many models were chosen."""
+    models: list[ModelSummary]
+    """Their numbers; empty if only common questions count and there are none."""
+    common_questions: int | None
+    """Questions that every chosen model answered, if known."""
+
+
+RANKINGS: Final[dict[str, Callable[[ModelStats], Any]]] = {
+    "accuracy": lambda model: -model.accuracy,
+    "score": lambda model: None if model.mean_score is None else -model.mean_score,
+    "coverage": lambda model: -model.coverage,
+    "errors": lambda model: model.errors / model.records,
+    "tokens": lambda model: model.tokens_per_record,
+    "latency": lambda model: model.latency_ms.p50,
+    "model": lambda model: model.model_id,
+}
+"""Sort keys by name: the best model has the smallest key, and None sorts last."""
+
+
+def rank_all(summary: Summary) -> Stats:
+    """Rank all models of every evaluation by accuracy."""
+    return rank([Chosen(one, one.models, one.by_model, one.questions_all_models) for one in summary.evaluations])
+
+
+def rank(chosen: Sequence[Chosen], by: str = "accuracy", *, common: bool = False) -> Stats:
+    """Rank the models of each evaluation; ties are broken by accuracy, then by name."""
+    key = RANKINGS[by]
+
+    def order(model: ModelStats) -> tuple[Any, ...]:
+        value = key(model)
+        return value is None, 0 if value is None else value, -model.accuracy, model.model_id
+
+    return Stats(by=by, common=common, evaluations=[_evaluation(one, order) for one in chosen])
+
+
+def _evaluation(chosen: Chosen, order: Callable[[ModelStats], Any]) -> EvaluationStats:
+    evaluation = chosen.evaluation
+    return EvaluationStats(
+        evaluation_name=evaluation.evaluation_name,
+        records=sum(model.records for model in chosen.models),
+        models=evaluation.models,
+        chosen=chosen.count,
+        questions=evaluation.questions,
+        common_questions=chosen.common_questions,
+        by_model=sorted((_model(model, evaluation.questions) for model in chosen.models), key=order),
+    )
+
+
+def _model(model: ModelSummary, questions: int) -> ModelStats:
+    n, correct = model.records, model.correct
+    return ModelStats(
+        model_id=model.model_id,
+        records=n,
+        questions=model.questions,
+        coverage=model.questions / questions,
+        correct=correct,
+        accuracy=model.accuracy,
+        accuracy_standard_error=math.sqrt(correct * (n - correct) / (n - 1)) / n if n > 1 else None,
+        mean_score=model.mean_score,
+        score_standard_error=model.score_standard_error,
+        errors=model.errors,
+        tokens=model.tokens,
+        tokens_per_record=_per_record(model.tokens),
+        latency_ms=model.latency_ms,
+    )
+
+
+def _per_record(tokens: Tokens) -> float | None:
+    total = int(tokens.total, 16) if isinstance(tokens.total, str) else tokens.total
+    try:
+        return total / tokens.records if tokens.records else None
+    except OverflowError:  # too large for a double
+        return None
