@@ -16,7 +16,7 @@ import zstandard
 from bench.contenders import Contender, Job
 from bench.peers import batches
 from fastrec.engine import make_engine
-from fastrec.schemas.shape import schema_bytes
+from fastrec.schemas.registry import DEFAULT_SCHEMA
 
 __all__ = ["VALIDATING", "strict_loads"]
 
@@ -90,7 +90,7 @@ def _pydantic() -> IsValid:
 def _jsonschema() -> IsValid:
     from jsonschema import Draft7Validator  # noqa: PLC0415
 
-    is_valid: IsValid = Draft7Validator(json.loads(schema_bytes())).is_valid
+    is_valid: IsValid = Draft7Validator(json.loads(DEFAULT_SCHEMA.source)).is_valid
     return is_valid
 
 
@@ -98,7 +98,7 @@ def _jsonschema() -> IsValid:
 def _jsonschema_rs() -> IsValid:
     import jsonschema_rs  # noqa: PLC0415
 
-    is_valid: IsValid = jsonschema_rs.Draft7Validator(json.loads(schema_bytes())).is_valid
+    is_valid: IsValid = jsonschema_rs.Draft7Validator(json.loads(DEFAULT_SCHEMA.source)).is_valid
     return is_valid
 
 

@@ -19,7 +19,7 @@ from fastrec.judge.normal import normal_form
 from fastrec.judge.parse import MAX_DEPTH, LongInteger
 from fastrec.judge.slow import judge_slowly
 from fastrec.schemas.build import build
-from fastrec.schemas.shape import record_shape
+from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.v0_2_0 import Record
 from fastrec.schemas.widen import can_widen, widen
 from fastrec.sources.inputs import find_shards
@@ -188,10 +188,10 @@ def _record(normal: bytes, source: str = "") -> Record:
     """Build the record of a normal form, with fields for its unknown keys and no others."""
     with suppress(msgspec.MsgspecError, RecursionError):
         return _decode_plain(normal)
-    value = judge_slowly(normal)
+    value = judge_slowly(normal, DEFAULT_SCHEMA)
     assert isinstance(value, dict)
     unknown: dict[str, set[str]] = {}
-    normal_form(value, record_shape(), unknown)
+    normal_form(value, DEFAULT_SCHEMA.shape, unknown)
     for key in (key for keys in unknown.values() for key in keys if not can_widen(key)):
         raise FastrecError(
             f"{f'{shown(source)}: ' if source else ''}the record is valid, but its key {key!r} cannot become an "
@@ -202,4 +202,4 @@ def _record(normal: bytes, source: str = "") -> Record:
 
 @lru_cache(maxsize=64)
 def _class_for(unknown: tuple[tuple[str, tuple[str, ...]], ...]) -> type[Record]:
-    return widen(dict(unknown))
+    return widen(Record, dict(unknown))

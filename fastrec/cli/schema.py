@@ -24,7 +24,7 @@ def schema() -> None:
       fastrec schema > record.schema.json
       fastrec schema | jq .required
     """
-    from fastrec.schemas.shape import schema_bytes
+    from fastrec.schemas.registry import DEFAULT_SCHEMA
 
     with reader_may_leave():
-        click.echo(schema_bytes(), nl=False)
+        click.echo(DEFAULT_SCHEMA.source, nl=False)

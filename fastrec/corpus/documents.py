@@ -11,7 +11,7 @@ import msgspec
 
 from fastrec.corpus.manifest import MANIFEST_FORMAT, KeyEntry, Manifest
 from fastrec.errors import CorpusError, UsageError, shown
-from fastrec.schemas.v0_2_0 import SCHEMA_VERSION
+from fastrec.schemas.registry import SCHEMAS
 from fastrec.storage import exists, is_directory, join, read_all
 from fastrec.summary.document import Summary
 
@@ -89,8 +89,9 @@ def part_paths(corpus: str, manifest: Manifest) -> list[str]:
         CorpusError: The manifest is of another schema, or says what no manifest of ours says.
     """
     path = join(corpus, MANIFEST)
-    if manifest.schema != SCHEMA_VERSION:
-        reason = f"its records are of schema {manifest.schema}, and this version of fastrec reads {SCHEMA_VERSION}"
+    if manifest.schema not in SCHEMAS:
+        known = ", ".join(SCHEMAS)
+        reason = f"its records are of schema {manifest.schema}, and this version of fastrec reads {known}"
         raise CorpusError(path, reason)
     if sorted(manifest.sort_fields) != sorted(KeyEntry.__struct_fields__):
         raise CorpusError(

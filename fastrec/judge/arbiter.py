@@ -1,29 +1,16 @@
-"""The arbiter: draft-07 over the schema file itself decides; its errors become findings that a person understands."""
+"""The arbiter: draft-07 over the schema file decides, and its errors become findings that people understand."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Any, Final
 
 from fastrec.judge.findings import Finding, describe, in_order, json_path
-from fastrec.schemas.shape import schema_bytes, schema_document
+from fastrec.schemas.schema import Schema
 
 __all__ = ["errors_of", "is_valid"]
 
-# The schema's two conditional branches, by their place in `allOf` and the field that a branch speaks of.
-_RULES: Final = {
-    (0, "output"): ("rule.single_turn_output", "single_turn needs `output` as an object"),
-    (0, "interactions"): ("rule.single_turn_interactions", "single_turn has no `interactions`"),
-    (1, "interactions"): (
-        "rule.multi_turn_interactions",
-        "multi_turn and agentic need `interactions` as an array",
-    ),
-    (1, "output"): ("rule.multi_turn_output", "multi_turn and agentic have no `output`"),
-    (1, "metrics"): (
-        "rule.metrics_num_turns",
-        "multi_turn and agentic: a `metrics` object needs `num_turns`",
-    ),
-}
 _ARTICLES: Final = {
     "object": "an object",
     "array": "an array",
@@ -36,40 +23,36 @@ _ARTICLES: Final = {
 
 
 @cache
-def _validator() -> Any:
+def _validator(schema: Schema) -> Any:
     import jsonschema_rs  # noqa: PLC0415 - takes 20 ms to load, and most lines never need it
 
-    return jsonschema_rs.Draft7Validator(schema_bytes().decode())
+    return jsonschema_rs.Draft7Validator(schema.source.decode())
 
 
-def is_valid(value: Any) -> bool:
-    """Tell whether draft-07 accepts a value."""
+def is_valid(value: Any, schema: Schema) -> bool:
+    """Say whether draft-07 accepts a value."""
     verdict: bool
     try:
-        verdict = _validator().is_valid(value)
+        verdict = _validator(schema).is_valid(value)
     except ValueError:
-        verdict = _validator().is_valid(_plain(value))
+        verdict = _validator(schema).is_valid(_plain(value))
     return verdict
 
 
-def errors_of(value: Any) -> tuple[Finding, ...]:
-    """List every reason for which draft-07 refuses a value."""
+def errors_of(value: Any, schema: Schema) -> tuple[Finding, ...]:
+    """List every reason why draft-07 refuses a value."""
     try:
-        errors = list(_validator().iter_errors(value))
+        errors = list(_validator(schema).iter_errors(value))
     except ValueError:
-        errors = list(_validator().iter_errors(_plain(value)))
-    findings = [_finding(value, error) for error in errors]
-    if any(finding.path == "$.interaction_type" for finding in findings):
-        # Without a good interaction_type the branches fire or not by accident: they say nothing about the record.
-        findings = [finding for finding in findings if not finding.code.startswith("rule.")]
-    return in_order(findings)
+        errors = list(_validator(schema).iter_errors(_plain(value)))
+    return in_order(finding for error in errors for finding in _findings(value, error, schema))
 
 
 def _plain(value: Any) -> Any:
-    """Put plain numbers in place of the parser's own, which the validator does not know.
+    """Replace the parser's own numbers with plain ones, which the validator accepts.
 
-    Of a long integer only the kind and the sign can matter to the schema. The validator gets those of integers
-    beyond a double's range wrong: it takes -10**5000 for at least 0.
+    Only the kind and the sign of a long integer matter to the schema. The validator misjudges integers beyond the range
+    of a double (it takes -10**5000 for at least 0), so they are clamped.
     """
     if isinstance(value, dict):
         return {key: _plain(child) for key, child in value.items()}
@@ -80,19 +63,23 @@ def _plain(value: Any) -> Any:
     return float(value) if isinstance(value, float) else value
 
 
-def _finding(root: Any, error: Any) -> Finding:
-    """Turn one error of the validator into a finding, by the place in the schema that it comes from."""
+def _findings(root: Any, error: Any, schema: Schema) -> Iterator[Finding]:
+    """Turn an error of the validator into a finding."""
     steps, schema_path = list(error.instance_path), list(error.schema_path)
     keyword = schema_path[-1]
     if keyword == "required":
         steps.append(error.kind.property)
     found = "nothing" if keyword == "required" else describe(_at(root, steps))
     if schema_path[0] == "allOf":
-        code, rule = _RULES[schema_path[1], steps[0]]
-        return Finding(code, json_path(steps), f"{rule}, found {found}")
-    schema = _at(schema_document(), schema_path[:-1])
-    expected = _EXPECTED[keyword](schema)
-    return Finding(_CODES[keyword], json_path(steps), f"expected {expected}, found {found}")
+        kind = root.get("interaction_type")
+        rules = schema.rules_by_type.get(kind) if isinstance(kind, str) else None
+        # With a wrong interaction_type it is chance which rules apply. That error has a finding of its own.
+        if rules is not None:
+            rule = rules[steps[0]]
+            yield Finding(rule.code, json_path(steps), f"{rule.message}, found {found}")
+        return
+    expected = _EXPECTED[keyword](_at(schema.document, schema_path[:-1]))
+    yield Finding(_CODES[keyword], json_path(steps), f"expected {expected}, found {found}")
 
 
 def _types(schema: dict[str, Any]) -> str:
@@ -101,7 +88,7 @@ def _types(schema: dict[str, Any]) -> str:
 
 
 def _forms(schema: dict[str, Any]) -> str:
-    """Say what a `oneOf` of plain types and arrays of plain types wants."""
+    """Describe a `oneOf` of plain types and arrays of plain types."""
     return _either(
         [f"{_types(form)} of {form['items']['type']}s" if "items" in form else _types(form) for form in schema["oneOf"]]
     )

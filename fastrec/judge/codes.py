@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from fastrec.schemas.registry import SCHEMAS
+
 __all__ = ["CODES", "ERRORS", "RANK", "WARNINGS", "Code"]
 
 
@@ -37,11 +39,8 @@ ERRORS: Final = (
     Code("schema.enum", "error", "a value is not one of those allowed"),
     Code("schema.minimum", "error", "a number is too small"),
     Code("schema.one_of", "error", "a value fits none of the allowed forms"),
-    Code("rule.single_turn_output", "error", "single_turn needs `output` as an object"),
-    Code("rule.single_turn_interactions", "error", "single_turn has no `interactions`"),
-    Code("rule.multi_turn_interactions", "error", "multi_turn and agentic need `interactions` as an array"),
-    Code("rule.multi_turn_output", "error", "multi_turn and agentic have no `output`"),
-    Code("rule.metrics_num_turns", "error", "multi_turn and agentic: a `metrics` object needs `num_turns`"),
+    # The conditional rules of every schema version; versions may share a rule.
+    *dict.fromkeys(Code(rule.code, "error", rule.message) for schema in SCHEMAS.values() for rule in schema.rules),
     Code("hash.mismatch", "error", "`sample_hash` is not the computed one (only with --sample-hash verify)"),
     Code("conflict.not_first", "error", "another record of this identity comes first (only with --conflicts first)"),
     Code("conflict.rejected", "error", "other records have the same identity (only with --conflicts reject)"),

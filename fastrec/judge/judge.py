@@ -23,9 +23,10 @@ from fastrec.judge.normal import normal_form, spell
 from fastrec.judge.slow import judge_slowly
 from fastrec.judge.warnings import warnings_of
 from fastrec.schemas.build import build
-from fastrec.schemas.hashes import HASHES, remembering
-from fastrec.schemas.shape import record_shape
-from fastrec.schemas.v0_2_0 import Record, drop_nulls, follows_rules
+from fastrec.schemas.hashes import remembering
+from fastrec.schemas.registry import DEFAULT_SCHEMA
+from fastrec.schemas.schema import Schema
+from fastrec.schemas.v0_2_0 import Record
 from fastrec.schemas.widen import can_widen, widen
 
 __all__ = ["Judge", "SampleHashMode"]
@@ -43,6 +44,7 @@ class Judge:
 
     def __init__(
         self,
+        schema: Schema = DEFAULT_SCHEMA,
         *,
         algorithm: str = "sha256",
         sample_hash: SampleHashMode = "replace",
@@ -52,17 +54,19 @@ class Judge:
         """Make a judge.
 
         Args:
+            schema: The version that records are judged by.
             algorithm: How `sample_hash` is computed.
             sample_hash: What becomes of a `sample_hash` that is not the computed one.
             warnings: Look for what is odd about valid records too.
             fill: Compute a `sample_hash` that is absent. Whoever only asks for verdicts can do without, and gets normal
                 forms that lack it.
         """
-        self._hash = remembering(HASHES[algorithm])
+        self._schema = schema
+        self._hash = remembering(schema.hashes[algorithm])
         self._mode = sample_hash
         self._warnings = warnings
         self._fill = fill
-        self._decode = msgspec.json.Decoder(Record).decode
+        self._decode = msgspec.json.Decoder(schema.record).decode
         self._encode_into = msgspec.json.Encoder(order="deterministic").encode_into
         self._learned: dict[str, set[str]] = {}
         self._met: set[tuple[str, str]] = set()  # keys to be learned in the next lesson
@@ -115,6 +119,7 @@ class Judge:
         batch = Batch()
         records, numbers, ends = batch.records, batch.numbers, batch.ends
         decode, encode_into, compute_hash = self._decode, self._encode_into, self._hash
+        follows_rules, drop_nulls = self._schema.follows_rules, self._schema.drop_nulls
         mode, with_warnings, fill = self._mode, self._warnings, self._fill
         view = memoryview(data)
         size = len(data)
@@ -129,14 +134,9 @@ class Judge:
                 end = size
             try:
                 record = decode(view[position:end])
+                valid = follows_rules(record)
             except _REFUSALS:
                 valid = False
-            else:
-                # The common case without a call; `follows_rules` knows all of it.
-                if record.interaction_type == "single_turn":
-                    valid = bool(record.output) and record.interactions.__class__ is not list
-                else:
-                    valid = follows_rules(record)
             if valid:
                 asked = record.input
                 given = record.sample_hash
@@ -184,7 +184,7 @@ class Judge:
         if not raw.strip(b" \t\r"):
             batch.blank += 1
             return
-        value = judge_slowly(raw)
+        value = judge_slowly(raw, self._schema)
         if isinstance(value, tuple):
             batch.rejects.append(Reject(line, offset, value, raw))
             return
@@ -196,8 +196,8 @@ class Judge:
         if self._mode == "replace" or given is UNSET:
             value["sample_hash"] = computed
         unknown: dict[str, set[str]] = {}
-        normal = normal_form(value, record_shape(), unknown)
-        record = build(Record, normal)
+        normal = normal_form(value, self._schema.shape, unknown)
+        record = build(self._schema.record, normal)
         if given is UNSET:
             batch.filled += 1
         elif given == computed:
@@ -234,7 +234,7 @@ class Judge:
         self._met.clear()
         self._lessons += 1
         self._patience = 2**self._lessons
-        self._decode = msgspec.json.Decoder(widen(self._learned)).decode
+        self._decode = msgspec.json.Decoder(widen(self._schema.record, self._learned)).decode
 
 
 def _colons(text: bytes) -> int:

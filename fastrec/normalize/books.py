@@ -13,7 +13,7 @@ from fastrec.judge.batch import HashReplaced
 from fastrec.normalize.options import Options
 from fastrec.normalize.pass1 import HASH_EXAMPLES, PieceCounts, SortResult
 from fastrec.normalize.pass2 import Part
-from fastrec.schemas.v0_2_0 import SCHEMA_VERSION
+from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.sorting.keys import FIELDS, key_splitter, sample_id_of, text_of
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.reader import Shard
@@ -85,7 +85,9 @@ def summarize(
         sample_hash=hashes,
         interaction_types=dict(sorted(tally.interaction_types.items())),
         schema_versions=dict(
-            sorted((SCHEMA_VERSION if name is None else name, count) for name, count in tally.schema_versions.items())
+            sorted(
+                (DEFAULT_SCHEMA.name if name is None else name, count) for name, count in tally.schema_versions.items()
+            )
         ),
         evaluations=list(_evaluations(tally, census)),
     )

@@ -30,7 +30,7 @@ from fastrec.normalize.pass1_tasks import SortTasks
 from fastrec.normalize.pass2 import Part, PieceLocation
 from fastrec.normalize.resume import find_tasks, without_merged
 from fastrec.normalize.rounds import Rounds, live_runs
-from fastrec.schemas.v0_2_0 import SCHEMA_VERSION
+from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.sorting.cuts import cut_keys
 from fastrec.sorting.key_sample import KeySample
 from fastrec.sources.reader import Shard
@@ -87,7 +87,7 @@ class Normalizer:
         summary_file = self._context.place.named("summary", ".json")
         manifest = Manifest(
             fastrec=__version__,
-            schema=SCHEMA_VERSION,
+            schema=DEFAULT_SCHEMA.name,
             options={name: getattr(self._context.options, name) for name in _LASTING},
             sort_fields=self._context.options.sort_fields,
             records=summary.line_counts.kept,

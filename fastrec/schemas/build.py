@@ -1,13 +1,14 @@
-"""From a plain dict that is known to be valid to Structs, without another look at its types."""
+"""Build Structs from a plain dict that is known to be valid, without checking its types again."""
 
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import msgspec
 
-from fastrec.schemas.v0_2_0 import Base
+from fastrec.schemas.compiled import struct_in
+from fastrec.schemas.structs import Base
 
 __all__ = ["build"]
 
@@ -15,7 +16,7 @@ AnyStruct = TypeVar("AnyStruct", bound=Base)
 
 
 def build(struct: type[AnyStruct], value: dict[str, Any]) -> AnyStruct:
-    """Make a Struct of a valid object; keys for which the Struct has no field are left out."""
+    """Make a Struct from a valid object; keys without a field in the Struct are left out."""
     fields = _fields(struct)
     return struct(**{fields[key][0]: _child(child, fields[key][1]) for key, child in value.items() if key in fields})
 
@@ -28,11 +29,5 @@ def _child(value: Any, struct: type[Base] | None) -> Any:
 
 @cache
 def _fields(struct: type[Base]) -> dict[str, tuple[str, type[Base] | None]]:
-    """For each key: the name of its field, and the Struct of the object or objects there."""
-    return {field.encode_name: (field.name, _struct_in(field.type)) for field in msgspec.structs.fields(struct)}
-
-
-def _struct_in(hint: Any) -> type[Base] | None:
-    if isinstance(hint, type) and issubclass(hint, Base):
-        return hint
-    return next((struct for argument in get_args(hint) if (struct := _struct_in(argument))), None)
+    """By key: the name of its field, and the Struct of the object or objects in it."""
+    return {field.encode_name: (field.name, struct_in(field.type)) for field in msgspec.structs.fields(struct)}

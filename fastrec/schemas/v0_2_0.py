@@ -1,21 +1,26 @@
-"""The record of schema `instance_level_eval_0.2.0`: one Struct for every object of the schema.
+"""Version 0.2.0 of the record schema, the one that this project was founded on.
 
-Fields stand in the order of the schema's `properties`, which is the order of the normal form. A field that may be
-absent defaults to `UNSET`, so that absent and `null` stay two things until the normal form makes them one. A test
-compares every field, type and bound here with the schema file: the file is the truth, this is its fast spelling.
+There is one Struct for every object of the schema. Fields are in the order of the schema's `properties`, which is the
+order of the normal form. An optional field defaults to `UNSET`, so that absence and `null` stay apart until the normal
+form unites them. A test compares every field, type and bound with the schema file: the file decides, the Structs are
+its fast form.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NewType
+from typing import Final, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, UnsetType
+
+from fastrec.schemas.compiled import Rule
+from fastrec.schemas.hashes import HASHES
+from fastrec.schemas.schema import Schema
+from fastrec.schemas.structs import Base, Count, Free, Milliseconds, PositiveCount
 
 __all__ = [
-    "SCHEMA_VERSION",
+    "SCHEMA",
     "AnswerAttribution",
     "Evaluation",
-    "Free",
     "Input",
     "Interaction",
     "Output",
@@ -23,45 +28,7 @@ __all__ = [
     "Record",
     "TokenUsage",
     "ToolCall",
-    "drop_nulls",
-    "follows_rules",
 ]
-
-SCHEMA_VERSION: Final = "instance_level_eval_0.2.0"
-
-
-def _json_value(levels: int) -> Any:
-    """Build the type of a JSON value with at most so many levels of nesting.
-
-    Each level is wrapped in a NewType: `typing` would otherwise walk the levels as a tree, which doubles with each.
-    """
-    scalar = None | bool | int | float | str
-    value: Any = scalar
-    for level in range(levels):
-        value = NewType(f"Free{level}", scalar | list[value] | dict[str, value])  # type: ignore[misc,no-redef]
-    return value
-
-
-# What stands in a free-form object. Not `Any`, which would accept any depth: what is deeper than this goes to the
-# slow path, which counts levels exactly. The decoder takes no longer for it.
-if TYPE_CHECKING:
-    Free = Any
-else:
-    Free = _json_value(6)
-
-Count = Annotated[int, Meta(ge=0)]
-PositiveCount = Annotated[int, Meta(ge=1)]
-Milliseconds = Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0)]
-
-
-class Base(Struct, forbid_unknown_fields=True, gc=False):
-    """What every object of a record has in common.
-
-    - `forbid_unknown_fields`: the decoder would skip an unknown key without a look at its bytes, and drop it.
-    - `gc=False`: a record holds only strings, numbers and containers of them, never a cycle; untracked objects
-      spare the collector a walk over millions of them.
-    - `kw_only` does not inherit, so each class says it: required and optional fields are mixed in schema order.
-    """
 
 
 class Input(Base, kw_only=True):
@@ -158,69 +125,53 @@ class Record(Base, kw_only=True):
     metadata: dict[str, Free] | UnsetType = UNSET
 
 
-def follows_rules(record: Record) -> bool:
-    """Tell whether a record of the right types also follows the schema's conditional rules."""
-    if record.interaction_type == "single_turn":
-        return bool(record.output) and record.interactions.__class__ is not list
-    if record.output or record.interactions.__class__ is not list:
-        return False
-    # `metrics` is unknown to the schema's properties, and yet the last branch has a rule for it.
-    metrics = getattr(record, "metrics", None)
-    return metrics.__class__ is not dict or "num_turns" in metrics
+_SINGLE_TURN: Final = ("single_turn",)
+_CONVERSATION: Final = ("multi_turn", "agentic")
 
-
-def drop_nulls(record: Record) -> int:
-    """Take out every explicit `null` that says the same as absence, and return how many there were.
-
-    Spelled out field by field since it runs for every record that holds a null anywhere.
-    """
-    dropped = 0
-    if record.output is None:
-        record.output = UNSET
-        dropped += 1
-    if record.interactions is None:
-        record.interactions = UNSET
-        dropped += 1
-    if record.token_usage is None:
-        record.token_usage = UNSET
-        dropped += 1
-    if record.performance is None:
-        record.performance = UNSET
-        dropped += 1
-    if record.error is None:
-        record.error = UNSET
-        dropped += 1
-    if record.output and record.output.reasoning_trace is None:
-        record.output.reasoning_trace = UNSET
-        dropped += 1
-    if usage := record.token_usage:
-        if usage.input_tokens_cache_write is None:
-            usage.input_tokens_cache_write = UNSET
-            dropped += 1
-        if usage.input_tokens_cache_read is None:
-            usage.input_tokens_cache_read = UNSET
-            dropped += 1
-        if usage.reasoning_tokens is None:
-            usage.reasoning_tokens = UNSET
-            dropped += 1
-    if times := record.performance:
-        if times.latency_ms is None:
-            times.latency_ms = UNSET
-            dropped += 1
-        if times.time_to_first_token_ms is None:
-            times.time_to_first_token_ms = UNSET
-            dropped += 1
-        if times.generation_time_ms is None:
-            times.generation_time_ms = UNSET
-            dropped += 1
-    for turn in record.interactions or ():
-        if turn.content is None:
-            turn.content = UNSET
-            dropped += 1
-        if turn.reasoning_trace is None:
-            turn.reasoning_trace = UNSET
-            dropped += 1
-        if turn.tool_calls is None:
-            turn.tool_calls = UNSET
-            dropped += 1
-    return dropped
+SCHEMA: Final = Schema(
+    name="instance_level_eval_0.2.0",
+    file="instance_level_eval_0.2.0.schema.json",
+    record=Record,
+    rules=(
+        Rule(
+            "rule.single_turn_output",
+            _SINGLE_TURN,
+            "output",
+            "single_turn needs `output` as an object",
+            "record.output",
+        ),
+        Rule(
+            "rule.single_turn_interactions",
+            _SINGLE_TURN,
+            "interactions",
+            "single_turn has no `interactions`",
+            "record.interactions.__class__ is not list",
+        ),
+        Rule(
+            "rule.multi_turn_interactions",
+            _CONVERSATION,
+            "interactions",
+            "multi_turn and agentic need `interactions` as an array",
+            "record.interactions.__class__ is list",
+        ),
+        Rule(
+            "rule.multi_turn_output",
+            _CONVERSATION,
+            "output",
+            "multi_turn and agentic have no `output`",
+            "not record.output",
+        ),
+        # `metrics` is not among the schema's properties, and yet the schema has a rule for it.
+        Rule(
+            "rule.metrics_num_turns",
+            _CONVERSATION,
+            "metrics",
+            "multi_turn and agentic: a `metrics` object needs `num_turns`",
+            'getattr(record, "metrics", None).__class__ is not dict or "num_turns" in record.metrics',
+        ),
+    ),
+    hashes=HASHES,
+    identity=("evaluation_id", "evaluation_name", "model_id", "sample_id"),
+    sort_fields=("evaluation_name", "sample_hash", "model_id", "evaluation_id", "sample_id"),
+    turns_field="interactions",
+)

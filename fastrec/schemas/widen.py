@@ -1,8 +1,8 @@
-"""Records with unknown keys, as Structs: the schema allows further keys everywhere, and producers use that.
+"""Structs with fields for unknown keys: the schema allows further keys everywhere, and producers use them.
 
-`widen` makes a subclass of `Record` that also has fields for given unknown keys, at any level, after the known ones
-and by code point, as the normal form wants them. What the slow path had to look at key by key for the first such
-record, the decoder then does for all the following ones at full speed.
+`widen` makes a subclass of a Struct with fields for given unknown keys, at any level. They come after the known fields,
+by code point, as in the normal form. The first record with such keys takes the slow path; the widened class then
+decodes the following ones at full speed.
 """
 
 from __future__ import annotations
@@ -11,33 +11,31 @@ import functools
 import operator
 import types
 from collections.abc import Collection, Mapping
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import UNSET
 
-from fastrec.schemas.v0_2_0 import Base, Free, Record
+from fastrec.schemas.structs import Base, Free
 
 __all__ = ["can_widen", "widen"]
 
-# The decoder matches keys by their bytes, so msgspec takes no name that JSON would have to escape.
+AnyStruct = TypeVar("AnyStruct", bound=Base)
+
+# The decoder compares the bytes of keys, so msgspec refuses names that JSON has to escape.
 _UNSPELLABLE = frozenset('"\\') | {chr(code) for code in range(0x20)}
 _LONGEST_KEY = 256
 
 
 def can_widen(key: str) -> bool:
-    """Tell whether an unknown key may become a field."""
+    """Say whether an unknown key can become a field."""
     return len(key) <= _LONGEST_KEY and _UNSPELLABLE.isdisjoint(key)
 
 
-def widen(unknown: Mapping[str, Collection[str]]) -> type[Record]:
-    """Make a record class with fields for these unknown keys.
-
-    Args:
-        unknown: For the path of each kind of object (see `Shape.path`) the keys to add.
-    """
-    widened = _widen(Record, "", unknown)
-    assert issubclass(widened, Record)
+def widen(record: type[AnyStruct], unknown: Mapping[str, Collection[str]]) -> type[AnyStruct]:
+    """Make a subclass of a record class with fields for these unknown keys, given by the path of their object."""
+    widened = _widen(record, "", unknown)
+    assert issubclass(widened, record)
     return widened
 
 
@@ -59,7 +57,7 @@ def _widen(struct: type[Base], path: str, unknown: Mapping[str, Collection[str]]
         fields.append((name, Free, UNSET))
     if not fields:
         return struct
-    # A redefined field keeps its place; a new one goes to the end.
+    # A redefined field keeps its position; a new one goes to the end.
     widened: type[Base] = msgspec.defstruct(  # type: ignore[assignment]
         struct.__name__,
         fields,
@@ -73,7 +71,7 @@ def _widen(struct: type[Base], path: str, unknown: Mapping[str, Collection[str]]
 
 
 def _replace(hint: Any, widened: Any) -> Any:
-    """Put widened Structs in place of the Structs inside a type; the same object comes back if none changed."""
+    """Replace the Structs inside a type with their widened classes; return the same object if none changed."""
     if isinstance(hint, type) and issubclass(hint, Base):
         return widened(hint)
     arguments = get_args(hint)

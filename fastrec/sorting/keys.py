@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.v0_2_0 import Record
 
 __all__ = [
@@ -29,7 +30,7 @@ __all__ = [
     "text_of",
 ]
 
-FIELDS: Final = ("evaluation_name", "sample_hash", "model_id", "evaluation_id", "sample_id")
+FIELDS: Final = DEFAULT_SCHEMA.sort_fields
 """The fields of a key in the default order."""
 
 KeyMaker = Callable[[Record], bytes]

@@ -11,10 +11,12 @@ from typing import Any, Final
 
 from msgspec import UNSET
 
-from fastrec.schemas.v0_2_0 import SCHEMA_VERSION, Record
+from fastrec.schemas.registry import DEFAULT_SCHEMA
+from fastrec.schemas.v0_2_0 import Record
 
 __all__ = ["Column", "bucket_of", "bucket_value", "number_of", "row_of", "spelled"]
 
+_SCHEMA_NAME: Final = DEFAULT_SCHEMA.name
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 _MANTISSA: Final = 64
 """Buckets per power of two: a latency is known to within 1/64, and reported to within 1/128 of itself."""
@@ -48,7 +50,7 @@ def row_of(record: Record, source: int, line: int) -> tuple[Any, ...]:
         source,
         line,
         record.interaction_type,
-        None if record.schema_version == SCHEMA_VERSION else record.schema_version,
+        None if record.schema_version == _SCHEMA_NAME else record.schema_version,
         evaluation.is_correct,
         score if score.__class__ is float or score.__class__ is bool else spelled(score),  # type: ignore[arg-type]
         bool(record.error),

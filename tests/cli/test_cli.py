@@ -19,7 +19,7 @@ import fastrec
 from fastrec.cli import cli
 from fastrec.cli.console import safe, size_option
 from fastrec.judge.report import Report
-from fastrec.schemas.shape import schema_bytes
+from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.sources.formats import Format
 from tests.samples import sample
 from tests.sources.compressing import compressed
@@ -449,7 +449,7 @@ def test_what_may_be_chosen_is_listed_line_by_line() -> None:
 
 def test_schema_prints_the_file_byte_for_byte() -> None:
     """`fastrec schema` gives the schema exactly as it ships."""
-    assert run("schema").stdout == schema_bytes()
+    assert run("schema").stdout == DEFAULT_SCHEMA.source
 
 
 def test_generate_makes_a_corpus_that_validates(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from fastrec.corpus.rejects import Entry
 from fastrec.judge.codes import ERRORS, WARNINGS, Code
 from fastrec.judge.report import LogEntry, Report
 from fastrec.normalize.run import NormalizeResult, Plan
-from fastrec.schemas.shape import schema_document
+from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.summary.document import Summary
 from fastrec.summary.ranking import Stats
 from tests.docs.commands import commands_page
@@ -113,7 +113,7 @@ def schema_fields() -> str:
 
 
 def _walk(schema: dict[str, Any] | None = None, path: str = "") -> Iterator[tuple[str, str, bool, str]]:
-    schema = schema or schema_document()
+    schema = schema or DEFAULT_SCHEMA.document
     for name, field in schema["properties"].items():
         place = f"{path}{name}"
         items = field.get("items", {})

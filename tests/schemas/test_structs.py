@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fastrec.schemas.shape import record_shape, schema_bytes, schema_document
+from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.v0_2_0 import Interaction, Record
 from fastrec.schemas.widen import can_widen, widen
 
@@ -60,21 +60,21 @@ def compare_type(kinds: list[Any], schema: dict[str, Any], at: str) -> None:
 
 def test_structs_agree_with_the_schema_field_by_field() -> None:
     """Every object of the schema has a Struct with the same fields, order, types, bounds and required ones."""
-    compare(msgspec.inspect.type_info(Record), schema_document(), "$")
+    compare(msgspec.inspect.type_info(Record), DEFAULT_SCHEMA.document, "$")
 
 
 def test_the_schema_file_ships_unchanged() -> None:
     """The package's schema is the published file, byte for byte."""
     if not SHARED.exists():
         pytest.skip("the published schema file is not beside this checkout")
-    assert schema_bytes() == SHARED.read_bytes()
-    assert json.loads(schema_bytes())["version"] == "instance_level_eval_0.2.0"
+    assert DEFAULT_SCHEMA.source == SHARED.read_bytes()
+    assert json.loads(DEFAULT_SCHEMA.source)["version"] == "instance_level_eval_0.2.0"
 
 
 def test_shape_follows_the_schema() -> None:
     """The slow path's table has the schema's order, integers, nulls and nesting."""
-    shape = record_shape()
-    assert list(shape.fields) == list(schema_document()["properties"])
+    shape = DEFAULT_SCHEMA.shape
+    assert list(shape.fields) == list(DEFAULT_SCHEMA.document["properties"])
     assert shape.fields["sample_id"].integer
     assert not shape.fields["evaluation"].shape.fields["score"].integer
     assert shape.fields["interactions"].drops_null
@@ -84,7 +84,9 @@ def test_shape_follows_the_schema() -> None:
 
 def test_widened_records_are_records_with_more_fields_in_order() -> None:
     """Unknown keys come after the known ones by code point, at any level, and odd names get a field too."""
-    wide = widen({"": ["zz", "a b", "copy", "unknown_0"], "interactions.tool_calls": ["é"], "performance": ["price"]})
+    wide = widen(
+        Record, {"": ["zz", "a b", "copy", "unknown_0"], "interactions.tool_calls": ["é"], "performance": ["price"]}
+    )
     assert issubclass(wide, Record)
     assert wide.__struct_encode_fields__[len(Record.__struct_fields__) :] == (
         "a b",

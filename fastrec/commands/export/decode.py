@@ -18,7 +18,8 @@ import msgspec
 from fastrec.judge.findings import json_path
 from fastrec.judge.slow import judge_slowly
 from fastrec.schemas.build import build
-from fastrec.schemas.shape import Shape, record_shape
+from fastrec.schemas.registry import DEFAULT_SCHEMA
+from fastrec.schemas.shape import Shape
 from fastrec.schemas.v0_2_0 import Record
 
 __all__ = ["Decoder", "Extra", "Row"]
@@ -52,12 +53,12 @@ class Decoder:
             except msgspec.ValidationError:
                 pass
         try:
-            row = Row(self._tolerant(line), dict(_unknown(self._plain(line), record_shape(), ())))
+            row = Row(self._tolerant(line), dict(_unknown(self._plain(line), DEFAULT_SCHEMA.shape, ())))
         except msgspec.ValidationError:
-            value = judge_slowly(line)  # valid: then it has an integer of more than 4,300 digits
+            value = judge_slowly(line, DEFAULT_SCHEMA)  # valid: then it has an integer of more than 4,300 digits
             if isinstance(value, tuple):
                 raise
-            row = Row(build(Record, value), dict(_unknown(value, record_shape(), ())))
+            row = Row(build(Record, value), dict(_unknown(value, DEFAULT_SCHEMA.shape, ())))
         self._refused = bool(row.extra)
         return row
 

@@ -27,7 +27,7 @@ from fastrec.engine.jobs import jobs_for
 from fastrec.errors import CorpusError, UsageError, utf8
 from fastrec.normalize.books import read_key
 from fastrec.normalize.options import Options
-from fastrec.schemas.v0_2_0 import SCHEMA_VERSION
+from fastrec.schemas.registry import DEFAULT_SCHEMA, SCHEMAS
 from fastrec.storage import files_in, is_url, join, parent_and_name
 
 __all__ = ["KINDS", "Problem", "Verification", "verify"]
@@ -91,8 +91,8 @@ class _OptionsError(Exception):
 
 def _options_of(manifest: Manifest) -> Options:
     """Read the options that a corpus was made with."""
-    if manifest.schema != SCHEMA_VERSION:
-        raise _OptionsError(f"schema: {expected(SCHEMA_VERSION, manifest.schema)}")
+    if manifest.schema not in SCHEMAS:
+        raise _OptionsError(f"schema: {expected(DEFAULT_SCHEMA.name, manifest.schema)}")
     try:
         options = msgspec.convert({**manifest.options, "sort_by": manifest.sort_fields}, Options)
     except (msgspec.ValidationError, UsageError) as exc:

@@ -1,0 +1,43 @@
+"""What the Structs of all schema versions share: their base class and the types of common fields."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, NewType
+
+from msgspec import Meta, Struct
+
+__all__ = ["Base", "Count", "Free", "Milliseconds", "PositiveCount"]
+
+
+def _json_value(levels: int) -> Any:
+    """Build the type of a JSON value with at most this many levels of nesting.
+
+    Each level is wrapped in a NewType. Otherwise `typing` walks the levels as a tree that doubles with each level.
+    """
+    scalar = None | bool | int | float | str
+    value: Any = scalar
+    for level in range(levels):
+        value = NewType(f"Free{level}", scalar | list[value] | dict[str, value])  # type: ignore[misc,no-redef]
+    return value
+
+
+# The value of a free-form object. `Any` would accept every depth; this type sends deeper values to the slow path, which
+# counts levels exactly. It costs the decoder no time.
+if TYPE_CHECKING:
+    Free = Any
+else:
+    Free = _json_value(6)
+
+Count = Annotated[int, Meta(ge=0)]
+PositiveCount = Annotated[int, Meta(ge=1)]
+Milliseconds = Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0)]
+
+
+class Base(Struct, forbid_unknown_fields=True, gc=False):
+    """The base of every object of a record.
+
+    - `forbid_unknown_fields`: otherwise the decoder skips an unknown key without checking its bytes, and drops it.
+    - `gc=False`: a record holds only strings, numbers and containers of them, never a cycle. Untracked objects save
+      the garbage collector a walk over millions of them.
+    - `kw_only` is not inherited, so each class sets it: required and optional fields are mixed in schema order.
+    """
