@@ -1,9 +1,9 @@
-# Every target creates .venv and installs what it needs by itself: nothing has to be set up first.
+# Every target creates .venv and installs what it needs.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
-# One more than there are cores: many tests wait, for stores that are slow and clusters that start.
+# One process more than cores, since many tests wait for slow stores or starting clusters.
 TEST_PROCESSES ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 BENCH_ARGS ?=
 SOAK_ARGS ?=
@@ -27,8 +27,8 @@ $(VENV)/dev.stamp: pyproject.toml $(VENV)/run.stamp
 	$(BIN)/python -m pip install --quiet --group dev
 	@touch $@
 
-# The demo has rejects of every kind on purpose; without --max-rejects their presence would be exit code 1.
-run: $(VENV)/run.stamp   ## Normalize the corpus that ships with the project, and print what is in it.
+# The demo has rejected lines of every kind on purpose. Without --max-rejects the exit code would be 1.
+run: $(VENV)/run.stamp   ## Normalize the demo shards, and print a summary.
 	$(BIN)/fastrec normalize corpora/demo -o out/demo --overwrite --max-rejects 100% -v
 
 test: $(VENV)/dev.stamp  ## Run the tests (PYTEST_ARGS adds arguments).
@@ -39,43 +39,43 @@ lint: $(VENV)/dev.stamp  ## Check style and types.
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-format: $(VENV)/dev.stamp ## Let ruff mend what it can.
+format: $(VENV)/dev.stamp ## Let ruff fix style.
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(VENV)/dev.stamp  ## Write the pages of docs/ that are made from the code, and what commands print into all pages.
+docs: $(VENV)/dev.stamp  ## Generate reference pages and tables from the code, and update the output of commands in all pages.
 	$(BIN)/python -m tests.docs.reference
 	$(BIN)/python -m tests.docs.snippets
 
-pictures: $(VENV)/dev.stamp  ## Make the pictures of README.md anew, in a terminal and in the browser that is there.
+pictures: $(VENV)/dev.stamp  ## Update the pictures in docs/assets (needs `script` and Chromium).
 	$(BIN)/python -m tests.docs.pictures
 
-soak: $(VENV)/dev.stamp  ## Try faults, kills and damaged input at random for 10 minutes (SOAK_ARGS="--minutes 1 --seed 7").
+soak: $(VENV)/dev.stamp  ## Inject random faults, kills and damage for 10 minutes (SOAK_ARGS="--minutes 1 --seed 7").
 	$(BIN)/python -m tests.faults.soak $(SOAK_ARGS)
 
-cluster-demo: $(VENV)/dev.stamp ## Start an S3 server and a Dask cluster, run README's commands, compare, stop both.
+cluster-demo: $(VENV)/dev.stamp ## Run on a local S3 server and Dask cluster, compare with a local run, and stop both.
 	$(BIN)/python -m tests.services.demo
 
-bench: $(VENV)/dev.stamp ## Measure, compare with the best before, add a line to bench/history.jsonl (BENCH_ARGS).
+bench: $(VENV)/dev.stamp ## Measure, compare with the best earlier figures, append to bench/history.jsonl (BENCH_ARGS).
 	$(BIN)/python -m bench.track $(BENCH_ARGS)
 
-bench-report: $(VENV)/dev.stamp ## Draw the history of figures: out/bench/report.html.
+bench-report: $(VENV)/dev.stamp ## Plot the history of figures: out/bench/report.html.
 	$(BIN)/python -m bench.report
 
-bench-peers: $(VENV)/dev.stamp ## Compare with other tools and write the tables of README.md (BENCH_ARGS).
-	$(BIN)/python -m bench.showdown $(BENCH_ARGS)
+bench-peers: $(VENV)/dev.stamp ## Compare with other tools; write the tables of README.md and docs/benchmarks.md (BENCH_ARGS).
+	$(BIN)/python -m bench.peer_tables $(BENCH_ARGS)
 
-bench-instructions: $(VENV)/dev.stamp ## Count the judge's instructions per record under valgrind.
+bench-instructions: $(VENV)/dev.stamp ## Count the instructions of the judge per record, with valgrind.
 	$(BIN)/python -m bench.instructions
 
-scale: $(VENV)/dev.stamp ## Simulate a corpus of 10^9 records: memory of the driver, objects, requests (SCALE_ARGS="1e6 1e9").
+scale: $(VENV)/dev.stamp ## Simulate the driver on 10^9 records: memory, objects, requests (SCALE_ARGS="1e6 1e9").
 	$(BIN)/python -m bench.scale $(SCALE_ARGS)
 
 $(VENV)/release.stamp: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --group release
 	@touch $@
 
-dist: $(VENV)/release.stamp  ## Build wheel and sdist, check them, and try the wheel in an empty environment: dist/.
+dist: $(VENV)/release.stamp  ## Build the wheel and sdist in dist/, check them, and try the wheel in a new environment.
 	rm -rf dist out/dist-venv
 	$(BIN)/python -m build --quiet --outdir dist
 	$(BIN)/python -m twine check --strict dist/*
@@ -85,5 +85,5 @@ dist: $(VENV)/release.stamp  ## Build wheel and sdist, check them, and try the w
 	out/dist-venv/bin/fastrec normalize corpora/demo -o out/dist-demo --overwrite --max-rejects 100%
 	out/dist-venv/bin/fastrec verify out/dist-demo
 
-clean:           ## Remove what the other targets made.
+clean:           ## Remove everything the other targets created.
 	rm -rf $(VENV) out dist build .pytest_cache .mypy_cache .ruff_cache

@@ -1,7 +1,7 @@
-"""Benchmarks: what it costs, against what, and whether it got worse.
+"""Benchmarks: how fast fastrec is, compared with what, and whether it got slower.
 
     corpora, real ──▶ trials (measure, contenders, peers) ──▶ figures ──▶ track (compare, history) ──▶ report
-    bench_judge, bench_stages (pytest-benchmark) ──▶ stages ──┘     └──▶ showdown (the table of peers)
+    bench_judge, bench_stages (pytest-benchmark) ──▶ stages ──┘     └──▶ peer_tables (tables for the documentation)
 
-What measures does not format, what formats does not compare; `bench/README.md` says what each figure means.
+Measuring, comparing and formatting are separate modules. `bench/README.md` explains every figure.
 """

@@ -1,8 +1,8 @@
-"""Calibration: how fast this machine is right now, so that figures of other days and machines can be compared.
+"""Calibration: how fast this machine is right now, so that figures from other days and machines are comparable.
 
-A fixed piece of work that is none of ours and close to ours in kind: msgspec decodes and encodes plain dicts, Python
-makes keys, sorts and counts, SHA-256 hashes, zstd compresses. One core, a few times, the best counts. Bare
-recompression, the other calibration, is a trial like any other: figures that use two cores are ratios to it.
+The calibration is fixed work without any code of fastrec but of the same kind: msgspec decodes and encodes plain dicts,
+Python makes keys, sorts and counts, SHA-256 hashes, zstd compresses. It runs on one core several times; the best time
+counts. Figures that use two cores are ratios to bare recompression instead, which is a trial like any other.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _RECORDS: Final = 4_000
 
 
 def calibrate() -> float:
-    """Give the seconds that the fixed work takes here and now."""
+    """The seconds that the fixed work takes here and now."""
     lines = _lines()
     return min(_work(lines) for _ in range(_ROUNDS))
 
 
 def _lines() -> list[bytes]:
-    """Records from a formula: the same everywhere, whatever becomes of the generator."""
+    """Records from a formula: they stay the same when the generator of fastrec changes."""
     records = [
         {
             "name": f"evaluation-{number % 7}",

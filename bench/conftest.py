@@ -1,4 +1,4 @@
-"""What the stage benchmarks share: text, and figures in MB/s of text and records/s beside the times."""
+"""Fixtures of the stage benchmarks: text, and results in MB/s of text and records/s."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Text = list[bytes]
 
 
 def chunks_of(stream: Iterator[bytes]) -> Text:
-    """Lines in chunks as a reader gives them."""
+    """Group lines into chunks like those of a shard reader."""
     chunks, chunk, size = [], [], 0
     for line in stream:
         chunk.append(line)
@@ -38,19 +38,19 @@ def chunks_of(stream: Iterator[bytes]) -> Text:
 
 @pytest.fixture(scope="session")
 def plain() -> Text:
-    """Mixed records that have only keys of the schema."""
+    """Mixed records with known keys only."""
     return chunks_of(lines(Recipe(records=RECORDS, seed=1)))
 
 
 @pytest.fixture(scope="session")
 def unknown() -> Text:
-    """The same, every record with unknown keys."""
+    """The same records, each with unknown keys."""
     return chunks_of(lines(Recipe(records=RECORDS, seed=1, unknown_keys=1.0)))
 
 
 @pytest.fixture(scope="session")
 def real() -> Text:
-    """Real records, if they are here."""
+    """Real records, if this machine has them."""
     if not real_files():
         pytest.skip("the real evaluation records are not beside this checkout")
     return chunks_of(line for path in corpus("real").paths(every=2) for line in shard_lines(path))
@@ -58,7 +58,7 @@ def real() -> Text:
 
 @pytest.fixture(autouse=True)
 def _no_collector() -> Iterator[None]:
-    """The tasks run without the garbage collector, so their stages are measured without it."""
+    """Turn the garbage collector off, as tasks of a run do."""
     gc.collect()
     gc.disable()
     yield
@@ -67,7 +67,7 @@ def _no_collector() -> Iterator[None]:
 
 @pytest.fixture
 def measure(benchmark: Any) -> Callable[..., None]:
-    """Time a function that handles some text; `setup` gives its arguments anew for each round."""
+    """Time a function that processes some text; `setup` makes its arguments before each round."""
 
     def run(function: Callable[..., Any], text: Text, setup: Callable[[], Any] | None = None) -> None:
         benchmark.pedantic(function, setup=setup, rounds=ROUNDS, warmup_rounds=1)
@@ -80,7 +80,7 @@ def measure(benchmark: Any) -> Callable[..., None]:
 
 @pytest.fixture
 def compare(benchmark: Any) -> Callable[..., None]:
-    """Time two functions in turns; the figure is the speed of the first relative to the second's."""
+    """Time two functions in turns; the result is the speed of the first relative to the second."""
 
     def run(one: Callable[[], Any], other: Callable[[], Any], *, weight: float = 1.0, less: float = 0.0) -> None:
         times: tuple[list[float], list[float]] = ([], [])
@@ -96,7 +96,7 @@ def compare(benchmark: Any) -> Callable[..., None]:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: Any) -> None:
-    """Show the figures, which the table of times leaves out."""
+    """Print the throughputs and ratios, which the table of pytest-benchmark leaves out."""
     session = getattr(config, "_benchmarksession", None)
     for bench in session.benchmarks if session else ():
         shown = "   ".join(f"{value:>12,} {name}" for name, value in bench.extra_info.items())

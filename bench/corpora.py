@@ -1,7 +1,7 @@
-"""The corpora that are measured on, made once and kept below `out/bench/corpora`.
+"""The benchmark corpora, generated once and cached in `out/bench/corpora`.
 
-A corpus is named, and known by a key: the digest of its plan and of the generator's source, so a corpus that would come
-out differently today is made anew, and the old one goes. All are zstd at level 3, one frame a shard.
+A cached corpus has a key: the digest of its plan and of the generator's source. If either changes, the corpus is made
+again and the old one is deleted. All shards are zstd at level 3, one frame per shard.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ __all__ = ["CORPORA", "LEVEL", "OUT", "Corpus", "available", "corpus", "generato
 
 OUT: Final = Path(__file__).parents[1] / "out" / "bench"
 LEVEL: Final = 3
-_EDITION: Final = 2  # of this module: another number makes all corpora anew
-_SMALL_TEXT: Final = 80  # characters that stay of a text in a small record
+_VERSION: Final = 2  # increase it to make all corpora again
+_SMALL_TEXT: Final = 80  # characters to keep of each text in a small record
 _MODEL: Final = re.compile(rb'("model_id"\s*:\s*")')  # inside a string the quotes are escaped
 
 Named = Iterator[tuple[str, Iterable[bytes]]]
 
 
 class Generated(msgspec.Struct, frozen=True, tag=True):
-    """The lines of a recipe, in even shards; with `small`, long texts are cut short."""
+    """The lines of a recipe in shards of equal size; `small` truncates long texts."""
 
     recipe: Recipe
     shards: int
@@ -48,34 +48,34 @@ class Generated(msgspec.Struct, frozen=True, tag=True):
 
 
 class Resharded(msgspec.Struct, frozen=True, tag=True):
-    """The lines of another corpus, spread over another number of shards."""
+    """The lines of another corpus in a different number of shards."""
 
     of: str
     shards: int
 
 
 class Copied(msgspec.Struct, frozen=True, tag=True):
-    """Another corpus so many times over, each time as other models."""
+    """Several copies of another corpus, each with different model names."""
 
     of: str
     times: int
 
 
 class Real(msgspec.Struct, frozen=True, tag=True):
-    """The real records, or those of one evaluation, so many times over; see `bench.real`."""
+    """The real records, of all evaluations or one, in several versions; see `bench.real`."""
 
     times: int
     only: str = ""
 
 
 class Published(msgspec.Struct, frozen=True, tag=True):
-    """What `normalize` makes of another corpus: its parts, with the manifest beside them."""
+    """The normalized form of another corpus: its parts and manifest."""
 
     of: str
 
 
 class Nights(msgspec.Struct, frozen=True, tag=True):
-    """Two corpora, `old` and `new`, made of another one; see `bench.nights`."""
+    """Two corpora, `old` and `new`, made from another one; see `bench.nights`."""
 
     of: str
     anew: bool
@@ -95,7 +95,7 @@ CORPORA: Final[dict[str, Plan]] = {
     "ten-lines": Generated(Recipe(records=10, seed=6), 1),
     "real": Real(1),
     "real-x10": Real(10),
-    "alpaca-x10": Real(10, only="alpaca"),  # the one that Polars can read: all values of a key are of one type
+    "alpaca-x10": Real(10, only="alpaca"),  # Polars can read it: all values of a key have one type
     "mixed-x10": Copied("mixed", 10),
     "mixed-x4": Copied("mixed", 4),  # about 1 GB of text
     "published-mixed-x4": Published("mixed-x4"),
@@ -114,23 +114,23 @@ class Corpus(msgspec.Struct, frozen=True):
     name: str
     key: str
     shards: tuple[str, ...]
-    """Names of files in its directory."""
+    """File names in its directory."""
     lines: int
     text_bytes: int
     file_bytes: int
 
     @property
     def directory(self) -> Path:
-        """Where its shards are."""
+        """The directory of its shards."""
         return OUT / "corpora" / f"{self.name}-{self.key}"
 
     def paths(self, every: int = 1) -> list[Path]:
-        """The shards, or every so many of them."""
+        """The shards, or every `every`-th of them."""
         return [self.directory / shard for shard in self.shards[::every]]
 
 
 def available(name: str) -> bool:
-    """Whether the corpus can be made here: the real records may not be there."""
+    """Whether the corpus can be made here. Some need the real records."""
     plan = CORPORA[name]
     if isinstance(plan, Published | Nights):
         return available(plan.of)
@@ -138,7 +138,7 @@ def available(name: str) -> bool:
 
 
 def corpus(name: str) -> Corpus:
-    """Give a corpus, made now if it is not there."""
+    """A corpus; it is made now if it is not cached."""
     key = _key(name)
     directory = OUT / "corpora" / f"{name}-{key}"
     about = directory / "corpus.json"
@@ -160,7 +160,7 @@ def corpus(name: str) -> Corpus:
 
 
 def shard_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a shard, without their ends."""
+    """The lines of a shard without line ends."""
     for chunk in read_shard(shard_at(str(path))):
         assert isinstance(chunk, Chunk)
         yield from chunk.data.removesuffix(b"\n").split(b"\n")
@@ -168,7 +168,7 @@ def shard_lines(path: Path) -> Iterator[bytes]:
 
 @lru_cache(maxsize=1)
 def generator_version() -> str:
-    """A digest of the generator's source: its text is a promise, but promises are changed now and then."""
+    """A digest of the generator's source."""
     assert generate.__file__
     digest = sha256()
     for path in sorted(Path(generate.__file__).parent.glob("*.py")):
@@ -178,7 +178,7 @@ def generator_version() -> str:
 
 def _key(name: str) -> str:
     plan = CORPORA[name]
-    digest = sha256(msgspec.json.encode((_EDITION, plan)))
+    digest = sha256(msgspec.json.encode((_VERSION, plan)))
     if isinstance(plan, Generated):
         digest.update(generator_version().encode())
     elif isinstance(plan, Real):
@@ -197,7 +197,7 @@ def _publish(name: str, key: str, directory: Path, source: Corpus) -> Corpus:
 
 
 def _shards(plan: Generated | Resharded | Copied | Real) -> Named:
-    """Name the shards of a plan, and give their lines."""
+    """The names of a plan's shards and their lines."""
     if isinstance(plan, Generated):
         stream = lines(plan.recipe)
         return _even(map(_shrunk, stream) if plan.small else stream, plan.recipe.records, plan.shards)
@@ -216,7 +216,7 @@ def _even(stream: Iterator[bytes], count: int, shards: int) -> Named:
 
 
 def _copies(source: Corpus, times: int) -> Named:
-    """Every shard so many times, with another prefix of its model each time."""
+    """Copy every shard several times, each time with another prefix of its model names."""
     for number in range(times):
         prefixed = rb"\1v%d-" % number
         for path in source.paths():
@@ -225,7 +225,7 @@ def _copies(source: Corpus, times: int) -> Named:
 
 
 def _shrunk(line: bytes) -> bytes:
-    """The record with its texts cut short, and its hash put right if it has one."""
+    """Truncate the texts of a record, and correct its `sample_hash` if it has one."""
     record = _cut(msgspec.json.decode(line))
     if "sample_hash" in record:
         record["sample_hash"] = sample_hash(record["input"]["raw"], record["input"]["reference"])

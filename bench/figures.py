@@ -1,4 +1,4 @@
-"""The figures: rows of a table that say what is computed from which trials, and what is wanted."""
+"""The table of figures: how each is computed from trials, and its target."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def _memory(runs: Sequence[Measured]) -> float:
 
 def _floor(name: str) -> Figure:
     """`normalize` relative to bare recompression."""
-    wanted = 1.1 if name in {"real-x10", "mixed"} else None
+    target = 1.1 if name in {"real-x10", "mixed"} else None
     return Figure(
         name=f"normalize / recompression, {name}",
         title="wall time of normalize ÷ bare recompression of the same shards, same level, same jobs",
         trials=(Trial(NORMALIZE, name), Trial(FLOOR, name)),
         value=_seconds,
-        target=wanted,
+        target=target,
     )
 
 
@@ -61,7 +61,7 @@ def _jobs(name: str, target: float | None, command: str = NORMALIZE) -> Figure:
 
 
 def _versus(peer: str, name: str, target: float, command: str = NORMALIZE, every: int = 1) -> Figure:
-    """How many times as fast as a peer; one that is slow gets every so many shards, and throughputs are compared."""
+    """How many times as fast as a peer. A slow peer reads only some shards; then throughputs are compared."""
     share = _share_of_text(every)
     return Figure(
         name=f"{command.split()[1]} vs {peer}, {name}",
@@ -104,7 +104,7 @@ def _ten_times(one: str, ten: str, chosen: Set) -> tuple[Figure, Figure]:
             value=_seconds,
             target=10.5,
             set=chosen,
-            tolerance=0.3,  # it divides by a short run
+            tolerance=0.3,  # the divisor is a short run
         ),
         Figure(
             name=f"10 × the records: memory, {one}",
@@ -117,11 +117,11 @@ def _ten_times(one: str, ten: str, chosen: Set) -> tuple[Figure, Figure]:
     )
 
 
-def _clustered(name: str, target: float | None) -> Figure:
-    """The cluster engine relative to the pool; what it takes to start a scheduler and workers counts."""
+def _cluster(name: str, target: float | None) -> Figure:
+    """The cluster engine relative to the pool, including the start of the scheduler and its workers."""
     return Figure(
         name=f"Dask / pool, {name}",
-        title="wall time of normalize on a Dask cluster that it starts ÷ in the pool, as many processes",
+        title="wall time of normalize on a Dask cluster that it starts ÷ in a pool with as many processes",
         trials=(Trial(NORMALIZE, name, options=("--engine", "dask")), Trial(NORMALIZE, name)),
         value=_seconds,
         target=target,
@@ -129,12 +129,12 @@ def _clustered(name: str, target: float | None) -> Figure:
     )
 
 
-def _found(*options: str) -> Figure:
-    """How long until the key ranges have led to what was asked for."""
+def _by_key_range(*options: str) -> Figure:
+    """How long `cat` takes if the key ranges in the manifest lead to the records."""
     name = "published-mixed-x4"
     return Figure(
         name=f"cat {options[0]}{' --limit' if '--limit' in options else ''}, 1 GB of text",
-        title="cat of what the key ranges find, whole process",
+        title="cat of records found by key range, whole process",
         trials=(Trial(CAT, name, options=options),),
         value=lambda runs: runs[0].seconds,
         unit="s",
@@ -143,11 +143,11 @@ def _found(*options: str) -> Figure:
     )
 
 
-def _searched(name: str, *options: str) -> Figure:
+def _by_search(name: str, *options: str) -> Figure:
     """`cat` where every part must be searched, relative to bare decompression."""
     return Figure(
         name=f"cat {options[0]} / decompression, {name}",
-        title="throughput of cat that has to search all parts ÷ bare decompression of them, same jobs",
+        title="throughput of cat when it searches all parts ÷ bare decompression of them, same jobs",
         trials=(Trial(CAT, name, options=options), Trial(READING, name)),
         value=_speedup,
         better="higher",
@@ -156,7 +156,7 @@ def _searched(name: str, *options: str) -> Figure:
     )
 
 
-def _exported(name: str) -> Figure:
+def _export(name: str) -> Figure:
     """`export` to Parquet relative to `normalize` of the same records."""
     return Figure(
         name=f"export / normalize, {name}",
@@ -182,7 +182,7 @@ def _of_decompression(name: str, jobs: int, target: float | None) -> Figure:
 
 
 def _flat(command: str, ten: str, one: str, *options: str) -> Figure:
-    """Peak memory of what reads all of a corpus; with one job, since a small corpus does not keep two busy."""
+    """Peak memory of a command that reads a whole corpus, with one job: a small corpus cannot keep two busy."""
     return Figure(
         name=f"10 × the records: memory of {command.removeprefix('fastrec ')}",
         title=f"peak memory of {command} for ten times the records, one job; flat is 1",
@@ -243,7 +243,7 @@ FIGURES: Final[tuple[Figure, ...]] = (
     *_ten_times("mixed", "mixed-x10", "long"),
     Figure(
         name="peak memory with --memory 512M, 2.4 GB of text",
-        title="peak memory of normalize that was told to take no more than 512 MiB",
+        title="peak memory of normalize with a limit of 512 MiB",
         trials=(Trial(NORMALIZE, "mixed-x10", options=("--memory", "512MiB")),),
         value=lambda runs: runs[0].peak_bytes / 1e6,
         unit="MB",
@@ -252,18 +252,18 @@ FIGURES: Final[tuple[Figure, ...]] = (
     ),
     Figure(
         name="time with --memory 512M / default, 2.4 GB of text",
-        title="what a small memory costs",
+        title="time of normalize with a small memory limit ÷ without",
         trials=(Trial(NORMALIZE, "mixed-x10", options=("--memory", "512MiB")), Trial(NORMALIZE, "mixed-x10")),
         value=_seconds,
         set="long",
     ),
-    _clustered("real-x10", None),
-    _clustered("mixed-x10", 1.25),
-    _found("--hash", "8" * 64),
-    _found("--evaluation", "trivia_choice", "--limit", "10"),
-    *(_searched(name, "--model", "v0-org-6/model-1b") for name in ("published-mixed-x4", "published-real-x10")),
-    *(_searched(name, "--sample-id", "5") for name in ("published-mixed-x4", "published-real-x10")),
-    *map(_exported, ("mixed", "real-x10")),
+    _cluster("real-x10", None),
+    _cluster("mixed-x10", 1.25),
+    _by_key_range("--hash", "8" * 64),
+    _by_key_range("--evaluation", "trivia_choice", "--limit", "10"),
+    *(_by_search(name, "--model", "v0-org-6/model-1b") for name in ("published-mixed-x4", "published-real-x10")),
+    *(_by_search(name, "--sample-id", "5") for name in ("published-mixed-x4", "published-real-x10")),
+    *map(_export, ("mixed", "real-x10")),
     *(_of_decompression("nights", jobs, 0.6) for jobs in (1, 2)),
     _of_decompression("nights-anew", 2, None),
     _flat(CAT, "published-real-x10", "published-real", "--sample-id", "5"),
@@ -272,7 +272,7 @@ FIGURES: Final[tuple[Figure, ...]] = (
 
 
 def figures_of(sets: Iterable[str]) -> list[Figure]:
-    """The figures of some sets that can be had here."""
+    """The figures of some sets whose corpora can be made here."""
     wanted = set(sets)
     return [figure for figure in FIGURES if figure.set in wanted and figure.available]
 

@@ -1,4 +1,4 @@
-"""The history: one line of JSON for each run of `make bench`, with what made it and where."""
+"""The history of figures: one line of JSON per run of `make bench`, with commit, machine and date."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import msgspec
 
 from bench.values import Value
 
-__all__ = ["HISTORY", "Entry", "Line", "Machine", "append", "commit", "line_of", "machine", "read"]
+__all__ = ["HISTORY", "HistoryLine", "HistoryValue", "Machine", "append", "commit", "line_of", "machine", "read"]
 
 HISTORY: Final = Path(__file__).parent / "history.jsonl"
 _ROOT: Final = Path(__file__).parents[1]
@@ -22,7 +22,7 @@ _CPU_INFO: Final = Path("/proc/cpuinfo")
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """What ran it; no name."""
+    """The machine of a run, without its name."""
 
     cpu: str
     cores: int
@@ -31,7 +31,7 @@ class Machine(msgspec.Struct, frozen=True):
         return f"{self.cpu}, {self.cores} cores"
 
 
-class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+class HistoryValue(msgspec.Struct, frozen=True, omit_defaults=True):
     """A figure in the history."""
 
     value: float
@@ -42,17 +42,17 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     target: float | None = None
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """A run."""
+class HistoryLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A run of `make bench`."""
 
     commit: str
     date: str
     machine: Machine
     python: str
     load: float
-    """Processes that wanted a core when it began, beside its own: over 0.5 the machine was not quiet."""
+    """The load average at the start. Above 0.5 the machine was busy with something else."""
     calibration: float
-    figures: dict[str, Entry]
+    figures: dict[str, HistoryValue]
 
 
 def machine() -> Machine:
@@ -67,7 +67,7 @@ def _cpu_info() -> list[str]:
 
 
 def commit() -> str:
-    """The commit that is checked out, with a `+` if something of the code differs from it."""
+    """The commit that is checked out, with a `+` if the code was changed since."""
     name = _git("rev-parse", "--short=10", "HEAD")
     return f"{name}+" if _git("status", "--porcelain", "--untracked-files=no", "--", "fastrec") else name
 
@@ -77,9 +77,9 @@ def _git(*arguments: str) -> str:
     return done.stdout.strip() or ("" if done.returncode == 0 else "unknown")
 
 
-def line_of(values: Iterable[Value], calibration: float, load: float) -> Line:
-    """Make the line of a run; figures that failed are not in it."""
-    return Line(
+def line_of(values: Iterable[Value], calibration: float, load: float) -> HistoryLine:
+    """The line of a run, without figures that failed."""
+    return HistoryLine(
         commit=commit(),
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         machine=machine(),
@@ -87,7 +87,7 @@ def line_of(values: Iterable[Value], calibration: float, load: float) -> Line:
         load=round(load, 2),
         calibration=round(calibration, 5),
         figures={
-            value.name: Entry(
+            value.name: HistoryValue(
                 round(value.value, 4), round(value.relative, 5), value.of, value.unit, value.better, value.target
             )
             for value in values
@@ -96,14 +96,14 @@ def line_of(values: Iterable[Value], calibration: float, load: float) -> Line:
     )
 
 
-def read(path: Path = HISTORY) -> list[Line]:
+def read(path: Path = HISTORY) -> list[HistoryLine]:
     """Read all lines."""
     if not path.exists():
         return []
-    return [msgspec.json.decode(line, type=Line) for line in path.read_bytes().splitlines() if line]
+    return [msgspec.json.decode(line, type=HistoryLine) for line in path.read_bytes().splitlines() if line]
 
 
-def append(line: Line, path: Path = HISTORY) -> None:
+def append(line: HistoryLine, path: Path = HISTORY) -> None:
     """Add a line."""
     with path.open("ab") as file:
         file.write(msgspec.json.encode(line) + b"\n")

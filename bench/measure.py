@@ -1,8 +1,8 @@
-"""Measuring one command in a fresh process: wall time, processor time and peak memory, all its children included.
+"""Measure one command in a fresh process: wall time, processor time and peak memory, including all its children.
 
-Memory is sampled: the sum of the proportional set sizes (PSS) of all processes of the command, in which a page that
-two of them share counts once; where the system has no PSS, their resident sets. The time between samples grows with
-what a sample costs, so sampling takes no more than 2 % of one core.
+Memory is sampled as the sum of the proportional set sizes (PSS) of all processes, which counts a shared page once.
+Systems without PSS use resident set sizes. The pause between samples grows with the cost of a sample, so that sampling
+takes at most 2 % of one core.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ROOT: Final = Path(__file__).parents[1]
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """What a command took; `error` says in a word why it failed, if it did."""
+    """The resources that a command used; `error` names the reason if it failed."""
 
     seconds: float
     cpu_seconds: float
@@ -41,38 +41,38 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
 def measure(command: Sequence[str], *, timeout: float = 900) -> Measured:
     """Run a command and measure it."""
-    os.sync()  # what others wrote should not be paid for here
-    # Modules are compiled once, as in an installation, not by every process that is measured.
+    os.sync()  # so that this command does not pay for writes of earlier ones
+    # Let Python cache compiled modules, as in an installation.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     with tempfile.TemporaryFile() as errors:
         started = time.perf_counter()
         process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=errors, cwd=_ROOT, env=environment, start_new_session=True
         )
-        late = threading.Timer(timeout, os.killpg, (process.pid, signal.SIGKILL))
-        late.start()
+        deadline = threading.Timer(timeout, os.killpg, (process.pid, signal.SIGKILL))
+        deadline.start()
         with _Sampler(process.pid) as sampler:
             _, status, usage = os.wait4(process.pid, 0)
             seconds = time.perf_counter() - started
-        late.cancel()
+        deadline.cancel()
         process.returncode = os.waitstatus_to_exitcode(status)
         errors.seek(0)
-        said = errors.read().decode(errors="replace")
+        stderr = errors.read().decode(errors="replace")
     error = None
     if process.returncode:
-        error = f"over {timeout:.0f} s" if seconds >= timeout else _in_a_word(process.returncode, said)
+        error = f"over {timeout:.0f} s" if seconds >= timeout else _reason(process.returncode, stderr)
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # children that were left behind
-    # A child that nobody waited for is missing in the one, a child that came and went between samples in the other.
+            os.killpg(process.pid, signal.SIGKILL)  # children that are still running
+    # The first misses children that nobody waited for, the second children that lived between two samples.
     cpu_seconds = max(usage.ru_utime + usage.ru_stime, sampler.cpu_seconds)
     return Measured(seconds=seconds, cpu_seconds=cpu_seconds, peak_bytes=sampler.peak_bytes, error=error)
 
 
-def _in_a_word(returncode: int, said: str) -> str:
-    """The name of the exception that ended a command, as its last words tell it."""
+def _reason(returncode: int, stderr: str) -> str:
+    """The name of the exception that ended a command, from its standard error."""
     if returncode == -signal.SIGKILL:
         return "killed"
-    for line in reversed(said.splitlines()):
+    for line in reversed(stderr.splitlines()):
         name = line.split(":")[0].strip()
         if name and " " not in name and not line.startswith(" "):
             word = name.rsplit(".", 1)[-1]
@@ -81,7 +81,7 @@ def _in_a_word(returncode: int, said: str) -> str:
 
 
 class _Sampler:
-    """Looks at a process and its children from a thread until it is left."""
+    """Context manager that samples a process and its children from a thread."""
 
     def __init__(self, pid: int) -> None:
         self.peak_bytes = 0
@@ -92,7 +92,7 @@ class _Sampler:
 
     @property
     def cpu_seconds(self) -> float:
-        """The processor time of all processes, as last seen."""
+        """The processor time of all processes, as of the last samples."""
         return sum(self._cpu.values())
 
     def __enter__(self) -> Self:
@@ -107,10 +107,10 @@ class _Sampler:
         pause = 0.0
         while not self._done.wait(pause):
             started = time.thread_time()
-            self._look()
+            self._sample()
             pause = max(_PAUSE, (time.thread_time() - started) / _SHARE)
 
-    def _look(self) -> None:
+    def _sample(self) -> None:
         with contextlib.suppress(psutil.NoSuchProcess):
             root = psutil.Process(self._pid)
             self.peak_bytes = max(self.peak_bytes, sum(map(self._size, [root, *root.children(recursive=True)])))

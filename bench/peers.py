@@ -1,46 +1,29 @@
-"""Other ways to do what `normalize` does, each as far as it can, and what it leaves out.
+"""Other tools that do some of the work of `normalize`, and what each of them leaves out.
 
-Libraries are imported by the contender that needs them: one that is not installed fails alone.
+Each contender imports its own library, so only that contender fails if the library is not installed.
 """
 
 from __future__ import annotations
 
 import shlex
 import subprocess
-from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
 import zstandard
 
-from bench.contenders import Contender, Job
+from bench.job import Contender, Job, batches
 from fastrec.engine import make_engine
 
-__all__ = ["NORMALIZING", "Decompression", "batches"]
+__all__ = ["NORMALIZERS", "Decompression"]
 
 _BLOCK: Final = 1 << 20
 _KEYS: Final = ("evaluation_name", "sample_hash", "model_id", "evaluation_id", "sample_id")
 
 
-def batches(job: Job) -> Iterator[list[str]]:
-    """Gather shards into tasks for a pool: at least some for each process, tiny ones many to a task."""
-    shards = job.shards()
-    sizes = [Path(shard).stat().st_size for shard in shards]
-    most = min(sum(sizes) / (8 * job.jobs), 8 << 20)
-    batch, size = [], 0
-    for shard, shard_size in zip(shards, sizes, strict=True):
-        batch.append(shard)
-        size += shard_size
-        if size >= most:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
-
-
 class Recompression:
-    """Decompresses and compresses the same shards in the same pool: the floor that any such tool pays."""
+    """Decompresses and recompresses the same shards in the same pool: the minimum for any tool that rewrites them."""
 
     label = "bare recompression"
     leaves_out = "everything: it only decompresses and compresses again"
@@ -69,7 +52,7 @@ def _recompress(task: tuple[list[str], str, int]) -> None:
 
 
 class Decompression:
-    """Decompresses shards in the same pool and drops the text: the floor for whoever looks for something in it."""
+    """Decompresses shards in the same pool and drops the text: the minimum for any tool that searches them."""
 
     label = "bare decompression"
     leaves_out = "everything: it only decompresses"
@@ -82,7 +65,7 @@ class Decompression:
 
 
 def _decompress(shard: str) -> None:
-    buffer = bytearray(_BLOCK >> 2)  # one for all of the text: nothing is allocated, nothing leaves the cache
+    buffer = bytearray(_BLOCK >> 2)  # one buffer for all text: it stays in the cache
     with Path(shard).open("rb") as source, zstandard.ZstdDecompressor().stream_reader(source) as text:
         while text.readinto(buffer):
             pass
@@ -92,10 +75,12 @@ class DuckDB:
     """DuckDB: infers a type for each key, and writes one sorted file."""
 
     label = "DuckDB"
-    leaves_out = "validation, rejects, normal form (absent and null become one, numbers change), conflicts, summary"
+    leaves_out = (
+        "validation, rejected lines, normal form (absent and null become the same, numbers change), conflicts, summary"
+    )
 
     def run(self, job: Job) -> None:
-        """Read, hash, drop copies, sort and write in one statement."""
+        """Read, hash, deduplicate, sort and write in one statement."""
         import duckdb  # noqa: PLC0415
 
         database = duckdb.connect(config={"threads": job.jobs, "temp_directory": job.scratch})
@@ -110,13 +95,15 @@ class DuckDB:
 
 
 class Polars:
-    """Polars, lazily: infers a schema from all lines, and writes one sorted file."""
+    """Polars in lazy mode: infers a schema from all lines, and writes one sorted file."""
 
     label = "Polars"
-    leaves_out = "validation, rejects, normal form (all keys in all records), unknown keys of other types, summary"
+    leaves_out = (
+        "validation, rejected lines, normal form (every record gets every key), unknown keys of mixed types, summary"
+    )
 
     def run(self, job: Job) -> None:
-        """Scan, hash, drop copies, sort and sink."""
+        """Scan, hash, deduplicate, sort and sink."""
         import os  # noqa: PLC0415
 
         os.environ["POLARS_MAX_THREADS"] = str(job.jobs)
@@ -134,10 +121,10 @@ def _sha256(text: str) -> str:
 
 
 class GnuSort:
-    """The shell's way: lines are bytes."""
+    """A shell pipeline that treats lines as bytes."""
 
     label = "zstd | sort -u | zstd"
-    leaves_out = "all but dropping lines that are the same bytes, and some order: nothing is parsed"
+    leaves_out = "everything except dropping identical lines and sorting by bytes: it parses nothing"
 
     def run(self, job: Job) -> None:
         """Run the pipeline."""
@@ -148,4 +135,4 @@ class GnuSort:
         subprocess.run(["bash"], input=pipeline.encode(), check=True)
 
 
-NORMALIZING: Final[tuple[Contender, ...]] = (Recompression(), DuckDB(), Polars(), GnuSort())
+NORMALIZERS: Final[tuple[Contender, ...]] = (Recompression(), DuckDB(), Polars(), GnuSort())

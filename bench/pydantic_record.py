@@ -1,6 +1,6 @@
-"""The record as pydantic models: the same schema, strict types, unknown keys allowed, the conditional rules checked.
+"""The record as pydantic models: strict types, unknown keys allowed, conditional rules checked.
 
-A field that may be absent but not null has a default of None and a type without it: pydantic does not check defaults.
+A field that may be absent but not null has the default None and a type without None: pydantic does not check defaults.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ ABSENT: Any = None
 
 
 class Base(BaseModel):
-    """What all objects have in common."""
+    """Settings of all models."""
 
     model_config = ConfigDict(strict=True, extra="allow")
 
 
 class Input(Base):
-    """What was asked, and the reference answer."""
+    """The question and its reference answer."""
 
     raw: str
     formatted: str = ABSENT
@@ -32,14 +32,14 @@ class Input(Base):
 
 
 class Output(Base):
-    """What a model answered in a single turn."""
+    """The answer of a model in a single turn."""
 
     raw: str
     reasoning_trace: str | None = None
 
 
 class ToolCall(Base):
-    """One call of a tool."""
+    """A tool call."""
 
     id: str
     name: str
@@ -68,7 +68,7 @@ class AnswerAttribution(Base):
 
 
 class Evaluation(Base):
-    """The verdict on a sample."""
+    """The score of an answer."""
 
     score: bool | int | float
     is_correct: bool
@@ -77,7 +77,7 @@ class Evaluation(Base):
 
 
 class TokenUsage(Base):
-    """How many tokens it took."""
+    """Token counts."""
 
     input_tokens: Count
     output_tokens: Count
@@ -88,7 +88,7 @@ class TokenUsage(Base):
 
 
 class Performance(Base):
-    """How long it took."""
+    """Latencies."""
 
     latency_ms: Milliseconds | None = None
     time_to_first_token_ms: Milliseconds | None = None
@@ -96,7 +96,7 @@ class Performance(Base):
 
 
 class Record(Base):
-    """One evaluated sample."""
+    """An evaluated sample."""
 
     schema_version: str
     evaluation_id: str

@@ -1,9 +1,9 @@
-"""The real records, where they lie beside the checkout, and a way to have more of them.
+"""The real records, if they are beside the checkout, and larger corpora made from them.
 
-There are 24 shards of 80 MB of text. Ten times as much is made of ten versions of each model: version `k` answers
-question `i` with what the model answered to question `i + 37 k`. So each question is asked of 240 models, as in the
-large corpora that the tool is for, and the answers to it differ. Mere copies under other names would stand side by side
-once sorted, and compress at a speed and to a size that no corpus ever does.
+There are 24 shards, one per model, with 80 MB of text. A corpus of ten times the size has ten versions of each model:
+version `k` answers question `i` with the real answer to question `i + 37 k`. So each question gets ten times as many
+answers, all of them different. Plain copies under other names would be adjacent after sorting and compress far better
+than real data.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ __all__ = ["real_files", "scaled_real"]
 
 _REAL: Final = Path(__file__).parents[2] / "shared" / "real"
 _SHIFT: Final = 37
-_ASKED: Final = ("sample_id", "sample_hash", "input")
+_QUESTION: Final = ("sample_id", "sample_hash", "input")
 
 
 @lru_cache(maxsize=1)
 def real_files() -> tuple[Path, ...]:
-    """The shards; none if they are not here."""
+    """The shards; empty if this machine does not have them."""
     if not _REAL.is_dir():
         return ()
     return tuple(Path(shard.path) for shard in find_shards([str(_REAL)])[0])
 
 
 def scaled_real(times: int, only: str = "") -> Iterator[tuple[str, Iterable[bytes]]]:
-    """Name the shards of so many versions, of one evaluation or of all, and give their lines."""
+    """The shards of several versions, of one evaluation or all, by name with their lines."""
     for path in real_files():
         if only not in {"", path.parent.name}:
             continue
@@ -50,7 +50,7 @@ def scaled_real(times: int, only: str = "") -> Iterator[tuple[str, Iterable[byte
 def _version(records: list[dict[str, Any]], version: int, *, ascii_only: bool) -> Iterator[bytes]:
     for number, asked in enumerate(records):
         record = dict(records[(number + _SHIFT * version) % len(records)])
-        for key in _ASKED:
+        for key in _QUESTION:
             if key in asked:
                 record[key] = asked[key]
             else:

@@ -1,4 +1,4 @@
-"""`make bench-report`: the history as one HTML page that needs nothing but itself, at `out/bench/report.html`."""
+"""`make bench-report`: the history of figures as one self-contained HTML page, `out/bench/report.html`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from html import escape
 from typing import Final
 
 from bench.corpora import OUT
-from bench.history import Entry, Line, read
+from bench.history import HistoryLine, HistoryValue, read
 from bench.plot import Point, plot
 from bench.tables import number
 
@@ -42,7 +42,7 @@ th { color: var(--soft); font-weight: 500 }
 """
 
 
-def page(history: Sequence[Line]) -> str:
+def page(history: Sequence[HistoryLine]) -> str:
     """Write the page."""
     last = history[-1]
     names = list(dict.fromkeys(name for line in reversed(history) for name in line.figures))
@@ -54,8 +54,8 @@ def page(history: Sequence[Line]) -> str:
 <h1>fastrec: figures over time</h1>
 <p>{len(history)} {"run" if len(history) == 1 else "runs"} of <code>make bench</code>; the last on
 {escape(last.date[:10])} at commit {escape(last.commit)}, {escape(str(last.machine))}, Python {escape(last.python)}.
-The dashed line is the target. Throughputs are drawn relative to the calibration of their run, since machines differ;
-the large number is what was measured. Point at a dot to see its run.</p>
+The dashed line is the target. The large number is the measured value. Machines differ, so the plots show throughputs
+relative to the calibration of their run. Hover over a dot to see its run.</p>
 <h2>Whole runs</h2><div class="cards">{"".join(_card(name, history) for name in whole)}</div>
 <h2>Stages, one core</h2><div class="cards">{"".join(_card(name, history) for name in stages)}</div>
 <h2>Runs</h2>{_runs(history)}
@@ -63,13 +63,13 @@ the large number is what was measured. Point at a dot to see its run.</p>
 """
 
 
-def _latest(name: str, history: Sequence[Line]) -> Entry:
+def _latest(name: str, history: Sequence[HistoryLine]) -> HistoryValue:
     return next(line.figures[name] for line in reversed(history) if name in line.figures)
 
 
-def _card(name: str, history: Sequence[Line]) -> str:
+def _card(name: str, history: Sequence[HistoryLine]) -> str:
     latest = _latest(name, history)
-    # What was measured on another corpus is another figure.
+    # A value measured on another corpus is not comparable.
     lines = [line for line in history if name in line.figures and line.figures[name].of == latest.of]
     points = [
         Point(
@@ -78,7 +78,7 @@ def _card(name: str, history: Sequence[Line]) -> str:
         )
         for line in lines
     ]
-    # Seconds are drawn relative to the calibration, so their target is too, at the speed of the last run.
+    # Seconds are plotted relative to the calibration, so the target is scaled by the speed of the last run.
     scale = latest.relative / latest.value if latest.unit == "s" else 1.0
     target = latest.target * scale if latest.target is not None else None
     return (
@@ -87,7 +87,7 @@ def _card(name: str, history: Sequence[Line]) -> str:
     )
 
 
-def _verdict(entry: Entry) -> str:
+def _verdict(entry: HistoryValue) -> str:
     if entry.target is None:
         return f"<span>{'less' if entry.better == 'lower' else 'more'} is better</span>"
     reached = entry.value <= entry.target if entry.better == "lower" else entry.value >= entry.target
@@ -96,7 +96,7 @@ def _verdict(entry: Entry) -> str:
     return f'<span class="{kind}">{mark} {sign} {number(entry.target, entry.unit)}</span>'
 
 
-def _runs(history: Sequence[Line]) -> str:
+def _runs(history: Sequence[HistoryLine]) -> str:
     rows = "".join(
         f"<tr><td>{escape(line.date[:16].replace('T', ' '))}</td><td>{escape(line.commit)}</td>"
         f"<td>{escape(str(line.machine))}</td><td>{escape(line.python)}</td><td>{line.load:.1f}</td>"
@@ -112,7 +112,7 @@ def main() -> int:
     """Write the page from the history."""
     history = read()
     if not history:
-        print("there is no history yet: run `make bench` first")
+        print("no history yet: run `make bench` first")
         return 1
     OUT.mkdir(parents=True, exist_ok=True)
     target = OUT / "report.html"

@@ -1,4 +1,4 @@
-"""Running the stage benchmarks and reading what pytest-benchmark wrote."""
+"""Run the stage benchmarks, and read the results of pytest-benchmark."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ROOT: Final = Path(__file__).parents[1]
 
 
 class Stage(msgspec.Struct, frozen=True):
-    """A stage benchmark: its throughput, or the ratio that it is about."""
+    """The result of a stage benchmark: a throughput or a ratio."""
 
     name: str
     info: dict[str, float]

@@ -1,4 +1,4 @@
-"""Formatting: figures for people."""
+"""Format figures as text tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["aligned", "comparison_table", "number", "target_of"]
 
 
 def number(value: float | None, unit: str) -> str:
-    """A value with its unit, to three digits or so."""
+    """A value with its unit, rounded to about three digits."""
     if value is None:
         return "failed"
     digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 20 else 2 if abs(value) >= 0.1 else 3
@@ -19,7 +19,7 @@ def number(value: float | None, unit: str) -> str:
 
 
 def target_of(value: Value) -> str:
-    """The target and whether it is reached."""
+    """The target, and whether it is reached."""
     if value.target is None:
         return ""
     sign = "≤" if value.better == "lower" else "≥"
@@ -29,7 +29,7 @@ def target_of(value: Value) -> str:
 
 def comparison_table(comparisons: Iterable[Comparison]) -> str:
     """The table that `make bench` prints."""
-    rows = [("figure", "now", "target", "against the best before")]
+    rows = [("figure", "now", "target", "compared with the best")]
     for comparison in comparisons:
         value = comparison.value
         rows.append((value.name, value.error or number(value.value, value.unit), target_of(value), _change(comparison)))
@@ -45,7 +45,7 @@ def _change(comparison: Comparison) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Rows in columns; the first is the head."""
+    """Align rows in columns; the first row is the header."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return "\n".join([lines[0], "  ".join("─" * width for width in widths), *lines[1:]])

@@ -1,9 +1,9 @@
-"""`make bench`: measure, print a table, write a line to the history, and fail if a figure got worse.
+"""`make bench`: measure, compare with the best earlier figures, and append a line to the history.
 
-1. Make the corpora that are not there yet (once; a minute or two).
-2. Calibrate; run the stage benchmarks; run the trials; calibrate again: the better of the two counts.
-3. What looks worse than the best before is measured again before it is called so: machines are noisy.
-4. Print, write, compare. Exit code 1 if a figure is worse than the best before by more than 15 %.
+1. Make the corpora that are not cached (once; a minute or two).
+2. Calibrate, run the stage benchmarks, run the trials, and calibrate again. The better calibration counts.
+3. Compare each figure with its best earlier value. Measure the ones that look worse a second time: machines are noisy.
+4. Print a table and append to the history. Exit with code 1 if a figure is still more than 15 % worse.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _BUSY: Final = 0.5
 
 
 class _Session:
-    """What was measured so far; measuring again keeps the better."""
+    """The measurements so far. Measuring again keeps the better result of each."""
 
     def __init__(self, figures: Sequence[Figure], *, stages: bool, rounds: int) -> None:
         self._figures = figures
@@ -43,7 +43,7 @@ class _Session:
         self.calibration = float("inf")
 
     def measure(self, names: set[str] | None = None) -> None:
-        """Measure all figures, or those of some names."""
+        """Measure all figures, or only those with the given names."""
         self._calibrate()
         if self._with_stages and (names is None or names & self._stages.keys()):
             print("stages …")
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     load = os.getloadavg()[0]
     if load > _BUSY:
-        print(f"the machine is not quiet (load {load:.1f}): figures will be worse than they should")
+        print(f"warning: this machine is busy (load {load:.1f}), which makes figures worse")
     figures = figures_of(SETS if options.set == "all" else [options.set])
     for name in dict.fromkeys(trial.corpus for trial in trials_of(figures)):
         corpus(name)
@@ -81,23 +81,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         session.measure({suspect.value.name for suspect in suspects})
         comparisons = compare(session.values(), history, here)
     print(f"\n{comparison_table(comparisons)}\n")
-    _close(comparisons, session.calibration, started)
+    _print_end(comparisons, session.calibration, started)
     if not options.dry_run:
         append(line_of(session.values(), session.calibration, load))
     return 1 if worse(comparisons) else 0
 
 
-def _close(comparisons: Sequence[Comparison], calibration: float, started: float) -> None:
+def _print_end(comparisons: Sequence[Comparison], calibration: float, started: float) -> None:
     print(f"{machine()}; calibration {calibration:.4f} s; took {time.perf_counter() - started:.0f} s")
     for comparison in worse(comparisons):
         print(f"WORSE: {comparison.value.name}")
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="bench.track", description="Measure, and compare with the best before.")
-    parser.add_argument("--set", choices=[*SETS, "all"], default="track", help="which figures")
-    parser.add_argument("--rounds", type=int, default=_ROUNDS, help="how often each trial runs; the best counts")
-    parser.add_argument("--dry-run", action="store_true", help="write nothing to the history")
+    parser = argparse.ArgumentParser(prog="bench.track", description="Measure and compare.")
+    parser.add_argument("--set", choices=[*SETS, "all"], default="track", help="the figures to measure")
+    parser.add_argument("--rounds", type=int, default=_ROUNDS, help="how often each trial runs; the best result counts")
+    parser.add_argument("--dry-run", action="store_true", help="do not write to the history")
     return parser
 
 

@@ -1,7 +1,7 @@
-"""Trials: a contender on a corpus, several times, in turns with the others on the same corpus.
+"""Trials: run contenders on a corpus in turns, several times, and keep the best result of each.
 
-Noise only ever adds, and comes in waves: so contenders take turns, and the best of each counts. What takes long is not
-repeated.
+Noise only adds time, and it comes in waves. So contenders take turns, and the best result of each counts. Long trials
+run once.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from typing import Final
 
 import msgspec
 
-from bench.contenders import Job, command_of, contenders
+from bench.contenders import CONTENDERS, command_of
 from bench.corpora import LEVEL, OUT, corpus
+from bench.job import Job
 from bench.measure import Measured, measure
 
 __all__ = ["JOBS", "Results", "Trial", "better", "run_trials"]
 
 JOBS: Final = 2
-_LONG: Final = 40.0  # seconds from which a trial is not repeated
+_LONG: Final = 40.0  # seconds; a longer trial is not repeated
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """A contender, the corpus, and how; `every` is for contenders that take hours for the whole of it."""
+    """A contender on a corpus. A contender that would take hours reads only every `every`-th shard."""
 
     contender: str
     corpus: str
@@ -39,27 +40,27 @@ Results = Mapping[Trial, Measured]
 
 
 def run_trials(
-    trials: Iterable[Trial], *, rounds: int = 3, tell: Callable[[str], None] = print, known: Results | None = None
+    trials: Iterable[Trial], *, rounds: int = 3, notify: Callable[[str], None] = print, known: Results | None = None
 ) -> dict[Trial, Measured]:
-    """Run trials in rounds, corpus by corpus, and give the best of each; `known` results take part in that."""
+    """Run trials in rounds, corpus by corpus; returns the best result of each, `known` results included."""
     best: dict[Trial, Measured] = dict(known or {})
     wanted = sorted(dict.fromkeys(trials), key=lambda trial: trial.corpus)
     for name, group in groupby(wanted, key=lambda trial: trial.corpus):
-        tell(f"{name}: {corpus(name).text_bytes / 1e6:,.0f} MB of text in {len(corpus(name).shards):,} shards")
+        notify(f"{name}: {corpus(name).text_bytes / 1e6:,.0f} MB of text in {len(corpus(name).shards):,} shards")
         some = list(group)
         for number in range(rounds):
             for trial in some:
-                earlier = best.get(trial)
-                if number and earlier and (earlier.error or earlier.seconds > _LONG):
+                previous = best.get(trial)
+                if number and previous and (previous.error or previous.seconds > _LONG):
                     continue
                 result = _run(trial)
-                best[trial] = better(earlier, result) if earlier else result
-                tell(f"  {_described(trial)}: {result.error or f'{result.seconds:.2f} s'}")
+                best[trial] = better(previous, result) if previous else result
+                notify(f"  {_described(trial)}: {result.error or f'{result.seconds:.2f} s'}")
     return best
 
 
 def better(one: Measured, other: Measured) -> Measured:
-    """The shorter times of two runs, and the larger memory: sampling can miss a peak, but not invent one."""
+    """The shorter times and the larger memory of two runs: sampling can miss a peak but not invent one."""
     if one.error or other.error:
         return other if one.error else one
     return Measured(
@@ -73,8 +74,8 @@ def better(one: Measured, other: Measured) -> Measured:
 def _run(trial: Trial) -> Measured:
     source = corpus(trial.corpus)
     OUT.mkdir(parents=True, exist_ok=True)
-    place = Path(mkdtemp(prefix="trial-", dir=OUT))
-    output, scratch = place / "output", place / "scratch"
+    folder = Path(mkdtemp(prefix="trial-", dir=OUT))
+    output, scratch = folder / "output", folder / "scratch"
     output.mkdir()
     scratch.mkdir()
     inputs = (str(source.directory),) if trial.every == 1 else tuple(map(str, source.paths(trial.every)))
@@ -87,11 +88,11 @@ def _run(trial: Trial) -> Measured:
         options=trial.options,
     )
     try:
-        measured = measure(command_of(contenders()[trial.contender], job))
+        measured = measure(command_of(CONTENDERS[trial.contender], job))
         written = sum(path.stat().st_size for path in output.rglob("*.zst"))
         return msgspec.structs.replace(measured, output_bytes=written)
     finally:
-        shutil.rmtree(place)
+        shutil.rmtree(folder)
 
 
 def _described(trial: Trial) -> str:

@@ -1,6 +1,6 @@
-"""Other ways to do what `validate` does: the stdlib's parser made strict, and a judge over what it gives.
+"""Other libraries that validate records: the JSON parser of the standard library, made strict, and a validator.
 
-All run in the same pool as fastrec, and count the lines they find invalid.
+All of them run in the same pool as fastrec and count invalid lines.
 """
 
 from __future__ import annotations
@@ -13,25 +13,24 @@ from typing import Any, Final
 
 import zstandard
 
-from bench.contenders import Contender, Job
-from bench.peers import batches
+from bench.job import Contender, Job, batches
 from fastrec.engine import make_engine
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 
-__all__ = ["VALIDATING", "strict_loads"]
+__all__ = ["VALIDATORS", "strict_loads"]
 
 IsValid = Callable[[Any], bool]
 
 
 def strict_loads(line: bytes) -> Any:
-    """Parse a line; ValueError if it is not UTF-8, not JSON, has a key twice, or a number that JSON has not."""
+    """Parse a line; ValueError if it is not UTF-8, not JSON, repeats a key, or has NaN or an infinity."""
     return json.loads(line.decode(), object_pairs_hook=_once, parse_constant=_refuse)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) != len(pairs):
-        raise ValueError("a key stands twice in an object")
+        raise ValueError("duplicate key in an object")
     return value
 
 
@@ -40,7 +39,7 @@ def _refuse(name: str) -> None:
 
 
 class Validator:
-    """Parses strictly, and asks a library."""
+    """A strict JSON parser followed by a validation library."""
 
     def __init__(self, label: str, leaves_out: str, make: Callable[[], IsValid]) -> None:
         self.label = label
@@ -48,16 +47,16 @@ class Validator:
         self._make = make
 
     def run(self, job: Job) -> tuple[int, int]:
-        """Judge all lines; give how many there are and how many are invalid."""
+        """Check all lines; returns the number of lines and of invalid lines."""
         lines = invalid = 0
         with make_engine(job.jobs) as engine:
-            for _, (some, wrong) in engine.run(_judge, ((self._make, batch) for batch in batches(job))):
+            for _, (some, wrong) in engine.run(_check, ((self._make, batch) for batch in batches(job))):
                 lines += some
                 invalid += wrong
         return lines, invalid
 
 
-def _judge(task: tuple[Callable[[], IsValid], list[str]]) -> tuple[int, int]:
+def _check(task: tuple[Callable[[], IsValid], list[str]]) -> tuple[int, int]:
     make, shards = task
     is_valid = make()
     lines = invalid = 0
@@ -102,10 +101,10 @@ def _jsonschema_rs() -> IsValid:
     return is_valid
 
 
-_ALL_LACK: Final = "lone surrogates, `1e999`, depth, places of errors, hashes, warnings"
+_MISSING: Final = "lone surrogates, `1e999`, depth, locations of errors, hashes, warnings"
 
-VALIDATING: Final[tuple[Contender, ...]] = (
-    Validator("pydantic + strict json", f"{_ALL_LACK}; refuses `1.0` as an integer", _pydantic),
-    Validator("jsonschema-rs + strict json", _ALL_LACK, _jsonschema_rs),
-    Validator("jsonschema + strict json", _ALL_LACK, _jsonschema),
+VALIDATORS: Final[tuple[Contender, ...]] = (
+    Validator("pydantic + strict json", f"{_MISSING}; refuses `1.0` as an integer", _pydantic),
+    Validator("jsonschema-rs + strict json", _MISSING, _jsonschema_rs),
+    Validator("jsonschema + strict json", _MISSING, _jsonschema),
 )

@@ -1,8 +1,7 @@
-"""What a figure is, and how its value is computed from trials or stages.
+"""Figures, and how their values are computed from trials or stages.
 
-`better` says which way is good, `unit` how to print it: `×` is a ratio, `s` seconds, `MB` megabytes, `MB/s` of text.
-Ratios and memory are compared with earlier runs as they are; seconds and throughputs only relative to the calibration
-of their run.
+`better` is the good direction. `unit` is `×` for a ratio, `s`, `MB`, or `MB/s` of text. Ratios and memory are compared
+with earlier runs as they are. Seconds and throughputs are compared relative to the calibration of their run.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ Set = Literal["track", "peers", "long", "use", "cluster"]
 Better = Literal["lower", "higher"]
 
 _METHOD: Final = "forked-pool"
-"""How trials are run, the peers included: changes whenever ratios before and after cannot be compared."""
+"""How trials run. Change it when ratios become incomparable with earlier ones."""
 
-# What is wanted of the ratios among the stage benchmarks, and which way is good.
+# Targets of the stage benchmarks that are ratios, and the good direction of each.
 _RATIOS: Final[dict[str, tuple[float, Better]]] = {
     "judge_of_msgspec[plain]": (0.75, "higher"),
     "judge_of_msgspec[real]": (0.75, "higher"),
@@ -34,12 +33,12 @@ _RATIOS: Final[dict[str, tuple[float, Better]]] = {
     "duplicate_key_check": (0.08, "lower"),
 }
 _NO_TARGET: Final[tuple[None, Better]] = (None, "higher")
-# Small differences of large numbers: shown, and held to their target, but no cause for alarm.
-_UNSTEADY: Final = frozenset({"duplicate_key_check"})
+# Too noisy to compare with earlier runs; they are only compared with their target.
+_NOISY: Final = frozenset({"duplicate_key_check"})
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """How to compute a figure from trials, in the order in which it names them."""
+    """A figure computed from trials; `value` gets their results in the order of `trials`."""
 
     name: str
     title: str
@@ -53,12 +52,12 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def available(self) -> bool:
-        """Whether its corpora can be made here."""
+        """Whether its corpora can be made on this machine."""
         return all(available(trial.corpus) for trial in self.trials)
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True):
-    """A figure as it came out; None if a contender failed, and then `error` says how."""
+    """The value of a figure; None if a contender failed, with the reason in `error`."""
 
     name: str
     title: str
@@ -66,23 +65,23 @@ class Value(msgspec.Struct, frozen=True, kw_only=True):
     unit: str
     better: Better
     relative: float | None
-    """What is compared with earlier runs."""
+    """The number that is compared with earlier runs."""
     of: str
-    """What it was measured on: only values of the same are compared."""
+    """The corpora it was measured on. Only values with the same corpora are compared."""
     target: float | None = None
     tolerance: float = 0.15
     error: str | None = None
 
     @property
     def reached(self) -> bool | None:
-        """Whether the target is reached; None if there is none."""
+        """Whether the target is reached; None without a target."""
         if self.target is None or self.value is None:
             return None
         return self.value <= self.target if self.better == "lower" else self.value >= self.target
 
 
 def better_stage(one: Stage, other: Stage) -> Stage:
-    """The better of two runs of a stage benchmark."""
+    """The better of two results of a stage benchmark."""
     key = "ratio" if "ratio" in one.info else "MB/s"
     choose = min if _RATIOS.get(one.name, _NO_TARGET)[1] == "lower" else max
     return choose(one, other, key=lambda stage: stage.info[key])
@@ -114,7 +113,7 @@ def _value(figure: Figure, results: Results, calibration: float) -> Value:
 
 
 def stage_values(stages: Iterable[Stage], calibration: float) -> list[Value]:
-    """The figures of stage benchmarks: throughput times calibration is text per unit of the fixed work."""
+    """The figures of stage benchmarks. Throughput × calibration is the text processed per unit of fixed work."""
     values = []
     for stage in stages:
         ratio = stage.info.get("ratio")
@@ -130,7 +129,7 @@ def stage_values(stages: Iterable[Stage], calibration: float) -> list[Value]:
                 relative=value * calibration if ratio is None else value,
                 of=generator_version(),
                 target=target,
-                tolerance=float("inf") if stage.name in _UNSTEADY else 0.15,
+                tolerance=float("inf") if stage.name in _NOISY else 0.15,
             )
         )
     return values

@@ -13,11 +13,11 @@ pytest.importorskip("psutil", reason="the benchmarks' own dependencies are not i
 from bench import corpora
 from bench.compare import compare, worse
 from bench.figures import FIGURES
-from bench.history import Line, Machine, append, line_of, machine, read
+from bench.history import HistoryLine, Machine, append, line_of, machine, read
 from bench.measure import Measured, measure
+from bench.peer_tables import put_block
 from bench.plot import Point, plot
 from bench.report import page
-from bench.showdown import put_block
 from bench.stages import Stage
 from bench.tables import comparison_table, number
 from bench.trials import Trial, better
@@ -31,7 +31,7 @@ def value(relative: float | None, *, better: str = "lower", of: str = "mixed-1",
     return Value(name=name, title="", value=relative, unit="×", better=better, relative=relative, of=of)
 
 
-def lines_of(*values: Value, where: Machine = HERE) -> list[Line]:
+def lines_of(*values: Value, where: Machine = HERE) -> list[HistoryLine]:
     return [msgspec.structs.replace(line_of([each], 1.0, 0.0), machine=where) for each in values]
 
 

@@ -1,6 +1,7 @@
 """The layout of the code: which folder may import which, and who may print or exit.
 
-`EDGES` and `BENCH_EDGES` are the tables of allowed imports. Late imports and imports under `TYPE_CHECKING` count.
+`EDGES` is the table of allowed imports between the folders of fastrec, `BENCH_ROWS` ranks the modules of
+bench. Late imports and imports under `TYPE_CHECKING` count.
 """
 
 from __future__ import annotations
@@ -74,6 +75,19 @@ EDGES = {
     "limits": set(),
     "_version": set(),
 }
+
+# Top to bottom: a module of bench imports only modules of lower rows.
+BENCH_ROWS = [
+    ["track", "peer_tables", "report", "instructions", "conftest", "bench_judge", "bench_stages", "scale"],
+    ["tables"],
+    ["compare"],
+    ["figures", "history"],
+    ["values"],
+    ["stages", "trials"],
+    ["contenders", "corpora"],
+    ["nights", "peers", "real", "validators"],
+    ["calibrate", "job", "measure", "plot", "pydantic_record", "scale_workers"],
+]
 PRINTING = {"print", "click.echo", "click.secho", "sys.exit", "os._exit", "exit", "quit", "breakpoint"}
 STREAMS = {"sys.stdout", "sys.stderr"}
 
@@ -148,6 +162,13 @@ def test_the_edge_table_is_exact() -> None:
             if folder_of(other) != folder_of(name):
                 found[folder_of(name)].add(folder_of(other))
     assert found == EDGES
+
+
+def test_imports_between_modules_of_bench_go_down() -> None:
+    rank = {f"bench.{name}": number for number, row in enumerate(BENCH_ROWS) for name in row}
+    assert set(rank) == set(BENCH) - {"bench"}, "a module of bench has no row"
+    edges = [(name, other) for name in rank for other in imports_of(tree_of(name), BENCH)]
+    assert not [(name, other) for name, other in edges if rank[other] <= rank[name]]
 
 
 @pytest.mark.parametrize("known", [MODULES, BENCH], ids=["fastrec", "bench"])

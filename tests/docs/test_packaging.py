@@ -1,0 +1,57 @@
+"""The package claims exactly what CI runs, and its files are described correctly."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+import yaml
+
+from tests.docs.reference import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+JOBS = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"]
+
+
+def classified(prefix: str) -> set[str]:
+    """The ends of the classifiers that start with a prefix."""
+    return {line.removeprefix(prefix) for line in PROJECT["classifiers"] if line.startswith(prefix)}
+
+
+def matrix() -> set[tuple[str, str]]:
+    """The systems and Python versions of the test job."""
+    rows = JOBS["test"]["strategy"]["matrix"]
+    product = {(system, version) for system in rows["os"] for version in rows["python"]}
+    return product | {(row["os"], row["python"]) for row in rows["include"]}
+
+
+def test_ci_runs_every_python_version_that_the_package_claims() -> None:
+    versions = {version for version in classified("Programming Language :: Python :: ") if "." in version}
+    assert versions == {version for _, version in matrix()}
+
+
+def test_the_oldest_version_is_the_one_that_the_package_requires() -> None:
+    oldest = min((version for _, version in matrix()), key=lambda version: [int(part) for part in version.split(".")])
+    assert PROJECT["requires-python"] == f">={oldest}"
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    assert tools["mypy"]["python_version"] == oldest
+    assert tools["ruff"]["target-version"] == f"py{oldest.replace('.', '')}"
+
+
+def test_ci_runs_every_system_that_the_package_claims() -> None:
+    names = {"MacOS": "macos", "POSIX :: Linux": "ubuntu"}
+    claimed = {names[system] for system in classified("Operating System :: ")}
+    assert claimed == {system.split("-")[0] for system, _ in matrix()}
+
+
+def test_ci_runs_the_commands_of_the_makefile() -> None:
+    """Lint, types, tests and the wheel run through the targets that developers use."""
+    commands = {step["run"] for job in JOBS.values() for step in job["steps"] if "run" in step}
+    assert {"make lint PYTHON=python", "make test PYTHON=python", "make dist PYTHON=python"} <= commands
+
+
+def test_the_sdist_includes_files_that_exist() -> None:
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    included = tools["hatch"]["build"]["targets"]["sdist"]["include"]
+    assert all((ROOT / path.lstrip("/")).exists() for path in included)
+    assert re.fullmatch(r"[\w./]+\.py", tools["hatch"]["version"]["path"])
