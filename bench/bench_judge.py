@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from stringzilla import count
 
-from fastrec.commands.generate import Recipe, lines
+from fastrec.commands.generate.stream import Recipe, lines
 from fastrec.judge.judge import Judge, _colons
 
 __all__: list[str] = []

@@ -21,7 +21,7 @@ import zstandard
 from bench.nights import make_nights
 from bench.real import real_files, scaled_real
 from fastrec.commands import generate
-from fastrec.commands.generate import Recipe, lines
+from fastrec.commands.generate.stream import Recipe, lines
 from fastrec.corpus.documents import read_manifest
 from fastrec.normalize.run import normalize
 from fastrec.schemas.hashes import sample_hash

@@ -230,7 +230,7 @@ def test_a_wrong_option(command: str) -> None:
         (["rejects", "corpus", "--extract", "a-file"], "a-file exists: name a new file"),
         (["validate", "shards", "--format", "xml"], "'xml' is not one of 'text', 'json', 'github'"),
         (["schema", "corpus"], "Got unexpected extra argument (corpus)"),
-        (["generate", "-o", "shards"], "shards is not empty: stale shards would mix with the new ones; give another"),
+        (["generate", "-o", "shards"], "shards is not empty, and its files would mix with the new shards; choose"),
         (["completion", "tcsh"], "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
     ],
 )

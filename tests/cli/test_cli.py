@@ -112,8 +112,8 @@ def test_the_exit_code_says_how_it_went(arguments: list[str], code: int) -> None
         (["generate", "-n", "1", "-o", "good.jsonl"], 2, "good.jsonl is not a directory"),
         (["generate", "-n", "1", "-o", "good.jsonl/x"], 3, "good.jsonl/x: "),
         (["generate", "-n", "1", "-o", "out", "--rejects", "1.5"], 2, "--rejects"),
-        (["generate", "-n", "1", "-o", "out", "--rejects", "0.7", "--blanks", "0.7"], 2, "more than 1 together"),
-        (["generate", "-n", "1", "-o", "out", "--seed", "-1"], 2, "cannot be negative"),
+        (["generate", "-n", "1", "-o", "out", "--rejects", "0.7", "--blanks", "0.7"], 2, "add up to more than 1"),
+        (["generate", "-n", "1", "-o", "out", "--seed", "-1"], 2, "must not be negative"),
     ],
 )
 def test_errors_end_in_a_message_and_an_exit_code(arguments: list[str], code: int, said: str) -> None:

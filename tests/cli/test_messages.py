@@ -40,12 +40,12 @@ def shard(tmp_path: Path) -> Path:
 
 
 ARGUMENTS: dict[str, Deed] = {
-    r"compression is one of .*, not 'rar'": lambda path: generate(path / "new", compression="rar"),
-    r"is not empty: stale shards would mix with the new ones": generate,
-    r"in\.jsonl is not a directory: give another output": lambda path: generate(path / "in.jsonl"),
-    r"mix is one of .*, not 'none'": lambda path: generate(path / "new", mix="none"),
-    r"a share lies between 0 and 1": lambda path: generate(path / "new", rejects=1.5),
-    r"there must be at least one shard": lambda path: generate(path / "new", shards=0),
+    r"compression must be one of .*, not 'rar'": lambda path: generate(path / "new", compression="rar"),
+    r"is not empty, and its files would mix with the new shards": generate,
+    r"in\.jsonl is not a directory; choose another output": lambda path: generate(path / "in.jsonl"),
+    r"mix must be one of .*, not 'none'": lambda path: generate(path / "new", mix="none"),
+    r"a share must be between 0 and 1": lambda path: generate(path / "new", rejects=1.5),
+    r"the number of shards must be at least 1": lambda path: generate(path / "new", shards=0),
     r"the hash is one of sha256, xxh3_128, not 'md5'": lambda path: validate(path / "in.jsonl", algorithm="md5"),
 }
 

@@ -21,7 +21,7 @@ import fastrec
 from fastrec.cli import cli
 from fastrec.commands import cat as job
 from fastrec.commands.cat.select import Finder, Ranges, Selection
-from fastrec.commands.generate import Recipe, lines
+from fastrec.commands.generate.stream import Recipe, lines
 from fastrec.corpus import skim
 from fastrec.corpus.documents import read_manifest
 from fastrec.errors import CorpusError, ShardError, UsageError

@@ -24,7 +24,7 @@ import fastrec
 from fastrec.commands import diff as module
 from fastrec.commands.diff import Difference, diff, mcnemar, merge, plan
 from fastrec.commands.diff.fields import compare_lines
-from fastrec.commands.generate import Recipe, lines
+from fastrec.commands.generate.stream import Recipe, lines
 from fastrec.corpus import skim
 from fastrec.corpus.manifest import KeyEntry, PartEntry
 from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError

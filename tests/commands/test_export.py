@@ -27,7 +27,7 @@ from fastrec.cli import cli
 from fastrec.commands import export as job
 from fastrec.commands.export.columns import batch_of, table_schema
 from fastrec.commands.export.decode import Decoder
-from fastrec.commands.generate import Recipe, lines
+from fastrec.commands.generate.stream import Recipe, lines
 from fastrec.corpus.writer import ShardWriter
 from fastrec.engine.jobs import SMALL
 from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError

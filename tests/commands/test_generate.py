@@ -15,9 +15,9 @@ import zstandard
 from jsonschema import Draft7Validator
 
 import fastrec
-from fastrec.commands.generate import FRAME_BYTES, Recipe, generate, labelled_lines, lines
-from fastrec.commands.generate.flaws import FLAWS
-from fastrec.commands.generate.twists import DOUBTS
+from fastrec.commands.generate import FRAME_BYTES, generate, variations
+from fastrec.commands.generate.invalid import INVALID_LINES
+from fastrec.commands.generate.stream import Recipe, labelled_lines, lines
 from fastrec.errors import UsageError
 from fastrec.judge.codes import ERRORS, WARNINGS
 
@@ -357,7 +357,7 @@ def warned(record):
 def test_warnings_occur_when_asked_for(corpus):
     """Each warning of the table occurs in valid records, alone, in the share that was asked for."""
     found = [warned(json.loads(line)) for kind, line in corpus if kind == "record"]
-    assert set().union(*found) == {row.code for row in WARNINGS} == {doubt.code for doubt in DOUBTS}
+    assert set().union(*found) == {row.code for row in WARNINGS} == {row.code for row in variations.WARNINGS}
     assert sum(map(bool, found)) / len(found) == pytest.approx(0.2, abs=0.05)
     assert all(len(codes - {"warn.sample_hash"}) <= 1 for codes in found)
 
@@ -372,7 +372,7 @@ def test_no_other_warning_by_default(plain):
 
 def test_every_code_has_a_flaw(corpus):
     """The flaws cover exactly the codes that a line can have by itself, and all of them occur."""
-    assert {flaw.code for flaw in FLAWS} == REJECT_CODES
+    assert {row.code for row in INVALID_LINES} == REJECT_CODES
     assert {kind for kind, _ in corpus} - {"record", "duplicate", "conflict", "blank"} == REJECT_CODES
 
 
@@ -385,7 +385,7 @@ def test_codes_come_in_turn():
 @pytest.mark.parametrize("mix", ["mixed", "single_turn", "agentic"])
 def test_rejects_have_their_flaw_and_no_other(mix):
     """Every row of the table of flaws gives lines that independent judges refuse for that code alone."""
-    recipe = Recipe(records=2 * len(FLAWS), seed=11, rejects=1.0, mix=mix)
+    recipe = Recipe(records=2 * len(INVALID_LINES), seed=11, rejects=1.0, mix=mix)
     for code, line in labelled_lines(recipe):
         assert flaws(line) == {code}, line[:300]
 

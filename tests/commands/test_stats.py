@@ -23,7 +23,7 @@ from click.testing import CliRunner, Result
 import fastrec
 from fastrec.cli import cli
 from fastrec.cli.stats import _RANKINGS
-from fastrec.commands.generate import Recipe, labelled_lines
+from fastrec.commands.generate.stream import Recipe, labelled_lines
 from fastrec.commands.stats import stats
 from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError
 from fastrec.limits import Limits

@@ -14,7 +14,8 @@ import pytest
 import zstandard
 
 from fastrec.commands import validate as module
-from fastrec.commands.generate import Recipe, generate, labelled_lines
+from fastrec.commands.generate import generate
+from fastrec.commands.generate.stream import Recipe, labelled_lines
 from fastrec.commands.validate import validate
 from fastrec.engine import make_engine
 from fastrec.errors import FastrecError, UsageError

@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 
 import fastrec
 from fastrec.cli import cli
-from fastrec.commands.generate import Recipe, lines
+from fastrec.commands.generate.stream import Recipe, lines
 from fastrec.commands.verify import KINDS, Verification, verify
 from fastrec.commands.verify.problems import MOST_PROBLEMS
 from fastrec.corpus.writer import ShardWriter

@@ -18,7 +18,8 @@ import pyarrow.json
 import pytest
 
 import fastrec
-from fastrec.commands.generate import Recipe, generate, lines
+from fastrec.commands.generate import generate
+from fastrec.commands.generate.stream import Recipe, lines
 from fastrec.errors import UsageError
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import normalize, plan

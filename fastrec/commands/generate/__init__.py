@@ -1,11 +1,10 @@
-"""Synthetic corpora from a seed: any size, every spelling, every flaw, the same text everywhere.
+"""Synthetic shards from a seed: any size, every spelling, every kind of invalid line, the same text everywhere.
 
-    words → prose → questions ─┐
-    dice  →       producers  ──┼─▶ records ─▶ twists, flaws ─▶ stream ─▶ shards on disk (here)
+    words.toml → text → questions ─┐
+    rng → producers ───────────────┼─▶ records ─▶ variations, invalid ─▶ stream ─▶ shards on disk (here)
 
-`labelled_lines` says of each line what it is, so a test knows what a run must find. The *text* is promised:
-same recipe, same bytes, on every platform and Python. Compressed bytes may change with the version
-of zstd or zlib.
+`labelled_lines` names the kind of each line, so a test knows what a run must find. The same recipe gives the same text
+on every platform and Python version. Compressed bytes may change with the version of zstd or zlib.
 """
 
 from __future__ import annotations
@@ -20,22 +19,20 @@ from typing import Final
 import msgspec
 import zstandard
 
-from fastrec.commands.generate.stream import Recipe, labelled_lines, lines
+from fastrec.commands.generate.stream import Recipe, labelled_lines
 from fastrec.errors import UsageError
 
-__all__ = ["COMPRESSIONS", "Generated", "Recipe", "generate", "labelled_lines", "lines"]
+__all__ = ["FRAME_BYTES", "Generated", "generate"]
 
 COMPRESSIONS: Final = ("zst", "gz", "none", "mixed")
 MIXED: Final = ("none", "zst", "gz")
-# A frame holds about this much text: its size can be declared without keeping a whole shard in memory.
 FRAME_BYTES: Final = 4 << 20
-GZIP_LEVEL: Final = 1  # three times as fast as 6: benchmarks wait for it
-
-Pack = Callable[[bytes], bytes]
+"""Text per compressed frame. A frame declares its size, so its text must fit in memory."""
+GZIP_LEVEL: Final = 1  # three times as fast as 6
 
 
 class Generated(msgspec.Struct, frozen=True):
-    """What was written: the shards in order, all lines, the bytes of text and of files, the lines by kind."""
+    """What `generate` wrote: shards in order, number of lines, bytes of text and of files, lines by kind."""
 
     paths: tuple[str, ...]
     lines: int
@@ -59,28 +56,27 @@ def generate(
     warnings: float = 0.0,
     mix: str = "mixed",
 ) -> Generated:
-    """Write a synthetic corpus into the directory `output`, which must be empty or not exist.
+    """Write synthetic shards into the directory `output`, which must be empty or not exist.
 
-    The lines are those of `labelled_lines` for the same recipe, cut into even shards. The second shard has
-    CRLF line ends, the third begins with a byte order mark and the fourth lacks its last newline, as far as
-    there are so many.
+    The lines are those of `labelled_lines` for the same recipe, spread evenly over the shards. The second shard has
+    CRLF line ends, the third begins with a byte order mark, and the fourth lacks its last newline.
 
     Args:
-        output: the directory; shards are called `shard-00000.jsonl`, with `.zst` or `.gz` as needed.
-        records: how many lines, of all kinds.
-        seed: another seed, another corpus.
-        shards: how many files.
+        output: The directory; shards are named `shard-00000.jsonl`, with `.zst` or `.gz` added as needed.
+        records: Number of lines, of all kinds.
+        seed: Seed of the random numbers.
+        shards: Number of files.
         compression: `zst`, `gz`, `none`, or `mixed` for all three in turn.
-        duplicates: share of lines that repeat a record, in the same bytes or in another spelling.
-        conflicts: share of lines with the identity of another record and other content.
-        unknown_keys: share of records with keys that the schema does not name.
-        rejects: share of lines that are not valid, of all codes in turn.
-        blanks: share of blank lines.
-        warnings: share of records with something to warn about, of all warnings in turn.
-        mix: `mixed` interaction types, or all `single_turn`, or all `agentic`.
+        duplicates: Share of lines that repeat a record, in the same bytes or in another spelling.
+        conflicts: Share of lines with the identity of another record and other content.
+        unknown_keys: Share of records with keys that the schema does not name.
+        rejects: Share of invalid lines, of all codes in turn.
+        blanks: Share of blank lines.
+        warnings: Share of records with a warning, of all codes in turn.
+        mix: `mixed` interaction types, or only `single_turn`, or only `agentic`.
 
     Raises:
-        UsageError: an argument makes no sense, or the directory is not empty.
+        UsageError: An argument is wrong, or the directory is not empty.
     """
     recipe = Recipe(
         records=records,
@@ -94,27 +90,27 @@ def generate(
         mix=mix,
     )
     if shards < 1:
-        raise UsageError("there must be at least one shard")
+        raise UsageError("the number of shards must be at least 1")
     if compression not in COMPRESSIONS:
-        raise UsageError(f"compression is one of {', '.join(COMPRESSIONS)}, not {compression!r}")
+        raise UsageError(f"compression must be one of {', '.join(COMPRESSIONS)}, not {compression!r}")
     folder = Path(output)
     if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is not a directory: give another output")
+        raise UsageError(f"{folder} is not a directory; choose another output")
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
-        raise UsageError(f"{folder} is not empty: stale shards would mix with the new ones; give another output")
+        raise UsageError(f"{folder} is not empty, and its files would mix with the new shards; choose another output")
     formats = MIXED if compression == "mixed" else (compression,)
     kinds: Counter[str] = Counter()
     stream = _counted(labelled_lines(recipe), kinds)
     paths, text_bytes, file_bytes = [], 0, 0
     for number in range(shards):
         count = records * (number + 1) // shards - records * number // shards
-        suffix, pack = _PACKERS[formats[number % len(formats)]]
+        suffix, compress = _COMPRESSORS[formats[number % len(formats)]]
         path = folder / f"shard-{number:05d}.jsonl{suffix}"
         with path.open("wb") as file:
             for text in _frames(islice(stream, count), number):
                 text_bytes += len(text)
-                file_bytes += file.write(pack(text))
+                file_bytes += file.write(compress(text))
         paths.append(str(path))
     return Generated(tuple(paths), records, text_bytes, file_bytes, dict(sorted(kinds.items())))
 
@@ -126,7 +122,7 @@ def _counted(stream: Iterator[tuple[str, bytes]], kinds: Counter[str]) -> Iterat
 
 
 def _frames(shard: Iterator[bytes], number: int) -> Iterator[bytes]:
-    """The text of one shard in frames of whole lines: at least one, so an empty shard is a valid file."""
+    """Yield the text of one shard in frames of whole lines; at least one, so that an empty shard is a valid file."""
     end = b"\r\n" if number == 1 else b"\n"
     frame = bytearray(b"\xef\xbb\xbf" if number == 2 else b"")
     for line in shard:
@@ -139,17 +135,13 @@ def _frames(shard: Iterator[bytes], number: int) -> Iterator[bytes]:
 
 
 def _zstd(text: bytes) -> bytes:
-    """One frame, checksummed and with its size declared."""
+    """Compress to one frame with a checksum and a declared size."""
     compressor = zstandard.ZstdCompressor(level=3, threads=0, write_checksum=True, write_content_size=True)
     return bytes(compressor.compress(text))
 
 
-def _gzip(text: bytes) -> bytes:
-    return gzip.compress(text, GZIP_LEVEL, mtime=0)
-
-
-_PACKERS: Final[dict[str, tuple[str, Pack]]] = {
+_COMPRESSORS: Final[dict[str, tuple[str, Callable[[bytes], bytes]]]] = {
     "zst": (".zst", _zstd),
-    "gz": (".gz", _gzip),
+    "gz": (".gz", lambda text: gzip.compress(text, GZIP_LEVEL, mtime=0)),
     "none": ("", bytes),
 }

@@ -1,7 +1,7 @@
-"""Producers: one per model, each with its own habits of what to record and how to spell it.
+"""Producers: one per model, each with its own choice of optional fields and its own JSON spelling.
 
-A habit belongs to the model and not to the line, as in the world: one harness writes sorted keys in ASCII,
-another leaves spaces after the commas, a third says `null` for everything it does not know.
+These habits belong to the model, not to the line, as in real data: one harness writes sorted keys in ASCII, another
+puts spaces after commas, a third writes `null` for every unknown value.
 """
 
 from __future__ import annotations
@@ -12,29 +12,26 @@ from typing import Any, Final
 
 import msgspec
 
-from fastrec.commands.generate.dice import Dice
-from fastrec.commands.generate.words import listed
+from fastrec.commands.generate.rng import Rng
 
 __all__ = ["Producer", "Record", "Spelling", "producer", "respelling"]
 
 Record = dict[str, Any]
 
-# Every key that the schema names, for the producers that write them in an order of their own.
-KEYS: Final = listed(
-    """
+# Every key that the schema names, for producers that write keys in an order of their own.
+KEYS: Final = """
     schema_version evaluation_id model_id evaluation_name sample_id sample_hash interaction_type input output
     interactions answer_attribution evaluation token_usage performance error metadata raw formatted reference
     choices reasoning_trace turn_idx role content tool_calls tool_call_id id name arguments source
     extracted_value extraction_method is_terminal score is_correct num_turns tool_calls_count input_tokens
     output_tokens total_tokens latency_ms
-    """,
-)
+"""
 SIZES: Final = (1, 3, 7, 13, 34, 70)
 ORGANISATIONS: Final = 13
 
 
 class Spelling(msgspec.Struct, frozen=True):
-    """How a record becomes a line; `order` ranks the keys, None leaves them as they were built."""
+    """How a record is written as JSON; `order` ranks the keys, None keeps the order of the record."""
 
     ascii_only: bool
     spaced: bool
@@ -44,18 +41,18 @@ class Spelling(msgspec.Struct, frozen=True):
     margin: bytes = b""
 
     def line(self, record: Record) -> bytes:
-        """The record's bytes, without the end of line."""
+        """Return the bytes of the record, without a newline."""
         if self.order is not None:
             record = _arranged(record, self.order)
-        # msgspec is four times as fast, but cannot write ASCII only. Both spell a float alike unless it needs
-        # an exponent, and the generator makes none that does.
+        # msgspec is four times as fast as json, but cannot write ASCII only. Both write floats alike unless they need
+        # an exponent, and the generator makes no such floats.
         if self.ascii_only:
             line = _ASCII[self.spaced, self.sort_keys](record).encode()
         elif self.spaced:
             line = msgspec.json.format(_UTF8[self.sort_keys](record), indent=0)
         else:
             line = _UTF8[self.sort_keys](record)
-        if self.escape_slashes:  # a slash stands only inside strings, so this is only a spelling
+        if self.escape_slashes:  # slashes occur only inside strings, so the value stays the same
             line = line.replace(b"/", b"\\/")
         return self.margin + line + self.margin if self.margin else line
 
@@ -64,7 +61,7 @@ def _ascii(spaced: bool, sort_keys: bool) -> Callable[[Record], str]:
     return JSONEncoder(
         separators=(", ", ": ") if spaced else (",", ":"),
         sort_keys=sort_keys,
-        check_circular=False,  # a tree by construction, and the check costs a tenth of the time
+        check_circular=False,  # records are trees, and the check takes a tenth of the time
     ).encode
 
 
@@ -76,13 +73,13 @@ _UTF8: Final = {
 
 
 class Producer(msgspec.Struct, frozen=True):
-    """A model and the habits of whoever evaluated it."""
+    """A model and the habits of the harness that evaluated it."""
 
     model_id: str
     run: str
     spelling: Spelling
     score: str
-    says_null: bool
+    writes_nulls: bool
     hashes: bool
     templates: bool
     reasons: bool
@@ -94,14 +91,14 @@ class Producer(msgspec.Struct, frozen=True):
 
 
 def producer(seed: int, number: int) -> Producer:
-    """The producer with this number in the corpus of this seed: made again at need, so none is kept."""
+    """Return the producer with this number; cheap enough to be made again instead of stored."""
     version, place = divmod(number, ORGANISATIONS * len(SIZES))
     organisation = f"org-{place % ORGANISATIONS}"
     model = f"model-{SIZES[place % len(SIZES)]}b" + (f"-v{version + 1}" if version else "")
-    shifts = Dice(seed)  # the same throws for every number
+    shifts = Rng(seed)  # the same shifts for every number
 
     def habit(stride: int, elevenths: int) -> bool:
-        """Of any eleven producers in a row so many have the habit, so a small corpus shows them all."""
+        """Return True for `elevenths` of any eleven consecutive producers, so that small corpora have all habits."""
         return (stride * number + shifts.below(11)) % 11 < elevenths
 
     return Producer(
@@ -111,11 +108,11 @@ def producer(seed: int, number: int) -> Producer:
             ascii_only=habit(1, 4),
             spaced=habit(2, 6),
             sort_keys=number % 4 == 1,
-            order=_ranks(Dice(seed + number)) if number % 4 == 3 else None,
+            order=_ranks(Rng(seed + number)) if number % 4 == 3 else None,
             escape_slashes=habit(3, 2),
         ),
         score=("boolean", "integer", "float")[number % 3],
-        says_null=habit(4, 4),
+        writes_nulls=habit(4, 4),
         hashes=habit(5, 6),
         templates=habit(6, 3),
         reasons=habit(7, 3),
@@ -127,24 +124,24 @@ def producer(seed: int, number: int) -> Producer:
     )
 
 
-def respelling(dice: Dice) -> Spelling:
-    """A way to spell a record a second time: any mixture, with white space around the line at times."""
+def respelling(rng: Rng) -> Spelling:
+    """Return a random spelling for a duplicate, sometimes with white space around the line."""
     return Spelling(
-        ascii_only=dice.chance(0.5),
-        spaced=dice.chance(0.5),
+        ascii_only=rng.chance(0.5),
+        spaced=rng.chance(0.5),
         sort_keys=False,
-        order=_ranks(dice),
-        escape_slashes=dice.chance(0.2),
-        margin=dice.pick((b"", b"", b" ", b"\t")),
+        order=_ranks(rng),
+        escape_slashes=rng.chance(0.2),
+        margin=rng.choice((b"", b"", b" ", b"\t")),
     )
 
 
-def _ranks(dice: Dice) -> dict[str, int]:
-    return {key: rank for rank, key in enumerate(dice.shuffled(KEYS))}
+def _ranks(rng: Rng) -> dict[str, int]:
+    return {key: rank for rank, key in enumerate(rng.shuffled(KEYS.split()))}
 
 
 def _arranged(value: Any, order: Mapping[str, int]) -> Any:
-    """The same value with the known keys of every object by rank; the others come first, as they stood."""
+    """Sort the known keys of every object by rank; unknown keys come first, in their order."""
     if isinstance(value, dict):
         return {key: _arranged(value[key], order) for key in sorted(value, key=lambda key: order.get(key, -1))}
     if isinstance(value, list):

@@ -1,7 +1,7 @@
-"""Evaluations and their questions: asked once, answered by every model in the same words.
+"""Evaluations and their questions, which every model answers.
 
-The bank is bounded however large the corpus: more records mean more models, not more questions, so memory
-stays flat and the same question really does come back hundreds of times, as it does in the world.
+The number of questions is bounded: more records mean more models, not more questions. So memory stays flat, and each
+question occurs many times in a corpus, as in real data.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
-from fastrec.commands.generate.dice import Dice
-from fastrec.commands.generate.prose import Library, Table
+from fastrec.commands.generate.rng import Rng
+from fastrec.commands.generate.text import PhraseTable, PhraseTables
 
-__all__ = ["EVALUATIONS", "MIXES", "Bank", "Evaluation", "Question"]
+__all__ = ["MIXES", "Question", "QuestionBank"]
 
 
 class Evaluation(NamedTuple):
-    """One evaluation: its name, how it is played, and what its questions look like (sizes in phrases)."""
+    """One evaluation: its name, its interaction type, and the shape of its questions (sizes in phrases)."""
 
     name: str
     interaction_type: str
@@ -40,21 +40,21 @@ EVALUATIONS: Final = (
     Evaluation("shell_agent", "agentic", "exact_match", 60, 30),
 )
 
-# Of 25 records of a mixed corpus 20 are single_turn, 3 multi_turn and 2 agentic.
+# Weights that add up to 25.
 MIXES: Final = {
     "mixed": {"single_turn": 20, "multi_turn": 3, "agentic": 2},
     "single_turn": {"single_turn": 25},
     "agentic": {"agentic": 25},
 }
 MOST_QUESTIONS: Final = 2_500
-RECORDS_A_QUESTION: Final = 16
+RECORDS_PER_QUESTION: Final = 16
 
 
 class Question(NamedTuple):
-    """What all models are asked, with all that a record repeats of it."""
+    """One question, with everything that its records have in common."""
 
     evaluation: Evaluation
-    table: Table
+    table: PhraseTable
     sample_id: int | str
     raw: str
     reference: str
@@ -63,45 +63,45 @@ class Question(NamedTuple):
     metadata: dict[str, Any]
 
 
-class Bank:
-    """The questions by interaction type, and whose turn it is: one model answers them all, then the next."""
+class QuestionBank:
+    """The questions by interaction type. The first model answers all of them, then the second, and so on."""
 
-    def __init__(self, dice: Dice, library: Library, records: int, mix: str) -> None:
-        total = max(25, min(MOST_QUESTIONS, records // RECORDS_A_QUESTION))
+    def __init__(self, rng: Rng, tables: PhraseTables, records: int, mix: str) -> None:
+        total = max(25, min(MOST_QUESTIONS, records // RECORDS_PER_QUESTION))
         self._questions: dict[str, list[Question]] = {}
-        self._given = dict.fromkeys(MIXES["mixed"], 0)
+        self._asked = dict.fromkeys(MIXES["mixed"], 0)
         for kind in MIXES["mixed"]:
-            # Types outside the mix get a handful of questions too: rejects may need them.
+            # Types outside the mix get a few questions too, because some invalid lines need them.
             count = max(2, total * MIXES[mix].get(kind, 1) // 25)
             evaluations = [row for row in EVALUATIONS if row.interaction_type == kind]
             self._questions[kind] = [
-                _question(dice, library, evaluations[number % len(evaluations)], number // len(evaluations))
+                _question(rng, tables, evaluations[number % len(evaluations)], number // len(evaluations))
                 for number in range(count)
             ]
-        self._wheel = [kind for kind, weight in MIXES[mix].items() for _ in range(weight)]
+        self._weighted = [kind for kind, weight in MIXES[mix].items() for _ in range(weight)]
 
-    def spin(self, dice: Dice) -> str:
-        """An interaction type, in the proportions of the mix."""
-        return dice.pick(self._wheel)
+    def random_type(self, rng: Rng) -> str:
+        """Return an interaction type, by the weights of the mix."""
+        return rng.choice(self._weighted)
 
     def next(self, kind: str) -> tuple[int, Question]:
-        """The number of the model that answers next, and its question: no pair comes twice."""
+        """Return the number of the next model and its question; no pair occurs twice."""
         questions = self._questions[kind]
-        model, place = divmod(self._given[kind], len(questions))
-        self._given[kind] += 1
+        model, place = divmod(self._asked[kind], len(questions))
+        self._asked[kind] += 1
         return model, questions[place]
 
 
-def _question(dice: Dice, library: Library, evaluation: Evaluation, number: int) -> Question:
-    table = dice.pick(library.world if evaluation.world else library.latin)
-    raw = table.write(dice, dice.tail(evaluation.question_size, 8 * evaluation.question_size)) + "?"
-    choices = [table.write(dice, dice.between(1, 5)) for _ in range(4)] if evaluation.choices else None
+def _question(rng: Rng, tables: PhraseTables, evaluation: Evaluation, number: int) -> Question:
+    table = rng.choice(tables.world if evaluation.world else tables.latin)
+    raw = table.write(rng, rng.long_tail(evaluation.question_size, 8 * evaluation.question_size)) + "?"
+    choices = [table.write(rng, rng.between(1, 5)) for _ in range(4)] if evaluation.choices else None
     if choices:
-        reference = dice.pick("ABCD")
+        reference = rng.choice("ABCD")
     elif evaluation.graded:
-        reference = table.write(dice, dice.tail(evaluation.answer_size, 4 * evaluation.answer_size))
+        reference = table.write(rng, rng.long_tail(evaluation.answer_size, 4 * evaluation.answer_size))
     else:
-        reference = f"{table.write(dice, dice.between(4, 30))} #### {dice.below(1000)}"
+        reference = f"{table.write(rng, rng.between(4, 30))} #### {rng.below(1000)}"
     return Question(
         evaluation,
         table,
@@ -110,16 +110,16 @@ def _question(dice: Dice, library: Library, evaluation: Evaluation, number: int)
         reference,
         choices,
         sha256((raw + reference).encode()).hexdigest(),
-        _metadata(dice, table, number),
+        _metadata(rng, table, number),
     )
 
 
-def _metadata(dice: Dice, table: Table, number: int) -> dict[str, Any]:
-    """Free-form, nested, and in no order."""
+def _metadata(rng: Rng, table: PhraseTable, number: int) -> dict[str, Any]:
+    """Return a nested object whose keys are not sorted."""
     return {
-        "subject": table.write(dice, 1),
+        "subject": table.write(rng, 1),
         "row": number,
-        "difficulty": dice.pick((1, 2.5, "hard", None)),
-        "tags": [table.write(dice, 1) for _ in range(dice.below(4))],
-        "Source": {"split": dice.pick(("test", "dev")), "licence": None, "checked": dice.chance(0.5)},
+        "difficulty": rng.choice((1, 2.5, "hard", None)),
+        "tags": [table.write(rng, 1) for _ in range(rng.below(4))],
+        "Source": {"split": rng.choice(("test", "dev")), "licence": None, "checked": rng.chance(0.5)},
     }

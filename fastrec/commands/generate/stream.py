@@ -1,8 +1,8 @@
-"""The stream of lines: a recipe in, one labelled line after the other out, with flat memory.
+"""The lines of a recipe, each with its kind, in constant memory.
 
-For each line: throw for its kind; compose a record of the next model and question (or take one from the
-pool of those already written, for duplicates and conflicts); twist or spoil it; spell it as its producer
-does. The lines depend on the recipe alone, not on how they will be spread over shards.
+For each line: draw its kind; compose a record of the next model and question, or take a written one for duplicates and
+conflicts; vary it or make it invalid; write it in the spelling of its producer. The lines depend on the recipe alone,
+not on the number of shards.
 """
 
 from __future__ import annotations
@@ -10,32 +10,33 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache, partial
+from itertools import cycle
 
 import msgspec
 
-from fastrec.commands.generate.dice import Dice
-from fastrec.commands.generate.flaws import FLAWS
+from fastrec.commands.generate.invalid import INVALID_LINES
 from fastrec.commands.generate.producers import Record, Spelling, producer, respelling
-from fastrec.commands.generate.prose import library
-from fastrec.commands.generate.questions import MIXES, Bank, Question
+from fastrec.commands.generate.questions import MIXES, Question, QuestionBank
 from fastrec.commands.generate.records import compose
-from fastrec.commands.generate.twists import DOUBTS, add_strange_keys, rerun, respelled
+from fastrec.commands.generate.rng import Rng
+from fastrec.commands.generate.text import phrase_tables
+from fastrec.commands.generate.variations import WARNINGS, add_unknown_keys, answered_again, respelled
 from fastrec.errors import UsageError
 
 __all__ = ["Recipe", "labelled_lines", "lines"]
 
 POOL = 256
 BLANKS = (b"", b" ", b"\t", b"   ")
-HALF = re.compile(rb'("score": ?)0\.5(?=[,}])')  # a number of the record: inside a string the quotes are escaped
+HALF = re.compile(rb'("score": ?)0\.5(?=[,}])')  # never matches inside a string, where quotes are escaped
 
 Written = tuple[Record, Question, Spelling, bytes]
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True):
-    """What to generate. Shares lie between 0 and 1.
+    """What to generate. Shares are between 0 and 1.
 
-    `records` counts all lines; `duplicates`, `conflicts`, `rejects` and `blanks` are shares of them, and what
-    remains are records of their own. `unknown_keys` and `warnings` are shares of those records.
+    `records` counts all lines; `duplicates`, `conflicts`, `rejects` and `blanks` are shares of them. The remaining
+    lines are new records; `unknown_keys` and `warnings` are shares of those.
     """
 
     records: int = 10_000
@@ -50,112 +51,108 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.records < 0 or self.seed < 0:
-            raise UsageError("the number of records and the seed cannot be negative")
+            raise UsageError("the number of records and the seed must not be negative")
         if self.mix not in MIXES:
-            raise UsageError(f"mix is one of {', '.join(MIXES)}, not {self.mix!r}")
+            raise UsageError(f"mix must be one of {', '.join(MIXES)}, not {self.mix!r}")
         kinds = (self.duplicates, self.conflicts, self.rejects, self.blanks)
         if not all(0 <= share <= 1 for share in (*kinds, self.unknown_keys, self.warnings)):
-            raise UsageError("a share lies between 0 and 1")
+            raise UsageError("a share must be between 0 and 1")
         if sum(kinds) > 1 + 1e-9:
-            raise UsageError("the shares of duplicates, conflicts, rejects and blanks are more than 1 together")
+            raise UsageError("the shares of duplicates, conflicts, rejects and blanks add up to more than 1")
 
 
 def lines(recipe: Recipe) -> Iterator[bytes]:
-    """The lines of the recipe, without their ends."""
+    """Yield the lines of the recipe, without newlines."""
     return (line for _, line in labelled_lines(recipe))
 
 
 def labelled_lines(recipe: Recipe) -> Iterator[tuple[str, bytes]]:
-    """Each line with its kind: `record`, `duplicate`, `conflict`, `blank`, or the code of the reject.
+    """Yield each line with its kind: `record`, `duplicate`, `conflict`, `blank`, or the code of an invalid line.
 
-    A duplicate repeats an earlier record, half of the time byte by byte and half in another spelling. A
+    A duplicate repeats an earlier record, half of the time byte for byte and half of the time in another spelling. A
     conflict has the identity of an earlier record and another answer.
     """
     source = _Source(recipe)
-    steps = (
-        (recipe.rejects, source.reject),
+    kinds = (
+        (recipe.rejects, source.invalid),
         (recipe.duplicates, source.duplicate),
         (recipe.conflicts, source.conflict),
         (recipe.blanks, source.blank),
     )
-    roll = source.dice.roll
+    random = source.rng.random
     for _ in range(recipe.records):
-        throw = roll()
-        for share, step in steps:
-            if throw < share:
-                yield step()
+        number = random()
+        for share, make in kinds:
+            if number < share:
+                yield make()
                 break
-            throw -= share
+            number -= share
         else:
             yield source.record()
 
 
 class _Source:
-    """All that a stream remembers: the dice, the questions, and a bounded pool of records already written."""
+    """Makes lines; remembers the questions asked so far and a bounded pool of written records."""
 
     def __init__(self, recipe: Recipe) -> None:
-        self.dice = Dice(recipe.seed)
-        self.library = library(recipe.seed)
-        self.bank = Bank(self.dice, self.library, recipe.records, recipe.mix)
         self.recipe = recipe
+        self.rng = Rng(recipe.seed)
+        self.tables = phrase_tables(recipe.seed)
+        self.bank = QuestionBank(self.rng, self.tables, recipe.records, recipe.mix)
         self.pool: list[Written] = []
-        self.pools = recipe.duplicates + recipe.conflicts > 0
         self.producer = lru_cache(maxsize=16)(partial(producer, recipe.seed))
-        kinds = MIXES[recipe.mix]
-        self.doubts = [doubt for doubt in DOUBTS if any(kind in kinds for kind in doubt.kinds)]
-        self.doubted = self.rejected = 0
+        self.warnings = cycle([row for row in WARNINGS if any(kind in MIXES[recipe.mix] for kind in row.types)])
+        self.invalid_lines = cycle(INVALID_LINES)
 
-    def fresh(self, kind: str) -> tuple[Record, Question, Spelling]:
+    def compose(self, kind: str) -> tuple[Record, Question, Spelling]:
         number, question = self.bank.next(kind)
         author = self.producer(number)
-        return compose(self.dice, self.library, author, question), question, author.spelling
+        return compose(self.rng, self.tables, author, question), question, author.spelling
 
     def record(self) -> tuple[str, bytes]:
-        dice, recipe = self.dice, self.recipe
-        if dice.chance(recipe.warnings):
-            doubt = self.doubts[self.doubted % len(self.doubts)]
-            self.doubted += 1
-            kind = self.bank.spin(dice)
-            while kind not in doubt.kinds:
-                kind = self.bank.spin(dice)
-            record, question, style = self.fresh(kind)
-            doubt.raise_in(record)
+        rng, recipe = self.rng, self.recipe
+        if rng.chance(recipe.warnings):
+            warning = next(self.warnings)
+            kind = self.bank.random_type(rng)
+            while kind not in warning.types:
+                kind = self.bank.random_type(rng)
+            record, question, spelling = self.compose(kind)
+            warning.apply(record)
         else:
-            record, question, style = self.fresh(self.bank.spin(dice))
-        if dice.chance(recipe.unknown_keys):
-            add_strange_keys(dice, record)
-        line = style.line(record)
-        if self.pools:
-            self.remember((record, question, style, line))
+            record, question, spelling = self.compose(self.bank.random_type(rng))
+        if rng.chance(recipe.unknown_keys):
+            add_unknown_keys(rng, record)
+        line = spelling.line(record)
+        if recipe.duplicates or recipe.conflicts:
+            self.remember((record, question, spelling, line))
         return "record", line
 
     def remember(self, written: Written) -> None:
-        """Keep the first ones, then let one in eight take a random place: old and new can be repeated."""
+        """Keep the first records, then let one in eight replace a random one, so that the pool has old and new."""
         if len(self.pool) < POOL:
             self.pool.append(written)
-        elif self.dice.chance(0.125):
-            self.pool[self.dice.below(POOL)] = written
+        elif self.rng.chance(0.125):
+            self.pool[self.rng.below(POOL)] = written
 
     def duplicate(self) -> tuple[str, bytes]:
         if not self.pool:
             return self.record()
-        record, question, _, line = self.dice.pick(self.pool)
-        if self.dice.chance(0.5):
-            style = respelling(self.dice)
-            line = HALF.sub(rb"\g<1>5E-1", style.line(respelled(record, question)))
+        record, question, _, line = self.rng.choice(self.pool)
+        if self.rng.chance(0.5):
+            spelling = respelling(self.rng)
+            line = HALF.sub(rb"\g<1>5E-1", spelling.line(respelled(record, question)))
         return "duplicate", line
 
     def conflict(self) -> tuple[str, bytes]:
         if not self.pool:
             return self.record()
-        record, question, style, _ = self.dice.pick(self.pool)
-        return "conflict", style.line(rerun(self.dice, record, question))
+        record, question, spelling, _ = self.rng.choice(self.pool)
+        return "conflict", spelling.line(answered_again(self.rng, record, question))
 
-    def reject(self) -> tuple[str, bytes]:
-        flaw = FLAWS[self.rejected % len(FLAWS)]
-        self.rejected += 1
-        record, _, style = self.fresh(flaw.needs or self.bank.spin(self.dice))
-        return flaw.code, flaw.line(record, style)
+    def invalid(self) -> tuple[str, bytes]:
+        row = next(self.invalid_lines)
+        record, _, spelling = self.compose(row.needs or self.bank.random_type(self.rng))
+        return row.code, row.line(record, spelling)
 
     def blank(self) -> tuple[str, bytes]:
-        return "blank", self.dice.pick(BLANKS)
+        return "blank", self.rng.choice(BLANKS)
