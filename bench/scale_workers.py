@@ -14,6 +14,7 @@ import msgspec
 
 from fastrec.corpus.rejects import RejectRange
 from fastrec.corpus.writer import Written
+from fastrec.limits import LIMITS
 from fastrec.normalize.merging import MergeTask
 from fastrec.normalize.pass1 import PieceCounts, SortResult, SortTask
 from fastrec.normalize.pass2 import Part, PartTask
@@ -24,7 +25,7 @@ from fastrec.sorting.key_sample import SampledKey
 from fastrec.sorting.spill import Fence, Run, index_of
 from fastrec.storage.kept import Kept
 from fastrec.summary.census import QuestionCounts
-from fastrec.summary.census_files import DEALS, Census
+from fastrec.summary.census_files import Census
 from fastrec.summary.part_counts import read_part_counts
 from fastrec.summary.tally import ModelTally, Tally
 
@@ -90,7 +91,7 @@ class SimulatedWorkers:
             "merge_some": self._merge,
             "make_part": self._make_part,
             "read_part_counts": read_part_counts,
-            "_deal": self._deal,
+            "_partition": self._partition,
             "_count": self._count,
             "_task_holds": lambda _: True,
             "_files_hold": lambda _: True,
@@ -141,7 +142,7 @@ class SimulatedWorkers:
             waiting += lines
             books = PieceCounts(piece.number, piece.shard, 0, lines, text_bytes=lines * RECORD)
             books.raw_bytes, books.raw_hash = piece.slice.shard.size, f"{self._rng.getrandbits(128):032x}"
-            result.books.append(books)
+            result.pieces.append(books)
             result.rejects.append(RejectRange(rejects, 0, 0, piece.shard, 0))
         result.verified = waiting
         while waiting:
@@ -199,7 +200,7 @@ class SimulatedWorkers:
         self._write(records * RECORD // _PART_SHARE)
         kept = [
             Kept(f"{order.census}-{name}", records * _CENSUS, f"{self._rng.getrandbits(128):032x}")
-            for name in ("hash", "id", "books")
+            for name in ("hash", "id", "counts")
         ]
         for size in (records * _CENSUS, records * _CENSUS, _BOOKS):
             self._write(size)
@@ -211,7 +212,7 @@ class SimulatedWorkers:
     def books_of(self, path: str) -> Iterator[Any]:
         """Give the books of a part: they must balance, so its records come from the pieces in turn."""
         self._read(_BOOKS, _BLOCKS_READ)
-        number = int(path.rpartition("census-")[2].removesuffix("-books"))
+        number = int(path.rpartition("census-")[2].removesuffix("-counts"))
         records = self._records_of[number]
         tally = Tally()
         tally.interaction_types["single_turn"] = tally.schema_versions["0.2.0"] = records
@@ -246,22 +247,22 @@ class SimulatedWorkers:
             for row in range(20)
         ]
 
-    def _deal(self, order: Any) -> str:
+    def _partition(self, order: Any) -> str:
         """Deal out what some parts have listed."""
         for prefix in order.prefixes:
             size = self._records_of[int(prefix.rpartition("census-")[2])] * _CENSUS
             for _ in range(2):
                 self._read(size, _BLOCKS_READ)
-        for _ in range(2 * order.deals):
+        for _ in range(2 * order.partitions):
             self._write(0)
         self._result.bytes_written += 2 * _CENSUS * self._result.records * len(order.prefixes) // len(self._records_of)
-        return str(order.to)
+        return str(order.target)
 
     def _count(self, order: Any) -> Census:
         """Count what was dealt out."""
         for _ in range(2 * len(order.prefixes)):
-            self._read(self._result.records * _CENSUS // len(order.prefixes) // DEALS, _BLOCKS_READ)
-        return Census({b"evaluation": QuestionCounts(samples=1)})
+            self._read(self._result.records * _CENSUS // len(order.prefixes) // LIMITS.census_partitions, _BLOCKS_READ)
+        return Census({b"evaluation": QuestionCounts(questions=1)})
 
     def _gather(self, slices: list[RunSlice], window_bytes: int) -> None:
         stretch = max(window_bytes * 2 // 3 // max(len(slices), 1), 1)

@@ -28,6 +28,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     report_charts: int = 200
     """Evaluations with histograms."""
 
+    # Summary
+    census_fan_in: int = 256
+    """Census lists that are merged at a time; of more parts, the lists are partitioned and counted in tasks."""
+    census_partitions: int = 32
+    """Partitions of the census, if there are more parts than that."""
+    part_counts_per_task: int = 256
+    """Parts whose counts one task adds up."""
+
 
 LIMITS: Final = Limits()
 """What is used unless a caller says otherwise."""

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
 from typing import Final
 
 import msgspec
 
-__all__ = ["MANIFEST_FORMAT", "InputEntry", "KeyEntry", "Manifest", "PartEntry", "RejectsEntry"]
+from fastrec.sorting.keys import FIELDS, key_splitter, sample_id_of, text_of
+from fastrec.summary.document import json_safe
+
+__all__ = [
+    "MANIFEST_FORMAT",
+    "InputEntry",
+    "KeyEntry",
+    "Manifest",
+    "PartEntry",
+    "RejectsEntry",
+    "key_entry",
+    "tree_hash",
+]
 
 MANIFEST_FORMAT: Final = 2
 
@@ -113,3 +127,16 @@ class Manifest(msgspec.Struct, kw_only=True):
     def to_json(self) -> bytes:
         """Spell the document: indented, a newline at the end."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
+
+
+def key_entry(key: bytes, sort_fields: Sequence[str]) -> KeyEntry:
+    """Decode a sort key."""
+    *strings, sample_id = key_splitter(sort_fields)(key)
+    return KeyEntry(
+        **dict(zip(FIELDS, map(text_of, strings), strict=False)), sample_id=json_safe(sample_id_of(sample_id))
+    )
+
+
+def tree_hash(digests: Iterable[str]) -> str:
+    """Return the SHA-256 over some SHA-256 digests, as raw bytes one after the other."""
+    return sha256(b"".join(map(bytes.fromhex, digests))).hexdigest()

@@ -32,7 +32,7 @@ class RunCollector:
 
     def take_sample(self, result: SortResult) -> None:
         """Take what was sampled out of a result."""
-        if not any(books.error for books in result.books):  # else it is done again, if at all
+        if not any(books.error for books in result.pieces):  # else it is done again, if at all
             for run in result.runs:
                 self.sample.add(run.sample)
         result.runs = [msgspec.structs.replace(run, sample=[]) for run in result.runs]

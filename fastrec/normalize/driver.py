@@ -15,17 +15,23 @@ import msgspec
 import zstandard
 
 from fastrec._version import __version__
-from fastrec.corpus.manifest import Manifest, RejectsEntry
+from fastrec.corpus.manifest import Manifest, RejectsEntry, tree_hash
 from fastrec.corpus.rejects import write_rejects
 from fastrec.errors import BadShardsError, ShardError, utf8
-from fastrec.normalize.books import check_books, input_entries, summarize, tree_hash
 from fastrec.normalize.collector import RunCollector
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.journal import MergeDone, TaskDone
+from fastrec.normalize.line_counts import (
+    check_line_counts,
+    count_codes,
+    count_hashes,
+    input_entries,
+    total_line_counts,
+)
 from fastrec.normalize.merging import Merged
 from fastrec.normalize.options import Options
 from fastrec.normalize.parts import Parts
-from fastrec.normalize.pass1 import PIECES, SortResult, SortTask, sort_pieces
+from fastrec.normalize.pass1 import SortResult, SortTask, sort_pieces
 from fastrec.normalize.pass1_tasks import SortTasks
 from fastrec.normalize.pass2 import Part, PieceLocation
 from fastrec.normalize.resume import find_tasks, without_merged
@@ -37,7 +43,8 @@ from fastrec.sources.reader import Shard
 from fastrec.sources.slices import estimated_text
 from fastrec.storage import remove, write_all
 from fastrec.summary.document import Summary
-from fastrec.summary.part_counts import add_up
+from fastrec.summary.part_counts import add_part_counts
+from fastrec.summary.summarize import summarize
 
 __all__ = ["Normalizer", "purpose_of"]
 
@@ -75,12 +82,20 @@ class Normalizer:
         sample.kept.clear()
         merged = self._rounds.run(results, self._orders, self._merged, cuts)
         parts, census = self._parts.make(results, live_runs(results, merged), cuts, self._places(results))
-        books = add_up([self._parts.census_path(part.number) for part in parts], self._context.engine)
+        options = self._context.options
+        prefixes = [self._parts.census_path(part.number) for part in parts]
+        counts = add_part_counts(prefixes, self._context.engine, options.limits.part_counts_per_task)
         for one in merged:
-            books.copies.update(one.run.dropped)
-        summary = summarize(results, parts, books, census, self._context.options)
-        inputs = input_entries(self._shards, results, books, self._feeder.fed, PIECES)
-        check_books(summary, inputs)
+            counts.copies.update(one.run.dropped)
+        summary = summarize(
+            total_line_counts(results, parts, counts),
+            count_codes(results, parts),
+            count_hashes(results, options.hash),
+            counts.tally,
+            census,
+        )
+        inputs = input_entries(self._shards, results, counts, self._feeder.fed)
+        check_line_counts(summary, inputs)
         rejects = self._write_rejects(results, parts)
         parts = self._parts.number([part for part in parts if part.records])
         document = summary.to_json()
@@ -146,7 +161,7 @@ class Normalizer:
         """Give the shards that turned out to be bad, but for those that are known."""
         bad = dict(self._feeder.bad)
         for result in results:
-            bad |= {books.shard: books.error for books in result.books if books.error}
+            bad |= {books.shard: books.error for books in result.pieces if books.error}
         return {shard: error for shard, error in bad.items() if shard not in self._skipped}
 
     def _sort(self, orders: Iterable[SortTask]) -> Iterator[SortResult]:
@@ -159,7 +174,7 @@ class Normalizer:
             self._intake.take_sample(result)
             self._sampled.add(result.order)
             stream = any(piece.slice.shard.stream for piece in pieces)
-            if not stream and not any(books.error for books in result.books):
+            if not stream and not any(books.error for books in result.pieces):
                 noted = self._context.journal.add(TaskDone(pieces, result))
                 if noted and not pieces[0].temporary:
                     self._lasting.add(result.order)
@@ -174,9 +189,9 @@ class Normalizer:
 
     def _advance(self, result: SortResult) -> None:
         self._context.progress.advance(
-            sum(books.text_bytes for books in result.books),
-            sum(books.lines for books in result.books),
-            sum(books.rejected for books in result.books),
+            sum(books.text_bytes for books in result.pieces),
+            sum(books.lines for books in result.pieces),
+            sum(books.rejected for books in result.pieces),
         )
 
     def _find_earlier(self) -> list[tuple[SortTask, SortResult]]:
@@ -203,7 +218,7 @@ class Normalizer:
             self._advance(result)
 
     def _note_marks(self, results: Any) -> None:
-        marked = {books.shard for result in results for books in result.books if books.bom}
+        marked = {books.shard for result in results for books in result.pieces if books.bom}
         marked |= {shard for shard, stats in self._feeder.fed.items() if stats.bom}
         for shard in sorted(marked):
             self._context.notice(f"{utf8(self._shards[shard].path)} begins with a byte order mark, which was skipped")
@@ -219,7 +234,7 @@ class Normalizer:
 
     def _with_line_bases(self, results: Sequence[SortResult]) -> Any:
         """Give the books of all pieces, each with the number of lines of its shard that stand before it."""
-        pieces = sorted((books for result in results for books in result.books), key=lambda books: books.number)
+        pieces = sorted((books for result in results for books in result.pieces), key=lambda books: books.number)
         shard, base = -1, 0
         for books in pieces:
             if books.shard != shard:
@@ -233,7 +248,7 @@ class Normalizer:
         ranges = [
             msgspec.structs.replace(piece, line_base=bases[books.number])
             for result in results
-            for books, piece in zip(result.books, result.rejects, strict=True)
+            for books, piece in zip(result.pieces, result.rejects, strict=True)
         ]
         keeps = self._context.options.conflicts == "keep"
         conflicts = [] if keeps else [f"{self._parts.census_path(part.number)}-conflicts" for part in parts]
@@ -242,6 +257,6 @@ class Normalizer:
         written = write_rejects(self._context.place.staged(name), ranges, conflicts, names)
         if written is None:
             return None
-        count = sum(books.rejected for result in results for books in result.books)
+        count = sum(books.rejected for result in results for books in result.pieces)
         count += sum(part.left_out.total() for part in parts)
         return RejectsEntry(file=name, records=count, bytes=written.bytes, sha256=written.sha256)

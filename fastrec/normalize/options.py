@@ -8,6 +8,7 @@ import msgspec
 
 from fastrec.corpus.writer import COMPRESSIONS
 from fastrec.errors import UsageError
+from fastrec.limits import LIMITS, Limits
 from fastrec.schemas.hashes import HASHES
 from fastrec.sorting.keys import FIELDS, sort_order
 from fastrec.sources.decompress import MAX_WINDOW
@@ -50,6 +51,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Take nothing from an earlier run that did not finish."""
     overwrite: bool = False
     work_dir: str | None = None
+    limits: Limits = LIMITS
+    """Bounds of the work. Only tests change them."""
 
     def __post_init__(self) -> None:
         if self.jobs < 1:

@@ -16,9 +16,8 @@ from typing import Any
 import msgspec
 from xxhash import xxh3_128_hexdigest
 
-from fastrec.corpus.manifest import PartEntry
+from fastrec.corpus.manifest import PartEntry, key_entry
 from fastrec.corpus.writer import SUFFIXES
-from fastrec.normalize.books import read_key
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.journal import PartDone
 from fastrec.normalize.pass1 import SortResult
@@ -92,12 +91,15 @@ class Parts:
                 if (keys := losers[_place(losers, low, 0) : _place(losers, high, len(losers))])
             }
             parts |= self._make(touched)
-            census.samples = self._count_census(prefixes, gather_across=False).samples
+            census.questions = self._count_census(prefixes, gather_across=False).questions
         self._context.progress.finish()
         return [part for _, part in sorted(parts.items())], census
 
     def _count_census(self, prefixes: Sequence[str], *, gather_across: bool) -> Census:
-        return count_census(prefixes, str(self._context.place.work), self._context.engine, gather_across=gather_across)
+        context = self._context
+        return count_census(
+            prefixes, str(context.place.work), context.engine, context.options.limits, across_hashes=gather_across
+        )
 
     def _order(self, number: int, leave_out: frozenset[bytes]) -> PartTask:
         low, high = self._ranges[number]
@@ -158,7 +160,7 @@ class Parts:
         for conflict in census.across_hashes:
             rivals = sorted(
                 join_key(
-                    (conflict.evaluation, sample, conflict.model, conflict.run, conflict.sample_id),
+                    (conflict.evaluation, sample, conflict.model, conflict.evaluation_id, conflict.sample_id),
                     self._context.options.sort_fields,
                 )
                 for sample in conflict.hashes
@@ -175,14 +177,14 @@ class Parts:
             sha256=part.written.sha256,
             text_bytes=part.written.text_bytes,
             text_sha256=part.written.text_sha256,
-            first=read_key(part.first, self._context.options.sort_fields),
-            last=read_key(part.last, self._context.options.sort_fields),
+            first=key_entry(part.first, self._context.options.sort_fields),
+            last=key_entry(part.last, self._context.options.sort_fields),
         )
 
 
 def _made_of(results: Iterable[SortResult], purpose: dict[str, Any]) -> str:
     """Give a hash of all that the corpus is made of: the texts by piece, and the options."""
-    texts = sorted((books.number, books.raw_hash, books.raw_start) for result in results for books in result.books)
+    texts = sorted((books.number, books.raw_hash, books.raw_start) for result in results for books in result.pieces)
     return xxh3_128_hexdigest(msgspec.msgpack.encode((texts, purpose), order="deterministic"))
 
 

@@ -108,7 +108,7 @@ class SortResult(msgspec.Struct):
     """What a worker gives back."""
 
     order: int
-    books: list[PieceCounts] = msgspec.field(default_factory=list)
+    pieces: list[PieceCounts] = msgspec.field(default_factory=list)
     runs: list[Run] = msgspec.field(default_factory=list)
     rejects: list[RejectRange] = msgspec.field(default_factory=list)
     codes: Counter[str] = msgspec.field(default_factory=Counter)
@@ -166,7 +166,7 @@ class _Sorter:
             for piece in self._order.pieces:
                 start = rejects.tell()
                 books = PieceCounts(piece.number, piece.shard, piece.offset + piece.slice.start)
-                self._result.books.append(books)
+                self._result.pieces.append(books)
                 try:
                     self._take(piece, books, rejects)
                 except ShardError as exc:

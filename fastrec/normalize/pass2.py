@@ -26,9 +26,7 @@ from fastrec.sorting.gather import RunSlice, Window, gather
 from fastrec.sorting.keys import key_splitter
 from fastrec.storage import open_writer
 from fastrec.storage.kept import Kept, keep
-from fastrec.summary.census import census_of_part
-from fastrec.summary.census_files import write_census
-from fastrec.summary.part_counts import PartCounts, write_part_counts
+from fastrec.summary.part_counts import PartCounts, write_statistics
 from fastrec.summary.rows import Column
 from fastrec.summary.tally import Tally
 
@@ -136,7 +134,6 @@ class _PartMaker:
             written = writer.finish()
         self._count([], [], at_least=1)
         kept = self._write_census()
-        kept.append(write_part_counts(order.census, PartCounts(self._tally, self._copies, self._left_out_sources)))
         return Part(
             order.number,
             written,
@@ -187,12 +184,11 @@ class _PartMaker:
 
     def _write_census(self) -> list[Kept]:
         """Write the two lists of the census, and what was left out, sorted."""
-        # What is there to answer is counted among the kept; what disagrees, among all that were met.
-        by_hash, by_id, answered = census_of_part(self._fields_met)
-        if self._options.conflicts != "keep":
-            by_hash, _, answered = census_of_part(self._fields_kept)
-        self._tally.add_answered(answered)
-        kept = write_census(self._order.census, by_hash, by_id)
+        counts = PartCounts(self._tally, self._copies, self._left_out_sources)
+        if self._options.conflicts == "keep":
+            kept = write_statistics(self._order.census, counts, self._fields_met)
+        else:
+            kept = write_statistics(self._order.census, counts, self._fields_kept, self._fields_met)
         if self._options.conflicts != "keep":
             path = f"{self._order.census}-conflicts"
             self._left_out.sort(key=lambda entry: (entry.source, entry.line))

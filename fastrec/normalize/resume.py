@@ -75,7 +75,7 @@ def find_tasks(
     gone = _files_of_covered(merged)
     wanted = [entry for entry in done if entry.pieces[0].temporary or all(_place(p) in pieces for p in entry.pieces)]
     claims = (
-        (entry.pieces, entry.result.books, [file for file in entry.result.kept if file.path not in gone])
+        (entry.pieces, entry.result.pieces, [file for file in entry.result.kept if file.path not in gone])
         for entry in wanted
     )
     found: dict[int, TaskDone] = {}
@@ -83,7 +83,7 @@ def find_tasks(
         entry = wanted[number]
         first = entry.pieces[0]
         if holds and first.temporary:
-            key = (first.source, first.offset, first.line, entry.result.books[0].raw_hash)
+            key = (first.source, first.offset, first.line, entry.result.pieces[0].raw_hash)
             earlier.chunks[key] = entry
         elif holds:
             numbers = {pieces[_place(piece)].number for piece in entry.pieces}
@@ -186,12 +186,12 @@ def _as_of_now(
     """Give a task's pieces the numbers that they have now."""
     result = entry.result
     numbers = {then.number: now.number for then, now in zip(entry.pieces, pieces, strict=True)}
-    for books in result.books:
+    for books in result.pieces:
         books.number = numbers[books.number]
         books.shard = books.number // PIECES
     result.rejects = [
         msgspec.structs.replace(rejects, shard=books.shard)
-        for rejects, books in zip(result.rejects, result.books, strict=True)
+        for rejects, books in zip(result.rejects, result.pieces, strict=True)
     ]
     result.runs = [_renumbered(run, numbers) for run in result.runs]
     return make_order(result.order, pieces), result

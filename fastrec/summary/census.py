@@ -1,10 +1,10 @@
-"""The census: which samples an evaluation has, who answered them, and where ids, hashes and identities disagree.
+"""The census: how many questions an evaluation has, which models answered them, and where ids and hashes disagree.
 
-A sample is a `sample_hash` within an evaluation. Each part of the corpus writes two lists of what it holds, one sorted
-by hash and one by sample_id; merged over all parts, neighbours tell everything:
+A question is a `sample_hash` within an evaluation. Each part writes two sorted lists of census rows. After merging the
+lists of all parts, comparing neighbours is enough to count everything:
 
-    by hash       models that answered a sample, samples that a model answered; hashes that carry several ids
-    by sample_id  ids that carry several hashes; identities with several records: conflicts
+    by hash       models per question, questions per model, hashes with several ids
+    by sample_id  ids with several hashes, identities with several records (conflicts)
 """
 
 from __future__ import annotations
@@ -20,134 +20,128 @@ import msgspec
 
 __all__ = [
     "CONFLICT_EXAMPLES",
-    "Answered",
-    "Answers",
     "CensusRow",
     "Conflict",
     "QuestionCounts",
+    "RowsByModel",
     "census_of_part",
     "count_conflicts",
     "count_questions",
+    "merge_rows",
 ]
 
 CONFLICT_EXAMPLES: Final = 100
 
 CensusRow = tuple[bytes, bytes, bytes, int, bool, bytes]
-"""evaluation_name; sample_hash and sample_id in either order; how many models answered; whether any of them has several
-records; and who answered, packed: only where neighbours meet does it have to be known."""
+"""evaluation_name; sample_hash and sample_id (or the other way round); number of models; whether a model has several
+records here; and the packed list of answers, which is only unpacked if neighbouring rows belong together."""
 
-Answers = list[tuple[bytes, bytes, int]]
-"""Who answered: model_id, evaluation_id, records."""
-
-Answered = dict[bytes, Counter[bytes]]
-"""In how many entries each model of an evaluation is."""
+RowsByModel = dict[bytes, Counter[bytes]]
+"""Number of census rows by evaluation and model."""
 
 _pack = msgspec.msgpack.Encoder().encode
-_unpack = msgspec.msgpack.Decoder(list[tuple[bytes, bytes, int]]).decode
+_unpack = msgspec.msgpack.Decoder(list[tuple[bytes, bytes, int]]).decode  # model_id, evaluation_id, records
 
 
-def census_of_part(fields: Iterable[Sequence[bytes]]) -> tuple[list[CensusRow], list[CensusRow], Answered]:
-    """List what some records hold, given the fields of their keys: by hash, and by sample_id; and count by model."""
+def census_of_part(fields: Iterable[Sequence[bytes]]) -> tuple[list[CensusRow], list[CensusRow], RowsByModel]:
+    """Build the census rows of records, given their key fields: by hash, by sample_id, and counted by model."""
     answers: dict[tuple[bytes, bytes, bytes], list[tuple[bytes, bytes]]] = {}
-    for evaluation, sample, model, run, sample_id in fields:
-        key = (evaluation, sample, sample_id)
-        who = answers.get(key)
-        if who is None:
-            answers[key] = [(model, run)]
+    for evaluation, sample_hash, model, evaluation_id, sample_id in fields:
+        key = (evaluation, sample_hash, sample_id)
+        found = answers.get(key)
+        if found is None:
+            answers[key] = [(model, evaluation_id)]
         else:
-            who.append((model, run))
-    answered: Answered = {}
+            found.append((model, evaluation_id))
+    rows_by_model: RowsByModel = {}
     for (evaluation, _, _), found in answers.items():
-        answered.setdefault(evaluation, Counter()).update({model for model, _ in found})
-    packed = [(*key, *_packed(found)) for key, found in answers.items()]
-    by_hash = sorted(packed)
-    by_id = sorted((evaluation, sample_id, sample, *rest) for evaluation, sample, sample_id, *rest in packed)
-    return by_hash, by_id, answered  # type: ignore[return-value]
+        rows_by_model.setdefault(evaluation, Counter()).update({model for model, _ in found})
+    rows = [(*key, *_packed(found)) for key, found in answers.items()]
+    by_hash = sorted(rows)
+    by_id = sorted((evaluation, sample_id, sample_hash, *rest) for evaluation, sample_hash, sample_id, *rest in rows)
+    return by_hash, by_id, rows_by_model  # type: ignore[return-value]
 
 
-def _packed(found: list[tuple[bytes, bytes]]) -> tuple[int, bool, bytes]:
-    models = len({model for model, _ in found})
-    if len(set(found)) == len(found):
-        return models, False, _pack([(*who, 1) for who in sorted(found)])
-    return models, True, _pack([(*who, count) for who, count in sorted(Counter(found).items())])
+def _packed(answers: list[tuple[bytes, bytes]]) -> tuple[int, bool, bytes]:
+    models = len({model for model, _ in answers})
+    if len(set(answers)) == len(answers):
+        return models, False, _pack([(*answer, 1) for answer in sorted(answers)])
+    return models, True, _pack([(*answer, count) for answer, count in sorted(Counter(answers).items())])
 
 
 class QuestionCounts(msgspec.Struct):
-    """The samples of one evaluation."""
+    """Counts of the questions of one evaluation."""
 
-    samples: int = 0
+    questions: int = 0
     by_models: Counter[int] = msgspec.field(default_factory=Counter)
-    """How many samples were answered by so many models."""
-    again: Counter[bytes] = msgspec.field(default_factory=Counter)
-    """By model: entries of a sample that it has answered in another entry already, with another id or in another part.
-    What it has answered is all its entries but these; few are, so that few entries have to be unpacked."""
+    """Number of questions by the number of models that answered them."""
+    repeated_rows: Counter[bytes] = msgspec.field(default_factory=Counter)
+    """By model: rows of a question that another row already counts, with another id or from another part. A model's
+    rows minus these are its questions. They are few, so few rows have to be unpacked."""
     hashes_with_many_ids: int = 0
     ids_with_many_hashes: int = 0
 
     def __iadd__(self, other: QuestionCounts) -> Self:
-        self.samples += other.samples
+        self.questions += other.questions
         self.by_models.update(other.by_models)
-        self.again.update(other.again)
+        self.repeated_rows.update(other.repeated_rows)
         self.hashes_with_many_ids += other.hashes_with_many_ids
         self.ids_with_many_hashes += other.ids_with_many_hashes
         return self
 
 
 class Conflict(msgspec.Struct):
-    """An identity with several records, its fields as spelled in keys."""
+    """An identity with several records; its fields are encoded as in sort keys."""
 
     evaluation: bytes
     sample_id: bytes
     model: bytes
-    run: bytes
+    evaluation_id: bytes
     records: int
     hashes: list[bytes]
 
     def sort_key(self) -> tuple[bytes, ...]:
-        """Return what conflicts are listed by."""
-        return self.evaluation, self.sample_id, self.model, self.run
+        """Return the key that conflicts are listed by."""
+        return self.evaluation, self.sample_id, self.model, self.evaluation_id
 
 
 def count_questions(lists: Iterable[Iterable[CensusRow]]) -> dict[bytes, QuestionCounts]:
-    """Merge the lists by hash of all parts, and count by evaluation."""
+    """Merge lists by hash, and count the questions of each evaluation."""
     counted: dict[bytes, QuestionCounts] = {}
-    for evaluation, samples in groupby(_merged(lists), key=itemgetter(0)):
-        found = counted[evaluation] = QuestionCounts()
-        for _, entries in groupby(samples, key=itemgetter(1)):
-            same = list(entries)
-            found.samples += 1
-            if len(same) == 1:
-                found.by_models[same[0][3]] += 1
+    for evaluation, evaluation_rows in groupby(merge_rows(lists), key=itemgetter(0)):
+        counts = counted[evaluation] = QuestionCounts()
+        for _, group in groupby(evaluation_rows, key=itemgetter(1)):
+            rows = list(group)
+            counts.questions += 1
+            if len(rows) == 1:
+                counts.by_models[rows[0][3]] += 1
                 continue
-            entries_of = _entries_by_model(same)
-            found.by_models[len(entries_of)] += 1
-            found.again.update({model: count - 1 for model, count in entries_of.items() if count > 1})
-            found.hashes_with_many_ids += len({entry[2] for entry in same}) > 1
+            rows_of = Counter(model for row in rows for model in {answer[0] for answer in _unpack(row[5])})
+            counts.by_models[len(rows_of)] += 1
+            counts.repeated_rows.update({model: count - 1 for model, count in rows_of.items() if count > 1})
+            counts.hashes_with_many_ids += len({row[2] for row in rows}) > 1
     return counted
 
 
-def _entries_by_model(entries: list[CensusRow]) -> Counter[bytes]:
-    return Counter(model for entry in entries for model in {who[0] for who in _unpack(entry[5])})
-
-
 def count_conflicts(lists: Iterable[Iterable[CensusRow]], counted: dict[bytes, QuestionCounts]) -> Iterator[Conflict]:
-    """Merge the lists by sample_id of all parts; count ids with several hashes, and give the conflicts in order."""
-    for (evaluation, sample_id), group in groupby(_merged(lists), key=itemgetter(0, 1)):
-        entries = list(group)
-        hashes = {entry[2] for entry in entries}
-        counted[evaluation].ids_with_many_hashes += len(hashes) > 1
-        if len(entries) == 1 and not entries[0][4]:
+    """Merge lists by sample_id, add ids with several hashes to `counted`, and yield conflicts in order."""
+    for (evaluation, sample_id), group in groupby(merge_rows(lists), key=itemgetter(0, 1)):
+        rows = list(group)
+        counted[evaluation].ids_with_many_hashes += len({row[2] for row in rows}) > 1
+        if len(rows) == 1 and not rows[0][4]:
             continue
         records: Counter[tuple[bytes, bytes]] = Counter()
-        hashes_of: dict[tuple[bytes, bytes], set[bytes]] = {}
-        for entry in entries:
-            for model, run, count in _unpack(entry[5]):
-                records[model, run] += count
-                hashes_of.setdefault((model, run), set()).add(entry[2])
-        for (model, run), count in sorted(records.items()):
+        hashes: dict[tuple[bytes, bytes], set[bytes]] = {}
+        for row in rows:
+            for model, evaluation_id, count in _unpack(row[5]):
+                records[model, evaluation_id] += count
+                hashes.setdefault((model, evaluation_id), set()).add(row[2])
+        for (model, evaluation_id), count in sorted(records.items()):
             if count > 1:
-                yield Conflict(evaluation, sample_id, model, run, count, sorted(hashes_of[model, run]))
+                found = sorted(hashes[model, evaluation_id])
+                yield Conflict(evaluation, sample_id, model, evaluation_id, count, found)
 
 
-def _merged(lists: Iterable[Iterable[CensusRow]]) -> Iterator[Any]:
+def merge_rows(lists: Iterable[Iterable[CensusRow]]) -> Iterator[Any]:
+    """Merge sorted lists of census rows."""
     return merge(*lists, key=itemgetter(0, 1, 2))

@@ -1,67 +1,81 @@
-"""The books of a part: its tally, and what became of the other records that met in it, by piece.
+"""Counts of a part: its tally, and how many duplicates and left-out records each piece of input has in it.
 
-They name every model and every piece of input that the part has records of, so there is a file of them beside each
-part, and the driver holds no more than their sum. Those of many parts are added up by tasks.
+The counts name every model and every piece of input in the part, so each part writes them to a file, and the driver
+holds only their sum. The counts of many parts are added up in tasks.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Self
 
 import msgspec
 
 from fastrec.engine import Engine
 from fastrec.sorting.files import read_blocks, write_blocks
 from fastrec.storage.kept import Kept
+from fastrec.summary.census import census_of_part
+from fastrec.summary.census_files import write_census
 from fastrec.summary.tally import Tally
 
-__all__ = ["MOST_COUNTS", "PartCounts", "add_up", "read_part_counts", "write_part_counts"]
+__all__ = ["PartCounts", "add_part_counts", "read_part_counts", "write_statistics"]
 
-MOST_COUNTS: Final = 256
-"""So many are added up by one task."""
+Fields = Sequence[bytes]
 
 
 class PartCounts(msgspec.Struct):
-    """What was counted while parts were made."""
+    """What was counted while one or several parts were made."""
 
     tally: Tally = msgspec.field(default_factory=Tally)
     copies: Counter[int] = msgspec.field(default_factory=Counter)
-    """Exact copies that were dropped, by piece."""
+    """Duplicates dropped, by piece."""
     left_out: Counter[int] = msgspec.field(default_factory=Counter)
-    """Records that `--conflicts` left out, by piece."""
+    """Records left out by `--conflicts`, by piece."""
 
-    def add(self, other: PartCounts) -> None:
-        """Add the books of other parts."""
+    def __iadd__(self, other: PartCounts) -> Self:
         self.tally += other.tally
         self.copies.update(other.copies)
         self.left_out.update(other.left_out)
+        return self
 
 
-def write_part_counts(prefix: str, books: PartCounts) -> Kept:
-    """Write the books of a part."""
-    path = f"{prefix}-books"
-    block = (books.tally.packed(), list(books.copies.items()), list(books.left_out.items()))
-    size, digest = write_blocks(path, [block])
-    return Kept(path, size, digest)
+def write_statistics(
+    prefix: str, counts: PartCounts, kept: Iterable[Fields], seen: Iterable[Fields] | None = None
+) -> list[Kept]:
+    """Write the census and the counts of a part.
+
+    Args:
+        prefix: The path of the files begins with it.
+        counts: What was counted. The number of census rows of each model is added to its tally.
+        kept: Key fields of the records of the part. They determine its questions.
+        seen: Key fields of these and of all records left out. They determine its conflicts.
+    """
+    by_hash, by_id, rows_by_model = census_of_part(kept)
+    if seen is not None:
+        _, by_id, _ = census_of_part(seen)
+    counts.tally.add_census_rows(rows_by_model)
+    files = write_census(prefix, by_hash, by_id)
+    path = f"{prefix}-counts"
+    block = (counts.tally.packed(), list(counts.copies.items()), list(counts.left_out.items()))
+    return [*files, Kept(path, *write_blocks(path, [block]))]
 
 
-def add_up(prefixes: Sequence[str], engine: Engine) -> PartCounts:
-    """Add up the books of all parts; if there are many, by tasks."""
-    if len(prefixes) <= MOST_COUNTS:
+def add_part_counts(prefixes: Sequence[str], engine: Engine, at_once: int) -> PartCounts:
+    """Add up the counts of all parts; if there are more than `at_once`, in tasks of as many."""
+    if len(prefixes) <= at_once:
         return read_part_counts(prefixes)
     total = PartCounts()
-    groups = (prefixes[first : first + MOST_COUNTS] for first in range(0, len(prefixes), MOST_COUNTS))
-    for _, books in engine.run(read_part_counts, groups):
-        total.add(books)
+    groups = (prefixes[first : first + at_once] for first in range(0, len(prefixes), at_once))
+    for _, counts in engine.run(read_part_counts, groups):
+        total += counts
     return total
 
 
 def read_part_counts(prefixes: Sequence[str]) -> PartCounts:
-    """Add up the books of some parts. Runs in a worker, if there are many."""
+    """Add up the counts of some parts. Runs in a worker if there are many."""
     total = PartCounts()
     for prefix in prefixes:
-        tally, copies, left_out = next(read_blocks(f"{prefix}-books"))
-        total.add(PartCounts(Tally.unpacked(tally), Counter(dict(copies)), Counter(dict(left_out))))
+        tally, copies, left_out = next(read_blocks(f"{prefix}-counts"))
+        total += PartCounts(Tally.unpacked(tally), Counter(dict(copies)), Counter(dict(left_out)))
     return total

@@ -1,7 +1,7 @@
-"""Rows: what the statistics need to know of a record, small enough to travel with its key.
+"""Rows: the values of a record that statistics need, small enough to be stored beside its key.
 
-A row is a plain tuple, made where the record is decoded and added up where it is known to stay; so no record is decoded
-twice, and nothing has to be subtracted for copies.
+Pass 1 builds the row when it decodes the record. Pass 2 adds it to the statistics if the record is kept. So no record
+is decoded twice, and nothing is subtracted for duplicates.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from msgspec import UNSET
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.v0_2_0 import Record
 
-__all__ = ["Column", "bucket_of", "bucket_value", "number_of", "row_of", "spelled"]
+__all__ = ["Column", "bucket_of", "bucket_value", "from_portable", "row_of", "to_portable"]
 
 _SCHEMA_NAME: Final = DEFAULT_SCHEMA.name
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 _MANTISSA: Final = 64
-"""Buckets per power of two: a latency is known to within 1/64, and reported to within 1/128 of itself."""
+"""Buckets per power of two. A bucket spans 1/64 of its value, so its middle is within 1/128 of every latency in it."""
 
 
 class Column:
-    """The places in a row."""
+    """Positions of the values in a row."""
 
     SOURCE = 0
     LINE = 1
@@ -41,7 +41,7 @@ class Column:
 
 
 def row_of(record: Record, source: int, line: int) -> tuple[Any, ...]:
-    """Make the row of a record that stands at a line of a source."""
+    """Build the row of a record at a line of a piece of input."""
     turns = record.interactions
     evaluation, usage, times = record.evaluation, record.token_usage, record.performance
     score = evaluation.score
@@ -52,24 +52,24 @@ def row_of(record: Record, source: int, line: int) -> tuple[Any, ...]:
         record.interaction_type,
         None if record.schema_version == _SCHEMA_NAME else record.schema_version,
         evaluation.is_correct,
-        score if score.__class__ is float or score.__class__ is bool else spelled(score),  # type: ignore[arg-type]
+        score if score.__class__ is float or score.__class__ is bool else to_portable(score),  # type: ignore[arg-type]
         bool(record.error),
         len(turns) if turns.__class__ is list else 1,
         sum([len(turn.tool_calls) for turn in turns if turn.tool_calls]) if turns else 0,
-        spelled(usage.input_tokens) if usage else None,
-        spelled(usage.output_tokens) if usage else None,
-        spelled(usage.total_tokens) if usage else None,
+        to_portable(usage.input_tokens) if usage else None,
+        to_portable(usage.output_tokens) if usage else None,
+        to_portable(usage.total_tokens) if usage else None,
         bucket_of(latency) if latency else (0 if latency == 0 else None),
     )
 
 
-def spelled(number: int) -> int | str:
-    """Spell integers beyond 64 bits as text, in which rows can carry them; the parser's long integers become plain."""
+def to_portable(number: int) -> int | str:
+    """Return an integer as msgpack can hold it: as text beyond 64 bits, else as a plain int."""
     return int(number) if _SMALLEST <= number <= _LARGEST else hex(number)
 
 
-def number_of(value: int | str) -> int:
-    """Return the integer that a row carries."""
+def from_portable(value: int | str) -> int:
+    """Return the integer that `to_portable` encoded."""
     return int(value, 16) if isinstance(value, str) else value
 
 
@@ -77,14 +77,14 @@ def bucket_of(value: float) -> int:
     """Return the bucket of a positive number: its power of two, and the top six bits of its mantissa."""
     try:
         mantissa, exponent = math.frexp(value)
-    except OverflowError:  # an integer beyond a double
+    except OverflowError:  # an integer too large for a double
         mantissa, exponent = 0.5, 1024
-    # 0 is the bucket of zero itself; exponents go down to -1073.
+    # Bucket 0 is zero itself. Exponents go down to -1073.
     return (exponent + 1_100) * _MANTISSA + int((mantissa - 0.5) * 2 * _MANTISSA)
 
 
 def bucket_value(bucket: int) -> float:
-    """Return the value of a bucket that is as far from its lowest as from its highest number, relatively."""
+    """Return the middle of a bucket: its relative distance to both ends is the same."""
     if bucket == 0:
         return 0.0
     exponent, step = divmod(bucket, _MANTISSA)

@@ -1,7 +1,7 @@
-"""The tally: statistics of some records that add up exactly, whatever the split and the order.
+"""Statistics that add up exactly, however the records are grouped and ordered.
 
-Counts and sums are integers. A score that is not an integer is a fraction with a power of two below; scores are summed
-as integers in units of 2**-1074, the smallest step a double has, so that a sum is exact and a mean rounds once.
+All counts and sums are integers. Scores are summed as integers in units of 2**-1074, the smallest step between doubles,
+so a sum is exact and a mean is rounded once.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from fastrec.summary.census import Answered
-from fastrec.summary.rows import Column, number_of, spelled
+from fastrec.summary.census import RowsByModel
+from fastrec.summary.rows import Column, from_portable, to_portable
 
 __all__ = ["ModelTally", "Tally"]
 
 _UNIT_BITS: Final = 1_074
-_ROOT_BITS: Final = 128  # further bits to which a root is taken
+_ROOT_BITS: Final = 128  # extra bits of precision for a square root
 
 
 class ModelTally(msgspec.Struct, array_like=True):
-    """One model on one evaluation. Sums are kept as text where they pass a process border: they outgrow 64 bits."""
+    """Statistics of one model on one evaluation."""
 
     records: int = 0
     correct: int = 0
@@ -33,31 +33,32 @@ class ModelTally(msgspec.Struct, array_like=True):
     tool_calls: int = 0
     with_tokens: int = 0
     tokens: list[int] = msgspec.field(default_factory=lambda: [0, 0, 0])
-    """Input, output and total."""
+    """Sums of input, output and total tokens."""
     score: int = 0
-    """The sum of the scores, in units of 2**-1074."""
+    """Sum of the scores, in units of 2**-1074."""
     score_squared: int = 0
-    """The sum of their squares, in units of 2**-2148."""
+    """Sum of their squares, in units of 2**-2148."""
     latency: Counter[int] = msgspec.field(default_factory=Counter)
-    """How many records fall into each bucket."""
+    """Records by latency bucket."""
     first: bytes = b""
-    """The lowest sample_id, as spelled in keys."""
+    """The lowest sample_id, encoded as in sort keys."""
     last: bytes = b""
-    entries: int = 0
-    """Entries of the census that the model is in: the samples it answered, but for some that count again."""
+    """The highest sample_id."""
+    census_rows: int = 0
+    """Census rows that name the model. A question may have several rows; the census counts the excess."""
 
     def add_rows(self, rows: list[Sequence[Any]], sample_ids: list[bytes]) -> None:
-        """Add records, by columns: a sum over a column runs in C."""
+        """Add records column by column, because a sum over a column runs in C."""
         columns = list(zip(*rows, strict=True))
         self.records += len(rows)
         self.correct += sum(columns[Column.CORRECT])
         self.errors += sum(columns[Column.ERROR])
         self.turns += sum(columns[Column.TURNS])
         self.tool_calls += sum(columns[Column.TOOL_CALLS])
-        for place, column in enumerate((Column.INPUT_TOKENS, Column.OUTPUT_TOKENS, Column.TOTAL_TOKENS)):
-            self.tokens[place] += _sum(columns[column])
+        token_columns = columns[Column.INPUT_TOKENS : Column.TOTAL_TOKENS + 1]
+        self.tokens = [total + _sum(column) for total, column in zip(self.tokens, token_columns, strict=True)]
         self.with_tokens += len(rows) - columns[Column.TOTAL_TOKENS].count(None)
-        for value, times in Counter(columns[Column.SCORE]).items():  # 1, 1.0 and true are one score here
+        for value, times in Counter(columns[Column.SCORE]).items():  # 1, 1.0 and true are equal here
             score = _exact(value)
             self.score += score * times
             self.score_squared += score * score * times
@@ -81,11 +82,11 @@ class ModelTally(msgspec.Struct, array_like=True):
         self.latency.update(other.latency)
         self.first = min(self.first, other.first) if self.first else other.first
         self.last = max(self.last, other.last)
-        self.entries += other.entries
+        self.census_rows += other.census_rows
         return self
 
     def mean_score(self) -> float | None:
-        """Return the mean, rounded once; None if it is beyond a double."""
+        """Return the mean, rounded once; None if it overflows a double."""
         return _rounded(lambda: Fraction(self.score, self.records << _UNIT_BITS))
 
     def score_standard_error(self) -> float | None:
@@ -93,14 +94,14 @@ class ModelTally(msgspec.Struct, array_like=True):
         n = self.records
         if n < 2:
             return None
-        # Sum of squared deviations times n, in units of 2**-2148: exact, so never a hair below zero. The root is taken
-        # of an integer too: the variance of scores such as 1e-200 or 1e200 is beyond a double, their error is not.
+        # n times the sum of squared deviations, in units of 2**-2148. It is exact, so it is never negative. The root is
+        # an integer too, because the variance of scores such as 1e-200 or 1e200 does not fit a double.
         spread = self.score_squared * n - self.score**2
         root = math.isqrt((spread << 2 * _ROOT_BITS) // (n * n * (n - 1)))
         return _rounded(lambda: Fraction(root, 1 << _UNIT_BITS + _ROOT_BITS))
 
     def latency_quantile(self, share: float) -> int | None:
-        """Return the bucket below or in which this share of the records lies."""
+        """Return the lowest bucket such that this share of the records lies in or below it."""
         count = sum(self.latency.values())
         rank = max(math.ceil(share * count), 1)
         for bucket in sorted(self.latency):
@@ -116,12 +117,12 @@ class Tally(msgspec.Struct):
     interaction_types: Counter[str] = msgspec.field(default_factory=Counter)
     schema_versions: Counter[str | None] = msgspec.field(default_factory=Counter)
     models: dict[tuple[bytes, bytes], ModelTally] = msgspec.field(default_factory=dict)
-    """By evaluation_name and model_id, as spelled in keys."""
+    """By evaluation_name and model_id, encoded as in sort keys."""
     sources: Counter[int] = msgspec.field(default_factory=Counter)
-    """Kept records by source."""
+    """Kept records by piece of input."""
 
     def add(self, fields: Iterable[Sequence[bytes]], rows: Sequence[Sequence[Any]]) -> None:
-        """Add records, given the fields of their keys and their rows."""
+        """Add records, given their key fields and rows."""
         groups: dict[tuple[bytes, bytes], tuple[list[Sequence[Any]], list[bytes]]] = {}
         for (evaluation, _, model, _, sample_id), row in zip(fields, rows, strict=True):
             group = groups.get((evaluation, model))
@@ -135,30 +136,30 @@ class Tally(msgspec.Struct):
         self.schema_versions.update([row[Column.SCHEMA_VERSION] for row in rows])
         self.sources.update([row[Column.SOURCE] for row in rows])
 
-    def add_answered(self, answered: Answered) -> None:
-        """Add what the census of the same records says of their models."""
-        for evaluation, models in answered.items():
-            for model, entries in models.items():
-                self.models[evaluation, model].entries += entries
+    def add_census_rows(self, rows_by_model: RowsByModel) -> None:
+        """Add the number of census rows of the same records."""
+        for evaluation, models in rows_by_model.items():
+            for model, count in models.items():
+                self.models[evaluation, model].census_rows += count
 
     def packed(self) -> list[Any]:
-        """Spell the tally as plain lists, in which integers of any size fit."""
+        """Encode the tally as plain lists that hold integers of any size."""
         models = [[*key, *map(_packed, msgspec.structs.astuple(model))] for key, model in self.models.items()]
         counts = (self.interaction_types, self.schema_versions, self.sources)
         return [models, *map(_packed, counts)]
 
     @classmethod
     def unpacked(cls, packed: list[Any]) -> Tally:
-        """Read what `packed` spells."""
+        """Decode a tally from what `packed` returns."""
         models, *counts = packed
         types, versions, sources = (Counter(dict(pairs)) for pairs in counts)
         tally = cls(types, versions, {}, sources)
         for evaluation, model, *values in models:
             fields = dict(zip(ModelTally.__struct_fields__, values, strict=True))
             latency = Counter(dict(fields.pop("latency")))
-            tokens = [number_of(count) for count in fields.pop("tokens")]
+            tokens = [from_portable(count) for count in fields.pop("tokens")]
             first, last = fields.pop("first"), fields.pop("last")
-            numbers = {name: number_of(value) for name, value in fields.items()}
+            numbers = {name: from_portable(value) for name, value in fields.items()}
             tally.models[evaluation, model] = ModelTally(
                 **numbers, tokens=tokens, latency=latency, first=first, last=last
             )
@@ -178,18 +179,18 @@ class Tally(msgspec.Struct):
 
 def _packed(value: Any) -> Any:
     if isinstance(value, int):
-        return spelled(value)
+        return to_portable(value)
     if isinstance(value, list):
         return list(map(_packed, value))
     return list(value.items()) if isinstance(value, Counter) else value
 
 
 def _sum(column: Sequence[int | str | None]) -> int:
-    """Add up what is not None; integers beyond 64 bits are text."""
+    """Add up all values but None; integers beyond 64 bits are text."""
     try:
         return sum(filter(None, column))  # type: ignore[arg-type]
     except TypeError:
-        return sum(number_of(count) for count in column if count is not None)
+        return sum(from_portable(count) for count in column if count is not None)
 
 
 def _exact(score: float | str) -> int:
@@ -197,7 +198,7 @@ def _exact(score: float | str) -> int:
     if isinstance(score, float):
         numerator, denominator = score.as_integer_ratio()
         return numerator << (_UNIT_BITS + 1 - denominator.bit_length())
-    return number_of(score) << _UNIT_BITS
+    return from_portable(score) << _UNIT_BITS
 
 
 def _rounded(value: Callable[[], Fraction]) -> float | None:

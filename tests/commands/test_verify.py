@@ -21,9 +21,9 @@ from fastrec.cli import cli
 from fastrec.commands.generate.stream import Recipe, lines
 from fastrec.commands.verify import KINDS, Verification, verify
 from fastrec.commands.verify.problems import MOST_PROBLEMS
+from fastrec.corpus.manifest import tree_hash
 from fastrec.corpus.writer import ShardWriter
 from fastrec.errors import UsageError
-from fastrec.normalize.books import tree_hash
 from fastrec.sources.reader import read_shard, shard_at
 
 RECIPE = Recipe(

@@ -357,7 +357,7 @@ def test_books_that_do_not_balance_are_not_published(
         return entries
 
     monkeypatch.setattr(driver, "input_entries", one_too_few)
-    with pytest.raises(FastrecError, match=r"a\.jsonl do not balance: 5 lines, but 4 kept"):
+    with pytest.raises(FastrecError, match=r"a\.jsonl do not add up: 5 lines, but 4 kept"):
         normalize(shard, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

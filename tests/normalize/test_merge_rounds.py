@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastrec.engine import SerialEngine
+from fastrec.limits import Limits
 from fastrec.normalize import collector, driver, options, pass1_tasks, rounds
 from fastrec.normalize.merging import MergeTask, merge_some
 from fastrec.normalize.options import Options
@@ -23,7 +24,6 @@ from fastrec.sorting import key_sample
 from fastrec.sorting.spill import Run
 from fastrec.sources.formats import Format
 from fastrec.summary import census_files as census
-from fastrec.summary import part_counts
 from fastrec.summary.census import Conflict, census_of_part
 from tests.normalize.normalizing import normalized, shuffled_shards, write
 from tests.normalize.test_determinism import LINES, PART
@@ -51,9 +51,8 @@ def merge_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """Merge runs even if there are few, and let tasks take the census and add up the books."""
     for name, limit in (("MOST_RUNS", 2), ("MERGED_RUNS", 2), ("FAN_IN", 3), ("LEAST_FAN_IN", 2)):
         monkeypatch.setattr(rounds, name, limit)
-    monkeypatch.setattr(census, "MOST_LISTS", 2)
-    monkeypatch.setattr(census, "DEALS", 3)
-    monkeypatch.setattr(part_counts, "MOST_COUNTS", 2)
+    limits = Limits(census_fan_in=2, census_partitions=3, part_counts_per_task=2)
+    monkeypatch.setattr(Options, "limits", limits)
 
 
 @pytest.fixture
@@ -316,9 +315,9 @@ def test_a_census_by_tasks_counts_the_same(parts: list[list[Any]], across: bool)
         for prefix, some in zip(prefixes, parts, strict=True):
             census.write_census(prefix, *census_of_part(some)[:2])
         patch.setattr(census, "CONFLICT_EXAMPLES", 3)
-        one = census.read_census(prefixes, gather_across=across)
-        merge_early(patch)
-        many = census.count_census(prefixes, folder, SerialEngine(), gather_across=across)
+        one = census.read_census(prefixes, across_hashes=across)
+        limits = Limits(census_fan_in=2, census_partitions=3)
+        many = census.count_census(prefixes, folder, SerialEngine(), limits, across_hashes=across)
         many.across_hashes.sort(key=Conflict.sort_key)
         assert many == one
         assert len(list(Path(folder).iterdir())) == 2 * len(parts), "what was dealt out is left behind"

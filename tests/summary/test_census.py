@@ -9,7 +9,14 @@ import msgspec
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fastrec.summary.census import Answered, Conflict, QuestionCounts, census_of_part, count_conflicts, count_questions
+from fastrec.summary.census import (
+    Conflict,
+    QuestionCounts,
+    RowsByModel,
+    census_of_part,
+    count_conflicts,
+    count_questions,
+)
 
 Fields = tuple[bytes, bytes, bytes, bytes, bytes]
 """evaluation_name, sample_hash, model_id, evaluation_id, sample_id; each record of the same fields is another one."""
@@ -19,7 +26,7 @@ fields = st.tuples(st.sampled_from([b"x", b"y"]), few, few, st.sampled_from([b"1
 dice = st.randoms(use_true_random=False)
 
 
-def census(parts: list[list[Fields]]) -> tuple[dict[bytes, QuestionCounts], list[Conflict], Answered]:
+def census(parts: list[list[Fields]]) -> tuple[dict[bytes, QuestionCounts], list[Conflict], RowsByModel]:
     """Take the census of each part, carry it through a file, and merge; count the samples that each model answered."""
     taken = [census_of_part(part) for part in parts]
     by_hash, by_id = (
@@ -27,13 +34,13 @@ def census(parts: list[list[Fields]]) -> tuple[dict[bytes, QuestionCounts], list
     )
     counted = count_questions(by_hash)
     conflicts = list(count_conflicts(by_id, counted))
-    answered: Answered = defaultdict(Counter)
+    answered: RowsByModel = defaultdict(Counter)
     for _, _, entries in taken:
         for name, models in entries.items():
             answered[name].update(models)
     for name, samples in counted.items():
-        answered[name].subtract(samples.again)
-        samples.again.clear()
+        answered[name].subtract(samples.repeated_rows)
+        samples.repeated_rows.clear()
     return counted, conflicts, answered
 
 
@@ -75,13 +82,13 @@ def test_the_census_is_what_counting_everything_gives(records: list[Fields], par
     for name, samples in counted.items():
         everyone = len({record[2] for record in records if record[0] == name})
         assert {
-            "samples": samples.samples,
+            "samples": samples.questions,
             "questions_all_models": samples.by_models[everyone],
             "hashes_with_many_ids": samples.hashes_with_many_ids,
             "ids_with_many_hashes": samples.ids_with_many_hashes,
         } == expected[name]
-        assert samples.by_models.total() == samples.samples
-    found = [(one.evaluation, one.sample_id, one.model, one.run, one.records, one.hashes) for one in conflicts]
+        assert samples.by_models.total() == samples.questions
+    found = [(one.evaluation, one.sample_id, one.model, one.evaluation_id, one.records, one.hashes) for one in conflicts]
     assert found == expected_conflicts
     pairs = {(name, sample, model) for name, sample, model, _, _ in records}
     for name, models in answered.items():

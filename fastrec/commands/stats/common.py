@@ -24,13 +24,13 @@ from fastrec.engine.jobs import jobs_for
 from fastrec.errors import CorpusError, shown
 from fastrec.judge.judge import Judge
 from fastrec.limits import Limits
-from fastrec.normalize.books import model_summary
 from fastrec.sorting.keys import key_maker, key_splitter, spell_text, text_of
 from fastrec.sources.lines import LongLine
 from fastrec.sources.reader import read_shard, shard_at
 from fastrec.storage import join, parent_and_name
 from fastrec.summary.ranking import Chosen
 from fastrec.summary.rows import row_of
+from fastrec.summary.summarize import model_summary
 from fastrec.summary.tally import Tally
 
 __all__ = ["only_common"]
@@ -139,8 +139,7 @@ def _recounted(chosen: Chosen, common: CommonQuestions) -> Chosen:
     summaries = []
     for model in sorted(common.models[evaluation]) if questions else []:
         tally = common.tally.models[evaluation, model]
-        tally.entries = questions
-        summaries.append(model_summary(text_of(model), tally, again=0))
+        summaries.append(model_summary(text_of(model), tally, questions))
     return Chosen(chosen.evaluation, chosen.count, summaries, questions)
 
 

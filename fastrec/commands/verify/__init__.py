@@ -21,11 +21,10 @@ from fastrec.commands.verify.compare import compare_documents, expected
 from fastrec.commands.verify.part import CheckedPart, PartToCheck, check_part
 from fastrec.commands.verify.problems import KINDS, Problem, Problems
 from fastrec.corpus.documents import MANIFEST, SUMMARY, is_plain, read_manifest
-from fastrec.corpus.manifest import Manifest, PartEntry
+from fastrec.corpus.manifest import Manifest, PartEntry, key_entry
 from fastrec.engine import make_engine
 from fastrec.engine.jobs import jobs_for
 from fastrec.errors import CorpusError, UsageError, utf8
-from fastrec.normalize.books import read_key
 from fastrec.normalize.options import Options
 from fastrec.schemas.registry import DEFAULT_SCHEMA, SCHEMAS
 from fastrec.storage import files_in, is_url, join, parent_and_name
@@ -134,11 +133,8 @@ class _Verifier:
                 self._verification.notices.append(
                     f"the statistics in {SUMMARY} were not checked: not every part is there and holds records alone"
                 )
-            parts = [checked[number].part for number in sorted(checked)]
             census = [self._census(scratch, number) for number in sorted(checked)]
-            summary, problems = check_summary(
-                self._corpus, manifest, self._options, parts if whole else None, census if whole else []
-            )
+            summary, problems = check_summary(self._corpus, manifest, self._options, census if whole else None)
         self._problems += problems
         if manifest.rejects is not None and is_plain(manifest.rejects.file):
             self._problems += check_rejects(self._corpus, manifest.rejects, summary, manifest.inputs)
@@ -176,7 +172,7 @@ class _Verifier:
         ]
         text_bytes = sum(entry.text_bytes for entry in self._manifest.parts)
         with make_engine(jobs_for(text_bytes, len(orders), jobs)) as engine:
-            return {result.part.number: result for _, result in engine.run(check_part, orders)}
+            return {result.number: result for _, result in engine.run(check_part, orders)}
 
     def _compare(self, checked: dict[int, CheckedPart]) -> None:
         """Compare each part with its entry, and with the part before it."""
@@ -188,32 +184,32 @@ class _Verifier:
             problems = Problems(entry.file)
             for kind, message in _differences(entry, result, self._manifest.sort_fields):
                 problems.add(kind, message)
-            if before is not None and result.part.records and result.part.first <= before.part.last:
+            if before is not None and result.records and result.first <= before.last:
                 problems.add("part.order", "expected a first key above all of the part before, found one that is not")
             self._problems += problems
             self._problems += result.problems
             self._verification.parts += 1
-            self._verification.records += result.part.records
-            self._verification.text_bytes += result.part.written.text_bytes
-            if result.part.records:
+            self._verification.records += result.records
+            self._verification.text_bytes += result.written.text_bytes
+            if result.records:
                 before = result
 
 
 def _differences(entry: PartEntry, result: CheckedPart, order: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Compare an entry of the manifest with what was found; give kinds and messages."""
-    part, written = result.part, result.part.written
+    written = result.written
     facts = [("file.bytes", entry.bytes, written.bytes), ("file.sha256", entry.sha256, written.sha256)]
     if result.read:
         facts += [
-            ("part.records", entry.records, part.records),
+            ("part.records", entry.records, result.records),
             ("part.text_bytes", entry.text_bytes, written.text_bytes),
             ("part.text_sha256", entry.text_sha256, written.text_sha256),
         ]
     for kind, said, found in facts:
         if said != found:
             yield kind, expected(said, found)
-    if result.read and part.records:
-        for kind, key, found_key in (("part.first", entry.first, part.first), ("part.last", entry.last, part.last)):
-            said_plain, found_plain = map(msgspec.to_builtins, (key, read_key(found_key, tuple(order))))
+    if result.read and result.records:
+        for kind, key, found_key in (("part.first", entry.first, result.first), ("part.last", entry.last, result.last)):
+            said_plain, found_plain = map(msgspec.to_builtins, (key, key_entry(found_key, order)))
             for message in compare_documents(said_plain, found_plain):
                 yield kind, message

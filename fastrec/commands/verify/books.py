@@ -12,17 +12,16 @@ import msgspec
 from fastrec.commands.verify.compare import compare_documents, expected
 from fastrec.commands.verify.problems import Problem, Problems
 from fastrec.corpus.documents import MANIFEST, SUMMARY, summary_path
-from fastrec.corpus.manifest import InputEntry, Manifest, RejectsEntry
+from fastrec.corpus.manifest import InputEntry, Manifest, RejectsEntry, tree_hash
 from fastrec.corpus.rejects import decode_entry, numbered_lines
 from fastrec.errors import CorpusError, ShardError
-from fastrec.normalize.books import summarize, tree_hash
 from fastrec.normalize.options import Options
-from fastrec.normalize.pass2 import Part
 from fastrec.storage import join, read_all
 from fastrec.storage.digests import sha256_of_file
 from fastrec.summary.census_files import read_census
 from fastrec.summary.document import LineCounts, Summary
 from fastrec.summary.part_counts import read_part_counts
+from fastrec.summary.summarize import summarize
 
 __all__ = ["check_manifest", "check_rejects", "check_summary"]
 
@@ -63,7 +62,7 @@ def _unbalanced(books: LineCounts | InputEntry) -> str:
 
 
 def check_summary(
-    corpus: str, manifest: Manifest, options: Options, parts: Sequence[Part] | None, census: Sequence[str]
+    corpus: str, manifest: Manifest, options: Options, census: Sequence[str] | None
 ) -> tuple[Summary | None, list[Problem]]:
     """Check `summary.json`, and return it if it can be read.
 
@@ -71,8 +70,7 @@ def check_summary(
         corpus: The directory.
         manifest: Its manifest.
         options: What the manifest says of options.
-        parts: What was found in the parts; None if not all of them could be read whole.
-        census: What the names of the census files begin with.
+        census: Path prefixes of the census files of all parts; None if a part could not be read whole.
     """
     problems = Problems(SUMMARY)
     try:
@@ -92,8 +90,8 @@ def check_summary(
         problems.add("summary.unreadable", f"is not a summary: {exc}")
         return None, list(problems)
     _check_accounts(summary, manifest, problems)
-    if parts is not None:
-        _check_statistics(summary, options, parts, census, problems)
+    if census is not None:
+        _check_statistics(summary, options, census, problems)
     return summary, list(problems)
 
 
@@ -124,14 +122,16 @@ def _sum(manifest: Manifest, name: str) -> int:
     return sum(getattr(entry, name) for entry in manifest.inputs)
 
 
-def _check_statistics(
-    said: Summary, options: Options, parts: Sequence[Part], census: Sequence[str], problems: Problems
-) -> None:
+def _check_statistics(said: Summary, options: Options, census: Sequence[str], problems: Problems) -> None:
     """Write the summary of the records that are there, and compare all of it that depends on them alone."""
-    found = summarize([], parts, read_part_counts(census), read_census(census, gather_across=False), options)
-    found.line_counts = msgspec.structs.replace(said.line_counts, kept=found.line_counts.kept)
-    found.rejected_by_code = said.rejected_by_code
-    found.sample_hash = msgspec.structs.replace(said.sample_hash, algorithm=found.sample_hash.algorithm)
+    tally = read_part_counts(census).tally
+    found = summarize(
+        msgspec.structs.replace(said.line_counts, kept=tally.interaction_types.total()),
+        said.rejected_by_code,
+        msgspec.structs.replace(said.sample_hash, algorithm=options.hash),
+        tally,
+        read_census(census, across_hashes=False),
+    )
     if options.conflicts != "keep":
         for conflict in found.conflicts.examples:
             name, sample_id, model = conflict.evaluation_name, conflict.sample_id, conflict.model_id

@@ -2,8 +2,8 @@
 
     checksum of the file · read · judge each line, which must give itself ──▶ order ──▶ tally · census
 
-What comes out is the `Part` that pass 2 would have given back for this file, to be compared with the manifest, and the
-part's census, in files, as pass 2 leaves it. Memory holds a chunk of text, and keys and rows of one part.
+The result is compared with the manifest. The census and the counts of the part go to files, as in pass 2.
+Memory holds a chunk of text, and keys and rows of one part.
 """
 
 from __future__ import annotations
@@ -24,15 +24,12 @@ from fastrec.judge.batch import Batch
 from fastrec.judge.findings import Finding, too_long
 from fastrec.judge.judge import Judge, SampleHashMode
 from fastrec.normalize.options import Options
-from fastrec.normalize.pass2 import Part
 from fastrec.sorting.keys import key_maker, key_splitter
 from fastrec.sources.lines import Chunk, LongLine, ReadStats
 from fastrec.sources.reader import read_shard, shard_at
 from fastrec.storage import parent_and_name
 from fastrec.storage.digests import sha256_of_file
-from fastrec.summary.census import census_of_part
-from fastrec.summary.census_files import write_census
-from fastrec.summary.part_counts import PartCounts, write_part_counts
+from fastrec.summary.part_counts import PartCounts, write_statistics
 from fastrec.summary.rows import row_of
 from fastrec.summary.tally import Tally
 
@@ -49,7 +46,7 @@ class PartToCheck(msgspec.Struct, frozen=True):
     longest: int
     """No line is longer than that."""
     census: str
-    """Where the census goes, `-hash` and `-id` added; `-books` is for the books."""
+    """Where the census goes, `-hash` and `-id` added; `-counts` for the counts."""
     options: Options
 
     def __str__(self) -> str:
@@ -60,9 +57,13 @@ class CheckedPart(msgspec.Struct):
     """What a worker gives back."""
 
     problems: Problems
-    part: Part
+    number: int
+    written: Written
+    records: int
+    first: bytes
+    last: bytes
     read: bool
-    """Whether the file was read to its end. If not, only its size and checksum are right in `part`."""
+    """Whether the file was read to its end. If not, only its size and checksum are right."""
     valid: bool
     """Whether all its lines are records, so that the statistics say something."""
 
@@ -110,18 +111,17 @@ class _PartChecker:
             self._problems.add("file.unreadable", f"cannot be read: {exc.strerror}")
         tally = Tally()
         tally.add(self._fields, self._rows)
-        by_hash, by_id, answered = census_of_part(self._fields)
-        tally.add_answered(answered)
-        write_census(order.census, by_hash, by_id)
-        write_part_counts(order.census, PartCounts(tally))
-        part = Part(
+        write_statistics(order.census, PartCounts(tally), self._fields)
+        return CheckedPart(
+            problems=self._problems,
             number=order.number,
             written=Written(size, digest, stats.text_bytes, self._text_hash.hexdigest()),
             records=len(self._rows),
             first=self._first,
             last=self._last,
+            read=read,
+            valid=read and self._valid,
         )
-        return CheckedPart(self._problems, part, read, read and self._valid)
 
     def _read(self, stats: ReadStats) -> None:
         order = self._order
