@@ -88,7 +88,7 @@ def test_the_census_is_what_counting_everything_gives(records: list[Fields], par
             "ids_with_many_hashes": samples.ids_with_many_hashes,
         } == expected[name]
         assert samples.by_models.total() == samples.questions
-    found = [(one.evaluation, one.sample_id, one.model, one.evaluation_id, one.records, one.hashes) for one in conflicts]
+    found = [msgspec.structs.astuple(conflict) for conflict in conflicts]
     assert found == expected_conflicts
     pairs = {(name, sample, model) for name, sample, model, _, _ in records}
     for name, models in answered.items():
