@@ -97,9 +97,8 @@ def simulate(
             patch("fastrec.sorting.key_sample.fingerprint", fingerprint_of),
             patch("fastrec.normalize.driver.cut_keys", engine.cut),
             patch("fastrec.summary.part_counts.read_blocks", engine.books_of),
-            patch("fastrec.normalize.rounds.remove", engine.remove),
+            patch("fastrec.storage.local.LocalStorage.remove", engine.remove),
             patch("fastrec.summary.census_files.read_blocks", engine.list_of),
-            patch("fastrec.summary.census_files.remove", engine.remove),
         ):
             if stop_after:
                 with contextlib.suppress(KeyboardInterrupt):

@@ -23,7 +23,7 @@ from fastrec.sorting.files import read_blocks
 from fastrec.sorting.gather import RunSlice
 from fastrec.sorting.key_sample import SampledKey
 from fastrec.sorting.spill import Fence, Run, index_of
-from fastrec.storage.kept import Kept
+from fastrec.storage.digests import FileDigest
 from fastrec.summary.census import QuestionCounts
 from fastrec.summary.census_files import Census
 from fastrec.summary.part_counts import read_part_counts
@@ -123,9 +123,9 @@ class SimulatedWorkers:
         self._records_of = [end - start for start, end in pairwise(bounds)]
         return cuts
 
-    def remove(self, _: str) -> None:
-        """Remove a file that is not there."""
-        self._result.requests["delete"] += 1
+    def remove(self, *paths: str) -> None:
+        """Remove files that are not there."""
+        self._result.requests["delete"] += len(paths)
 
     def _sort(self, order: SortTask) -> SortResult:
         """Sort shards of which only the size is known."""
@@ -152,9 +152,9 @@ class SimulatedWorkers:
             run = self._run(path, count, fenced=order.fenced)
             sample = [self._sampled(order.one_in) for _ in range(self._share(count, order.one_in))]
             result.runs.append(msgspec.structs.replace(run, sample=sample))
-            result.kept += [Kept(path, run.data_bytes, run.data_hash)]
-            result.kept += [Kept(index_of(path), run.index_bytes, run.index_hash)]
-        result.kept.append(Kept(rejects, 0, _HASH))
+            result.kept += [FileDigest(path, run.data_bytes, run.data_hash)]
+            result.kept += [FileDigest(index_of(path), run.index_bytes, run.index_hash)]
+        result.kept.append(FileDigest(rejects, 0, _HASH))
         self._write(0)
         self._read(1, _INPUT_READ)
         self._result.tasks += 1
@@ -199,7 +199,7 @@ class SimulatedWorkers:
         records = self._records_of[order.number]
         self._write(records * RECORD // _PART_SHARE)
         kept = [
-            Kept(f"{order.census}-{name}", records * _CENSUS, f"{self._rng.getrandbits(128):032x}")
+            FileDigest(f"{order.census}-{name}", records * _CENSUS, f"{self._rng.getrandbits(128):032x}")
             for name in ("hash", "id", "counts")
         ]
         for size in (records * _CENSUS, records * _CENSUS, _BOOKS):

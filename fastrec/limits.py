@@ -36,6 +36,16 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     part_counts_per_task: int = 256
     """Parts whose counts one task adds up."""
 
+    # Object stores
+    store_request_seconds: float = 300.0
+    """Time limit of a request that sends data: an object, or a part of 16 MiB."""
+    store_slow_seconds: float = 60.0
+    """A store whose request fails after more than this does not answer at all."""
+    store_rest_seconds: float = 60.0
+    """Time for which a store that does not answer is not asked again."""
+    store_block_bytes: int = 8 << 20
+    """Size of a request when an object is read sequentially; it takes much longer than the round trip."""
+
 
 LIMITS: Final = Limits()
 """What is used unless a caller says otherwise."""

@@ -70,7 +70,7 @@ EDGES = {
     "judge": {"errors", "schemas", "sources"},
     "sources": {"errors", "storage"},
     "engine": {"_version", "errors", "storage"},
-    "storage": {"errors"},
+    "storage": {"errors", "limits"},
     "schemas": {"errors"},
     "errors": {"judge"},
     "limits": set(),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tracemalloc
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from fastrec.normalize.options import Options
 from fastrec.sorting import key_sample
 from fastrec.sorting.gather import RunSlice, gather, slice_merged, whole_run
 from fastrec.sorting.merge import merge_runs
+from fastrec.storage.local import LOCAL
 from tests.sorting.test_runs import spilled
 
 MIB = 1 << 20
@@ -84,9 +84,8 @@ def test_reads_are_charged_as_they_are_made(tmp_path: Path, monkeypatch: pytest.
     cuts = [b"%06d" % (number * 1_000) for number in range(1, 16)]
     runs = spilled(str(tmp_path), pile, 16)
     calls: list[int] = []
-    module = sys.modules["fastrec.sorting.gather"]
-    read = module.read_range
-    monkeypatch.setattr(module, "read_range", lambda path, size, offset: calls.append(size) or read(path, size, offset))
+    read = LOCAL.read_range
+    monkeypatch.setattr(LOCAL, "read_range", lambda path, size, offset: calls.append(size) or read(path, size, offset))
     slices = list(map(whole_run, runs))
     merged = [merge_runs(f"{tmp_path}/merged-{half}", slices[half::2], 100_000, cuts) for half in range(2)]
     check(slices[::2] + slices[1::2], 100_000 * 2 // 3 // 4, len(calls))

@@ -19,7 +19,7 @@ from fastrec.errors import UsageError
 from fastrec.judge.findings import Finding
 from fastrec.judge.report import Books, Group, Place, Report, Tally
 from fastrec.sources.reader import Shard
-from fastrec.storage import join
+from fastrec.storage.paths import join
 
 __all__ = ["Extracted", "Rejects", "extract", "rejects"]
 

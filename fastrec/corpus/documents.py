@@ -12,7 +12,8 @@ import msgspec
 from fastrec.corpus.manifest import MANIFEST_FORMAT, KeyEntry, Manifest
 from fastrec.errors import CorpusError, UsageError, shown
 from fastrec.schemas.registry import SCHEMAS
-from fastrec.storage import exists, is_directory, join, read_all
+from fastrec.storage import storage_of
+from fastrec.storage.paths import join
 from fastrec.summary.document import Summary
 
 __all__ = ["MANIFEST", "SUMMARY", "is_plain", "part_paths", "read_manifest", "read_summary", "summary_path"]
@@ -37,15 +38,15 @@ def read_manifest(corpus: str | os.PathLike[str]) -> Manifest:
         OSError: The manifest may not be read.
     """
     corpus = os.fspath(corpus)
-    path = join(corpus, MANIFEST)
-    if not exists(path):
+    path, storage = join(corpus, MANIFEST), storage_of(corpus)
+    if not storage.exists(path):
         reason = "there is no such directory"
-        if is_directory(corpus):
+        if storage.is_directory(corpus):
             reason = f"it holds no {MANIFEST}"
-        elif exists(corpus):
+        elif storage.exists(corpus):
             reason = "it is a file"
         raise UsageError(f"{shown(corpus)} is not a corpus: {reason}\n{_WHAT_IS_ONE}")
-    data = read_all(path)
+    data = storage.read_all(path)
     try:
         found = msgspec.json.decode(data, type=_Head).format
         if found != MANIFEST_FORMAT:
@@ -64,7 +65,7 @@ def read_summary(corpus: str, manifest: Manifest) -> Summary:
     """
     path = summary_path(corpus, manifest)
     try:
-        data = read_all(path)
+        data = storage_of(path).read_all(path)
         summary = msgspec.json.decode(data, type=Summary)
     except FileNotFoundError as exc:
         raise CorpusError(path, "is missing: normalize again") from exc

@@ -25,7 +25,7 @@ from typing import Final
 import msgspec
 
 from fastrec.errors import LockedError
-from fastrec.storage import exists, read_all, store, write_all
+from fastrec.storage.object_store import OBJECT_STORE
 
 __all__ = ["Lease"]
 
@@ -64,12 +64,12 @@ class Lease:
 
     def is_there(self) -> bool:
         """Tell whether any run has a lease, or has left one."""
-        return exists(self._path)
+        return OBJECT_STORE.exists(self._path)
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
         """Hold the lease, and let it go at the end."""
-        put = write_all if self.is_there() else store.write_new
+        put = OBJECT_STORE.write_all if self.is_there() else OBJECT_STORE.write_new
         holder = self._holder()
         if holder is not None and self._is_alive(holder):
             raise LockedError(self._output, f"{holder} (one that was killed counts as gone after {_LAPSE:.0f} seconds)")
@@ -86,9 +86,9 @@ class Lease:
                 self.check()
                 if self.stays:
                     self._me.alive = _ENDED
-                    write_all(self._path, msgspec.json.encode(self._me))
+                    OBJECT_STORE.write_all(self._path, msgspec.json.encode(self._me))
                 else:
-                    store.remove([self._path])
+                    OBJECT_STORE.remove(self._path)
 
     def check(self) -> None:
         """Raise a LockedError if another run has taken the lease by now."""
@@ -105,9 +105,9 @@ class Lease:
         now = self._holder()
         return now is not None and now.alive not in (holder.alive, _ENDED)
 
-    def _renew(self, put: Callable[[str, bytes], None] = write_all) -> None:
+    def _renew(self, put: Callable[[str, bytes], None] | None = None) -> None:
         self._me.alive = time.time()
-        put(self._path, msgspec.json.encode(self._me))
+        (put or OBJECT_STORE.write_all)(self._path, msgspec.json.encode(self._me))
 
     def _keep_renewing(self) -> None:
         while not self._ended.wait(_RENEW):
@@ -117,7 +117,7 @@ class Lease:
 
     def _holder(self) -> _Holder | None:
         try:
-            return msgspec.json.decode(read_all(self._path), type=_Holder)
+            return msgspec.json.decode(OBJECT_STORE.read_all(self._path), type=_Holder)
         except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
             return None
 

@@ -25,19 +25,9 @@ from fastrec.corpus.lock import locked
 from fastrec.errors import UsageError, naming, shown
 from fastrec.sources.reader import Shard
 from fastrec.sources.slices import estimated_text
-from fastrec.storage import (
-    files_in,
-    is_url,
-    join,
-    make_directory,
-    only_name,
-    parent_and_name,
-    remove_all,
-    sweep,
-    without_file_protocol,
-    write_all,
-)
+from fastrec.storage import storage_of
 from fastrec.storage.digests import fingerprint
+from fastrec.storage.paths import is_url, join, parent_and_name, without_file_protocol
 
 __all__ = ["Kind", "Workplace", "check_output", "too_little_space", "work_of", "workplace"]
 
@@ -75,15 +65,20 @@ class Workplace:
 
     def staged_files(self) -> list[str]:
         """List the files of the output that is made."""
-        return files_in(str(self.staging))
+        return storage_of(str(self.staging)).files_in(str(self.staging))
 
     def rename(self, name: str, new_name: str) -> None:
         """Give a file of the output that is made another name."""
         (self.staging / name).rename(self.staging / new_name)
 
+    def write(self, name: str, data: bytes) -> None:
+        """Write a small file of the output."""
+        path = self.staged(name)
+        storage_of(path).write_all(path, data)
+
     def write_manifest(self, document: bytes) -> None:
         """Write what tells that the output is whole."""
-        write_all(self.staged(self._kind.told_by), document)
+        self.write(self._kind.told_by, document)
 
     def recover(self) -> None:
         """Put the old corpus back, if a run ended between the two renames."""
@@ -93,18 +88,23 @@ class Workplace:
     def prepare(self, *, fresh: bool) -> None:
         """Make the directories, for this user alone; what an earlier run left in them stays, unless told otherwise."""
         for directory in (self.work, str(self.staging)):
+            storage = storage_of(directory)
             if fresh:
-                remove_all(directory)
-            make_directory(directory)
+                storage.remove_all(directory)
+            storage.make_directory(directory)
 
     def sweep(self, files: Collection[str]) -> None:
         """Remove all that is not named."""
-        sweep(path for path in (*self.staged_files(), *files_in(self.work)) if path not in files)
+        for directory, found in ((self.staged(""), self.staged_files()), (self.work, self._work_files())):
+            storage_of(directory).remove(*(path for path in found if path not in files))
+
+    def _work_files(self) -> list[str]:
+        return storage_of(self.work).files_in(self.work)
 
     def holds_work(self) -> bool:
         """Tell whether there is anything that the next run could use."""
         try:
-            files = (*files_in(self.work), *self.staged_files())
+            files = (*self._work_files(), *self.staged_files())
             return any(not parent_and_name(path)[1].startswith("journal") for path in files)
         except OSError:  # the disk may be what failed: then better too much is kept
             return True
@@ -143,7 +143,7 @@ class Workplace:
         """Remove the old one, what tells its kind first: half of it must not be taken for a whole and put back."""
         with contextlib.suppress(OSError):
             (self._aside / self._kind.told_by).unlink()
-        remove_all(str(self._aside))
+        storage_of(str(self._aside)).remove_all(str(self._aside))
 
     @contextlib.contextmanager
     def cleared_on_failure(self) -> Iterator[None]:
@@ -157,7 +157,7 @@ class Workplace:
     def clear(self) -> None:
         """Remove what is not published."""
         for directory in (str(self.staging), self.work):
-            remove_all(directory)
+            storage_of(directory).remove_all(directory)
         with contextlib.suppress(OSError):  # what stays does no harm
             if self.output.exists():
                 self._discard_old()
@@ -218,7 +218,7 @@ def check_output(output: str, names: Sequence[str], shards: Sequence[Shard] = ()
 
 
 def _absolute(path: str) -> str:
-    return only_name(path).rstrip("/") if is_url(path) else str(Path(path).resolve())
+    return storage_of(path).canonical(path).rstrip("/")
 
 
 def _lies_in(path: str, directory: str) -> bool:

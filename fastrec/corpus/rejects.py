@@ -21,7 +21,7 @@ from fastrec.judge.codes import ERRORS
 from fastrec.judge.findings import Finding, Reject
 from fastrec.sources.lines import LongLine
 from fastrec.sources.reader import read_shard, shard_at
-from fastrec.storage import read_range, size_of
+from fastrec.storage import storage_of
 
 __all__ = [
     "CODES",
@@ -183,7 +183,11 @@ def write_rejects(
     files = list(conflicts)
     if files:
         at_once = min(_SOME_BYTES, _HELD_BYTES // len(files))
-        lines = merge(lines, *(_lines(path, 0, size_of(path), at_once) for path in files), key=_place)
+        lines = merge(
+            lines,
+            *(_lines(path, 0, storage_of(path).size_of(path), at_once) for path in files),
+            key=_place,
+        )
     first = next(lines, None)
     if first is None:
         return None
@@ -209,7 +213,7 @@ def _lines(path: str, start: int, end: int, size: int) -> Iterator[bytes]:
     """Give the lines of a stretch of a file, which is open only while some are read: thousands may be merged."""
     begun: list[bytes] = []  # a line may be much longer than what is read at a time
     while start < end:
-        *lines, rest = read_range(path, min(size, end - start), start).split(b"\n")
+        *lines, rest = storage_of(path).read_range(path, min(size, end - start), start).split(b"\n")
         start += size
         for line in lines:
             yield b"".join((*begun, line, b"\n"))

@@ -18,7 +18,7 @@ import zstandard
 from fastrec.errors import CorpusError
 from fastrec.sources.formats import Format
 from fastrec.sources.reader import Shard, read_text
-from fastrec.storage import open_reader
+from fastrec.storage import storage_of
 
 __all__ = ["skim_lines"]
 
@@ -59,7 +59,7 @@ def _shard_lines(shard: Shard, text_bytes: int) -> Iterator[tuple[bytearray, int
     except IndexError:
         decompressor = zstandard.ZstdDecompressor()
     try:
-        with open_reader(shard.path) as file:
+        with storage_of(shard.path).open_reader(shard.path) as file:
             reader = decompressor.stream_reader(cast("IO[bytes]", file), read_across_frames=True)
             yield from _lines(reader.readinto, text_bytes)
     finally:

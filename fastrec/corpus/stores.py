@@ -25,7 +25,9 @@ from fastrec.corpus.lease import Lease
 from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.publish import Kind, Workplace, work_of
 from fastrec.errors import UsageError, shown
-from fastrec.storage import files_in, is_url, join, make_directory, parent_and_name, read_all, remove_all, store
+from fastrec.storage import storage_of
+from fastrec.storage.object_store import OBJECT_STORE
+from fastrec.storage.paths import is_url, join, parent_and_name
 
 __all__ = ["StoreWorkplace", "store_workplace"]
 
@@ -62,11 +64,11 @@ class StoreWorkplace(Workplace):
 
     def _beside(self) -> list[str]:
         kept = {join(self._url, name) for name in (*self._old_files, self._kind.told_by, LEASE)}
-        return [path for path in files_in(self._url) if path not in kept]
+        return [path for path in OBJECT_STORE.files_in(self._url) if path not in kept]
 
     def rename(self, name: str, new_name: str) -> None:
         """Give a file of the output that is made another name."""
-        store.move(self.staged(name), self.staged(new_name))
+        OBJECT_STORE.move(self.staged(name), self.staged(new_name))
 
     def write_manifest(self, document: bytes) -> None:
         """Keep what tells that the output is whole until it is published."""
@@ -89,20 +91,20 @@ class StoreWorkplace(Workplace):
     def prepare(self, *, fresh: bool) -> None:
         """Give up uploads that were never completed; what else an earlier run has left stays, unless told otherwise."""
         if fresh:
-            store.remove(self.staged_files())
-            remove_all(self.work)
-        make_directory(self.work)
+            OBJECT_STORE.remove(*self.staged_files())
+            storage_of(self.work).remove_all(self.work)
+        storage_of(self.work).make_directory(self.work)
         for directory in filter(is_url, (self._url, self.work)):
-            store.abort_uploads(directory)
+            OBJECT_STORE.abort_uploads(directory)
 
     def publish(self) -> None:
         """Put the manifest. If that fails, the old corpus is as it was."""
         self._lease.check()
-        store.write_all(self._manifest_path, self._document)
+        OBJECT_STORE.write_all(self._manifest_path, self._document)
         old, self._old_files = self._old_files, _named_by(self._document)
         with contextlib.suppress(OSError):  # what is left of the old corpus does no harm, and is swept some day
-            store.remove(join(self._url, name) for name in old - self._old_files)
-        store.abort_uploads(self._url)  # of workers that died
+            OBJECT_STORE.remove(*(join(self._url, name) for name in old - self._old_files))
+        OBJECT_STORE.abort_uploads(self._url)  # of workers that died
 
     def is_unfinished(self) -> bool:
         """Tell whether there are files of a corpus, and no corpus."""
@@ -114,13 +116,13 @@ class StoreWorkplace(Workplace):
     def clear(self) -> None:
         """Remove what is not published."""
         with contextlib.suppress(OSError):
-            store.remove(self.staged_files())
-        remove_all(self.work)
+            OBJECT_STORE.remove(*self.staged_files())
+        storage_of(self.work).remove_all(self.work)
 
 
 def _read(path: str) -> bytes | None:
     try:
-        return read_all(path)
+        return OBJECT_STORE.read_all(path)
     except FileNotFoundError:
         return None
 
@@ -161,6 +163,6 @@ def store_workplace(
 
 def _refuse_strangers(output: str, kind: Kind) -> None:
     """Refuse a place where no run of ours has been, and something is."""
-    files = files_in(output)
+    files = OBJECT_STORE.files_in(output)
     if files and join(output, kind.told_by) not in files:
         raise UsageError(f"{shown(output)} holds something else than {kind.name}, {shown(files[0])}: choose another")

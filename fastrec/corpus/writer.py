@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 import msgspec
 import zstandard
 
-from fastrec.storage import create
+from fastrec.storage import storage_of
 
 __all__ = ["COMPRESSIONS", "SUFFIXES", "ShardWriter", "Written"]
 
@@ -42,7 +42,7 @@ class ShardWriter:
     """Writes text to a new file, which is there, whole and on disk, when `finish` returns; a context manager."""
 
     def __init__(self, path: str, compression: str, level: int) -> None:
-        self._file = create(path)
+        self._file = storage_of(path).create(path)
         self._compress, self._flush = _compressor(compression, level)
         self._file_hash, self._text_hash = sha256(), sha256()
         self._bytes = self._text_bytes = 0

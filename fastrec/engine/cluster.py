@@ -25,7 +25,8 @@ import msgspec
 
 from fastrec._version import __version__
 from fastrec.errors import ClusterError, UsageError, WorkerDiedError, shown
-from fastrec.storage import exists, join, remove, write_all
+from fastrec.storage import storage_of
+from fastrec.storage.paths import join
 
 __all__ = ["ClusterEngine"]
 
@@ -81,11 +82,11 @@ class ClusterEngine:
         """Make sure that every worker sees some directories, and may write to them."""
         for directory in directories:
             mark = join(directory, f".{time.time_ns():x}")
-            write_all(mark, b"")
+            storage_of(mark).write_all(mark, b"")
             try:
                 seen = self._ask(_sees, mark)
             finally:
-                remove(mark)
+                storage_of(mark).remove(mark)
             blind = sorted(worker for worker, sees in seen.items() if not sees)
             if blind:
                 raise UsageError(
@@ -259,10 +260,10 @@ def _sees(mark: str) -> bool:
     """Tell whether a file is there, and another can be put beside it. Runs in a worker."""
     beside = f"{mark}-{secrets.token_hex(4)}"
     try:
-        if not exists(mark):
+        if not storage_of(mark).exists(mark):
             return False
-        write_all(beside, b"")
-        remove(beside)
+        storage_of(beside).write_all(beside, b"")
+        storage_of(beside).remove(beside)
     except (OSError, UsageError):
         return False
     return True

@@ -41,7 +41,7 @@ from fastrec.sorting.cuts import cut_keys
 from fastrec.sorting.key_sample import KeySample
 from fastrec.sources.reader import Shard
 from fastrec.sources.slices import estimated_text
-from fastrec.storage import remove, write_all
+from fastrec.storage import storage_of
 from fastrec.summary.document import Summary
 from fastrec.summary.part_counts import add_part_counts
 from fastrec.summary.summarize import summarize
@@ -115,7 +115,7 @@ class Normalizer:
             inputs=[entry for number, entry in enumerate(inputs) if number not in self._skipped],
             skipped=[str(error) for _, error in sorted(self._skipped.items())],
         )
-        write_all(self._context.place.staged(summary_file), document)
+        self._context.place.write(summary_file, document)
         self._context.place.write_manifest(manifest.to_json())
         return manifest, summary
 
@@ -170,7 +170,8 @@ class Normalizer:
             pieces = self._orders[result.order].pieces
             for piece in pieces:
                 if piece.temporary:
-                    remove(piece.slice.shard.path)
+                    path = piece.slice.shard.path
+                    storage_of(path).remove(path)
             self._intake.take_sample(result)
             self._sampled.add(result.order)
             stream = any(piece.slice.shard.stream for piece in pieces)

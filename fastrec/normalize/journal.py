@@ -21,8 +21,8 @@ from fastrec.errors import naming
 from fastrec.normalize.merging import Merged
 from fastrec.normalize.pass1 import Piece, SortResult
 from fastrec.normalize.pass2 import Part
+from fastrec.storage import storage_of
 from fastrec.storage.digests import fingerprint
-from fastrec.storage.log import open_log
 
 __all__ = ["Journal", "JournalEntry", "MergeDone", "PartDone", "TaskDone"]
 
@@ -60,7 +60,7 @@ class Journal:
     def __init__(self, path: str, purpose: dict[str, Any]) -> None:
         self.purpose = purpose
         self.entries: list[JournalEntry] = []
-        self._log = open_log(path)
+        self._log = storage_of(path).open_log(path)
         try:
             with naming(path):
                 self._go_to_the_end()

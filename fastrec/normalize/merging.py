@@ -13,8 +13,8 @@ from fastrec.sorting.files import read_blocks
 from fastrec.sorting.gather import RunSlice
 from fastrec.sorting.merge import merge_runs
 from fastrec.sorting.spill import Run, index_of
-from fastrec.storage import join
-from fastrec.storage.kept import Kept
+from fastrec.storage.digests import FileDigest
+from fastrec.storage.paths import join
 
 __all__ = ["MergeTask", "Merged", "merge_some"]
 
@@ -46,12 +46,12 @@ class Merged(msgspec.Struct, frozen=True):
     """Of the cuts that its bounds are for; empty if it has none."""
 
     @property
-    def kept(self) -> list[Kept]:
+    def kept(self) -> list[FileDigest]:
         """Its files."""
         run = self.run
         return [
-            Kept(run.path, run.data_bytes, run.data_hash),
-            Kept(index_of(run.path), run.index_bytes, run.index_hash),
+            FileDigest(run.path, run.data_bytes, run.data_hash),
+            FileDigest(index_of(run.path), run.index_bytes, run.index_hash),
         ]
 
 

@@ -26,7 +26,8 @@ from fastrec.normalize.resume import find_parts
 from fastrec.sorting.gather import slice_merged, slice_run
 from fastrec.sorting.keys import join_key
 from fastrec.sorting.spill import Run
-from fastrec.storage import parent_and_name, remove
+from fastrec.storage import storage_of
+from fastrec.storage.paths import parent_and_name
 from fastrec.summary.census_files import Census, count_census
 
 __all__ = ["Parts"]
@@ -147,7 +148,7 @@ class Parts:
         wanted = {self._part_path(part.number) for part in parts}
         for path in self._context.place.staged_files():
             if parent_and_name(path)[1].startswith("part-") and path not in wanted:
-                remove(path)
+                storage_of(path).remove(path)
         for number, part in enumerate(parts):
             if number != part.number:
                 self._context.place.rename(self._part_name(part.number), self._part_name(number))

@@ -29,8 +29,8 @@ from fastrec.sorting.spill import spill as spill_run
 from fastrec.sources.lines import LongLine, ReadStats
 from fastrec.sources.reader import read_shard
 from fastrec.sources.slices import Slice
-from fastrec.storage import open_writer
-from fastrec.storage.kept import Kept, keep
+from fastrec.storage import storage_of
+from fastrec.storage.digests import FileDigest, digest_of
 from fastrec.summary.rows import row_of
 
 __all__ = ["HASH_EXAMPLES", "PIECES", "Piece", "PieceCounts", "SortResult", "SortTask", "release_buffer", "sort_pieces"]
@@ -116,7 +116,7 @@ class SortResult(msgspec.Struct):
     filled: int = 0
     replaced: int = 0
     replaced_examples: list[HashReplaced] = msgspec.field(default_factory=list)
-    kept: list[Kept] = msgspec.field(default_factory=list)
+    kept: list[FileDigest] = msgspec.field(default_factory=list)
     """The files that it left in the work directory."""
 
 
@@ -162,7 +162,7 @@ class _Sorter:
 
     def run(self) -> SortResult:
         rejects_path = f"{self._order.directory}/rejects-{self._name}"
-        with open_writer(rejects_path) as rejects:
+        with storage_of(rejects_path).open_writer(rejects_path) as rejects:
             for piece in self._order.pieces:
                 start = rejects.tell()
                 books = PieceCounts(piece.number, piece.shard, piece.offset + piece.slice.start)
@@ -175,7 +175,7 @@ class _Sorter:
                     books.error = out_of_memory(piece.source)
                 self._result.rejects.append(RejectRange(rejects_path, start, rejects.tell(), piece.shard, books.start))
         self._spill()
-        self._result.kept.append(keep(rejects_path))
+        self._result.kept.append(digest_of(rejects_path))
         return self._result
 
     def _take(self, piece: Piece, books: PieceCounts, rejects: Any) -> None:
@@ -246,7 +246,7 @@ class _Sorter:
             fenced=self._order.fenced,
         )
         self._result.runs.append(run)
-        self._result.kept.append(Kept(path, run.data_bytes, run.data_hash))
-        self._result.kept.append(Kept(index_of(path), run.index_bytes, run.index_hash))
+        self._result.kept.append(FileDigest(path, run.data_bytes, run.data_hash))
+        self._result.kept.append(FileDigest(index_of(path), run.index_bytes, run.index_hash))
         self._size = 0
         self._ends, self._keys, self._rows = [], [], []

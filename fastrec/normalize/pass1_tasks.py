@@ -23,7 +23,8 @@ from fastrec.sources.formats import Format
 from fastrec.sources.lines import Chunk, LongLine, ReadStats
 from fastrec.sources.reader import Shard, read_shard
 from fastrec.sources.slices import TASK_BYTES, Slice, estimated_text, gather_tasks, growth, slices_of
-from fastrec.storage import join, open_writer
+from fastrec.storage import storage_of
+from fastrec.storage.paths import join
 
 __all__ = ["SortTasks"]
 
@@ -144,7 +145,7 @@ class SortTasks:
         if self._earlier.chunks and (done := self._earlier.take_chunk(piece, xxh3_128_hexdigest(chunk.data))):
             self.met_again.append(done)
             return
-        with open_writer(path) as file:
+        with storage_of(path).open_writer(path) as file:
             file.write(b"\n")
             file.write(chunk.data)
         yield self._order((piece,))

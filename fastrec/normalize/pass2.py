@@ -24,8 +24,8 @@ from fastrec.normalize.pass1 import release_buffer
 from fastrec.sorting.files import read_blocks, write_blocks
 from fastrec.sorting.gather import RunSlice, Window, gather
 from fastrec.sorting.keys import key_splitter
-from fastrec.storage import open_writer
-from fastrec.storage.kept import Kept, keep
+from fastrec.storage import storage_of
+from fastrec.storage.digests import FileDigest, digest_of
 from fastrec.summary.part_counts import PartCounts, write_statistics
 from fastrec.summary.rows import Column
 from fastrec.summary.tally import Tally
@@ -86,7 +86,7 @@ class Part(msgspec.Struct):
     """Exact copies that were dropped."""
     left_out: Counter[str] = msgspec.field(default_factory=Counter)
     """Records that `--conflicts` left out, by code."""
-    kept: list[Kept] = msgspec.field(default_factory=list)
+    kept: list[FileDigest] = msgspec.field(default_factory=list)
     """The files that it left in the work directory."""
 
 
@@ -182,7 +182,7 @@ class _PartMaker:
         finding = Finding(code, "$", "expected one record of this identity, found others that differ")
         self._left_out.append(entry_of_conflict(place.source, row[Column.LINE] + place.line_base, finding, text))
 
-    def _write_census(self) -> list[Kept]:
+    def _write_census(self) -> list[FileDigest]:
         """Write the two lists of the census, and what was left out, sorted."""
         counts = PartCounts(self._tally, self._copies, self._left_out_sources)
         if self._options.conflicts == "keep":
@@ -192,8 +192,8 @@ class _PartMaker:
         if self._options.conflicts != "keep":
             path = f"{self._order.census}-conflicts"
             self._left_out.sort(key=lambda entry: (entry.source, entry.line))
-            with open_writer(path) as file:
+            with storage_of(path).open_writer(path) as file:
                 for entry in self._left_out:
                     file.write(spell(entry))
-            kept.append(keep(path))
+            kept.append(digest_of(path))
         return kept

@@ -21,8 +21,7 @@ from fastrec.normalize.pass1 import PIECES, Piece, PieceCounts, SortResult, Sort
 from fastrec.normalize.pass2 import Part
 from fastrec.sorting.spill import Run, index_of
 from fastrec.sources.reader import own_bytes
-from fastrec.storage.digests import hash_of_file, sha256_of_file
-from fastrec.storage.kept import Kept, is_kept
+from fastrec.storage.digests import FileDigest, hash_of_file, is_unchanged, sha256_of_file
 
 __all__ = ["Reusable", "find_parts", "find_tasks", "without_merged"]
 
@@ -146,15 +145,15 @@ def _place(piece: Piece) -> tuple[str, int, int | None]:
     return piece.source, piece.slice.start, piece.slice.end
 
 
-def _task_holds(claim: tuple[tuple[Piece, ...], list[PieceCounts], list[Kept]]) -> bool:
+def _task_holds(claim: tuple[tuple[Piece, ...], list[PieceCounts], list[FileDigest]]) -> bool:
     """Read again what a task read and what it left. Runs in a worker."""
     pieces, books, kept = claim
     return all(map(_piece_holds, pieces, books)) and _files_hold(kept)
 
 
-def _files_hold(kept: list[Kept]) -> bool:
+def _files_hold(kept: list[FileDigest]) -> bool:
     """Read again what was left. Runs in a worker."""
-    return all(map(is_kept, kept))
+    return all(map(is_unchanged, kept))
 
 
 def _piece_holds(piece: Piece, books: PieceCounts) -> bool:
@@ -177,7 +176,7 @@ def _part_holds(claim: tuple[str, Part]) -> bool:
             return False
     except OSError:
         return False
-    return all(map(is_kept, part.kept))
+    return all(map(is_unchanged, part.kept))
 
 
 def _as_of_now(

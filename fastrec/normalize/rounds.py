@@ -25,7 +25,8 @@ from fastrec.normalize.pass1 import SortResult, SortTask
 from fastrec.sorting.files import write_blocks
 from fastrec.sorting.gather import whole_run
 from fastrec.sorting.spill import Run, index_of
-from fastrec.storage import join, remove
+from fastrec.storage import storage_of
+from fastrec.storage.paths import join
 
 __all__ = ["FAN_IN", "LEAST_FAN_IN", "MERGED_RUNS", "MOST_RUNS", "Rounds", "live_runs"]
 
@@ -141,8 +142,7 @@ class Rounds:
         )
         if all(map(self._lasting, numbers)) and self._context.journal.add(MergeDone(merged)):
             for one in parcel:
-                remove(one.run.path)
-                remove(index_of(one.run.path))
+                storage_of(one.run.path).remove(one.run.path, index_of(one.run.path))
         return merged
 
 

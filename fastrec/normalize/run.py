@@ -33,7 +33,8 @@ from fastrec.normalize.progress import NoProgress, Progress
 from fastrec.sources.inputs import find_shards
 from fastrec.sources.reader import Shard
 from fastrec.sources.slices import TASK_BYTES, estimated_text, gather_tasks, growth, slices_of
-from fastrec.storage import is_private, is_url, scratch_directory, without_file_protocol
+from fastrec.storage.local import scratch_directory
+from fastrec.storage.paths import is_private, is_url, without_file_protocol
 from fastrec.summary.document import Summary
 
 __all__ = ["NoProgress", "NormalizeResult", "Options", "Plan", "Progress", "normalize", "plan", "run", "run_passes"]

@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 import msgspec
 from xxhash import xxh3_128
 
-from fastrec.storage import create, read_range, size_of
+from fastrec.storage import storage_of
 
 __all__ = [
     "ViewsWriter",
@@ -43,7 +43,7 @@ class ViewsWriter:
     def __init__(self, path: str) -> None:
         self._digest = xxh3_128()
         self.size = 0
-        self._file = create(path, for_work=True)
+        self._file = storage_of(path).create(path, for_work=True)
 
     def write(self, views: list[memoryview]) -> None:
         """Write buffers one after the other."""
@@ -85,7 +85,7 @@ def write_blocks(path: str, blocks: Iterable[Any]) -> tuple[int, str]:
 
 def read_blocks(path: str) -> Iterator[Any]:
     """Give the blocks of a file one by one; it is open only while some are read, so thousands can be merged."""
-    end = size_of(path)
+    end = storage_of(path).size_of(path)
     position = 0  # of what was not read yet
     data = b""
 
@@ -94,7 +94,7 @@ def read_blocks(path: str) -> Iterator[Any]:
         missing = count - len(data)
         if missing > 0:
             size = max(missing, min(_SOME, end - position))
-            data += read_range(path, size, position)
+            data += storage_of(path).read_range(path, size, position)
             position += size
 
     while data or position < end:
@@ -129,6 +129,6 @@ def read_index(path: str, start: int, end: int) -> Iterator[IndexBlock]:
     rest = b""
     while start < end:
         size = min(_STRETCH, end - start)
-        blocks, rest = unpack_blocks(rest + read_range(path, size, start))
+        blocks, rest = unpack_blocks(rest + storage_of(path).read_range(path, size, start))
         start += size
         yield from blocks

@@ -17,7 +17,7 @@ import msgspec
 from fastrec.sorting.copies import in_order
 from fastrec.sorting.files import missing_of, unpack_blocks
 from fastrec.sorting.spill import Run, index_of
-from fastrec.storage import read_range
+from fastrec.storage import storage_of
 
 __all__ = ["RunSlice", "Window", "gather", "slice_merged", "slice_run", "whole_run"]
 
@@ -121,7 +121,7 @@ class _Cursor:
             # A block that was cut off is read to its end, and a small rest is not left for another time.
             size = max(self._index_stretch, missing_of(self._cut_off))
             size = left if left < size + size // 2 else size
-            data = read_range(index_of(self._path), size, self._index_position)
+            data = storage_of(self._path).read_range(index_of(self._path), size, self._index_position)
             blocks, self._cut_off = unpack_blocks(self._cut_off + data)
             self._index_position += size
             for keys, sizes, rows in blocks:
@@ -149,7 +149,7 @@ class _Cursor:
         if missing > 0:
             start = self._data_position + len(self._ahead)
             left = self._known - len(self._ahead) if self.at_end else self._data_end - start
-            data = read_range(self._path, max(missing, min(self._stretch, left)), start)
+            data = storage_of(self._path).read_range(self._path, max(missing, min(self._stretch, left)), start)
             self._ahead = memoryview(bytes(self._ahead) + data if self._ahead else data)
         return self._ahead[:size]
 

@@ -19,7 +19,8 @@ from collections.abc import Iterable, Iterator
 from fastrec.errors import ShardMissingError, UsageError, shown
 from fastrec.sources.formats import Format, format_of_name
 from fastrec.sources.reader import STDIN, Shard, shard_at
-from fastrec.storage import is_url, only_name, read_all, without_file_protocol
+from fastrec.storage import storage_of
+from fastrec.storage.paths import is_url, without_file_protocol
 
 __all__ = ["find_shards"]
 
@@ -74,7 +75,7 @@ def _shards_of(name: str, problems: list[str]) -> Iterator[Shard]:
 def _listed(files_from: str) -> Iterator[str]:
     """The names in a list, one a line; blank lines are skipped."""
     try:
-        data = sys.stdin.buffer.read() if files_from == STDIN else read_all(files_from)
+        data = sys.stdin.buffer.read() if files_from == STDIN else storage_of(files_from).read_all(files_from)
     except OSError as exc:
         raise UsageError(f"the list {shown(files_from)} cannot be read: {exc.strerror}") from exc
     return (os.fsdecode(line) for line in data.split(b"\n") if line.strip())
@@ -121,8 +122,10 @@ def _in_directory(directory: str, problems: list[str]) -> list[str]:
 
 def _identity(path: str) -> object:
     """What two names of one file have in common."""
-    if path == STDIN or is_url(path):
-        return only_name(path) if is_url(path) else path
+    if path == STDIN:
+        return path
+    if is_url(path):
+        return storage_of(path).canonical(path)
     try:
         status = os.stat(path)  # noqa: PTH116 - as above
     except OSError as exc:

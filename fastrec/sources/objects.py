@@ -15,8 +15,9 @@ import msgspec
 from fastrec.errors import shown
 from fastrec.sources.formats import MAGIC_BYTES, Format, detect
 from fastrec.sources.reader import Shard
-from fastrec.storage import join, parent_and_name, store
-from fastrec.storage.store import Found
+from fastrec.storage.object_client import FoundObject
+from fastrec.storage.object_store import OBJECT_STORE
+from fastrec.storage.paths import join, parent_and_name
 
 __all__ = ["shards_in_store"]
 
@@ -43,9 +44,9 @@ def shards_in_store(name: str, problems: list[str]) -> list[Shard]:
         return []
 
 
-def _expanded(name: str, problems: list[str]) -> Iterator[Found]:
+def _expanded(name: str, problems: list[str]) -> Iterator[FoundObject]:
     try:
-        yield store.look_at(name)
+        yield OBJECT_STORE.look_at(name)
     except FileNotFoundError:
         yield from _matches(name, problems)
     except IsADirectoryError:
@@ -55,9 +56,9 @@ def _expanded(name: str, problems: list[str]) -> Iterator[Found]:
         yield from found
 
 
-def _matches(name: str, problems: list[str]) -> Iterator[Found]:
-    found: dict[str, Found] = {}
-    for path, match in store.glob(name) if any(char in name for char in "*?[") else []:
+def _matches(name: str, problems: list[str]) -> Iterator[FoundObject]:
+    found: dict[str, FoundObject] = {}
+    for path, match in OBJECT_STORE.glob(name) if any(char in name for char in "*?[") else []:
         if path.count("/.") > name.count("/."):
             continue  # hidden, as from a shell
         inside = [match] if match else _in_directory(path, problems)
@@ -67,10 +68,10 @@ def _matches(name: str, problems: list[str]) -> Iterator[Found]:
     yield from found.values()
 
 
-def _in_directory(directory: str, problems: list[str]) -> Iterator[Found]:
+def _in_directory(directory: str, problems: list[str]) -> Iterator[FoundObject]:
     """Give what looks like a shard, below a directory."""
-    by_parent: defaultdict[str, dict[str, Found]] = defaultdict(dict)
-    for found in store.find(directory):
+    by_parent: defaultdict[str, dict[str, FoundObject]] = defaultdict(dict)
+    for found in OBJECT_STORE.find(directory):
         parent, file = parent_and_name(found.path)
         if "/." not in parent.removeprefix(directory.rstrip("/")):
             by_parent[parent][file] = found
@@ -92,15 +93,15 @@ def _in_directory(directory: str, problems: list[str]) -> Iterator[Found]:
 
 def _read_manifest(path: str) -> _Manifest | None:
     try:
-        return msgspec.json.decode(store.read_all(path), type=_Manifest)
+        return msgspec.json.decode(OBJECT_STORE.read_all(path), type=_Manifest)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None  # somebody else's file of that name
 
 
-def _looked_at(found: Sequence[Found]) -> list[Shard]:
+def _looked_at(found: Sequence[FoundObject]) -> list[Shard]:
     """Tell the formats of objects, all of whose first bytes are read at the same time."""
     filled = [one.path for one in found if one.size]  # an empty one has no bytes that a store would give
-    heads = dict(zip(filled, store.heads(filled, MAGIC_BYTES), strict=True))
+    heads = dict(zip(filled, OBJECT_STORE.heads(filled, MAGIC_BYTES), strict=True))
     return [Shard(one.path, one.size, _format_of(heads.get(one.path, b"")), one.version) for one in found]
 
 

@@ -27,7 +27,9 @@ from fastrec.errors import ShardCorruptError, ShardError, ShardMissingError
 from fastrec.sources.decompress import MAX_WINDOW, decompress
 from fastrec.sources.formats import MAGIC_BYTES, Format, detect, format_of_name, is_text
 from fastrec.sources.lines import CHUNK_BYTES, MAX_LINE_BYTES, Chunk, LongLine, ReadStats, chunks, line_start
-from fastrec.storage import Reader, is_url, open_reader
+from fastrec.storage import storage_of
+from fastrec.storage.base import Reader
+from fastrec.storage.paths import is_url
 
 __all__ = ["STDIN", "Shard", "own_bytes", "read_shard", "read_text", "shard_at"]
 
@@ -79,7 +81,7 @@ def shard_at(path: str) -> Shard:
 
 def _object_at(path: str) -> Shard:
     try:
-        with open_reader(path) as source:
+        with storage_of(path).open_reader(path) as source:
             return Shard(path, source.size, detect(source.pread(MAGIC_BYTES, 0)), source.version)
     except FileNotFoundError as exc:
         raise ShardMissingError(path, _reason("cannot be found", exc)) from exc
@@ -132,7 +134,7 @@ def _opened(shard: Shard) -> Iterator[Reader]:
         yield cast("Reader", sys.stdin.buffer)  # read from front to back, which is all that a stream can do
         return
     try:
-        source = open_reader(shard.path)
+        source = storage_of(shard.path).open_reader(shard.path)
     except (OSError, ValueError) as exc:
         raise ShardMissingError(shard.path, _reason("cannot be opened", exc)) from exc
     with source:

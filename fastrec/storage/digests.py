@@ -1,22 +1,45 @@
-"""Digests of bytes and of files."""
+"""Checksums of bytes and of files."""
 
 from __future__ import annotations
 
 from hashlib import sha256
 from typing import Any, Final
 
+import msgspec
 from xxhash import xxh3_64_intdigest, xxh3_128
 
 from fastrec.errors import naming
-from fastrec.storage import open_reader
+from fastrec.storage import storage_of
 
-__all__ = ["fingerprint", "hash_of_file", "sha256_of_file"]
+__all__ = ["FileDigest", "digest_of", "fingerprint", "hash_of_file", "is_unchanged", "sha256_of_file"]
 
 _BLOCK: Final = 1 << 20
 
 
+class FileDigest(msgspec.Struct, frozen=True, array_like=True):
+    """A file of the work directory, and a checksum of its content."""
+
+    path: str
+    size: int
+    hash: str
+    """128-bit xxh3."""
+
+
+def digest_of(path: str) -> FileDigest:
+    """Read a file, and compute its digest."""
+    return FileDigest(path, *hash_of_file(path))
+
+
+def is_unchanged(file: FileDigest) -> bool:
+    """Return whether a file still exists with the same content."""
+    try:
+        return hash_of_file(file.path) == (file.size, file.hash)
+    except OSError:
+        return False
+
+
 def fingerprint(data: bytes | bytearray | memoryview) -> int:
-    """Return a 64-bit xxh3 of some bytes: fast, the same everywhere, and not a proof of equality."""
+    """Return the 64-bit xxh3 of some bytes: fast, and the same everywhere, but not a proof of equality."""
     return xxh3_64_intdigest(data)
 
 
@@ -26,13 +49,13 @@ def hash_of_file(path: str, start: int = 0, size: int | None = None) -> tuple[in
 
 
 def sha256_of_file(path: str) -> tuple[int, str]:
-    """Return the size of a file, and its SHA-256."""
+    """Return the size of a file and its SHA-256."""
     return _digest_of_file(path, sha256(), 0, None)
 
 
 def _digest_of_file(path: str, digest: Any, start: int, size: int | None) -> tuple[int, str]:
     count = 0
-    with naming(path), open_reader(path) as file:
+    with naming(path), storage_of(path).open_reader(path) as file:
         file.seek(start, size)
         while block := file.read(_BLOCK if size is None else min(_BLOCK, size - count)):
             digest.update(block)

@@ -3,49 +3,148 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
-from typing import Any, Final, Self
+import stat
+from collections.abc import Iterator
+from typing import Any, BinaryIO, Final, Self
 
-from fastrec.errors import naming
+from fastrec.errors import UsageError, naming, shown
+from fastrec.storage.base import Log, NewFile, Reader, Writer
+from fastrec.storage.paths import join
 
-__all__ = ["PRIVATE", "LocalReader", "NewLocalFile", "temporary_name"]
+__all__ = ["LOCAL", "LocalStorage", "scratch_directory"]
 
-PRIVATE: Final = 0o600
+_PRIVATE: Final = 0o600
 
 
-def temporary_name(path: str) -> str:
-    """Name a file until it is whole: a worker that was taken for dead may still be writing the one of the same name."""
+class LocalStorage:
+    """The local file system; see `Storage` for its methods."""
+
+    def canonical(self, path: str) -> str:
+        return os.path.realpath(path)
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)  # noqa: PTH110
+
+    def is_directory(self, path: str) -> bool:
+        return os.path.isdir(path)  # noqa: PTH112
+
+    def size_of(self, path: str) -> int:
+        return os.stat(path).st_size  # noqa: PTH116
+
+    def files_in(self, directory: str) -> list[str]:
+        return sorted(join(directory, name) for name in os.listdir(directory))  # noqa: PTH208
+
+    def open_reader(self, path: str) -> Reader:
+        return _LocalReader(path)
+
+    def read_all(self, path: str) -> bytes:
+        with naming(path), open(path, "rb") as file:  # noqa: PTH123
+            return file.read()
+
+    def read_range(self, path: str, size: int, offset: int) -> bytes:
+        with naming(path), open(path, "rb", buffering=0) as file:  # noqa: PTH123
+            descriptor = file.fileno()
+            data = os.pread(descriptor, size, offset)
+            while len(data) < size:
+                more = os.pread(descriptor, size - len(data), offset + len(data))
+                if not more:
+                    end, wanted = offset + len(data), offset + size
+                    raise OSError(errno.EIO, f"it ends at byte {end:,}, before byte {wanted:,}", path)
+                data += more
+            return data
+
+    def create(self, path: str, *, for_work: bool = False) -> NewFile:
+        return _NewLocalFile(path, for_work=for_work)
+
+    @contextlib.contextmanager
+    def open_writer(self, path: str) -> Iterator[Writer]:
+        temporary = _temporary_name(path)
+        try:
+            with naming(temporary), open(temporary, "wb", opener=_private) as file:
+                yield file
+            os.replace(temporary, path)  # noqa: PTH105
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)  # noqa: PTH108
+            raise
+
+    def write_all(self, path: str, data: bytes) -> None:
+        with naming(path), open(path, "wb") as file:  # noqa: PTH123
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def open_log(self, path: str) -> Log:
+        return _LocalLog(path)
+
+    def make_directory(self, directory: str) -> None:
+        os.makedirs(directory, exist_ok=True, mode=0o700)  # noqa: PTH103
+        os.chmod(directory, 0o700)  # noqa: PTH101
+
+    def remove(self, *paths: str) -> None:
+        for path in paths:
+            if os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114
+                self.remove_all(path)
+            else:
+                os.unlink(path)  # noqa: PTH108
+
+    def remove_all(self, directory: str) -> None:
+        import shutil  # noqa: PLC0415 - a command that only reads does not need it
+
+        with contextlib.suppress(OSError):  # rmtree does not ignore an error from closing a directory
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+LOCAL: Final = LocalStorage()
+
+
+def scratch_directory() -> str:
+    """Return a private directory for temporary files of this user; under TMPDIR, if that is set."""
+    import tempfile  # noqa: PLC0415 - rarely needed
+
+    directory = join(tempfile.gettempdir(), f"fastrec-{os.getuid()}")
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(directory, 0o700)  # noqa: PTH102
+    status = os.lstat(directory)
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
+        raise UsageError(f"{shown(directory)} is not a directory that only you may write to: give --work-dir")
+    return directory
+
+
+def _temporary_name(path: str) -> str:
+    """Return a unique name for an unfinished file: a worker presumed dead may still write one for the same path."""
     return f"{path}.{secrets.token_hex(4)}"
 
 
-class NewLocalFile:
-    """A file of this machine."""
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, _PRIVATE)
+
+
+class _NewLocalFile:
+    """A new file, under a temporary name until it is finished."""
 
     def __init__(self, path: str, *, for_work: bool) -> None:
         self._path = path
         self._for_work = for_work
-        self._temporary = temporary_name(path)
+        self._temporary = _temporary_name(path)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        self._descriptor = os.open(self._temporary, flags, PRIVATE if for_work else 0o666)
+        self._descriptor = os.open(self._temporary, flags, _PRIVATE if for_work else 0o666)
 
     def write(self, data: Any, /) -> int:
-        """Append some bytes, all of them."""
-        rest = memoryview(data)
         with naming(self._temporary):
-            while rest:
-                rest = rest[os.write(self._descriptor, rest) :]
+            _write(self._descriptor, data)
         return len(data)
 
     def writev(self, views: list[memoryview], /) -> None:
-        """Append some buffers, without joining them, however many writes it takes."""
         with naming(self._temporary):
             missing = sum(map(len, views)) - os.writev(self._descriptor, views)
         if missing:
             self.write(memoryview(b"".join(views))[-missing:])
 
     def finish(self) -> None:
-        """Put the file in its place."""
         with naming(self._temporary):
             if not self._for_work:
                 os.fsync(self._descriptor)
@@ -53,7 +152,6 @@ class NewLocalFile:
             os.replace(self._temporary, self._path)  # noqa: PTH105
 
     def give_up(self) -> None:
-        """Leave nothing behind, unless the file is finished."""
         if self._descriptor >= 0:
             with contextlib.suppress(OSError):
                 self._close()
@@ -65,8 +163,15 @@ class NewLocalFile:
         os.close(descriptor)
 
 
-class LocalReader:
-    """A file of this machine."""
+def _write(descriptor: int, data: Any) -> None:
+    """Write all bytes, with as many calls as that takes."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+class _LocalReader:
+    """A file that is open for reading."""
 
     def __init__(self, path: str) -> None:
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -75,24 +180,19 @@ class LocalReader:
         self.version = status.st_mtime_ns
 
     def read(self, size: int) -> bytes:
-        """Read up to so many bytes from where the last read ended; none at the end."""
         return os.read(self._descriptor, size)
 
     def pread(self, size: int, offset: int) -> bytes:
-        """Read up to so many bytes from somewhere."""
         return os.pread(self._descriptor, size, offset)
 
     def seek(self, offset: int, _size: int | None = None, /) -> None:
-        """Go on reading from somewhere else."""
         os.lseek(self._descriptor, offset, os.SEEK_SET)
 
     def has_changed(self) -> bool:
-        """Tell whether the file is another by now."""
         status = os.fstat(self._descriptor)
         return (status.st_size, status.st_mtime_ns) != (self.size, self.version)
 
     def close(self) -> None:
-        """Let go of it."""
         os.close(self._descriptor)
 
     def __enter__(self) -> Self:
@@ -100,3 +200,33 @@ class LocalReader:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class _LocalLog:
+    """A file that is appended to."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE)
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def reader(self) -> BinaryIO:
+        return open(self._descriptor, "rb", closefd=False)
+
+    def cut(self, size: int) -> None:
+        with naming(self._path):
+            os.ftruncate(self._descriptor, size)
+            os.lseek(self._descriptor, size, os.SEEK_SET)
+
+    def append(self, data: bytes) -> None:
+        with naming(self._path):
+            _write(self._descriptor, data)
+
+    def files(self) -> list[str]:
+        return [self._path]
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):  # the log only holds hints, and the corpus may be published by now
+            os.close(self._descriptor)

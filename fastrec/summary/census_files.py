@@ -20,9 +20,9 @@ import msgspec
 from fastrec.engine import Engine
 from fastrec.limits import Limits
 from fastrec.sorting.files import ViewsWriter, pack_block, read_blocks
-from fastrec.storage import join, remove
-from fastrec.storage.digests import fingerprint
-from fastrec.storage.kept import Kept
+from fastrec.storage import storage_of
+from fastrec.storage.digests import FileDigest, fingerprint
+from fastrec.storage.paths import join
 from fastrec.summary.census import (
     CONFLICT_EXAMPLES,
     CensusRow,
@@ -88,15 +88,15 @@ class _CountTask(msgspec.Struct, frozen=True):
         return f"counting the census of {len(self.prefixes):,} lists"
 
 
-def write_census(prefix: str, by_hash: Iterable[CensusRow], by_id: Iterable[CensusRow]) -> list[Kept]:
+def write_census(prefix: str, by_hash: Iterable[CensusRow], by_id: Iterable[CensusRow]) -> list[FileDigest]:
     """Write the two lists of a part."""
-    files: list[Kept] = []
+    files: list[FileDigest] = []
     for name, rows in zip(_LISTS, (by_hash, by_id), strict=True):
         path = f"{prefix}-{name}"
         with _RowWriter(path) as writer:
             for row in rows:
                 writer.add(row)
-        files.append(Kept(path, writer.file.size, writer.file.hash()))
+        files.append(FileDigest(path, writer.file.size, writer.file.hash()))
     return files
 
 
@@ -157,7 +157,7 @@ def count_census(
         census += counted
         for prefix in partitions[number]:
             for name in _LISTS:
-                remove(f"{prefix}-{name}")
+                storage_of(directory).remove(f"{prefix}-{name}")
     return census
 
 

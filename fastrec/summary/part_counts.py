@@ -14,7 +14,7 @@ import msgspec
 
 from fastrec.engine import Engine
 from fastrec.sorting.files import read_blocks, write_blocks
-from fastrec.storage.kept import Kept
+from fastrec.storage.digests import FileDigest
 from fastrec.summary.census import census_of_part
 from fastrec.summary.census_files import write_census
 from fastrec.summary.tally import Tally
@@ -42,7 +42,7 @@ class PartCounts(msgspec.Struct):
 
 def write_statistics(
     prefix: str, counts: PartCounts, kept: Iterable[Fields], seen: Iterable[Fields] | None = None
-) -> list[Kept]:
+) -> list[FileDigest]:
     """Write the census and the counts of a part.
 
     Args:
@@ -58,7 +58,7 @@ def write_statistics(
     files = write_census(prefix, by_hash, by_id)
     path = f"{prefix}-counts"
     block = (counts.tally.packed(), list(counts.copies.items()), list(counts.left_out.items()))
-    return [*files, Kept(path, *write_blocks(path, [block]))]
+    return [*files, FileDigest(path, *write_blocks(path, [block]))]
 
 
 def add_part_counts(prefixes: Sequence[str], engine: Engine, at_once: int) -> PartCounts:

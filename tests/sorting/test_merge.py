@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections import Counter
 from itertools import pairwise
@@ -21,6 +20,7 @@ from fastrec.sorting.key_sample import KeySample, SampledKey, sample_again
 from fastrec.sorting.merge import merge_runs
 from fastrec.sorting.spill import Run, index_of
 from fastrec.storage.digests import fingerprint
+from fastrec.storage.local import LOCAL
 from tests.sorting.test_runs import Item, check, gathered, keys, piles, spilled
 
 
@@ -107,14 +107,13 @@ def test_a_run_is_read_in_large_pieces(tmp_path: Path, monkeypatch: pytest.Monke
     sparse = [(b"a%06d" % number, b"y" * 99 + b"\n") for number in range(0, 2_000, 100)]
     runs = spilled(str(tmp_path), [dense, sparse], 8)
     reads: Counter[str] = Counter()
-    module = sys.modules["fastrec.sorting.gather"]  # the package offers a function of that name
-    read = module.read_range
+    read = LOCAL.read_range
 
     def counted(path: str, size: int, offset: int) -> bytes:
         reads[path] += 1
         return read(path, size, offset)
 
-    monkeypatch.setattr(module, "read_range", counted)
+    monkeypatch.setattr(LOCAL, "read_range", counted)
     windows = windows_of(list(map(whole_run, runs)), None, None, 30_000)
     assert len(windows) > 10
     assert reads[runs[0].path] <= 200_000 // 10_000 + 2

@@ -23,8 +23,8 @@ from fastrec.sorting.files import ViewsWriter, read_blocks, write_blocks
 from fastrec.sorting.gather import Window, gather, slice_run
 from fastrec.sorting.key_sample import SAMPLE_ONE_IN, SampledKey
 from fastrec.sorting.spill import Run, spill
-from fastrec.storage import read_range
 from fastrec.storage.digests import fingerprint
+from fastrec.storage.local import LOCAL
 
 # The package offers a function of the module's name.
 module = importlib.import_module("fastrec.sorting.spill")
@@ -158,9 +158,9 @@ def test_short_reads_are_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyP
     path.write_bytes(bytes(range(200)))
     pread = os.pread
     monkeypatch.setattr(os, "pread", lambda descriptor, size, offset: pread(descriptor, min(size, 7), offset))
-    assert read_range(str(path), 100, 50) == bytes(range(50, 150))
+    assert LOCAL.read_range(str(path), 100, 50) == bytes(range(50, 150))
     with pytest.raises(OSError, match="ends at byte 200, before byte 201") as caught:
-        read_range(str(path), 101, 100)
+        LOCAL.read_range(str(path), 101, 100)
     assert caught.value.filename == str(path)
 
 

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from fastrec.errors import without_secrets
-from fastrec.storage import requests, store
+from fastrec.limits import Limits
+from fastrec.storage.object_store import ObjectStore
 from tests.normalize.normalizing import Corpus
 from tests.services.s3 import S3, Fault
 
@@ -121,11 +122,11 @@ def test_nobody_answers(inputs: str, tmp_path: Path) -> None:
     assert "s3://bucket/in: cannot be found" in result.stderr
 
 
-def test_sending_to_a_silent_store_ends(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sending_to_a_silent_store_ends(s3: S3) -> None:
     """A small object, a new one, and a large one in parts: no hang, and nothing is left of the upload."""
-    monkeypatch.setattr(requests, "_LIMIT", 2.0)
+    store = ObjectStore(Limits(store_request_seconds=2.0))
     store.write_all("s3://bucket/a", b"a")
-    large = store.NewObject("s3://bucket/large")
+    large = store.create("s3://bucket/large")
     with s3.frozen():
         for send in (store.write_all, store.write_new):
             with pytest.raises(OSError, match="s3://bucket/b"):
@@ -137,20 +138,19 @@ def test_sending_to_a_silent_store_ends(s3: S3, monkeypatch: pytest.MonkeyPatch)
     assert "large" not in s3.objects()
 
 
-def test_a_silent_store_is_not_asked_again_at_once(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tidying up behind a request that waited for minutes takes no more of them; later it is asked again."""
+def test_a_silent_store_is_not_asked_again_at_once(s3: S3) -> None:
+    """After a request that failed slowly, clean-up does not wait again; a while later the store is asked again."""
     s3.put("a", b"")
     s3.fail(Fault("403", "GET"))
-    monkeypatch.setattr(requests, "_silent", {})
-    for slow, asked in ((60.0, True), (0.0, True), (0.0, False)):
-        monkeypatch.setattr(requests, "_SLOW", slow)
+    patient, hasty = ObjectStore(), ObjectStore(Limits(store_slow_seconds=0.0, store_rest_seconds=2.0))
+    for store, asked in ((patient, True), (patient, True), (hasty, True), (hasty, False)):
         s3.requests()
         with pytest.raises(OSError, match="Access Denied" if asked else "the store does not answer"):
             store.read_all("s3://bucket/a")
         assert bool(s3.requests()) == asked
     s3.fail()
-    monkeypatch.setattr(requests, "_silent", {"bucket": time.monotonic()})
-    assert store.read_all("s3://bucket/a") == b""
+    time.sleep(2.0)
+    assert hasty.read_all("s3://bucket/a") == b""
 
 
 @pytest.mark.parametrize("way", [signal.SIGKILL, signal.SIGTERM])

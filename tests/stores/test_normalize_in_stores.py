@@ -19,7 +19,7 @@ from fastrec.corpus import lease as leases
 from fastrec.errors import LockedError, UsageError
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
-from fastrec.storage import store
+from fastrec.storage.object_store import OBJECT_STORE
 from tests.normalize.normalizing import Corpus
 from tests.services.s3 import S3
 
@@ -139,7 +139,7 @@ def test_the_old_corpus_stays_until_the_new_one_is_there(
     """Files of the new corpus have other names; one request makes the change; then the old ones go."""
     normalize(inputs)
     before = published(s3)
-    put, seen = store.write_all, []
+    put, seen = OBJECT_STORE.write_all, []
 
     def look(path: str, data: bytes) -> None:
         if path.endswith("manifest.json"):
@@ -148,9 +148,9 @@ def test_the_old_corpus_stays_until_the_new_one_is_there(
             seen.append(len(list(fastrec.cat(OUT))))
         put(path, data)
 
-    monkeypatch.setattr(store, "write_all", look)
+    monkeypatch.setattr(OBJECT_STORE, "write_all", look)
     summary = normalize(f"{inputs}/shard-0.jsonl", overwrite=True)
-    monkeypatch.setattr(store, "write_all", put)
+    monkeypatch.setattr(OBJECT_STORE, "write_all", put)
     assert seen == [json.loads(before["manifest.json"])["records"]]
     after = published(s3)
     assert not set(before) & set(after) - {"manifest.json"}
@@ -163,7 +163,7 @@ def test_what_a_killed_run_has_left_is_used_or_swept(
     inputs: str, s3: S3, local: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that dies before its manifest leaves no corpus; the next one goes on, and sweeps what is of no use."""
-    monkeypatch.setattr(store, "write_all", dies_at("summary.json", store.write_all))
+    monkeypatch.setattr(OBJECT_STORE, "write_all", dies_at("summary.json", OBJECT_STORE.write_all))
     with pytest.raises(KeyboardInterrupt):
         normalize(inputs, work_dir="s3://bucket/tmp")
     monkeypatch.undo()
@@ -200,7 +200,7 @@ def test_uploads_that_were_never_completed_are_given_up(inputs: str, s3: S3) -> 
 
 def test_an_unfinished_corpus_is_no_input(inputs: str, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of the parts are not a corpus, and are not taken for shards either."""
-    monkeypatch.setattr(store, "write_all", dies_at("summary.json", store.write_all))
+    monkeypatch.setattr(OBJECT_STORE, "write_all", dies_at("summary.json", OBJECT_STORE.write_all))
     with pytest.raises(KeyboardInterrupt):
         normalize(inputs)
     with pytest.raises(UsageError, match="is a corpus whose run has not finished"):
@@ -295,14 +295,14 @@ def test_of_two_that_start_at_once_one_has_the_lease(inputs: str, s3: S3, monkey
 
 def test_a_run_that_lost_its_lease_publishes_nothing(inputs: str, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was taken for dead, and another run has taken its place."""
-    put = store.write_all
+    put = OBJECT_STORE.write_all
 
     def stolen(path: str, data: bytes) -> None:
         put(path, data)
         if path.endswith("summary.json"):
             s3.put("nightly/corpus/.fastrec-writing", b'{"token":"","process":1,"host":"b","since":"c","alive":0}')
 
-    monkeypatch.setattr(store, "write_all", stolen)
+    monkeypatch.setattr(OBJECT_STORE, "write_all", stolen)
     with pytest.raises(LockedError, match="process 1 on b since c"):
         normalize(inputs)
     assert "nightly/corpus/manifest.json" not in s3.objects()

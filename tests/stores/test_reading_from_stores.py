@@ -15,9 +15,10 @@ from click.testing import CliRunner
 import fastrec
 from fastrec.cli import cli
 from fastrec.errors import ShardError, UsageError
+from fastrec.limits import Limits
 from fastrec.sources.inputs import find_shards
 from fastrec.sources.reader import read_shard, read_text
-from fastrec.storage import reading, store
+from fastrec.storage.object_store import OBJECT_STORE, ObjectStore
 from tests.normalize.normalizing import Corpus
 from tests.services.s3 import S3, Fault
 
@@ -68,7 +69,7 @@ def test_a_glob_asks_for_no_object_by_itself(s3: S3) -> None:
     s3.requests()
     assert len(found("s3://bucket/runs/*.jsonl")) == 1_010
     assert len(s3.requests()) < 20
-    store.remove_all("s3://bucket/runs")
+    OBJECT_STORE.remove_all("s3://bucket/runs")
     assert s3.objects() == {}
 
 
@@ -181,11 +182,25 @@ def test_a_part_that_is_missing_is_told(s3: S3, corpus: str, local: Corpus) -> N
         find_shards([corpus])
 
 
-def test_reads_are_streamed_ahead(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An object is read in blocks, of which the next are asked for early; its bytes are those that were put."""
+def test_an_object_is_read_ahead_in_blocks(s3: S3) -> None:
+    """The bytes are those that were stored, from any offset; there is one request per block."""
+    data = bytes(range(256)) * 3_000
+    s3.put("large", data)
+    s3.requests()
+    with ObjectStore(Limits(store_block_bytes=100_000)).open_reader("s3://bucket/large") as reader:
+        for start, size in ((0, None), (5, 250_000), (700_000, None), (700_000, 10**6), (700_000, 0)):
+            reader.seek(start, size)
+            wanted = data[start:] if size is None else data[start : start + size]
+            assert b"".join(iter(lambda: reader.read(30_000), b"")) == wanted
+        assert b"".join(reader.pread(1_000, offset) for offset in range(0, 300_000, 1_000)) == data[:300_000]
+    gets = [request for request in s3.requests() if request.startswith("GET /bucket/large")]
+    assert len(gets) < 8 + 3 + 1 + 1 + 12
+
+
+def test_ranges_of_a_shard_in_a_store(s3: S3) -> None:
+    """A range gives the lines that start in it, and reads little else."""
     data = b"".join(b'{"n": %d}\n' % number for number in range(50_000))
     s3.put("large.jsonl", data)
-    monkeypatch.setattr(reading, "_BLOCK", 100_000)
     (shard,) = find_shards(["s3://bucket/large.jsonl"])[0]
     assert b"".join(read_text(shard)) == data
     s3.requests()

@@ -18,7 +18,8 @@ from fastrec.commands.diff.side import PartFile
 from fastrec.corpus.documents import MANIFEST, part_paths, read_manifest, read_summary
 from fastrec.corpus.manifest import KeyEntry, Manifest, PartEntry
 from fastrec.errors import CorpusError, UsageError, shown
-from fastrec.storage import join, size_of
+from fastrec.storage import storage_of
+from fastrec.storage.paths import join
 
 __all__ = ["Corpus", "Plan", "make_plan", "read_corpus"]
 
@@ -125,7 +126,7 @@ def _to_read(corpus: Corpus, same: set[str]) -> list[PartEntry]:
     """Return the parts that are not the same in both; of the others only the size is looked at."""
     for part in corpus.manifest.parts:
         path = join(corpus.path, part.file)
-        if part.text_sha256 in same and size_of(path) != part.bytes:
+        if part.text_sha256 in same and storage_of(path).size_of(path) != part.bytes:
             raise CorpusError(path, f"is not of the {part.bytes:,} bytes that {MANIFEST} says")
     return [part for part in corpus.manifest.parts if part.text_sha256 not in same]
 

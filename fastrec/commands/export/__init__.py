@@ -30,7 +30,7 @@ from fastrec.corpus.publish import Kind, Workplace, check_output, workplace
 from fastrec.engine import make_engine
 from fastrec.engine.jobs import jobs_for
 from fastrec.errors import UsageError, shown
-from fastrec.storage import is_url
+from fastrec.storage.paths import is_url
 
 __all__ = ["FORMATS", "Exported", "export"]
 

@@ -8,7 +8,7 @@ import msgspec
 
 from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.rejects import decode_entry, numbered_lines, raw_of
-from fastrec.storage import join, parent_and_name
+from fastrec.storage.paths import join, parent_and_name
 
 __all__ = ["Example", "examples"]
 

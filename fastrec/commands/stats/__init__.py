@@ -31,7 +31,8 @@ from fastrec.normalize.progress import Progress
 from fastrec.normalize.run import run_passes
 from fastrec.sorting.keys import FIELDS
 from fastrec.sources.inputs import find_shards
-from fastrec.storage import exists, join
+from fastrec.storage import storage_of
+from fastrec.storage.paths import join
 from fastrec.summary.document import Summary
 from fastrec.summary.ranking import RANKINGS, Stats, rank
 
@@ -81,7 +82,7 @@ def stats(
     note = notice or (lambda _message: None)
     options = Options(level=_LEVEL, jobs=jobs, work_dir=None if work_dir is None else os.fspath(work_dir))
     with contextlib.ExitStack() as stack:
-        if len(names) == 1 and exists(join(names[0], MANIFEST)):
+        if len(names) == 1 and storage_of(names[0]).exists(join(names[0], MANIFEST)):
             corpus = names[0]
             manifest = read_manifest(corpus)
             summary = read_summary(corpus, manifest)

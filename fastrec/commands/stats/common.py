@@ -27,7 +27,7 @@ from fastrec.limits import Limits
 from fastrec.sorting.keys import key_maker, key_splitter, spell_text, text_of
 from fastrec.sources.lines import LongLine
 from fastrec.sources.reader import read_shard, shard_at
-from fastrec.storage import join, parent_and_name
+from fastrec.storage.paths import join, parent_and_name
 from fastrec.summary.ranking import Chosen
 from fastrec.summary.rows import row_of
 from fastrec.summary.summarize import model_summary

@@ -27,7 +27,8 @@ from fastrec.engine.jobs import jobs_for
 from fastrec.errors import CorpusError, UsageError, utf8
 from fastrec.normalize.options import Options
 from fastrec.schemas.registry import DEFAULT_SCHEMA, SCHEMAS
-from fastrec.storage import files_in, is_url, join, parent_and_name
+from fastrec.storage import storage_of
+from fastrec.storage.paths import is_url, join
 
 __all__ = ["KINDS", "Problem", "Verification", "verify"]
 
@@ -104,8 +105,8 @@ def _options_of(manifest: Manifest) -> Options:
 def _files_of(corpus: str) -> dict[str, bool]:
     """Tell what is in a directory, and whether it is a file. Names are as they can be written: they may be anything."""
     found: dict[str, bool] = {}
-    for path in files_in(corpus):
-        name = path.removeprefix(corpus.rstrip("/") + "/") if is_url(corpus) else parent_and_name(path)[1]
+    for path in storage_of(corpus).files_in(corpus):
+        name = path.removeprefix(join(corpus, ""))
         found[utf8(name)] = is_url(path) or os.path.isfile(path)  # noqa: PTH113
     return found
 

@@ -16,8 +16,9 @@ from fastrec.corpus.manifest import InputEntry, Manifest, RejectsEntry, tree_has
 from fastrec.corpus.rejects import decode_entry, numbered_lines
 from fastrec.errors import CorpusError, ShardError
 from fastrec.normalize.options import Options
-from fastrec.storage import join, read_all
+from fastrec.storage import storage_of
 from fastrec.storage.digests import sha256_of_file
+from fastrec.storage.paths import join
 from fastrec.summary.census_files import read_census
 from fastrec.summary.document import LineCounts, Summary
 from fastrec.summary.part_counts import read_part_counts
@@ -74,7 +75,7 @@ def check_summary(
     """
     problems = Problems(SUMMARY)
     try:
-        data = read_all(summary_path(corpus, manifest))
+        data = storage_of(corpus).read_all(summary_path(corpus, manifest))
         digest = sha256(data).hexdigest()
         if digest != manifest.summary_sha256:
             problems.add("file.sha256", expected(manifest.summary_sha256, digest))

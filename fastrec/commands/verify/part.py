@@ -27,8 +27,8 @@ from fastrec.normalize.options import Options
 from fastrec.sorting.keys import key_maker, key_splitter
 from fastrec.sources.lines import Chunk, LongLine, ReadStats
 from fastrec.sources.reader import read_shard, shard_at
-from fastrec.storage import parent_and_name
 from fastrec.storage.digests import sha256_of_file
+from fastrec.storage.paths import parent_and_name
 from fastrec.summary.part_counts import PartCounts, write_statistics
 from fastrec.summary.rows import row_of
 from fastrec.summary.tally import Tally

@@ -1,0 +1,135 @@
+"""The interface of a storage, and of the files in it."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any, BinaryIO, Protocol, Self
+
+__all__ = ["Log", "NewFile", "Reader", "Storage", "Writer"]
+
+
+class Reader(Protocol):
+    """A file that is open for reading."""
+
+    size: int
+    version: int
+    """Changes when the file changes."""
+
+    def read(self, size: int) -> bytes:
+        """Read up to `size` bytes from the current position; empty at the end."""
+
+    def pread(self, size: int, offset: int) -> bytes:
+        """Read up to `size` bytes from `offset`; the current position stays."""
+
+    def seek(self, offset: int, size: int | None = None, /) -> None:
+        """Continue at `offset`; the caller will read at most `size` bytes from there."""
+
+    def has_changed(self) -> bool:
+        """Return whether the file has changed since it was opened."""
+
+    def close(self) -> None:
+        """Close the file."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+class Writer(Protocol):
+    """A file that is written sequentially."""
+
+    def write(self, data: Any, /) -> int:
+        """Append all bytes of `data`."""
+
+    def tell(self) -> int:
+        """Return the number of bytes written so far."""
+
+
+class NewFile(Protocol):
+    """A file that appears, complete and durable, when it is finished, and not before."""
+
+    def write(self, data: Any, /) -> int:
+        """Append all bytes of `data`."""
+
+    def writev(self, views: list[memoryview], /) -> None:
+        """Append all bytes of several buffers."""
+
+    def finish(self) -> None:
+        """Make the file visible under its name."""
+
+    def give_up(self) -> None:
+        """Remove what was written, unless the file is finished."""
+
+
+class Log(Protocol):
+    """Bytes that a run appends, and that the next run reads back."""
+
+    def size(self) -> int:
+        """Return the size in bytes."""
+
+    def reader(self) -> BinaryIO:
+        """Open it for reading from the beginning."""
+
+    def cut(self, size: int) -> None:
+        """Truncate it to `size` bytes; appending continues there."""
+
+    def append(self, data: bytes) -> None:
+        """Append some bytes."""
+
+    def files(self) -> list[str]:
+        """List the paths of its files."""
+
+    def close(self) -> None:
+        """Close it."""
+
+
+class Storage(Protocol):
+    """A place that holds files: the local file system, or an object store.
+
+    Work files are readable by this user only and are not synced: the next run checks them before it uses them.
+    """
+
+    def canonical(self, path: str) -> str:
+        """Return the one name that all spellings of a path have in common."""
+
+    def exists(self, path: str) -> bool:
+        """Return whether a file or a directory exists."""
+
+    def is_directory(self, path: str) -> bool:
+        """Return whether a path is a directory."""
+
+    def size_of(self, path: str) -> int:
+        """Return the size of a file."""
+
+    def files_in(self, directory: str) -> list[str]:
+        """List the entries of a directory, sorted; in an object store, all objects below it."""
+
+    def open_reader(self, path: str) -> Reader:
+        """Open a file for reading."""
+
+    def read_all(self, path: str) -> bytes:
+        """Read a small file as a whole."""
+
+    def read_range(self, path: str, size: int, offset: int) -> bytes:
+        """Read exactly `size` bytes from `offset`; OSError if the file ends before."""
+
+    def create(self, path: str, *, for_work: bool = False) -> NewFile:
+        """Start a new file: one to be published, or a work file."""
+
+    def open_writer(self, path: str) -> AbstractContextManager[Writer]:
+        """Write a work file; it appears on exit, unless an error is raised."""
+
+    def write_all(self, path: str, data: bytes) -> None:
+        """Write a small file and sync it."""
+
+    def open_log(self, path: str) -> Log:
+        """Open a log; it is created if it does not exist."""
+
+    def make_directory(self, directory: str) -> None:
+        """Create a directory for this user only, unless it exists; object stores need none."""
+
+    def remove(self, *paths: str) -> None:
+        """Remove files."""
+
+    def remove_all(self, directory: str) -> None:
+        """Remove a directory with all its files, as far as that is possible."""

@@ -1,0 +1,138 @@
+"""Objects that are open: read ahead in blocks, or uploaded in parts."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any, Final, Self
+
+from fastrec.storage.object_client import ObjectClient
+
+__all__ = ["NewObject", "ObjectReader"]
+
+_AHEAD: Final = 2  # blocks that are requested before they are needed
+_UPLOAD_PART: Final = 16 << 20  # bytes; a smaller object is sent in one request
+
+
+class ObjectReader:
+    """An object that is read sequentially: the next blocks are requested while one is used."""
+
+    def __init__(self, client: ObjectClient, path: str, block_bytes: int) -> None:
+        _, self.size, self.version = client.look_at(path)
+        self._client = client
+        self._path = path
+        self._block_bytes = block_bytes
+        self._next, self._end = 0, self.size  # what is not requested yet
+        self._peeked = 0, b""  # offset and bytes of the last `pread`
+        self._requested: deque[Future[bytes]] = deque()
+        self._left = memoryview(b"")
+        self._executor: ThreadPoolExecutor | None = None
+
+    def read(self, size: int) -> bytes:
+        """Read up to `size` bytes from the current position; empty at the end."""
+        if not self._left:
+            self._request_ahead()
+            if not self._requested:
+                return b""
+            self._left = memoryview(self._requested.popleft().result())
+        data, self._left = bytes(self._left[:size]), self._left[size:]
+        return data
+
+    def _request_ahead(self) -> None:
+        while len(self._requested) < _AHEAD and self._next < self._end:
+            size = min(self._block_bytes, self._end - self._next)
+            if self._executor is None:
+                self._executor = ThreadPoolExecutor(_AHEAD)
+            self._requested.append(self._executor.submit(self._block, size, self._next))
+            self._next += size
+
+    def _block(self, size: int, offset: int) -> bytes:
+        data = self._client.read_some(self._path, size, offset)
+        if len(data) != size:
+            raise OSError(errno.EIO, f"gave {len(data):,} bytes from byte {offset:,} on, not {size:,}", self._path)
+        return data
+
+    def pread(self, size: int, offset: int) -> bytes:
+        """Read up to `size` bytes from `offset`; a caller that continues from there gets ever larger blocks."""
+        begin, block = self._peeked
+        if not begin <= offset < begin + len(block):
+            wanted = max(size, 2 * len(block) if offset == begin + len(block) else 0)
+            wanted = min(wanted, self._block_bytes, max(self.size - offset, 0))
+            begin, block = self._peeked = offset, self._client.read_some(self._path, wanted, offset)
+        return block[offset - begin : offset - begin + size]
+
+    def seek(self, offset: int, size: int | None = None, /) -> None:
+        """Continue at `offset`; the caller will read at most `size` bytes from there."""
+        self._cancel_requests()
+        self._next = offset
+        self._end = self.size if size is None else min(offset + size, self.size)
+        self._left = memoryview(b"")
+
+    def has_changed(self) -> bool:
+        """Return whether the object has changed since it was opened."""
+        _, size, version = self._client.look_at(self._path)
+        return (size, version) != (self.size, self.version)
+
+    def close(self) -> None:
+        """End the threads that read ahead."""
+        self._cancel_requests()
+        if self._executor:
+            self._executor.shutdown()
+
+    def _cancel_requests(self) -> None:
+        for future in self._requested:
+            future.cancel()
+        self._requested.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class NewObject:
+    """An object that is uploaded in parts; it appears when it is finished."""
+
+    def __init__(self, client: ObjectClient, path: str) -> None:
+        self._client = client
+        self._path = path
+        self._size = 0
+        with client.asking(path) as (fs, name):
+            self._file = fs.open(name, "wb", block_size=_UPLOAD_PART)
+            if hasattr(self._file, "_call_s3"):  # s3fs sends each part without a time limit
+                self._file._call_s3 = partial(self._file._call_s3, **client.time_limit(fs))  # noqa: SLF001
+
+    def write(self, data: Any, /) -> int:
+        """Append all bytes of `data`; a part is uploaded when it is full."""
+        with self._client.translated(self._path):
+            self._file.write(data)
+        self._size += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        """Return the number of bytes written so far."""
+        return self._size
+
+    def writev(self, views: list[memoryview], /) -> None:
+        """Append all bytes of several buffers."""
+        self.write(b"".join(views))
+
+    def finish(self) -> None:
+        """Complete the upload."""
+        file = self._file
+        with self._client.translated(self._path):
+            file.close()
+        self._file = None
+
+    def give_up(self) -> None:
+        """Discard the upload. Closing the file would complete it, and so would the garbage collector."""
+        if self._file is not None:
+            with contextlib.suppress(Exception):
+                self._file.discard()
+            with contextlib.suppress(Exception):
+                self._file.closed = True
+            self._file = None

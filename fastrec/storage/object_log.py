@@ -1,0 +1,103 @@
+"""A log in an object store, which cannot append: a sequence of objects.
+
+Each object holds what was appended within a few seconds. A crash loses at most that, and the next run does it again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import time
+from collections.abc import Iterable
+from typing import Any, BinaryIO, Final
+
+from fastrec.storage.base import Storage
+from fastrec.storage.paths import parent_and_name
+
+__all__ = ["ObjectLog"]
+
+_FLUSH_SECONDS: Final = 5.0
+_FLUSH_BYTES: Final = 4 << 20
+
+
+class ObjectLog:
+    """A log as a sequence of objects, `<path>-000000` and so on."""
+
+    def __init__(self, storage: Storage, path: str) -> None:
+        self._storage = storage
+        self._path = path
+        directory, name = parent_and_name(path)
+        files = storage.files_in(directory)
+        self._files = [file for file in files if parent_and_name(file)[1].startswith(f"{name}-")]
+        self._waiting: list[bytes] = []
+        self._flushed = time.monotonic()
+
+    def size(self) -> int:
+        """Return the size in bytes."""
+        return sum(map(self._storage.size_of, self._files))
+
+    def reader(self) -> BinaryIO:
+        """Open it for reading from the beginning."""
+        return io.BufferedReader(_Joined(self._storage, self._files))
+
+    def cut(self, size: int) -> None:
+        """Truncate it to `size` bytes; appending continues there."""
+        left = size
+        remaining: list[str] = []
+        for file in self._files:
+            here = self._storage.size_of(file)
+            if left <= 0:
+                self._storage.remove(file)
+                continue
+            if left < here:
+                self._storage.write_all(file, self._storage.read_all(file)[:left])
+            remaining.append(file)
+            left -= here
+        self._files = remaining
+
+    def append(self, data: bytes) -> None:
+        """Append some bytes; they are written within a few seconds, by a later call."""
+        self._waiting.append(data)
+        if time.monotonic() - self._flushed > _FLUSH_SECONDS or sum(map(len, self._waiting)) > _FLUSH_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            number = int(self._files[-1].rpartition("-")[2]) + 1 if self._files else 0
+            file = f"{self._path}-{number:06d}"
+            self._storage.write_all(file, b"".join(self._waiting))
+            self._files.append(file)
+            self._waiting.clear()
+        self._flushed = time.monotonic()
+
+    def files(self) -> list[str]:
+        """List the paths of its objects."""
+        return list(self._files)
+
+    def close(self) -> None:
+        """Write what is left."""
+        with contextlib.suppress(OSError):  # the log only holds hints, and the corpus may be published by now
+            self._flush()
+
+
+class _Joined(io.RawIOBase):
+    """Reads several objects as one stream."""
+
+    def __init__(self, storage: Storage, files: Iterable[str]) -> None:
+        super().__init__()
+        self._storage = storage
+        self._files = iter(files)
+        self._left = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._left:
+            file = next(self._files, None)
+            if file is None:
+                return 0
+            self._left = memoryview(self._storage.read_all(file))
+        size = min(len(buffer), len(self._left))
+        buffer[:size], self._left = self._left[:size], self._left[size:]
+        return size
