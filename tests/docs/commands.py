@@ -1,4 +1,4 @@
-"""The commands and their options as a page, from click's own objects: nothing is said twice."""
+"""docs/commands.md, generated from the click commands and their options."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def commands_page() -> str:
     lines = [
         "# Commands",
         "",
-        "What `fastrec --help` and `fastrec COMMAND --help` say, with every option, setting and variable.",
+        "The help of every command, with all options, settings and environment variables.",
         "",
     ]
     names = cli.list_commands(click.Context(cli))
@@ -37,8 +37,8 @@ def _command(name: str) -> click.Command:
 
 
 def _about(command: click.Command, name: str) -> Iterator[str]:
-    """Usage, text, options, and the titled paragraphs of the help."""
-    # With the settings of the program: a command keeps the help option that it was asked for first.
+    """The section of a command: usage, text, options, and the titled paragraphs of its help."""
+    # click caches the help option of a command, so it needs the settings of the program here.
     context = click.Context(command, info_name=name, **cli.context_settings)
     plain, titled = paragraphs(command.help or "")
     yield from (f"Usage: `{name} {' '.join(command.collect_usage_pieces(context))}`", "")
@@ -57,7 +57,7 @@ def _about(command: click.Command, name: str) -> Iterator[str]:
 
 
 def paragraphs(help_text: str) -> tuple[list[str], dict[str, list[str]]]:
-    """Split a help text into its plain paragraphs and, by title, the rows of those that keep their lines."""
+    """Split a help text into plain paragraphs and, by title, the rows of paragraphs that keep their line breaks."""
     plain, titled = [], {}
     for text in re.split(r"\n\s*\n", inspect.cleandoc(help_text)):
         if text.startswith("\b"):
@@ -69,7 +69,7 @@ def paragraphs(help_text: str) -> tuple[list[str], dict[str, list[str]]]:
 
 
 def _table(title: str, rows: list[str]) -> list[str]:
-    """Rows of a name, two spaces or more, and a text that may go on in the next line."""
+    """A table from rows of a name, two or more spaces, and a text that may continue on the next line."""
     joined: list[list[str]] = []
     for row in rows:
         if row.startswith(" " * 8):
@@ -97,7 +97,7 @@ def _option(option: click.Option, context: click.Context) -> str:
 
 
 def _with_code(text: str) -> str:
-    """Mark options and file names of a plain text as code, where no code is marked yet."""
+    """Format options and file names in a text as code, except where it has code already."""
     pieces = re.split(r"(`[^`]*`)", text)
     for at in range(0, len(pieces), 2):
         pieces[at] = re.sub(r"(?<![\w-])(--?[a-z][a-z-]*|\S*\*\S*\w\*?|[a-z]+_[a-z_]+)", r"`\1`", pieces[at])
@@ -108,10 +108,11 @@ def _settings() -> Iterator[str]:
     """The keys of a settings file."""
     yield from ("### Settings", "")
     yield (
-        "A key of `fastrec.toml`, or below `[tool.fastrec]` in `pyproject.toml`, is an option without its dashes; "
-        "one that may be repeated takes a list, too. "
-        "Above all tables it is for every command that has the option, in the table of a command for that one. "
-        "The command line comes first, then the environment, then the settings, then the defaults."
+        "Settings come from `fastrec.toml`, or from `[tool.fastrec]` in `pyproject.toml`. "
+        "A key is the name of an option without the dashes. An option that may be repeated also takes a list. "
+        "A key at the top level applies to every command that has the option; a key in the table of a command applies "
+        "to that command. "
+        "The command line takes precedence over the environment, and the environment over the settings."
     )
     example = paragraphs(cli.help or "")[1]["Settings"]
     yield from ("", "```toml", *(row.strip() for row in example), "```", "", "| key | commands |", "|---|---|")

@@ -1,4 +1,4 @@
-"""JSON documents as tables of their fields, from the msgspec Structs that they are decoded into."""
+"""Tables of the fields of JSON documents, generated from msgspec Structs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import msgspec
 
-# Fields of a record that documents repeat: their meaning is the schema's, not the document's.
+# Fields of a record that documents repeat; the schema explains them.
 OF_A_RECORD = ("evaluation_name", "model_id", "sample_id", "sample_hash", "evaluation_id")
 
 _NAMES = {int: "integer", float: "number", str: "string", bool: "true or false", object: "any", type(None): "null"}
@@ -21,7 +21,7 @@ Struct = type[msgspec.Struct]
 
 
 def structs_of(root: Struct) -> Iterator[Struct]:
-    """A document's classes, each once, from the top down."""
+    """The classes of a document, each once, from the top down."""
     seen: dict[Struct, None] = {root: None}
     waiting = [root]
     while waiting:
@@ -40,30 +40,30 @@ def _structs_in(hints: list[Any]) -> Iterator[Struct]:
 
 
 def fields_table(struct: Struct, anchors: dict[Struct, str]) -> list[str]:
-    """The lines of a table of a class's fields; other classes are links to their anchors."""
+    """The table of the fields of a class, as lines; other classes are linked."""
     hints, texts = get_type_hints(struct, include_extras=True), _docstrings(struct)
     lines = ["| field | type | meaning |", "|---|---|---|"]
     for name in struct.__struct_fields__:
-        meaning = texts.get(name) or _described(hints[name]) or _of_its_class(hints[name])
+        meaning = texts.get(name) or _description(hints[name]) or _class_description(hints[name])
         if not meaning and name in OF_A_RECORD:
             meaning = "As in the record."
-        assert meaning, f"{struct.__name__}.{name} says nothing: give it a docstring"
-        lines.append(f"| `{name}` | {_spelled(hints[name], anchors)} | {cell(meaning)} |")
+        assert meaning, f"{struct.__name__}.{name} is not documented: add a docstring below the field"
+        lines.append(f"| `{name}` | {_type_name(hints[name], anchors)} | {cell(meaning)} |")
     return lines
 
 
 def cell(text: str) -> str:
-    """Text as it may stand in a table, on one line."""
+    """Text on one line, escaped for a table cell."""
     return " ".join(text.split()).replace("|", "\\|")
 
 
 def first_sentence(struct: Struct) -> str:
-    """What a class is for."""
+    """The first paragraph of a class docstring, on one line."""
     return " ".join((inspect.getdoc(struct) or "").split("\n\n")[0].split())
 
 
 def _docstrings(struct: Struct) -> dict[str, str]:
-    """The strings below fields, which Python itself forgets."""
+    """The docstrings of fields, from the source: Python does not keep them."""
     body = ast.parse(textwrap.dedent(inspect.getsource(struct))).body[0].body
     return {
         field.target.id: text.value.value
@@ -75,31 +75,31 @@ def _docstrings(struct: Struct) -> dict[str, str]:
     }
 
 
-def _described(hint: Any) -> str:
+def _description(hint: Any) -> str:
     if get_origin(hint) is not Annotated:
         return ""
     return next((meta.description for meta in hint.__metadata__ if getattr(meta, "description", None)), "")
 
 
-def _of_its_class(hint: Any) -> str:
+def _class_description(hint: Any) -> str:
     return first_sentence(hint) if isinstance(hint, type) and issubclass(hint, msgspec.Struct) else ""
 
 
-def _spelled(hint: Any, anchors: dict[Struct, str]) -> str:
-    """Spell a type in JSON's words."""
+def _type_name(hint: Any, anchors: dict[Struct, str]) -> str:
+    """A type in the words of JSON."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return _spelled(parts[0], anchors)
+        return _type_name(parts[0], anchors)
     if origin in (Union, types.UnionType):
         optional = "; may be absent" if msgspec.UnsetType in parts else ""
-        kinds = [_spelled(part, anchors) for part in parts if part is not msgspec.UnsetType]
+        kinds = [_type_name(part, anchors) for part in parts if part is not msgspec.UnsetType]
         return " or ".join(dict.fromkeys(kinds)) + optional
     if origin is Literal:
         return " or ".join(f'`"{part}"`' for part in parts)
     if origin in (list, tuple):
-        return f"array of {_spelled(parts[0], anchors)}"
+        return f"array of {_type_name(parts[0], anchors)}"
     if origin is dict:
-        return f"object of {_spelled(parts[1], anchors)}"
+        return f"object of {_type_name(parts[1], anchors)}"
     if hint in anchors:
         return f"[{hint.__name__}](#{anchors[hint]})"
     return _NAMES[hint]

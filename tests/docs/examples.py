@@ -1,10 +1,10 @@
-"""Examples of the normal form: what comes in, what comes out, and what is said about it.
+"""Examples of the normal form in `diff` blocks: input, normal form and findings.
 
-    - {"score": …}      fields of a record, as they came; the other fields are those of a sample
+    - {"score": …}      some fields of the input; a sample record provides the others
     + {"score": …}      the same fields in normal form
-    ! code path: …      an error or a warning, if there is any
+    ! code path: …      an error or a warning
 
-A line that is no JSON object stands for itself.
+Input that is not a JSON object is used as it is.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Example(NamedTuple):
 
 
 def examples_of(text: str) -> Iterator[Example]:
-    """The examples of a block: each begins with a line of `-`."""
+    """The examples of a block; each starts with a `-` line."""
     for chunk in text.split("- ", 1)[1].split("\n- "):
         given, *rest = chunk.strip("\n").split("\n")
         assert all(line.startswith(("+ ", "! ")) for line in rest), chunk
@@ -35,7 +35,7 @@ def examples_of(text: str) -> Iterator[Example]:
 
 
 def check_example(example: Example) -> None:
-    """See that the judge says what the page says."""
+    """Check that the judge finds what the page says."""
     line, names = whole_line(example.given)
     verdict = fastrec.judge(line)
     found = [f"{finding.code} {finding.path}: {finding.message}" for finding in verdict.errors + verdict.warnings]
@@ -49,9 +49,9 @@ def check_example(example: Example) -> None:
 
 
 def whole_line(given: str) -> tuple[str, set[str]]:
-    """Fields of a record with all the others that it needs, and the names of those given."""
+    """A complete line with the given fields, and their names."""
     try:
-        fields = json.loads(given)  # takes what the judge does not: NaN, twice the same key
+        fields = json.loads(given)  # accepts NaN and duplicate keys, unlike the judge
     except ValueError:
         return given, set()
     kind = fields.get("interaction_type", "single_turn")

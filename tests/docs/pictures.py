@@ -1,7 +1,7 @@
-"""The pictures of README.md, made from real runs: `python -m tests.docs.pictures` (or `make pictures`).
+"""Make the pictures of README.md from real runs: `python -m tests.docs.pictures` (or `make pictures`).
 
-1. `run.svg`: what a terminal shows after the commands below, typed into a real one.
-2. `report.png`: the page that `fastrec report` makes of that corpus, in the browser that is there.
+1. `run.svg`: a terminal after the commands below.
+2. `report.png`: the HTML report of that corpus, in the installed Chromium.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PROMPT: Final = "\x1b[32m$\x1b[0m \x1b[1m{}\x1b[0m\r\n"
 
 
 def typed(command: str, folder: Path) -> str:
-    """What a terminal shows of a command: its last state, where lines were drawn anew."""
+    """The output of a command in a terminal; of a line that was redrawn, only its last state."""
     environment = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
@@ -44,8 +44,8 @@ def typed(command: str, folder: Path) -> str:
 
 
 def as_svg(text: str) -> str:
-    """A terminal with this text, that loads nothing from elsewhere."""
-    from rich.console import Console  # noqa: PLC0415 - only who makes pictures needs it
+    """A picture of a terminal with this text, without external fonts."""
+    from rich.console import Console  # noqa: PLC0415 - only this module needs it
     from rich.text import Text  # noqa: PLC0415
 
     with Path(os.devnull).open("w") as nowhere:
@@ -55,8 +55,8 @@ def as_svg(text: str) -> str:
     return re.sub(r"\s*@font-face \{.*?\}", "", svg, flags=re.DOTALL)
 
 
-def photograph(page: Path, target: Path) -> None:
-    """The top of a page, as wide as a desk's screen."""
+def screenshot(page: Path, target: Path) -> None:
+    """Take a screenshot of the top of a page, at desktop width."""
     from playwright.sync_api import sync_playwright  # noqa: PLC0415
 
     from tests.commands.test_report_in_browser import CHROMIUM  # noqa: PLC0415
@@ -75,7 +75,7 @@ def main() -> None:
         folder = Path(name)
         shown = "".join(_PROMPT.format(command) + typed(command, folder) for command in _COMMANDS)
         (ASSETS / "run.svg").write_text(as_svg(shown.rstrip()))
-        photograph(folder / "report.html", ASSETS / "report.png")
+        screenshot(folder / "report.html", ASSETS / "report.png")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How blocks of each language are run, in a directory that has what pages take for granted."""
+"""Run code blocks of each language in a directory with the files that pages use."""
 
 from __future__ import annotations
 
@@ -26,40 +26,40 @@ from tests.docs.snippets import Block, commands_of, is_alike
 
 _BIN: Final = Path(sys.executable).parent
 _TOOLS: Final = ("jq", "zstdcat")
-# Names that pages use, for those that generated records have.
+# Names in generated records, and the names that pages use instead.
 _NAMES: Final = {b"word_problems": b"GSM8K", b"org-0/model-1b": b"org/model", b"org-1/model-3b": b"other/model"}
 _GIVEN: Final = ("runs", "corpora", "corpus", "corpus-monday", "corpus-tuesday", "old-corpus", "latest", "old.gz")
-# Places of a machine that pages speak of: fastrec's own environment, and where evaluations are kept.
-_INSTALLED, _KEPT = "/opt/fastrec/bin", "/srv/evals"
+# Absolute paths in pages: the installation of fastrec, and the directory of the evaluations.
+_INSTALLED, _EVALS = "/opt/fastrec/bin", "/srv/evals"
 
 
 @cache
 def given() -> dict[str, Path]:
-    """What pages take for granted, made once: shards of two nights, corpora of them, something compressed."""
-    place = Path(tempfile.mkdtemp(prefix="fastrec-pages-"))
-    atexit.register(shutil.rmtree, place)
-    fastrec.generate(place / "all", records=600, seed=1, shards=4, compression="none", mix="single_turn")
-    fastrec.generate(place / "messy", records=100, seed=2, shards=1, compression="none", rejects=0.1, warnings=0.1)
-    for number, path in enumerate(sorted([*(place / "all").iterdir(), *(place / "messy").iterdir()])):
+    """The files that pages use, made once: shards, corpora of two nights, a compressed file."""
+    root = Path(tempfile.mkdtemp(prefix="fastrec-pages-"))
+    atexit.register(shutil.rmtree, root)
+    fastrec.generate(root / "all", records=600, seed=1, shards=4, compression="none", mix="single_turn")
+    fastrec.generate(root / "messy", records=100, seed=2, shards=1, compression="none", rejects=0.1, warnings=0.1)
+    for number, path in enumerate(sorted([*(root / "all").iterdir(), *(root / "messy").iterdir()])):
         text = b"".join(map(_renamed, path.read_bytes().removeprefix(b"\xef\xbb\xbf").splitlines(keepends=True)))
         path.unlink()
-        folder = place / "runs" / f"2026-11-{14 + number // 2}" if path.parent.name == "all" else path.parent
+        folder = root / "runs" / f"2026-11-{14 + number // 2}" if path.parent.name == "all" else path.parent
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{path.name}.zst").write_bytes(zstandard.compress(text))
-    fastrec.normalize(place / "runs", place / "corpus-monday")
+    fastrec.normalize(root / "runs", root / "corpus-monday")
     night = [
         line.replace(b'"is_correct":true', b'"is_correct":false')
         if b"GSM8K" in line and b"other/model" in line
         else line
-        for line in fastrec.cat(place / "corpus-monday")
+        for line in fastrec.cat(root / "corpus-monday")
     ]
-    (place / "old.gz").write_bytes(gzip.compress(b"\n".join(night)))
-    fastrec.normalize(place / "old.gz", place / "corpus-tuesday")
-    fastrec.normalize([place / "runs", place / "messy"], place / "corpus")
+    (root / "old.gz").write_bytes(gzip.compress(b"\n".join(night)))
+    fastrec.normalize(root / "old.gz", root / "corpus-tuesday")
+    fastrec.normalize([root / "runs", root / "messy"], root / "corpus")
     for name in ("old-corpus", "latest"):
-        (place / name).symlink_to("corpus-monday")
-    (place / "corpora").symlink_to(ROOT / "corpora")
-    return {name: place / name for name in _GIVEN}
+        (root / name).symlink_to("corpus-monday")
+    (root / "corpora").symlink_to(ROOT / "corpora")
+    return {name: root / name for name in _GIVEN}
 
 
 def _renamed(line: bytes) -> bytes:
@@ -70,7 +70,7 @@ def _renamed(line: bytes) -> bytes:
 
 
 class Scene:
-    """A directory in which the blocks of a section are run, one after the other."""
+    """A directory in which the blocks of a section run in order."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -84,17 +84,17 @@ class Scene:
         }
 
     def run(self, block: Block) -> None:
-        """Run a block as its language is run; AssertionError if it does not work."""
-        if block.order.startswith("skip"):
+        """Run a block; AssertionError if it fails or prints something else."""
+        if block.directive.startswith("skip"):
             return
         self.provide(block.text)
-        if block.order.startswith("compile"):
+        if block.directive.startswith("compile"):
             compile(block.text, block.name, "exec")
             return
         RUNNERS[block.language](self, block)
 
     def provide(self, text: str) -> None:
-        """Put there what a block reads; what it makes itself, it names first behind `-o`."""
+        """Copy the files that a block reads. What a block makes itself first appears after `-o`."""
         for name, path in given().items():
             mention = re.search(rf"(-o )?(?<![\w./-]){re.escape(name)}(?![\w.-])", text)
             target = self.folder / name
@@ -108,7 +108,7 @@ class Scene:
 
     def command(self, *arguments: str, **options: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [argument.replace(_INSTALLED, str(_BIN)).replace(_KEPT, str(self.folder)) for argument in arguments],
+            [argument.replace(_INSTALLED, str(_BIN)).replace(_EVALS, str(self.folder)) for argument in arguments],
             cwd=self.folder,
             env={**self.environment, **options},
             stdout=subprocess.PIPE,
@@ -126,21 +126,21 @@ class Scene:
         return done.stdout
 
     def save(self, block: Block, name: str) -> Path:
-        """Write a block to a file, under the name that its first line has in a comment, if it is one."""
+        """Write a block to a file. A comment in its first line may name the file."""
         named = re.fullmatch(r"# (\S*/)?([\w.-]+\.\w+).*", block.first_line)
         path = self.folder / (named[2] if named else name)
-        path.write_text(block.text.replace(_INSTALLED, str(_BIN)).replace(_KEPT, str(self.folder)))
+        path.write_text(block.text.replace(_INSTALLED, str(_BIN)).replace(_EVALS, str(self.folder)))
         return path
 
 
 def missing_tools(blocks: list[Block]) -> list[str]:
-    """Tools that blocks use and that are not there."""
+    """Tools that blocks use and this machine does not have."""
     text = " ".join(shlex.quote(block.text) for block in blocks)
     return [tool for tool in _TOOLS if re.search(rf"\b{tool}\b", text) and not shutil.which(tool)]
 
 
 def _shell(scene: Scene, block: Block) -> None:
-    code = re.fullmatch(r"exit (\d+)", block.order)
+    code = re.fullmatch(r"exit (\d+)", block.directive)
     scene.must("bash", "-euo", "pipefail", "-c", block.text, code=int(code[1]) if code else 0)
 
 
@@ -151,7 +151,7 @@ def _script(scene: Scene, block: Block) -> None:
 
 
 def printed_by(scene: Scene, block: Block) -> list[str]:
-    """What each command of a `console` block prints; they are typed into one shell."""
+    """The output of each command of a `console` block; all run in one shell."""
     ends = "\ncode=$?; printf '\\036'; (exit $code)\n"
     script = "".join(command.text.rstrip("\n") + ends for command in commands_of(block.text))
     done = scene.command("bash", "-c", script)
@@ -175,7 +175,7 @@ def _settings(scene: Scene, block: Block) -> None:
 
 
 def _unit(scene: Scene, block: Block) -> None:
-    """A unit of systemd: it is read as one, and what a service starts is run."""
+    """Check a systemd unit, and run the command of a service."""
     path = scene.save(block, "fastrec.service")
     unit = configparser.RawConfigParser(strict=False)
     unit.optionxform = str  # type: ignore[assignment,method-assign]
@@ -193,7 +193,7 @@ def _unit(scene: Scene, block: Block) -> None:
 
 
 def _crontab(scene: Scene, block: Block) -> None:
-    """Lines of a crontab: variables, and five fields with a command in which every % is escaped."""
+    """Check the lines of a crontab and run their commands. Every % in a command must be escaped."""
     variables = {}
     for line in block.text.splitlines():
         if variable := re.fullmatch(r"([A-Z]+)=(.*)", line):
@@ -221,4 +221,4 @@ RUNNERS: Final[dict[str, Callable[[Scene, Block], None]]] = {
     "crontab": _crontab,
     "diff": _examples,
 }
-"""By language; a block of another one fails."""
+"""How to run blocks, by language. A block in any other language is an error."""

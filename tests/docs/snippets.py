@@ -1,14 +1,13 @@
-"""Every block of code in README.md and docs/, cut out and run: what a page tells people to type works as printed.
+"""Find all code blocks in README.md and docs/, so that tests can run them.
 
-A page's blocks are run section by section, each section in a directory of its own, its blocks one after the other.
-What a section takes for granted (`runs/`, `corpus` and the like) is put there when a block first reads it. A comment
-before a block says where it is run otherwise:
+Each section runs in its own directory, its blocks in order. Files that pages use (`runs/`, `corpus` and others) are
+copied there when a block first reads them. A comment before a block changes how it runs:
 
-    <!-- test: skip, why -->        it is not run
-    <!-- test: compile, why -->     it is Python that is compiled only
-    <!-- test: exit 1 -->           the exit code that it ends with
+    <!-- test: skip, reason -->        do not run it
+    <!-- test: compile, reason -->     only compile it (Python)
+    <!-- test: exit 1 -->              expect this exit code
 
-`python -m tests.docs.snippets` writes what commands print now into the `console` blocks.
+`python -m tests.docs.snippets` updates the output of commands in `console` blocks.
 """
 
 from __future__ import annotations
@@ -24,7 +23,8 @@ from tests.docs.reference import DOCS, ROOT
 
 PAGES: Final = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 _BLOCK: Final = re.compile(
-    r"^(?P<heading>#{1,6} .*)$|(?:^<!-- test: (?P<order>.*?) -->\n)?^```(?P<language>.*)\n(?P<text>(?:.*\n)*?)^```$",
+    r"^(?P<heading>#{1,6} .*)$"
+    r"|(?:^<!-- test: (?P<directive>.*?) -->\n)?^```(?P<language>.*)\n(?P<text>(?:.*\n)*?)^```$",
     re.MULTILINE,
 )
 _VARIES: Final = re.compile(r"\d[\d.,]* (s|MB/s|B|kB|MB|GB)\b")
@@ -38,8 +38,8 @@ class Block(NamedTuple):
     line: int
     language: str
     text: str
-    order: str
-    """What a comment before it says about running it, if there is one."""
+    directive: str
+    """The text of the comment before it, if there is one."""
 
     @property
     def name(self) -> str:
@@ -51,7 +51,7 @@ class Block(NamedTuple):
 
 
 class Command(NamedTuple):
-    """A command of a `console` block, and what it prints."""
+    """A command of a `console` block, and its output."""
 
     text: str
     output: str
@@ -64,11 +64,11 @@ def blocks_of(page: Path) -> Iterator[Block]:
             heading = match["heading"].lstrip("# ")
         else:
             line = text.count("\n", 0, match.start("language")) + 1
-            yield Block(page, heading, line, match["language"], match["text"], match["order"] or "")
+            yield Block(page, heading, line, match["language"], match["text"], match["directive"] or "")
 
 
 def sections() -> dict[str, list[Block]]:
-    """The blocks of each section of each page, by the section's name."""
+    """The blocks of each section of each page, by page and heading."""
     found = {}
     for page in PAGES:
         for heading, group in groupby(blocks_of(page), key=lambda block: block.heading):
@@ -77,7 +77,7 @@ def sections() -> dict[str, list[Block]]:
 
 
 def commands_of(text: str) -> list[Command]:
-    """The commands of a `console` block: `$ ` begins one, `> ` goes on with it, and all else is what it prints."""
+    """The commands of a `console` block: `$ ` starts one, `> ` continues it, everything else is output."""
     found: list[Command] = []
     for line in text.splitlines(keepends=True):
         if line.startswith("$ "):
@@ -90,20 +90,20 @@ def commands_of(text: str) -> list[Command]:
 
 
 def is_alike(printed: str, found: str) -> bool:
-    """Whether a command printed what a page says, but for times and sizes; a line `…` stands for any lines."""
+    """Whether the output is as on the page, except times and sizes; a line `…` matches any lines."""
     pattern = re.escape(_VARIES.sub(r"0 \1", printed)).replace("…\\\n", "(?:.*\n)*")
     return re.fullmatch(pattern, _VARIES.sub(r"0 \1", found)) is not None
 
 
 def main() -> None:
-    """Write what commands print now into the pages."""
-    from tests.docs.running import Scene, printed_by  # noqa: PLC0415 - it runs what is cut out here
+    """Update the output of commands in all pages."""
+    from tests.docs.running import Scene, printed_by  # noqa: PLC0415 - it imports this module
 
     for blocks in sections().values():
         with tempfile.TemporaryDirectory() as folder:
             scene = Scene(Path(folder))
             for block in blocks:
-                if block.language != "console" or block.order.startswith("skip"):
+                if block.language != "console" or block.directive.startswith("skip"):
                     scene.run(block)
                     continue
                 scene.provide(block.text)

@@ -1,4 +1,4 @@
-"""Every command and snippet of README.md and docs/ works as printed."""
+"""All code blocks in README.md and docs/ work as printed."""
 
 from __future__ import annotations
 
@@ -13,29 +13,28 @@ from tests.docs.snippets import PAGES, Block, blocks_of, commands_of, is_alike, 
 
 SECTIONS = sections()
 
-# Blocks that are not run, by page and first line. Each says why in a comment before it; this is the whole list.
+# All blocks that do not run, by page and first line, with the comment before the block that gives the reason.
 NOT_RUN = {
-    (
-        "README.md",
-        "make run     # normalizes the corpus that ships with the project into out/demo, prints what is in it",
-    ): ("skip, it sets up an environment from the network, and `make test` is what runs this test"),
+    ("README.md", "make run     # normalizes the demo shards into out/demo and prints a summary"): (
+        "skip, it installs from the network, and `make test` runs this test"
+    ),
     ("README.md", "python3 -m venv /opt/fastrec && /opt/fastrec/bin/pip install '.[parquet]'"): (
         "skip, it installs from the network"
     ),
-    ("README.md", "# dags/evaluations.py"): (
-        "compile, Airflow is not among what the tests install; what the task does is run above"
+    ("docs/deployment.md", "# dags/evaluations.py"): (
+        "compile, the tests do not install Airflow; the function of the task runs above"
     ),
-    ("README.md", "pip install 'fastrec[s3,dask]'"): (
-        "skip, it needs a store and a cluster: `make cluster-demo` runs it, and so does a test"
+    ("docs/stores-and-clusters.md", "pip install 'fastrec[s3,dask]'"): (
+        "skip, it needs a store and a cluster: `make cluster-demo` and a test run it"
     ),
 }
 
 
 @pytest.mark.parametrize("section", SECTIONS)
-def test_what_a_section_shows_works(section: str, tmp_path: Path) -> None:
-    """The blocks of a section, run in order in a directory of its own, do what the page says."""
+def test_the_blocks_of_a_section_work(section: str, tmp_path: Path) -> None:
+    """The blocks of a section, run in order in one directory, print what the page says."""
     if missing := missing_tools(SECTIONS[section]):
-        pytest.skip(f"there is no {', '.join(missing)}")
+        pytest.skip(f"needs {', '.join(missing)}")
     scene = Scene(tmp_path)
     for block in SECTIONS[section]:
         try:
@@ -44,23 +43,23 @@ def test_what_a_section_shows_works(section: str, tmp_path: Path) -> None:
             raise AssertionError(f"{block.name}: {exc}") from exc
 
 
-def test_the_list_of_what_is_not_run_is_complete() -> None:
-    """No block escapes unseen: each is of a language that is run, or listed here with its reason."""
+def test_the_list_of_blocks_that_do_not_run_is_complete() -> None:
+    """Every block runs, or is in the list with a reason."""
     blocks = [block for page in PAGES for block in blocks_of(page)]
     assert {block.language for block in blocks} <= set(RUNNERS)
     marked = {
-        (str(block.page.relative_to(ROOT)), block.first_line): block.order
+        (str(block.page.relative_to(ROOT)), block.first_line): block.directive
         for block in blocks
-        if block.order and not block.order.startswith("exit ")
+        if block.directive and not block.directive.startswith("exit ")
     }
     assert marked == NOT_RUN
 
 
-# The harness itself
+# Tests of the test code
 
 
-def block(language: str, text: str, order: str = "") -> Block:
-    return Block(ROOT / "README.md", "heading", 1, language, text, order)
+def block(language: str, text: str, directive: str = "") -> Block:
+    return Block(ROOT / "README.md", "heading", 1, language, text, directive)
 
 
 @pytest.mark.parametrize(
@@ -79,8 +78,8 @@ def block(language: str, text: str, order: str = "") -> Block:
         ("crontab", "0 3 * * * /bin/false\n"),
     ],
 )
-def test_what_does_not_work_is_found(language: str, text: str, tmp_path: Path) -> None:
-    """A block that fails, or prints something else, is an error in every language."""
+def test_a_block_that_fails_is_an_error(language: str, text: str, tmp_path: Path) -> None:
+    """In every language, a block that fails or prints something else is an error."""
     with pytest.raises(AssertionError):
         Scene(tmp_path).run(block(language, text))
 
@@ -93,14 +92,14 @@ def test_what_does_not_work_is_found(language: str, text: str, tmp_path: Path) -
         Example('{"zz": 1}', "", ["json.syntax $: expected another"]),
     ],
 )
-def test_examples_that_are_not_true_are_found(example: Example) -> None:
-    """An example with another normal form, or other findings, is an error."""
+def test_a_wrong_example_is_an_error(example: Example) -> None:
+    """An example with a wrong normal form or wrong findings is an error."""
     with pytest.raises(AssertionError):
         check_example(example)
 
 
-def test_output_is_compared_but_for_times_and_sizes() -> None:
-    """Numbers with a unit vary; a line of dots stands for any lines; all else must be the same."""
+def test_output_may_differ_in_times_and_sizes() -> None:
+    """Numbers with a unit may differ, a line `…` matches any lines, and everything else must be the same."""
     assert is_alike("1 part, 2.0 kB in 0.10 s, 3 MB/s\n", "1 part, 3.1 MB in 2 s, 1,000 MB/s\n") is False
     assert is_alike("1 part, 2.0 kB in 0.10 s, 3 MB/s\n", "1 part, 3.1 kB in 2 s, 1,000 MB/s\n")
     assert is_alike("a\n…\nb\n", "a\nx\ny\nb\n")
@@ -109,6 +108,6 @@ def test_output_is_compared_but_for_times_and_sizes() -> None:
     assert not is_alike("2 parts\n", "3 parts\n")
 
 
-def test_commands_are_told_from_what_they_print() -> None:
-    """A command begins with `$ ` and may go on in lines with `> `."""
+def test_commands_and_their_output_are_separated() -> None:
+    """A command starts with `$ ` and continues in lines that start with `> `."""
     assert commands_of("$ a\n> b\nc\n> d\n$ e\n") == [("a\nb\n", "c\n> d\n"), ("e\n", "")]

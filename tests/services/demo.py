@@ -1,4 +1,4 @@
-"""The commands of README.md for more than one machine, run as they are printed: `make cluster-demo`.
+"""`make cluster-demo`: run the commands of docs/stores-and-clusters.md as printed.
 
 1. Start an S3-compatible server, and a Dask scheduler with three workers, all on loopback.
 2. Put the demo corpus into the bucket, and run the commands.
@@ -25,9 +25,9 @@ SHARDS = ROOT / "corpora/demo"
 
 
 def commands() -> str:
-    """Give the commands of the section, as they are printed."""
-    _, _, section = (ROOT / "README.md").read_text().partition("\n## More than one machine\n")
-    blocks: list[str] = re.findall(r"```sh\n(.*?)```", section.partition("\n## ")[0], re.DOTALL)
+    """The commands of the page."""
+    text = (ROOT / "docs" / "stores-and-clusters.md").read_text()
+    blocks: list[str] = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
     return next(block for block in blocks if "$SCHEDULER" in block)
 
 
