@@ -46,6 +46,20 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     store_block_bytes: int = 8 << 20
     """Size of a request when an object is read sequentially; it takes much longer than the round trip."""
 
+    # Reading a corpus: cat, diff, export
+    skim_bytes: int = 1 << 18
+    """Buffer for skimming a part. It fits into the cache; diff, which skims two parts in turns, is slower with more."""
+    cat_block_bytes: int = 1 << 20
+    """Text that `cat` copies at a time from the file of a worker."""
+    diff_range_parts: int = 3
+    """Parts of the old corpus in one range: enough that little is read twice, few enough to keep workers busy."""
+    diff_position_bytes: int = 256 << 20
+    """Text of all records of one sort position, which `diff` holds in memory."""
+    diff_fields: int = 1_000
+    """Paths that a task of `diff` counts one by one: free-form objects can have any number of keys."""
+    parquet_group_bytes: int = 32 << 20
+    """Text of a row group in a Parquet file."""
+
 
 LIMITS: Final = Limits()
 """What is used unless a caller says otherwise."""

@@ -64,7 +64,7 @@ EDGES = {
         "storage",
         "summary",
     },
-    "corpus": {"errors", "judge", "schemas", "sorting", "sources", "storage", "summary"},
+    "corpus": {"engine", "errors", "judge", "limits", "schemas", "sorting", "sources", "storage", "summary"},
     "summary": {"engine", "limits", "schemas", "sorting", "storage"},
     "sorting": {"schemas", "storage"},
     "judge": {"errors", "schemas", "sources"},

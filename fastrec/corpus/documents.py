@@ -9,14 +9,13 @@ from typing import Final
 
 import msgspec
 
-from fastrec.corpus.manifest import MANIFEST_FORMAT, KeyEntry, Manifest
+from fastrec.corpus.manifest import MANIFEST_FORMAT, Manifest
 from fastrec.errors import CorpusError, UsageError, shown
-from fastrec.schemas.registry import SCHEMAS
 from fastrec.storage import storage_of
 from fastrec.storage.paths import join
 from fastrec.summary.document import Summary
 
-__all__ = ["MANIFEST", "SUMMARY", "is_plain", "part_paths", "read_manifest", "read_summary", "summary_path"]
+__all__ = ["MANIFEST", "SUMMARY", "is_plain", "read_manifest", "read_summary", "summary_path"]
 
 MANIFEST: Final = "manifest.json"
 SUMMARY: Final = "summary.json"
@@ -81,28 +80,6 @@ def summary_path(corpus: str, manifest: Manifest) -> str:
     if not is_plain(manifest.summary_file):
         raise CorpusError(join(corpus, MANIFEST), f"names a summary that is not beside it: {manifest.summary_file!r}")
     return join(corpus, manifest.summary_file)
-
-
-def part_paths(corpus: str, manifest: Manifest) -> list[str]:
-    """Give the paths of the parts of a corpus whose records are to be used.
-
-    Raises:
-        CorpusError: The manifest is of another schema, or says what no manifest of ours says.
-    """
-    path = join(corpus, MANIFEST)
-    if manifest.schema not in SCHEMAS:
-        known = ", ".join(SCHEMAS)
-        reason = f"its records are of schema {manifest.schema}, and this version of fastrec reads {known}"
-        raise CorpusError(path, reason)
-    if sorted(manifest.sort_fields) != sorted(KeyEntry.__struct_fields__):
-        raise CorpusError(
-            path,
-            f"sort_fields must name {', '.join(KeyEntry.__struct_fields__)}, found {', '.join(manifest.sort_fields)}",
-        )
-    for part in manifest.parts:
-        if not is_plain(part.file):
-            raise CorpusError(path, f"names a part that does not lie beside it: {part.file!r}")
-    return [join(corpus, part.file) for part in manifest.parts]
 
 
 def is_plain(name: str) -> bool:

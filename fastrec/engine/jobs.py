@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["SMALL", "is_small", "jobs_for"]
+from fastrec.errors import UsageError
+
+__all__ = ["SMALL", "check_jobs", "is_small", "jobs_for"]
 
 SMALL: Final = 8 << 20
 """Text that one process has handled before others would be of use."""
@@ -22,3 +24,9 @@ def jobs_for(text_bytes: int, tasks: int, most: int) -> int:
 def is_small(text_bytes: int) -> bool:
     """Tell whether one process has handled some text before others would be of use."""
     return text_bytes < SMALL
+
+
+def check_jobs(jobs: int) -> None:
+    """Refuse a number of processes below one."""
+    if jobs < 1:
+        raise UsageError(f"there must be at least one job, not {jobs}")

@@ -161,5 +161,5 @@ def test_a_notice_goes_to_stderr(tmp_path: Path) -> None:
     corpus_of(records_of(), tmp_path / "later")
     edit_manifest(tmp_path / "later", fastrec="9.9.9")
     done = run("old", tmp_path / "later", "--format", "json")
-    assert b"note: OLD was made by fastrec" in done.stderr
+    assert b"made OLD and fastrec 9.9.9 made NEW" in done.stderr
     assert json.loads(done.stdout)["notices"]

@@ -1,4 +1,4 @@
-"""What `diff` ought to say, from both corpora loaded whole with the stdlib, and ways to make corpora to compare."""
+"""The expected result of `diff`, computed by loading both corpora with the stdlib, and corpora to compare."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def corpus_of(records: Iterable[dict[str, Any]], path: Path, **options: Any) -> 
 
 
 def spelled(line: bytes) -> Any:
-    """A record whose numbers are what they are spelled as: 1, 1.0 and true are three values."""
+    """Decode a record so that numbers compare as they are spelled: 1, 1.0 and true are three values."""
     return json.loads(line, parse_int=lambda text: ("int", text), parse_float=lambda text: ("float", text))
 
 
 def differing(old: Any, new: Any, path: str = "$") -> set[str]:
-    """The paths of all that differs."""
+    """The paths of all values that differ."""
     if isinstance(old, dict) and isinstance(new, dict):
         found = set()
         for key in old.keys() | new.keys():
@@ -48,8 +48,8 @@ def differing(old: Any, new: Any, path: str = "$") -> set[str]:
     return set() if old == new else {path}
 
 
-def partners(olds: list[Any], news: list[Any]) -> tuple[list[tuple[Any, Any]], list[Any], list[Any]]:
-    """Pairs among records that agree in all they are compared by, and what is left of each side."""
+def matched(olds: list[Any], news: list[Any]) -> tuple[list[tuple[Any, Any]], list[Any], list[Any]]:
+    """Pairs among records that agree in the fields to compare by, and the unmatched records of each corpus."""
     pairs = []
     if olds and news and len(olds) + len(news) > 2:
         for old in list(olds):
@@ -73,7 +73,7 @@ def p_value(one: int, other: int) -> float:
 
 
 def reference(old: Path, new: Path, by: Sequence[str] = BY) -> dict[str, Any]:
-    """The counts, per model and in all, the fields, and the flips."""
+    """The counts per model, the fields that differ, and the flips."""
     old_lines, new_lines = Corpus(old).lines, Corpus(new).lines
     same = set(old_lines) & set(new_lines)
     groups: dict[str, tuple[list[Any], list[Any]]] = defaultdict(lambda: ([], []))
@@ -86,11 +86,11 @@ def reference(old: Path, new: Path, by: Sequence[str] = BY) -> dict[str, Any]:
     counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for olds, news in groups.values():
         model = (olds + news)[0]["evaluation_name"], (olds + news)[0]["model_id"]
-        some, left_olds, left_news = partners(olds, news)
+        some, left_olds, left_news = matched(olds, news)
         pairs += some
-        open_ones = bool(left_olds and left_news)
-        counts[model]["ambiguous_old" if open_ones else "removed"] += len(left_olds)
-        counts[model]["ambiguous_new" if open_ones else "added"] += len(left_news)
+        ambiguous = bool(left_olds and left_news)
+        counts[model]["ambiguous_old" if ambiguous else "removed"] += len(left_olds)
+        counts[model]["ambiguous_new" if ambiguous else "added"] += len(left_news)
     fields: Counter[str] = Counter()
     flips: dict[tuple[str, str], set[tuple[str, str, str]]] = defaultdict(set)
     for one, other in pairs:
@@ -121,7 +121,7 @@ FIGURES = ("old_correct", "new_correct", "right_to_wrong", "wrong_to_right")
 
 
 def found(difference: fastrec.Difference) -> dict[str, Any]:
-    """The same of what `diff` says."""
+    """The result of `diff` in the form of `reference`."""
     models = difference.models
     return {
         "models": {

@@ -1,4 +1,4 @@
-"""`fastrec cat`: the records of a corpus in order, byte for byte, with no part opened that cannot hold a wanted one."""
+"""`fastrec cat`: matching records in order, byte for byte; parts that cannot have one are not opened."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from hypothesis import strategies as st
 
 import fastrec
 from fastrec.cli import cli
-from fastrec.commands import cat as job
-from fastrec.commands.cat.select import Finder, Ranges, Selection
+from fastrec.commands import cat as module
+from fastrec.commands.cat.select import Finder, Selection, SortRange, _overlaps
 from fastrec.commands.generate.stream import Recipe, lines
-from fastrec.corpus import skim
 from fastrec.corpus.documents import read_manifest
 from fastrec.errors import CorpusError, ShardError, UsageError
-from tests.normalize.normalizing import FIELDS, Corpus, normalized, place_of, write
+from fastrec.limits import Limits
+from tests.normalize.normalizing import Corpus, normalized, place_of, write
 from tests.samples import sample
 
-ASKED = {"evaluation": "evaluation_name", "model": "model_id", "sample_id": "sample_id", "hash": "sample_hash"}
+FILTERS = {"evaluation": "evaluation_name", "model": "model_id", "sample_id": "sample_id", "hash": "sample_hash"}
 
 
 def reference(corpus: Corpus, *, limit: int | None = None, where_error: bool = False, **asked: Any) -> list[bytes]:
-    """What is wanted of a corpus, by the stdlib: every line decoded, every condition looked at."""
+    """The matching lines of a corpus, found with the stdlib: every line decoded, every filter checked."""
     found = []
     for line, record in zip(corpus.lines, decoded(corpus), strict=True):
-        fits = all(str(record[ASKED[name]]) == str(value) for name, value in asked.items() if value is not None)
-        if fits and (record.get("error") or not where_error):
+        matches = all(str(record[FILTERS[name]]) == str(value) for name, value in asked.items() if value is not None)
+        if matches and (record.get("error") or not where_error):
             found.append(line)
     return found[:limit]
 
@@ -47,7 +47,7 @@ def decoded(corpus: Corpus) -> list[dict[str, Any]]:
 
 
 def records(count: int = 480) -> list[bytes]:
-    """Few evaluations, models and questions, so that many combinations exist; ids that are integers and strings."""
+    """Few evaluations, models and questions, so that many combinations exist; ids are integers and strings."""
     made = []
     for number in range(count):
         question = number % 12
@@ -59,7 +59,7 @@ def records(count: int = 480) -> list[bytes]:
             sample_id=question if number % 7 else str(question),
             error=("", "timeout: 3 s", None)[number % 3],
             input={"raw": f"question {question}", "reference": "42"},
-            # What a search by bytes alone would take for the record's own fields.
+            # A search by bytes alone would take these for the record's own fields.
             metadata={"model_id": "org/0", "evaluation_name": "sums", "sample_id": 5, "error": "no", "n": number},
         )
         if number % 2:
@@ -70,7 +70,7 @@ def records(count: int = 480) -> list[bytes]:
 
 @pytest.fixture(scope="module", params=[(), ("model_id",), ("sample_id", "evaluation_id")])
 def corpus(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    """A corpus of many small parts, in the default order and in others; not to be changed."""
+    """A corpus of many small parts, in the default sort order and in others; read only."""
     directory = tmp_path_factory.mktemp("cat")
     write(directory / "a.jsonl", records())
     found = normalized(directory / "a.jsonl", directory / "corpus", part_size=8_000, sort_by=request.param)
@@ -80,7 +80,7 @@ def corpus(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    """The same in the default order alone; not to be changed."""
+    """The same, only in the default sort order; read only."""
     directory = tmp_path_factory.mktemp("plain")
     write(directory / "a.jsonl", records())
     return normalized(directory / "a.jsonl", directory / "corpus", part_size=8_000)
@@ -88,7 +88,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 
 @pytest.fixture
 def damaged(plain: Corpus, tmp_path: Path) -> Path:
-    """A copy of it, to be damaged."""
+    """A copy of `plain` to damage."""
     return Path(shutil.copytree(plain.path, tmp_path / "corpus"))
 
 
@@ -105,23 +105,23 @@ def run(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[bytes]:
 
 
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the parts that are opened from now on."""
+    """A list that gets the name of every part that is opened."""
     names: list[str] = []
-    shard_at = job.shard_at
+    skim_lines = module.skim_lines
 
-    def spy(path: str) -> Any:
-        names.append(Path(path).name)
-        return shard_at(path)
+    def spy(part: Any, limits: Limits) -> Any:
+        names.append(Path(part.path).name)
+        return skim_lines(part, limits)
 
-    monkeypatch.setattr(job, "shard_at", spy)
+    monkeypatch.setattr(module, "skim_lines", spy)
     return names
 
 
-# What is found
+# Which records match
 
 
-def test_without_conditions_it_is_the_text_of_all_parts(corpus: Corpus) -> None:
-    """All lines, byte for byte, in order."""
+def test_without_filters_all_lines_are_printed(corpus: Corpus) -> None:
+    """In order, byte for byte."""
     done = invoke(corpus.path)
     assert (done.exit_code, done.stdout_bytes, done.stderr) == (0, corpus.text, "")
     assert list(fastrec.cat(corpus.path)) == corpus.lines
@@ -143,37 +143,37 @@ def test_without_conditions_it_is_the_text_of_all_parts(corpus: Corpus) -> None:
         },
     )
 )
-def test_any_conditions_find_what_a_look_at_every_record_finds(corpus: Corpus, asked: dict[str, Any]) -> None:
-    """Against the stdlib, in every order of the corpus, for any combination of conditions."""
+def test_any_filters_agree_with_decoding_every_record(corpus: Corpus, asked: dict[str, Any]) -> None:
+    """For any combination of filters and every sort order."""
     assert list(fastrec.cat(corpus.path, **asked)) == reference(corpus, **asked)
 
 
 @pytest.mark.parametrize(
     "asked", [{"model": "org/1"}, {"sample_id": 5, "limit": 7}, {"where_error": True}, {"model": "x"}, {"limit": 3}]
 )
-def test_a_pool_finds_the_same_in_the_same_order(
+def test_a_pool_prints_the_same_in_the_same_order(
     corpus: Corpus, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Parts are searched in parallel and handed on in turn; no scratch file stays."""
+    """Parts are searched in parallel and printed in order; no temporary file stays."""
     monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert list(fastrec.cat(corpus.path, **asked, jobs=2)) == reference(corpus, **asked)
     assert not list(tmp_path.iterdir())
 
 
-def test_generated_records_of_every_kind(tmp_path: Path) -> None:
-    """Unknown keys, conflicts, ids of both kinds: every value that occurs is found, and nothing else."""
+def test_every_value_of_generated_records_is_found(tmp_path: Path) -> None:
+    """With unknown keys, repeats, and ids of both types."""
     recipe = Recipe(records=300, seed=5, unknown_keys=0.3, conflicts=0.1, duplicates=0.1)
     write(tmp_path / "a.jsonl", list(lines(recipe)))
     corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus", part_size=200_000)
-    for name, field in ASKED.items():
+    for name, field in FILTERS.items():
         for value in sorted({str(record[field]) for record in decoded(corpus)})[:25]:
             assert list(fastrec.cat(corpus.path, **{name: value})) == reference(corpus, **{name: value})
     assert list(fastrec.cat(corpus.path, where_error=True)) == reference(corpus, where_error=True)
 
 
-def test_an_integer_and_the_string_that_spells_it_are_found_alike(tmp_path: Path) -> None:
-    """`--sample-id 5` is 5 and "5", huge integers too; `05` is a string alone."""
+def test_a_sample_id_matches_the_integer_and_the_string(tmp_path: Path) -> None:
+    """`--sample-id 5` matches 5 and "5", also for huge integers; `05` matches only the string."""
     huge = int("9" * 4_400) if sys.set_int_max_str_digits(0) is None else 0
     ids = [5, "5", "05", 10**30, str(10**30), -5, "-5", huge]
     write(tmp_path / "a.jsonl", [json.dumps(sample(sample_id=each)).encode() for each in ids])
@@ -183,14 +183,14 @@ def test_an_integer_and_the_string_that_spells_it_are_found_alike(tmp_path: Path
     assert len(list(fastrec.cat(corpus.path, evaluation="arithmetic"))) == len(ids)
 
 
-# What is read
+# Which parts are read
 
 
-def test_only_the_parts_of_a_range_are_opened(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first and last keys in the manifest decide, in whichever order the corpus is."""
+def test_only_parts_that_may_match_are_opened(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first and last keys in the manifest decide, in every sort order."""
     order = corpus.manifest["sort_fields"]
     names = opened(monkeypatch)
-    for name in (name for name, field in ASKED.items() if field == order[0]):
+    for name in (name for name, field in FILTERS.items() if field == order[0]):
         for part, text in zip(corpus.parts, corpus.texts, strict=True):
             value = json.loads(text.split(b"\n")[0])[order[0]]
             names.clear()
@@ -201,21 +201,21 @@ def test_only_the_parts_of_a_range_are_opened(corpus: Corpus, monkeypatch: pytes
                 if any(str(json.loads(line)[order[0]]) == str(value) for line in text.split(b"\n")[:-1])
             }
             assert part.name in names
-            # A part that ends before and one that begins behind are not opened; an id has two places in the order.
+            # An id may be an integer or a string, so it has two positions in the sort order.
             assert set(names) == holding or name == "sample_id"
             assert len(names) < len(corpus.parts)
 
 
-def test_nothing_is_opened_for_what_cannot_be_there(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A value of the first field that is beyond all parts."""
+def test_nothing_is_opened_if_no_part_can_match(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The value of the first sort field is behind all parts."""
     names = opened(monkeypatch)
-    name = next(name for name, field in ASKED.items() if field == corpus.manifest["sort_fields"][0])
+    name = next(name for name, field in FILTERS.items() if field == corpus.manifest["sort_fields"][0])
     assert list(fastrec.cat(corpus.path, **{name: "\U0010ffff"})) == []
     assert names == []
 
 
-def test_reading_stops_where_no_wanted_record_can_follow(tmp_path: Path) -> None:
-    """Behind the last wanted record a part may be broken: nobody looks."""
+def test_reading_stops_where_no_match_can_follow(tmp_path: Path) -> None:
+    """Damage behind the last match is not noticed."""
     texts = [
         json.dumps(sample(evaluation_name=name, sample_id=n, error="x" * 9_999)) for name in "ab" for n in range(200)
     ]
@@ -232,34 +232,33 @@ def test_reading_stops_where_no_wanted_record_can_follow(tmp_path: Path) -> None
 
 
 def test_a_limit_stops_the_reading(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first part is enough for a few lines."""
+    """The first part has enough lines."""
     names = opened(monkeypatch)
     assert list(fastrec.cat(corpus.path, limit=2)) == corpus.lines[:2]
     assert names == [corpus.parts[0].name]
 
 
-places = st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 2), st.integers(0, 2), st.integers(0, 2))
+positions = st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 2), st.integers(0, 2), st.integers(0, 2))
 
 
 @settings(max_examples=300)
 @given(
-    ends=st.lists(places, min_size=2, max_size=2).map(sorted),
+    ends=st.lists(positions, min_size=2, max_size=2).map(sorted),
     fixed=st.dictionaries(st.integers(0, 4), st.lists(st.integers(0, 2), min_size=1, max_size=2), max_size=3),
 )
-def test_ranges_leave_out_nothing_that_is_wanted(ends: list[Any], fixed: dict[int, list[int]]) -> None:
-    """If any key between two places fits, the ranges say so; if the conditions are on leading fields, only then."""
-    ranges = Ranges(Selection(), FIELDS)
-    ranges._allowed = [sorted(fixed[depth]) if depth in fixed else None for depth in range(5)]
+def test_no_range_with_a_match_is_left_out(ends: list[Any], fixed: dict[int, list[int]]) -> None:
+    """If a position between two others matches, they overlap; with filters on leading fields, only then."""
+    allowed = [fixed.get(depth) for depth in range(5)]
     between = [key for key in itertools.product(range(3), repeat=5) if ends[0] <= key <= ends[1]]
-    fits = any(all(key[depth] in values for depth, values in fixed.items()) for key in between)
-    says = ranges.meets(*ends)
-    assert says or not fits
+    matches = any(all(key[depth] in values for depth, values in fixed.items()) for key in between)
+    overlaps = _overlaps(allowed, *ends)
+    assert overlaps or not matches
     if sorted(fixed) == list(range(len(fixed))):
-        assert says == fits
+        assert overlaps == matches
 
 
 def test_a_huge_integer_as_first_key_hides_nothing(tmp_path: Path) -> None:
-    """The manifest has it in hexadecimal, as a string, which would stand behind all integers."""
+    """In the manifest it is a hexadecimal string, which would sort behind all integers."""
     sys.set_int_max_str_digits(0)
     huge = int("7" * 4_400)
     ids = [huge, huge + 1, "a", "b"]
@@ -268,8 +267,8 @@ def test_a_huge_integer_as_first_key_hides_nothing(tmp_path: Path) -> None:
     fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus", part_size=1_024, sort_by=("sample_id",))
     manifest = read_manifest(tmp_path / "corpus")
     assert str(manifest.parts[0].first.sample_id).startswith("0x")
-    ranges = Ranges(Selection(sample_id=str(10**5000)), manifest.sort_fields)
-    assert ranges.holds(manifest.parts[0])
+    wanted = SortRange(Selection(sample_id=str(10**5000)), manifest.sort_fields)
+    assert wanted.may_be_in(manifest.parts[0])
 
 
 def found(selection: Selection, text: bytes) -> list[bytes]:
@@ -277,7 +276,7 @@ def found(selection: Selection, text: bytes) -> list[bytes]:
 
 
 def test_needles_in_strings_are_not_taken_for_fields() -> None:
-    """What looks like a field inside of a string or of an inner object is a candidate at most."""
+    """Text in a string or a nested object that looks like a field of the head makes no match."""
     line = fastrec.judge(records()[1]).normal + b"\n"
     assert found(Selection(model="org/1"), line) == [line]
     assert found(Selection(model="org/0"), line) == []
@@ -288,35 +287,34 @@ def test_needles_in_strings_are_not_taken_for_fields() -> None:
 
 
 @pytest.mark.parametrize("size", range(1, 40))
-def test_blocks_may_be_cut_anywhere(plain: Corpus, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lines that two or many blocks share are found, whole and once."""
-    monkeypatch.setattr(skim, "SKIM_BYTES", size if size > 20 else size * 97)
+def test_buffers_may_end_anywhere(plain: Corpus, size: int) -> None:
+    """A line that does not fit into a buffer is found once, completely."""
+    limits = Limits(skim_bytes=size if size > 20 else size * 97)
     for asked in ({"model": "org/1"}, {"evaluation": "sums"}, {"sample_id": 5, "where_error": True}):
-        assert list(fastrec.cat(plain.path, **asked)) == reference(plain, **asked)
+        assert list(fastrec.cat(plain.path, **asked, limits=limits)) == reference(plain, **asked)
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_blocks_are_whole_lines(plain: Corpus, jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long a line is: nobody has to put it together, which would take quadratic time."""
-    monkeypatch.setattr(skim, "SKIM_BYTES", 100)
-    monkeypatch.setattr(job, "_BLOCK", 100)
+    """Whatever their length: joining pieces of lines would take quadratic time."""
+    limits = Limits(skim_bytes=100, cat_block_bytes=100)
     monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
     for selection in (Selection(), Selection(model="org/1"), Selection(where_error=True)):
-        blocks = list(job.cat_blocks(plain.path, selection, jobs=jobs))
+        blocks = list(module.cat_blocks(plain.path, selection, jobs=jobs, limits=limits))
         assert len(blocks) > len(plain.parts)
         assert all(block.endswith(b"\n") for block in blocks)
 
 
-def test_the_order_of_the_reference_is_that_of_the_corpus(corpus: Corpus) -> None:
-    """The lines that tests compare with are sorted as the manifest says."""
+def test_the_corpus_has_its_sort_order(corpus: Corpus) -> None:
+    """The lines that these tests compare with are sorted as the manifest says."""
     assert corpus.lines == sorted(corpus.lines, key=lambda line: place_of(line, corpus.manifest["sort_fields"]))
 
 
 # Bad input
 
 
-def test_what_is_no_corpus_is_wrong_usage(plain: Corpus, tmp_path: Path) -> None:
-    """A directory that is not there, one without a manifest, and arguments without sense: exit code 2."""
+def test_wrong_usage_is_exit_code_2(plain: Corpus, tmp_path: Path) -> None:
+    """A missing directory, one without a manifest, and invalid arguments."""
     done = run(tmp_path / "none")
     assert (done.returncode, done.stdout) == (2, b"")
     assert b"none is not a corpus: there is no such directory" in done.stderr
@@ -334,20 +332,20 @@ def test_what_is_no_corpus_is_wrong_usage(plain: Corpus, tmp_path: Path) -> None
         assert said in done.stderr
     with pytest.raises(UsageError, match="at least one"):
         next(fastrec.cat(plain.path, limit=0))
-    with pytest.raises(UsageError, match="not UTF-8"):
+    with pytest.raises(UsageError, match="not valid UTF-8"):
         list(fastrec.cat(plain.path, model="\udcff"))
 
 
-def test_a_damaged_manifest_is_named(damaged: Path) -> None:
-    """Exit code 3, the file and the reason; nothing is printed."""
+def test_a_damaged_manifest_is_reported(damaged: Path) -> None:
+    """With the file, the reason and exit code 3; nothing is printed."""
     good = json.loads((damaged / "manifest.json").read_bytes())
     for changes, said in (
         ({"format": 99}, b"its format is 99"),
-        ({"schema": "instance_level_eval_9"}, b"its records are of schema instance_level_eval_9"),
+        ({"schema": "instance_level_eval_9"}, b"its records have schema instance_level_eval_9"),
         ({"sort_fields": ["model_id"]}, b"sort_fields must name evaluation_name"),
         (
             {"parts": [{**good["parts"][0], "file": "../other"}]},
-            b"names a part that does not lie beside it: '../other'",
+            b"names a part outside the corpus: '../other'",
         ),
     ):
         (damaged / "manifest.json").write_text(json.dumps(good | changes))
@@ -358,8 +356,8 @@ def test_a_damaged_manifest_is_named(damaged: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [[], ["--model", "org/1"]])
-def test_a_part_that_is_missing_or_broken_is_named(damaged: Path, options: list[str]) -> None:
-    """Exit code 3; what was read before it may have been printed, nothing of what follows."""
+def test_a_missing_or_damaged_part_is_reported(damaged: Path, options: list[str]) -> None:
+    """With exit code 3. Records of earlier parts may be printed, but none of later ones."""
     part = sorted(damaged.glob("part-*"))[3]
     data = part.read_bytes()
     part.write_bytes(data[:-6])
@@ -374,8 +372,8 @@ def test_a_part_that_is_missing_or_broken_is_named(damaged: Path, options: list[
     assert f"{part}: cannot be found: No such file or directory".encode() in done.stderr
 
 
-def test_a_broken_part_is_named_by_a_worker_too(damaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a task raises arrives here, and no scratch file stays."""
+def test_a_worker_reports_a_damaged_part(damaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error of a task is raised in the driver."""
     monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
     part = sorted(damaged.glob("part-*"))[3]
     part.write_bytes(part.read_bytes()[:-6])
@@ -384,22 +382,22 @@ def test_a_broken_part_is_named_by_a_worker_too(damaged: Path, monkeypatch: pyte
 
 
 def test_a_part_that_was_edited_is_an_error(tmp_path: Path) -> None:
-    """Whoever edits a part by hand hears of it: by its size, whatever is asked, and by lines that are not ours."""
+    """Another size is always an error; a line that is not in normal form is one if it is decoded."""
     write(tmp_path / "a.jsonl", records(12))
     corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus", compression="none")
     for text in (b"".join(line + b"\n" for line in corpus.lines[:-1]), corpus.text[:-5], corpus.text * 2):
         corpus.parts[0].write_bytes(text)
         for asked in ({}, {"evaluation": "sums"}, {"model": "org/1"}):
-            with pytest.raises(CorpusError, match=rf"holds {len(text):,} bytes of text, and its manifest says"):
+            with pytest.raises(CorpusError, match=rf"has {len(text):,} bytes of text, but the manifest says"):
                 list(fastrec.cat(corpus.path, **asked))
     corpus.parts[0].write_bytes(b'{"a": 1}\n' + b"\n" * (len(corpus.text) - 9))
-    with pytest.raises(CorpusError, match="line that is not what fastrec writes"):
+    with pytest.raises(CorpusError, match="line that is not a record in normal form"):
         list(fastrec.cat(corpus.path, evaluation="sums"))
 
 
 @pytest.mark.parametrize("options", [[], ["--model", "org/1"], ["--model", "nobody"]])
-def test_a_reader_that_leaves_is_no_error(plain: Corpus, options: list[str]) -> None:
-    """Behind a closed pipe nothing is said but what belongs on stderr anyway."""
+def test_a_closed_pipe_is_no_error(plain: Corpus, options: list[str]) -> None:
+    """Only notices are written to stderr."""
     reader, writer = os.pipe()
     os.close(reader)
     try:
@@ -410,23 +408,23 @@ def test_a_reader_that_leaves_is_no_error(plain: Corpus, options: list[str]) -> 
     assert done.stderr == b"" or done.stderr.startswith(b"note: no record is like that")
 
 
-def test_the_head_of_a_pipe(plain: Corpus) -> None:
-    """`fastrec cat corpus | head -2` prints two lines and no complaint."""
+def test_head_ends_cat_quietly(plain: Corpus) -> None:
+    """`fastrec cat corpus | head -2` prints two lines and no error."""
     command = f"{sys.executable} -m fastrec cat {plain.path} | head -2"
     done = subprocess.run(["sh", "-c", command], capture_output=True, check=True, timeout=60)
     assert done.stdout == b"".join(line + b"\n" for line in plain.lines[:2])
     assert done.stderr == b""
 
 
-def test_nothing_found_is_said_on_stderr(plain: Corpus) -> None:
-    """A mistyped name gives no output, exit code 0, and a note that says where the names are."""
+def test_no_match_is_a_notice_on_stderr(plain: Corpus) -> None:
+    """A mistyped name gives exit code 0 and a notice that says where the names are."""
     done = invoke(plain.path, "--evaluation", "no such")
     note = f"note: no record is like that; `fastrec stats {plain.path}` lists evaluations and models\n"
     assert (done.exit_code, done.stdout, done.stderr) == (0, "", note)
 
 
 def test_an_empty_corpus_has_no_lines(tmp_path: Path) -> None:
-    """No parts, no output."""
+    """Without parts there is no output."""
     write(tmp_path / "a.jsonl", [])
     fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus")
     assert list(fastrec.cat(tmp_path / "corpus")) == []
@@ -434,7 +432,7 @@ def test_an_empty_corpus_has_no_lines(tmp_path: Path) -> None:
 
 
 def test_help_fits_a_terminal() -> None:
-    """Help has examples, says what `--sample-id 5` means, and has lines of no more than 100 columns."""
+    """It has examples, explains `--sample-id 5`, and has at most 100 columns."""
     text = invoke("--help").stdout
     assert "Examples:" in text
     assert 'the integer 5 and the string "5"' in " ".join(text.split())

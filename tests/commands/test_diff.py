@@ -1,4 +1,4 @@
-"""Comparing two corpora: agreement with an independent implementation, the test of flips, and all that can go wrong."""
+"""Comparing two corpora: agreement with an independent implementation, the McNemar test, and errors."""
 
 from __future__ import annotations
 
@@ -21,20 +21,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastrec
-from fastrec.commands import diff as module
-from fastrec.commands.diff import Difference, diff, mcnemar, merge, plan
+from fastrec.commands.diff import Difference, diff, plan, total
 from fastrec.commands.diff.fields import compare_lines
+from fastrec.commands.diff.mcnemar import mcnemar
+from fastrec.commands.diff.merge import OTHER_FIELDS
 from fastrec.commands.generate.stream import Recipe, lines
-from fastrec.corpus import skim
 from fastrec.corpus.manifest import KeyEntry, PartEntry
+from fastrec.corpus.scan import PartFile
 from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError
+from fastrec.limits import Limits
 from tests.commands.comparing import BY, KINDS, corpus_of, differing, found, p_value, reference, spelled
 from tests.samples import sample
 from tests.strategies import free, records
 
 MANY = 10**6
 
-# Corpora in which everything happens often: few names, so that records meet, and decoys of the keys of the cuts.
+# Few names, so that many records have the same key, and nested copies of the keys that lines are split at.
 DECOYS = {
     "answer_attribution": [{"evaluation": {"score": 1, "is_correct": True}}],
     "model_id": "x",
@@ -88,7 +90,7 @@ EDITS = st.one_of(
 
 @st.composite
 def edited(draw: Any, base: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same records, some of them gone, some changed, some in several versions."""
+    """The same records, but some are missing, some changed, some in several versions."""
     result = []
     for record in base:
         for _ in range(draw(st.sampled_from([0, 1, 1, 1, 1, 2]))):
@@ -103,7 +105,7 @@ def edited(draw: Any, base: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @st.composite
 def nights(draw: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Two corpora with something in common, conflicts on both sides."""
+    """The records of two corpora with repeats, some of them in both."""
     base = draw(st.lists(plain_records, max_size=12))
     return draw(edited(base)), draw(edited(base)) + draw(st.lists(plain_records, max_size=2))
 
@@ -124,31 +126,29 @@ CHOICES = [
 @given(
     nights(), st.sampled_from(CHOICES), st.sampled_from([7, 900, 5_000, 1 << 18]), st.sampled_from([1 << 10, 1 << 14])
 )
-def test_it_agrees_with_loading_both_whole(
+def test_the_result_agrees_with_loading_both_corpora(
     both: tuple[list[dict[str, Any]], list[dict[str, Any]]], choice: Any, block_bytes: int, part_size: int
 ) -> None:
-    """Counts, fields, flips and p-values are those of a comparison with the stdlib, whatever the order and the cuts."""
+    """Counts, fields, flips and p-values agree with the stdlib, whatever the sort order and the ranges."""
     order, by = choice
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(skim, "SKIM_BYTES", block_bytes)
-        patch.setattr(merge, "_SHORTEST", min(block_bytes, merge._SHORTEST))
-        patch.setattr(plan, "_PARTS", 1)
+    limits = Limits(skim_bytes=block_bytes, diff_range_parts=1)
+    with tempfile.TemporaryDirectory() as folder:
         old, new = (
             corpus_of(records, Path(folder, name), sort_by=order, part_size=part_size)
             for name, records in zip(("old", "new"), both, strict=True)
         )
-        difference = diff(old, new, by=by, examples=MANY)
+        difference = diff(old, new, by=by, examples=MANY, limits=limits)
         assert found(difference) == reference(old, new, by)
         check_totals(difference)
 
 
 def check_totals(difference: Difference) -> None:
-    """Every record of both corpora is accounted for, and the lists are as long as the counts say."""
+    """Every record of both corpora is counted, and the lists are as long as the counts say."""
     counts = difference.counts
     pairs = counts.unchanged + counts.changed
     assert difference.old.records == pairs + counts.removed + counts.ambiguous_old
     assert difference.new.records == pairs + counts.added + counts.ambiguous_new
-    assert counts == module._total(difference.models)
+    assert counts == total(difference.models)
     for kind in ("added", "removed", "changed"):
         assert len(getattr(difference.examples, kind)) == getattr(counts, kind)
     for model in difference.models:
@@ -159,8 +159,8 @@ def check_totals(difference: Difference) -> None:
 
 @settings(max_examples=60)
 @given(records, records)
-def test_fields_are_those_that_differ(old: dict[str, Any], new: dict[str, Any]) -> None:
-    """Of any two records the paths are those of a walk over both, numbers told apart by their spelling."""
+def test_the_fields_of_two_records_that_differ_are_found(old: dict[str, Any], new: dict[str, Any]) -> None:
+    """The paths agree with a walk over both records, in which 1 and 1.0 differ."""
     lines = [fastrec.judge(json.dumps(record)).normal for record in (old, new)]
     compared = compare_lines(*lines)
     wanted = differing(*map(spelled, lines)) - {"$.evaluation_id"}
@@ -175,13 +175,13 @@ def test_fields_are_those_that_differ(old: dict[str, Any], new: dict[str, Any]) 
     [(0, 0, 1), (1, 0, 1), (3, 3, 1), (0, 5, 2 / 32), (1, 6, 2 * 8 / 128), (10, 2, 2 * (1 + 12 + 66) / 4096)],
 )
 def test_the_p_value_of_a_few_flips(one: int, other: int, p: float) -> None:
-    """Twice the tail of the binomial, worked out by hand; both ways are the same."""
+    """Twice the tail of the binomial distribution, computed by hand; the order of the counts does not matter."""
     assert mcnemar(one, other) == mcnemar(other, one) == p
 
 
 @given(st.integers(0, 700), st.integers(0, 700))
 def test_the_p_value_is_the_exact_sum_rounded_once(one: int, other: int) -> None:
-    """Whatever terms are left out, the double that comes out is that of the whole sum."""
+    """Ignoring small terms does not change the result."""
     assert mcnemar(one, other) == p_value(one, other)
 
 
@@ -189,24 +189,24 @@ def test_the_p_value_is_the_exact_sum_rounded_once(one: int, other: int) -> None
     ("one", "other"), [(3, 9), (40, 61), (500, 400), (5_000, 5_200), (30_000, 29_000), (20_000, 10)]
 )
 def test_the_p_value_is_that_of_scipy(one: int, other: int) -> None:
-    """The binomial test of another library agrees, for many flips too."""
+    """The binomial test of scipy agrees, also for many flips."""
     stats = pytest.importorskip("scipy.stats")
     assert mcnemar(one, other) == pytest.approx(stats.binomtest(one, one + other).pvalue, rel=1e-9)
 
 
-def test_the_p_value_of_millions_of_flips_takes_a_moment() -> None:
-    """The double of the exact sum, of a normal distribution nearly, or 0 where no double is so small."""
-    assert mcnemar(499_000, 501_000) == 0.04560829986538208  # by the whole coefficient, which takes ten seconds
+def test_the_p_value_of_millions_of_flips_is_fast() -> None:
+    """It is that of the exact sum, close to the normal distribution, or 0 if too small for a double."""
+    assert mcnemar(499_000, 501_000) == 0.04560829986538208  # computed with all bits, which takes ten seconds
     one, other = 2_000_000, 2_004_000
     assert mcnemar(one, other) == pytest.approx(erfc((other - one - 1) / sqrt(2 * (one + other))), rel=1e-5)
     assert mcnemar(one, 2 * other) == 0.0
 
 
-# What is said of a comparison
+# The result
 
 
 def records_of(models: str = "mn", samples: int = 40, **changes: Any) -> list[dict[str, Any]]:
-    """Some models that answered some samples, right or wrong by chance."""
+    """Models that answered the same samples, right or wrong at random."""
     dice = random.Random(3)
     return [
         sample(model_id=f"org/{model}", sample_id=number, **changes)
@@ -218,7 +218,7 @@ def records_of(models: str = "mn", samples: int = 40, **changes: Any) -> list[di
 
 
 def worsened(records: list[dict[str, Any]], count: int, model: str = "org/m") -> list[dict[str, Any]]:
-    """The same a night later, of which so many right answers of a model are wrong now."""
+    """The same a night later; `count` right answers of a model are wrong now."""
     later = copy.deepcopy(records)
     right = [record for record in later if record["model_id"] == model and record["evaluation"]["is_correct"]]
     for record in right[:count]:
@@ -235,20 +235,20 @@ def old(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def new(tmp_path: Path) -> Path:
-    """Nine samples of one model are wrong that were right: 22.5 points of 40, with p = 2/512."""
+    """Nine right answers of one model became wrong: a loss of 22.5 points with p = 2/512."""
     return corpus_of(worsened(records_of(), 9), tmp_path / "new")
 
 
-def test_another_run_with_the_same_answers_is_no_change(old: Path, tmp_path: Path) -> None:
-    """Two nights have other evaluation_ids; that alone is nothing to report."""
+def test_a_new_evaluation_id_is_no_change(old: Path, tmp_path: Path) -> None:
+    """It differs every night."""
     difference = diff(old, corpus_of(worsened(records_of(), 0), tmp_path / "same"))
     assert msgspec.to_builtins(difference.counts) == dict.fromkeys(KINDS, 0) | {"unchanged": 80}
     assert difference.fields == []
     assert difference.parts_skipped == 0
 
 
-def test_a_corpus_and_itself_are_equal_unread(old: Path) -> None:
-    """Parts with the same text are not read: that they cannot be is not even noticed."""
+def test_parts_with_the_same_text_are_not_read(old: Path) -> None:
+    """So damage to them is not noticed."""
     for part in old.glob("part-*"):
         part.write_bytes(bytes(part.stat().st_size))
     difference = diff(old, old)
@@ -269,10 +269,10 @@ def test_a_corpus_and_itself_are_equal_unread(old: Path) -> None:
         (1, 1, True),
     ],
 )
-def test_a_regression_is_a_loss_beyond_the_limit_that_is_unlikely(
+def test_a_regression_is_a_significant_loss_beyond_the_limit(
     old: Path, new: Path, fail_on: float | None, p: float, regressed: bool
 ) -> None:
-    """More points than allowed, and a p-value below the limit: both, and both strictly."""
+    """More points than `fail_on` and a p-value below `p`, both strictly."""
     difference = diff(old, new, fail_on=fail_on, p=p)
     assert difference.regressed is regressed
     assert [model.model_id for model in difference.models if model.regressed] == ["org/m"] * regressed
@@ -280,7 +280,7 @@ def test_a_regression_is_a_loss_beyond_the_limit_that_is_unlikely(
 
 
 def test_examples_are_bounded_and_counted(old: Path, new: Path) -> None:
-    """The lists have at most so many items, the counts say how many there are."""
+    """Lists have at most `examples` items; counts are complete."""
     model = diff(old, new, examples=2).models[0]
     assert (len(model.flips), model.right_to_wrong) == (2, 9)
     assert {flip.now for flip in model.flips} == {"wrong"}
@@ -288,28 +288,25 @@ def test_examples_are_bounded_and_counted(old: Path, new: Path) -> None:
     assert (none.models[0].flips, none.examples.changed) == ([], [])
 
 
-def test_a_changed_record_is_named_with_its_fields(old: Path, new: Path) -> None:
-    """By the name that it has in NEW."""
+def test_a_changed_record_is_listed_with_its_fields(old: Path, new: Path) -> None:
+    """With the name of the record in NEW."""
     changed = diff(old, new).examples.changed
     assert len(changed) == 9
     assert all(name.fields == ["$.evaluation.score", "$.evaluation.is_correct"] for name in changed)
     assert {(name.evaluation_id, name.model_id) for name in changed} == {("eval/2", "org/m")}
 
 
-def test_further_fields_are_counted_together(old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Free-form objects may have any number of keys; memory is bounded all the same."""
-    monkeypatch.setattr(merge, "_FIELDS", 3)
-    monkeypatch.setattr(plan, "_PARTS", 1_000)
+def test_fields_beyond_the_limit_are_counted_together(old: Path, tmp_path: Path) -> None:
+    """Free-form objects may have any number of keys, but memory stays bounded."""
+    limits = Limits(diff_fields=3, diff_range_parts=1_000)
     later = [record | {f"key{number}": 1} for number, record in enumerate(records_of())]
-    fields = diff(old, corpus_of(later, tmp_path / "later")).fields
-    assert [(field.path, field.records) for field in fields if not field.path.startswith("$")] == [
-        (module.OTHER_FIELDS, 77)
-    ]
+    fields = diff(old, corpus_of(later, tmp_path / "later"), limits=limits).fields
+    assert [(field.path, field.records) for field in fields if not field.path.startswith("$")] == [(OTHER_FIELDS, 77)]
     assert len(fields) == 4
 
 
-def test_records_that_cannot_be_told_apart_are_not_paired(tmp_path: Path) -> None:
-    """Several runs of one sample on both sides: no guess who is whose partner, and no part in the accuracy."""
+def test_records_with_several_possible_matches_are_ambiguous(tmp_path: Path) -> None:
+    """Several runs of one sample in both corpora are not paired, and not part of the accuracy."""
     runs = [record | {"evaluation_id": run} for record in records_of("m", 3) for run in ("a", "b")]
     again = [record | {"evaluation_id": run, "error": "x"} for record in records_of("m", 3) for run in ("c", "d")]
     difference = diff(corpus_of(runs, tmp_path / "runs"), corpus_of(again, tmp_path / "again"))
@@ -320,7 +317,7 @@ def test_records_that_cannot_be_told_apart_are_not_paired(tmp_path: Path) -> Non
 
 
 def test_an_evaluation_that_is_only_in_one_corpus_is_added_or_removed(old: Path, tmp_path: Path) -> None:
-    """It has no common samples, and no accuracy of them."""
+    """It has no pairs, and so no accuracy."""
     other = corpus_of(records_of("m", 2, evaluation_name="other"), tmp_path / "other")
     difference = diff(old, other)
     assert (difference.counts.removed, difference.counts.added) == (80, 2)
@@ -328,8 +325,8 @@ def test_an_evaluation_that_is_only_in_one_corpus_is_added_or_removed(old: Path,
 
 
 @pytest.mark.parametrize("compression", ["none", "gz"])
-def test_parts_may_be_compressed_in_any_way(old: Path, tmp_path: Path, compression: str) -> None:
-    """The text counts, not how it is stored; equal text is not read."""
+def test_corpora_may_have_different_compressions(old: Path, tmp_path: Path, compression: str) -> None:
+    """Only the text matters; parts with equal text are skipped."""
     twin = corpus_of(records_of(), tmp_path / "twin", compression=compression)
     assert diff(old, twin).parts_skipped == len(list(twin.glob("part-*")))
     later = corpus_of(worsened(records_of(), 3), tmp_path / "later", compression=compression)
@@ -337,14 +334,14 @@ def test_parts_may_be_compressed_in_any_way(old: Path, tmp_path: Path, compressi
 
 
 def test_an_empty_corpus_can_be_compared(old: Path, tmp_path: Path) -> None:
-    """Everything was added, or removed; nothing at all between two of them."""
+    """All records are added or removed; two empty corpora are equal."""
     empty = corpus_of([], tmp_path / "empty")
     assert diff(empty, old).counts.added == diff(old, empty).counts.removed == 80
     assert diff(empty, empty).models == []
 
 
-def test_the_number_of_jobs_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Generated corpora with something of everything: the same document from one process and from two."""
+def test_jobs_do_not_change_the_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One process and two give the same document, for generated corpora with all kinds of changes."""
     monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
     recipe = Recipe(records=600, seed=5, conflicts=0.1, unknown_keys=0.2, mix="single_turn")
     every = list(lines(recipe))
@@ -364,9 +361,9 @@ def test_the_number_of_jobs_changes_nothing(tmp_path: Path, monkeypatch: pytest.
     assert found(one) == reference(tmp_path / "old", tmp_path / "new")
 
 
-def test_a_place_of_too_much_text_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_position_with_too_much_text_is_refused(tmp_path: Path) -> None:
     """Memory stays bounded, and the message says what to do."""
-    monkeypatch.setattr(merge, "_PLACE_BYTES", 5_000)
+    limits = Limits(diff_position_bytes=5_000)
     same = [
         record | {"input": {"raw": "", "reference": ""}, "error": str(number)}
         for number, record in enumerate(records_of())
@@ -374,13 +371,13 @@ def test_a_place_of_too_much_text_is_refused(tmp_path: Path, monkeypatch: pytest
     other = [record | {"error": None} for record in same]
     pair = corpus_of(same, tmp_path / "a"), corpus_of(other, tmp_path / "b")
     with pytest.raises(FastrecError, match=r"--sort-by evaluation_name,model_id,sample_id"):
-        diff(*pair)
+        diff(*pair, limits=limits)
     order = ("evaluation_name", "model_id", "sample_id")
     pair = corpus_of(same, tmp_path / "c", sort_by=order), corpus_of(other, tmp_path / "d", sort_by=order)
-    assert diff(*pair).counts.changed == 80
+    assert diff(*pair, limits=limits).counts.changed == 80
 
 
-# What cannot be compared
+# Corpora that cannot be compared
 
 
 def edit_manifest(corpus: Path, **fields: Any) -> None:
@@ -388,10 +385,10 @@ def edit_manifest(corpus: Path, **fields: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | fields))
 
 
-def test_corpora_in_different_orders_are_refused(old: Path, tmp_path: Path) -> None:
-    """The message has a command that makes them comparable, and it does."""
+def test_different_sort_orders_are_refused(old: Path, tmp_path: Path) -> None:
+    """The command in the message makes the corpora comparable."""
     other = corpus_of(worsened(records_of(), 2), tmp_path / "other", sort_by=("model_id",))
-    with pytest.raises(UsageError, match="are sorted in different orders") as caught:
+    with pytest.raises(UsageError, match="have different sort orders") as caught:
         diff(old, other)
     command = str(caught.value).split("`")[1].replace("NEW", str(tmp_path / "anew"))
     subprocess.run([sys.executable, "-m", *command.split()], check=True, capture_output=True)
@@ -410,28 +407,26 @@ def test_corpora_in_different_orders_are_refused(old: Path, tmp_path: Path) -> N
         ([], [0, 100], []),
     ],
 )
-def test_ranges_begin_where_little_is_read_twice(
-    monkeypatch: pytest.MonkeyPatch, olds: list[int], news: list[int], cuts: list[int]
-) -> None:
-    """Where parts of both corpora begin close to each other the cut is at the second: the first is read from there."""
-    monkeypatch.setattr(plan, "_PARTS", 1)
+def test_ranges_begin_where_little_is_read_twice(olds: list[int], news: list[int], cuts: list[int]) -> None:
+    """If parts of both corpora begin close to each other, the cut is at the start of the second."""
     parts = [[part_at(*ends) for ends in pairwise([*starts, 300])] for starts in (olds, news)]
-    assert plan._cuts(*parts, ("sample_hash",)) == [(f"{cut:03d}",) for cut in cuts]
+    assert plan._cuts(*parts, ("sample_hash",), 1) == [(f"{cut:03d}",) for cut in cuts]
 
 
-def part_at(start: int, end: int) -> PartEntry:
-    """A part with records of some hashes, a byte for each."""
+def part_at(start: int, end: int) -> PartFile:
+    """A part with the hashes from `start` to `end`, one byte of text each."""
     first, last = (
         KeyEntry(evaluation_name="e", sample_hash=f"{number:03d}", model_id="m", evaluation_id="r", sample_id=1)
         for number in (start, end - 1)
     )
-    return PartEntry(
+    entry = PartEntry(
         file="", records=1, bytes=1, sha256="", text_bytes=end - start, text_sha256="", first=first, last=last
     )
+    return PartFile("", entry)
 
 
-def test_an_order_that_does_not_bring_partners_together_is_refused(tmp_path: Path) -> None:
-    """Sorted by run, the same sample of two nights stands at two ends; the message has a command that helps."""
+def test_a_sort_order_that_separates_matches_is_refused(tmp_path: Path) -> None:
+    """Sorted by run, records of the same sample are far apart; the message has a command that helps."""
     pair = [corpus_of(records_of(), tmp_path / name, sort_by=("evaluation_id",)) for name in ("a", "b")]
     with pytest.raises(
         UsageError, match="cannot be compared by evaluation_name, sample_hash, model_id, sample_id"
@@ -440,10 +435,10 @@ def test_an_order_that_does_not_bring_partners_together_is_refused(tmp_path: Pat
     assert f"fastrec normalize {pair[0]} -o OLD --sort-by evaluation_name,model_id,sample_id" in str(caught.value)
 
 
-def test_other_hashes_are_refused_where_they_are_compared(old: Path, tmp_path: Path) -> None:
-    """A sample_hash of another algorithm never agrees; by sample_id alone the corpora can be compared."""
+def test_different_hash_algorithms_are_refused(old: Path, tmp_path: Path) -> None:
+    """Their sample_hashes never agree. Without sample_hash the corpora can be compared."""
     other = corpus_of(records_of(), tmp_path / "other", hash="xxh3_128")
-    with pytest.raises(UsageError, match=r"hashes of .* are sha256 and those of .* are xxh3_128: .* --hash sha256"):
+    with pytest.raises(UsageError, match=r"has sha256 hashes and .* has xxh3_128 hashes: .* --hash sha256"):
         diff(old, other)
     by = ("evaluation_name", "model_id", "sample_id")
     pair = [
@@ -462,8 +457,8 @@ def test_other_hashes_are_refused_where_they_are_compared(old: Path, tmp_path: P
         ((*BY, "score"), "cannot be compared by 'score'; the fields are evaluation_name"),
     ],
 )
-def test_fields_that_make_no_sense_are_refused(old: Path, by: tuple[str, ...], said: str) -> None:
-    """Partners are of one evaluation, model and sample."""
+def test_invalid_fields_are_refused(old: Path, by: tuple[str, ...], said: str) -> None:
+    """Matched records must agree in evaluation, model and sample."""
     with pytest.raises(UsageError, match=said):
         diff(old, old, by=by)
 
@@ -471,17 +466,17 @@ def test_fields_that_make_no_sense_are_refused(old: Path, by: tuple[str, ...], s
 @pytest.mark.parametrize(
     "options", [{"jobs": 0}, {"examples": -1}, {"p": 2}, {"fail_on": -1}, {"fail_on": float("nan")}]
 )
-def test_numbers_that_make_no_sense_are_refused(old: Path, options: dict[str, Any]) -> None:
-    """Before anything is read."""
+def test_invalid_numbers_are_refused(old: Path, options: dict[str, Any]) -> None:
+    """They raise UsageError."""
     with pytest.raises(UsageError):
         diff(old, old, **options)
 
 
-def test_another_version_is_worth_a_notice(old: Path, new: Path) -> None:
-    """The normal form is a promise, but who compares should know."""
+def test_different_versions_of_fastrec_give_a_notice(old: Path, new: Path) -> None:
+    """Their normal forms might differ."""
     assert diff(old, new).notices == []
     edit_manifest(new, fastrec="9.9.9")
-    assert "NEW by 9.9.9" in diff(old, new).notices[0]
+    assert "fastrec 9.9.9 made NEW" in diff(old, new).notices[0]
 
 
 def cut(corpus: Path) -> None:
@@ -497,13 +492,13 @@ def swap(corpus: Path) -> None:
 
 
 def claim_another_order(corpus: Path) -> None:
-    """All parts stay as they are, so that their sizes are right and their order is not."""
+    """List the parts in the wrong order."""
     parts = json.loads((corpus / "manifest.json").read_text())["parts"]
     edit_manifest(corpus, parts=parts[::-1])
 
 
 def name_a_part_elsewhere(corpus: Path) -> None:
-    """In another directory: nothing outside of the corpus may be read."""
+    """Name a part in another directory, which must not be read."""
     parts = json.loads((corpus / "manifest.json").read_text())["parts"]
     edit_manifest(corpus, parts=[{**parts[0], "file": "../part"}, *parts[1:]])
 
@@ -518,7 +513,7 @@ def name_a_part_elsewhere(corpus: Path) -> None:
             "part-00000.jsonl.zst: cannot be found",
         ),
         (swap, CorpusError, "fastrec verify"),
-        (claim_another_order, CorpusError, "does not list its parts in the order of their keys"),
+        (claim_another_order, CorpusError, "does not list its parts in sort order"),
         (lambda corpus: (corpus / "summary.json").unlink(), CorpusError, "summary.json: is missing"),
         (lambda corpus: (corpus / "summary.json").write_text("{}"), CorpusError, "is not a summary"),
         (
@@ -528,21 +523,21 @@ def name_a_part_elsewhere(corpus: Path) -> None:
         ),
         (lambda corpus: (corpus / "manifest.json").write_text("{}"), CorpusError, "is not a manifest"),
         (lambda corpus: edit_manifest(corpus, format=99), CorpusError, "its format is 99"),
-        (lambda corpus: edit_manifest(corpus, schema="1.0"), CorpusError, "of schema 1.0"),
+        (lambda corpus: edit_manifest(corpus, schema="1.0"), CorpusError, "have schema 1.0"),
         (
             lambda corpus: edit_manifest(corpus, sort_fields=["model_id"]),
             CorpusError,
             "sort_fields must name evaluation_name",
         ),
-        (name_a_part_elsewhere, CorpusError, "names a part that does not lie beside it"),
+        (name_a_part_elsewhere, CorpusError, "names a part outside the corpus"),
         (lambda corpus: (corpus / "manifest.json").unlink(), UsageError, "is not a corpus: it holds no manifest.json"),
         (shutil.rmtree, UsageError, "is not a corpus: there is no such directory"),
     ],
 )
-def test_damage_is_named(
+def test_damage_is_reported(
     old: Path, new: Path, damage: Callable[[Path], Any], error: type[Exception], said: str
 ) -> None:
-    """On either side, whatever it is: an error of ours with the file and the reason, never a wrong answer."""
+    """In either corpus: with the file and the reason, never a wrong result."""
     damage(new)
     for pair in ((old, new), (new, old)):
         with pytest.raises(error, match=said):
@@ -550,7 +545,7 @@ def test_damage_is_named(
 
 
 def rewrite(corpus: Path, change: Callable[[bytes], bytes]) -> None:
-    """Change the text of the first part, with its sizes and checksums in the manifest put right."""
+    """Change the text of the first part, and update its size in the manifest."""
     path = corpus / "part-00000.jsonl"
     data = change(path.read_bytes())
     path.write_bytes(data)
@@ -565,30 +560,28 @@ def rewrite(corpus: Path, change: Callable[[bytes], bytes]) -> None:
         (lambda data: data[:-1], "does not end with a newline"),
         (
             lambda data: data.replace(b'"evaluation":{', b'"evaluation":['),
-            "holds a line that is not a record in normal form",
+            "has a line that is not a record in normal form",
         ),
         (
             lambda data: data.replace(b'"evaluation":', b'"evaluations":'),
-            "holds a line that is not a record in normal form",
+            "has a line that is not a record in normal form",
         ),
         (lambda data: b"nonsense\n" + data, "not a record in normal form, at byte 0 of its text"),
         (lambda data: data.replace(b'"is_correct":true', b'"is_correct":false', 1), "do not add up"),
         (lambda data: b"".join(data.splitlines(keepends=True)[1:]), "do not add up"),
     ],
 )
-def test_text_that_fastrec_did_not_write_is_noticed(
-    old: Path, tmp_path: Path, change: Callable[[bytes], bytes], said: str
-) -> None:
-    """Even if somebody puts the manifest right: the books of both summaries and of what was found must balance."""
+def test_a_changed_text_is_reported(old: Path, tmp_path: Path, change: Callable[[bytes], bytes], said: str) -> None:
+    """Even if the manifest was updated: the counts of both summaries and of the records must add up."""
     other = corpus_of(worsened(records_of(), 2), tmp_path / "other", compression="none")
     rewrite(other, change)
     with pytest.raises(CorpusError, match=said):
         diff(old, other)
 
 
-def test_a_part_that_is_not_sorted_is_noticed(old: Path, tmp_path: Path) -> None:
-    """The merge relies on the order, so it looks at it, if not at every line."""
+def test_an_unsorted_part_is_reported(old: Path, tmp_path: Path) -> None:
+    """The merge checks the order of the first and last lines of each buffer."""
     other = corpus_of(worsened(records_of(), 2), tmp_path / "other", compression="none", part_size=1 << 20)
     rewrite(other, lambda data: b"".join(reversed(data.splitlines(keepends=True))))
-    with pytest.raises(CorpusError, match="is not sorted as its manifest says, at byte 0 of its text"):
+    with pytest.raises(CorpusError, match="is not sorted as the manifest says, at byte 0 of its text"):
         diff(old, other)

@@ -1,4 +1,4 @@
-"""`fastrec export`: tables that hold the very values of the records, whoever reads them; whole or not at all."""
+"""`fastrec export`: tables have the exact values of the records for every reader, and are published atomically."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ from hypothesis import strategies as st
 
 import fastrec
 from fastrec.cli import cli
-from fastrec.commands import export as job
+from fastrec.commands import export as module
 from fastrec.commands.export.columns import batch_of, table_schema
 from fastrec.commands.export.decode import Decoder
 from fastrec.commands.generate.stream import Recipe, lines
 from fastrec.corpus.writer import ShardWriter
 from fastrec.engine.jobs import SMALL
 from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError
+from fastrec.limits import Limits
 from tests import strategies
 from tests.normalize.normalizing import Corpus, normalized, write
 from tests.reference import schema
@@ -42,14 +43,14 @@ _STEP = re.compile(r'\.([^.\[]+)|\[(\d+)\]|\[("(?:[^"\\]|\\.)*")\]')
 
 @pytest.fixture(autouse=True)
 def _long_integers() -> Iterator[None]:
-    """Let Python spell integers of any length, as a corpus may hold them."""
+    """Let Python convert integers of any length, as a corpus may have them."""
     before = sys.get_int_max_str_digits()
     sys.set_int_max_str_digits(0)
     yield
     sys.set_int_max_str_digits(before)
 
 
-# Back from a row to a record, by what the README of an export says
+# From a row back to a record, as the README of an export describes
 
 
 def restored(row: dict[str, Any]) -> dict[str, Any]:
@@ -60,10 +61,10 @@ def restored(row: dict[str, Any]) -> dict[str, Any]:
             int(number) if number else json.loads(quoted) if quoted else name
             for name, number, quoted in _STEP.findall(path)
         ]
-        place: Any = record
+        parent: Any = record
         for step in steps:
-            place = place[step]
-        place[last] = value
+            parent = parent[step]
+        parent[last] = value
     return record
 
 
@@ -87,7 +88,7 @@ def _value(value: Any, node: dict[str, Any], type_name: str | None) -> Any:
 
 
 def exactly(record: dict[str, Any]) -> str:
-    """A spelling that tells 1, 1.0 and true apart, and knows nothing of the order of keys."""
+    """JSON text that differs for 1, 1.0 and true, but not for another order of keys."""
     return json.dumps(record, sort_keys=True)
 
 
@@ -110,7 +111,7 @@ READERS = [by_pyarrow, by_polars, by_duckdb]
 
 
 def assert_equal(corpus: Corpus, output: Path) -> None:
-    """Every reader gives every record of a corpus back, in order."""
+    """Every reader restores every record of a corpus, in order."""
     files = sorted((output / "data").glob("*.parquet"))
     assert len(files) == max(len(corpus.parts), 1)
     schemas = [pq.read_schema(file) for file in files]
@@ -128,7 +129,7 @@ def exported(corpus: Corpus, output: Path, **options: Any) -> Path:
 
 
 def bare(**changes: Any) -> dict[str, Any]:
-    """A record with nothing that may be left out."""
+    """A record with only the required fields."""
     record = sample(**changes)
     for key in ("sample_hash", "token_usage", "performance", "error", "metadata"):
         del record[key]
@@ -139,7 +140,7 @@ def bare(**changes: Any) -> dict[str, Any]:
 
 
 def odd_records() -> list[dict[str, Any]]:
-    """What is hard to hold in columns."""
+    """Records that are hard to hold in columns."""
     tokens = {"input_tokens": HUGE, "output_tokens": 2**63 - 1, "total_tokens": 2**63}
     scores: list[Any] = [0, 0.0, -0.0, False, 1, 1.0, True, 2**53, 2**53 + 1, -(2**53) - 1, HUGE, 10**400, 1e300, 0.1]
     turns = sample("agentic")["interactions"]
@@ -170,14 +171,14 @@ def odd_records() -> list[dict[str, Any]]:
 # Parquet
 
 
-def test_every_reader_gives_the_real_records_back(real: Path, tmp_path: Path) -> None:
-    """All values of all real records, by pyarrow, Polars and DuckDB."""
+def test_every_reader_restores_the_real_records(real: Path, tmp_path: Path) -> None:
+    """All values of all real records, with pyarrow, Polars and DuckDB."""
     corpus = normalized(real, tmp_path / "corpus", jobs=2)
     assert_equal(corpus, exported(corpus, tmp_path / "tables", jobs=2))
 
 
-def test_every_reader_gives_odd_records_back(tmp_path: Path) -> None:
-    """Scores of every type, huge integers, ids of both types, empty and missing things, unknown keys at every level."""
+def test_every_reader_restores_odd_records(tmp_path: Path) -> None:
+    """Scores of every type, huge integers, ids of both types, empty and absent values, unknown keys at every level."""
     write(tmp_path / "a.jsonl", [json.dumps(record).encode() for record in odd_records()])
     corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus")
     assert len(corpus.lines) == len(odd_records())
@@ -185,7 +186,7 @@ def test_every_reader_gives_odd_records_back(tmp_path: Path) -> None:
 
 
 def test_all_files_have_the_same_columns(tmp_path: Path) -> None:
-    """Also where a whole part has none of the optional fields, and another all of them."""
+    """Also if one part has no optional fields and another has all of them."""
     few = [bare(evaluation_name="a", sample_id=number, model_id="m" * 99) for number in range(100)]
     full = [sample("agentic", evaluation_name="b", sample_id=number, zz=number) for number in range(100)]
     write(tmp_path / "a.jsonl", [json.dumps(record).encode() for record in few + full])
@@ -195,8 +196,8 @@ def test_all_files_have_the_same_columns(tmp_path: Path) -> None:
     assert_equal(corpus, exported(corpus, tmp_path / "tables"))
 
 
-def test_generated_records_come_back(tmp_path: Path) -> None:
-    """A mix of everything, in a pool of two."""
+def test_every_reader_restores_generated_records(tmp_path: Path) -> None:
+    """With unknown keys and repeats, written by two processes."""
     write(tmp_path / "a.jsonl", list(lines(Recipe(records=1_500, seed=3, unknown_keys=0.3, conflicts=0.1))))
     corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus", part_size=2 << 20)
     assert sum(map(len, corpus.texts)) > SMALL
@@ -205,20 +206,19 @@ def test_generated_records_come_back(tmp_path: Path) -> None:
 
 @settings(max_examples=60)
 @given(st.lists(strategies.records, min_size=1, max_size=6))
-def test_any_records_come_back(records: list[dict[str, Any]]) -> None:
-    """Batches of random valid records, with one decoder for all of them."""
+def test_any_records_can_be_restored(records: list[dict[str, Any]]) -> None:
+    """Batches of random valid records, decoded by one decoder."""
     decoder = Decoder()
     normal = [fastrec.judge(json.dumps(record).encode()).normal for record in records]
     rows = batch_of([decoder.decode(line) for line in normal]).to_pylist()
     assert [exactly(restored(row)) for row in rows] == [exactly(json.loads(line)) for line in normal]
 
 
-def test_viewers_find_what_they_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Row groups of moderate size, with a page index, and a card whose config names the files."""
+def test_parquet_suits_viewers(tmp_path: Path) -> None:
+    """Row groups have a moderate size and a page index, and the config of the dataset card names the files."""
     write(tmp_path / "a.jsonl", list(lines(Recipe(records=1_500, seed=3))))
     corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus")
-    monkeypatch.setattr("fastrec.commands.export.parquet._GROUP_BYTES", 3 << 20)
-    output = exported(corpus, tmp_path / "tables")
+    output = exported(corpus, tmp_path / "tables", limits=Limits(parquet_group_bytes=3 << 20))
     about = pq.ParquetFile(output / "data" / "part-00000.parquet").metadata
     assert about.num_row_groups == -(-len(corpus.text) // (4 << 20))
     for number in range(about.num_row_groups):
@@ -236,9 +236,9 @@ def test_viewers_find_what_they_need(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert listed["text_sha256"] == corpus.manifest["text_sha256"]
 
 
-@pytest.mark.parametrize("format_", job.FORMATS)
+@pytest.mark.parametrize("format_", module.FORMATS)
 def test_an_empty_corpus_has_empty_tables(tmp_path: Path, format_: str) -> None:
-    """The columns are there, and no rows."""
+    """With columns, but without rows."""
     write(tmp_path / "a.jsonl", [])
     corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus")
     output = exported(corpus, tmp_path / "tables", format=format_)
@@ -248,9 +248,9 @@ def test_an_empty_corpus_has_empty_tables(tmp_path: Path, format_: str) -> None:
         assert len(table(next(output.glob("*s.csv")))) == 1
 
 
-@pytest.mark.parametrize("format_", job.FORMATS)
+@pytest.mark.parametrize("format_", module.FORMATS)
 def test_the_same_corpus_gives_the_same_bytes(tmp_path: Path, format_: str) -> None:
-    """Whatever the number of jobs: nothing written holds a time, a host or an order of arrival."""
+    """Whatever the number of jobs: the output has no times, no host names, and no order of completion."""
     write(tmp_path / "a.jsonl", list(lines(Recipe(records=1_500, seed=3))))
     corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus", part_size=2 << 20)
     outputs = [exported(corpus, tmp_path / f"{jobs}", format=format_, jobs=jobs) for jobs in (1, 2)]
@@ -273,8 +273,8 @@ def spelled(value: Any) -> str:
     return "" if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
-def test_a_row_of_csv_has_the_values_as_they_are_spelled(tmp_path: Path) -> None:
-    """Ids, types, scores of every type, huge integers, and errors with commas, quotes and line ends."""
+def test_csv_has_values_as_they_are_spelled(tmp_path: Path) -> None:
+    """Ids, types, scores of every type, huge integers, and errors with commas, quotes and line breaks."""
     records = [
         *odd_records(),
         *(sample(sample_id=f"e{n}", error=error) for n, error in enumerate([',"\n\r', "", "=1"])),
@@ -306,8 +306,8 @@ def test_a_row_of_csv_has_the_values_as_they_are_spelled(tmp_path: Path) -> None
         ("matrix", "correct.csv", ["m\r", "1"]),
     ],
 )
-def test_a_carriage_return_is_no_end_of_row(tmp_path: Path, format_: str, name: str, row: list[str]) -> None:
-    """It is quoted, on its own too; rows end with a line feed alone."""
+def test_a_carriage_return_does_not_end_a_row(tmp_path: Path, format_: str, name: str, row: list[str]) -> None:
+    """Cells with one are quoted; rows end with a line feed."""
     record = sample(evaluation_name="a\rb", model_id="m\r", sample_id="\r", error="x")
     write(tmp_path / "a.jsonl", [json.dumps(record).encode()])
     corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus", sample_hash="fill")
@@ -321,8 +321,8 @@ def test_a_carriage_return_is_no_end_of_row(tmp_path: Path, format_: str, name: 
 
 
 @pytest.mark.parametrize("sort_by", [(), ("model_id",)])
-def test_the_matrix_has_each_answer_in_its_cell(tmp_path: Path, sort_by: tuple[str, ...]) -> None:
-    """Rows are models, columns are samples, both sorted; no answer is an empty cell; the first of several counts."""
+def test_every_answer_is_in_its_cell_of_the_matrix(tmp_path: Path, sort_by: tuple[str, ...]) -> None:
+    """Rows are models and columns are questions, both sorted. Of several answers the first counts."""
     write(tmp_path / "a.jsonl", list(lines(Recipe(records=400, seed=9, conflicts=0.2))))
     corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus", part_size=100_000, sort_by=sort_by)
     assert len(corpus.parts) > 3
@@ -335,27 +335,29 @@ def test_the_matrix_has_each_answer_in_its_cell(tmp_path: Path, sort_by: tuple[s
         value = spelled(record["evaluation"]["score"]), str(int(record["evaluation"]["is_correct"]))
         expected.setdefault(record["model_id"], {}).setdefault(name, value)
     done = fastrec.export(corpus.path, tmp_path / "matrix", format="matrix")
-    for place, name in enumerate(("scores.csv", "correct.csv")):
+    for index, name in enumerate(("scores.csv", "correct.csv")):
         header, *rows = table(tmp_path / "matrix" / name)
         assert header == ["model_id", *sorted(samples)]
         assert [row[0] for row in rows] == sorted(expected)
         for model, *cells in rows:
             found = dict(zip(header[1:], cells, strict=True))
-            assert found == {sample: expected[model].get(sample, ("", ""))[place] for sample in header[1:]}
+            assert found == {sample: expected[model].get(sample, ("", ""))[index] for sample in header[1:]}
     header, *rows = table(tmp_path / "matrix" / "samples.csv")
     assert {row[0]: row[1:] for row in rows} == samples
     left_out = len(corpus.lines) - sum(map(len, expected.values()))
     assert left_out
-    assert done.notices == [f"{left_out} answers are left out: of several of a model to a sample the first counts"]
+    assert done.notices == [
+        f"{left_out} answers are left out: only a model's first answer to a question is in the matrix"
+    ]
     assert done.notices[0] in (tmp_path / "matrix" / "README.md").read_text()
 
 
-# Bad input: the exit code, the message, and nothing half-written
+# Bad input: the exit code, the message, and nothing published
 
 
 @pytest.fixture(scope="module")
 def fresh(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A corpus of some parts; not to be changed."""
+    """A corpus of several parts; read only."""
     directory = tmp_path_factory.mktemp("export")
     write(directory / "a.jsonl", list(lines(Recipe(records=300, seed=4))))
     return normalized(directory / "a.jsonl", directory / "corpus", part_size=200_000).path
@@ -363,7 +365,7 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def corpus(fresh: Path, tmp_path: Path) -> Path:
-    """A copy of it, to be damaged."""
+    """A copy of `fresh` to damage."""
     return Path(shutil.copytree(fresh, tmp_path / "corpus"))
 
 
@@ -388,7 +390,7 @@ def assert_refused(code: int, said: str, *arguments: Any, output: Path) -> None:
 
 
 def test_wrong_usage_is_refused(corpus: Path, tmp_path: Path) -> None:
-    """No corpus, no manifest, no such format, no output: exit code 2, nothing written."""
+    """No corpus, no manifest, an unknown format, no output: exit code 2, nothing published."""
     output = tmp_path / "tables"
     assert_refused(2, "none is not a corpus: there is no such directory", tmp_path / "none", output=output)
     assert_refused(2, "is not a corpus: it holds no manifest.json", tmp_path, output=output)
@@ -402,9 +404,9 @@ def test_wrong_usage_is_refused(corpus: Path, tmp_path: Path) -> None:
         fastrec.export(corpus, output, jobs=0)
 
 
-@pytest.mark.parametrize("format_", job.FORMATS)
-def test_a_corpus_that_cannot_be_read_is_named(corpus: Path, tmp_path: Path, format_: str) -> None:
-    """A damaged manifest, a part that is cut, one that is missing: exit code 3, nothing written."""
+@pytest.mark.parametrize("format_", module.FORMATS)
+def test_an_unreadable_corpus_is_reported(corpus: Path, tmp_path: Path, format_: str) -> None:
+    """A damaged manifest, a truncated part, a missing part: exit code 3, nothing published."""
     output, part = tmp_path / "tables", sorted(corpus.glob("part-*"))[1]
     data = part.read_bytes()
     part.write_bytes(data[:-6])
@@ -416,18 +418,18 @@ def test_a_corpus_that_cannot_be_read_is_named(corpus: Path, tmp_path: Path, for
     assert_refused(3, "manifest.json: is not a manifest", corpus, "--format", format_, output=output)
 
 
-@pytest.mark.parametrize("format_", job.FORMATS)
+@pytest.mark.parametrize("format_", module.FORMATS)
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (b'{"a":1}\n', "line 1: is not what fastrec writes: "),
-        (b"\xff\n", "line 1: is not what fastrec writes: "),
-        (b"[]\n", "line 1: is not what fastrec writes: "),
-        (b"", "has 0 records, and the manifest says "),
+        (b'{"a":1}\n', "line 1: is not a record in normal form: "),
+        (b"\xff\n", "line 1: is not a record in normal form: "),
+        (b"[]\n", "line 1: is not a record in normal form: "),
+        (b"", "has 0 records, but the manifest says "),
     ],
 )
-def test_a_part_that_is_not_ours_is_named(tmp_path: Path, corpus: Path, format_: str, text: bytes, said: str) -> None:
-    """Whoever edits a part by hand hears of it, and nothing is published."""
+def test_an_edited_part_is_reported(tmp_path: Path, corpus: Path, format_: str, text: bytes, said: str) -> None:
+    """With the line, and nothing is published."""
     with ShardWriter(str(min(corpus.glob("part-*"))), "zst", 3) as writer:
         writer.write([text])
         writer.finish()
@@ -436,10 +438,8 @@ def test_a_part_that_is_not_ours_is_named(tmp_path: Path, corpus: Path, format_:
     assert not (tmp_path / "tables").exists()
 
 
-def test_an_error_in_a_worker_leaves_nothing_behind(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With a pool too, nothing is published and nothing lies around."""
+def test_an_error_in_a_worker_publishes_nothing(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No temporary file stays either."""
     monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
     part = max(corpus.glob("part-*"))
     part.write_bytes(part.read_bytes()[:-6])
@@ -451,8 +451,8 @@ def test_an_error_in_a_worker_leaves_nothing_behind(
 def test_parquet_without_pyarrow_says_what_to_install(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Exit code 2, before anything is written; the other formats do without it."""
-    monkeypatch.setattr(job, "find_spec", lambda name: None)
+    """With exit code 2, before anything is written. The other formats do not need it."""
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
     with pytest.raises(FastrecError, match=r"Parquet needs pyarrow.*pip install 'fastrec\[parquet\]'") as caught:
         fastrec.export(corpus, tmp_path / "tables")
     assert caught.value.exit_code == 2
@@ -461,8 +461,8 @@ def test_parquet_without_pyarrow_says_what_to_install(
 
 
 @pytest.mark.parametrize("format_", ["csv", "matrix"])
-def test_csv_needs_nothing_but_ourselves(corpus: Path, tmp_path: Path, format_: str) -> None:
-    """Neither pyarrow nor numpy is loaded."""
+def test_csv_needs_no_other_package(corpus: Path, tmp_path: Path, format_: str) -> None:
+    """Neither pyarrow nor numpy nor pandas is imported."""
     code = (
         f"import sys, fastrec; fastrec.export({str(corpus)!r}, {str(tmp_path / 'tables')!r}, format={format_!r}); "
         "print(*{'pyarrow', 'numpy', 'pandas'} & sys.modules.keys())"
@@ -471,8 +471,8 @@ def test_csv_needs_nothing_but_ourselves(corpus: Path, tmp_path: Path, format_: 
     assert done.stdout == "\n"
 
 
-def test_an_output_that_exists_needs_overwrite(corpus: Path, tmp_path: Path) -> None:
-    """And only an export is ever replaced, by an export of any format."""
+def test_an_existing_output_needs_overwrite(corpus: Path, tmp_path: Path) -> None:
+    """And it must be an export, of any format."""
     output = tmp_path / "tables"
     assert invoke(corpus, "-o", output, "--format", "csv").exit_code == 0
     done = run(corpus, "-o", output)
@@ -490,8 +490,8 @@ def test_an_output_that_exists_needs_overwrite(corpus: Path, tmp_path: Path) -> 
     assert (corpus / "manifest.json").exists()
 
 
-def test_a_failed_export_leaves_the_old_one(corpus: Path, tmp_path: Path) -> None:
-    """What is to be overwritten stays until the new one is ready."""
+def test_a_failed_export_keeps_the_old_one(corpus: Path, tmp_path: Path) -> None:
+    """The old export is replaced only when the new one is complete."""
     output = tmp_path / "tables"
     fastrec.export(corpus, output, format="csv")
     before = (output / "records.csv").read_bytes()
@@ -500,8 +500,8 @@ def test_a_failed_export_leaves_the_old_one(corpus: Path, tmp_path: Path) -> Non
     assert (output / "records.csv").read_bytes() == before
 
 
-def test_what_was_done_is_said_on_stderr(corpus: Path, tmp_path: Path) -> None:
-    """One line; a reader that has left is no reason to fail."""
+def test_the_result_is_one_line_on_stderr(corpus: Path, tmp_path: Path) -> None:
+    """A closed pipe is no error."""
     done = run(corpus, "-o", tmp_path / "tables")
     assert (done.returncode, done.stdout) == (0, b"")
     assert re.match(rb"300 records: \d files in .*tables, .* MB/s\n$", done.stderr)
@@ -516,14 +516,14 @@ def test_what_was_done_is_said_on_stderr(corpus: Path, tmp_path: Path) -> None:
 
 
 def test_help_fits_a_terminal() -> None:
-    """Help has examples, and lines of no more than 100 columns."""
+    """It has examples and at most 100 columns."""
     text = invoke("--help").stdout
     assert "Examples:" in text
     assert max(map(len, text.splitlines())) <= 100
 
 
-def test_the_schema_is_that_of_the_records() -> None:
-    """Every property of the record schema is a column, at every level."""
+def test_every_property_of_the_schema_is_a_column() -> None:
+    """At every level."""
 
     def check(type_: Any, node: dict[str, Any]) -> None:
         fields = {field.name: field.type for field in type_}

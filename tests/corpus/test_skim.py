@@ -1,4 +1,4 @@
-"""Skimming parts: every line once and whole, whatever the size of the buffer, and nothing that is damaged."""
+"""Skimming parts: every line is complete and seen once, whatever the buffer size, and damage is reported."""
 
 from __future__ import annotations
 
@@ -12,123 +12,139 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastrec.corpus import skim
+from fastrec.corpus.manifest import KeyEntry, PartEntry
+from fastrec.corpus.scan import PartFile
 from fastrec.corpus.skim import skim_lines
 from fastrec.errors import CorpusError, FastrecError, ShardError
-from fastrec.sources.reader import shard_at
+from fastrec.limits import LIMITS, Limits
 
 LINES = [b"", b"a", b"bc" * 40, b"line three", b"x" * 999]
 TEXT = b"".join(line + b"\n" for line in LINES * 3)
 
 
 def zstd(*frames: bytes) -> bytes:
-    """Several frames, each with a checksum."""
+    """Compress each argument into a frame with a checksum."""
     return b"".join(map(zstandard.ZstdCompressor(write_checksum=True).compress, frames))
 
 
-def skimmed(data: bytes, folder: Path, file_bytes: int | None = None, text_bytes: int = len(TEXT)) -> list[bytes]:
-    """What is given of a file with these bytes."""
+def part_of(path: Path, file_bytes: int) -> PartFile:
+    """A part with `TEXT`, as the manifest describes it."""
+    key = KeyEntry(evaluation_name="", sample_hash="", model_id="", evaluation_id="", sample_id=0)
+    entry = PartEntry(
+        file=path.name,
+        records=0,
+        bytes=file_bytes,
+        sha256="",
+        text_bytes=len(TEXT),
+        text_sha256="",
+        first=key,
+        last=key,
+    )
+    return PartFile(str(path), entry)
+
+
+def skimmed(data: bytes, folder: Path, file_bytes: int | None = None, limits: Limits = LIMITS) -> list[bytes]:
+    """Write a file with these bytes, and return copies of the buffers."""
     path = folder / "part"
     path.write_bytes(data)
-    lines = skim_lines(shard_at(str(path)), len(data) if file_bytes is None else file_bytes, text_bytes)
+    lines = skim_lines(part_of(path, len(data) if file_bytes is None else file_bytes), limits)
     return [bytes(buffer[:size]) for buffer, size in lines]
 
 
 @given(st.integers(1, 1_200), st.integers(0, len(TEXT)), st.sampled_from(["zstd", "gzip", "plain"]))
-def test_every_line_is_given_once(size: int, cut: int, kind: str) -> None:
-    """Buffers are whole lines, and all of them are the text, wherever it is cut into frames and buffers."""
+def test_every_line_is_seen_once(size: int, cut: int, kind: str) -> None:
+    """Buffers have whole lines and together are the text, wherever frames and buffers end."""
     data = {"zstd": zstd(TEXT[:cut], TEXT[cut:]), "gzip": gzip.compress(TEXT), "plain": TEXT}[kind]
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(skim, "SKIM_BYTES", size)
-        blocks = skimmed(data, Path(folder))
+    with tempfile.TemporaryDirectory() as folder:
+        blocks = skimmed(data, Path(folder), limits=Limits(skim_bytes=size))
     assert all(block.endswith(b"\n") for block in blocks)
     assert b"".join(blocks) == TEXT
 
 
-def test_a_part_that_is_cut_is_never_taken_for_a_whole_one(tmp_path: Path) -> None:
-    """At any byte, the last ones of the checksum included, which the library does not miss."""
+def test_a_truncated_part_is_an_error(tmp_path: Path) -> None:
+    """At any byte, even within the checksum at the end, which the library does not need."""
     data = zstd(TEXT)
     for end in range(len(data)):
         with pytest.raises(FastrecError, match="part: "):
             skimmed(data[:end], tmp_path, len(data))
 
 
-def test_a_byte_that_is_wrong_is_noticed(tmp_path: Path) -> None:
-    """By zstd or by its checksum: an error of ours, or the very text where the byte says nothing."""
+def test_a_changed_byte_is_an_error(tmp_path: Path) -> None:
+    """zstd or its checksum reports it, unless the byte has no influence on the text."""
     data = zstd(TEXT)
-    noticed = 0
-    for place in range(len(data)):
+    reported = 0
+    for offset in range(len(data)):
         damaged = bytearray(data)
-        damaged[place] ^= 0x55
+        damaged[offset] ^= 0x55
         try:
             assert b"".join(skimmed(bytes(damaged), tmp_path)) == TEXT
         except (ShardError, CorpusError):
-            noticed += 1
-    assert noticed > len(data) * 0.9
+            reported += 1
+    assert reported > len(data) * 0.9
 
 
-def test_who_leaves_early_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A decompressor is used again for the next part, wherever the last one was left, or broke off."""
-    monkeypatch.setattr(skim, "SKIM_BYTES", 64)
+def test_decompressors_are_reused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also after a part was left early or could not be read."""
+    limits = Limits(skim_bytes=64)
     monkeypatch.setattr(skim, "_idle", [])
     data = zstd(TEXT)
     path = tmp_path / "left"
     path.write_bytes(data)
-    left = skim_lines(shard_at(str(path)), len(data), len(TEXT))
+    left = skim_lines(part_of(path, len(data)), limits)
     next(left)
     left.close()
     with pytest.raises(ShardError):
-        skimmed(data[:-4] + bytes(4), tmp_path)
-    assert b"".join(skimmed(data, tmp_path)) == TEXT
+        skimmed(data[:-4] + bytes(4), tmp_path, limits=limits)
+    assert b"".join(skimmed(data, tmp_path, limits=limits)) == TEXT
     assert len(skim._idle) == 1
 
 
 @pytest.mark.parametrize(
     ("data", "file_bytes", "said"),
     [
-        (zstd(TEXT + b"more\n"), None, r"holds [\d,]+ bytes of text, and its manifest says [\d,]+: `fastrec verify`"),
+        (zstd(TEXT + b"more\n"), None, r"has [\d,]+ bytes of text, but the manifest says [\d,]+; `fastrec verify`"),
         (zstd(TEXT[:-1] + b"x"), None, "does not end with a newline"),
-        (zstd(TEXT), 7, "is not the file that its manifest names"),
-        (zstd(bytes(1 << 24)), None, r"holds 16,777,216 bytes of text"),
+        (zstd(TEXT), 7, "is not the file that the manifest describes"),
+        (zstd(bytes(1 << 24)), None, r"has 16,777,216 bytes of text"),
     ],
 )
-def test_what_the_manifest_says_is_held_against_the_part(
+def test_the_part_must_be_what_the_manifest_says(
     tmp_path: Path, data: bytes, file_bytes: int | None, said: str
 ) -> None:
-    """Both sizes, and that the last line has an end."""
+    """Both sizes must agree, and the last line must have a newline."""
     with pytest.raises(CorpusError, match=said):
         skimmed(data, tmp_path, file_bytes)
 
 
-def test_a_long_line_that_comes_in_bits_is_not_moved_with_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That would take quadratic time; only behind a whole line, what follows moves to the front."""
+def test_a_long_line_is_not_moved_on_every_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That would take quadratic time. Text moves to the front only after a complete line."""
     moved = []
 
     class Buffer(bytearray):
-        def __setitem__(self, place, value):
+        def __setitem__(self, index, value):
             moved.append(bytes(value))
-            super().__setitem__(place, value)
+            super().__setitem__(index, value)
 
     monkeypatch.setattr(skim, "bytearray", Buffer, raising=False)
     bits = [b"a long ", b"line ", b"in bits\nand", b" another", b"\n", b""]
-    blocks = skim._lines(skim._into(iter(bits)), 99)
+    blocks = skim._lines(skim._readinto(iter(bits)), 99, 1 << 10)
     assert [bytes(buffer[:size]) for buffer, size in blocks] == [b"a long line in bits\n", b"and another\n"]
     assert moved == [b"and", b""]
 
 
-def test_a_bomb_without_newlines_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No buffer grows much beyond all the text there should be."""
+def test_a_huge_line_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No buffer grows much beyond the text that the manifest says."""
     sizes = []
-    monkeypatch.setattr(skim, "SKIM_BYTES", 64)
     real = skim._lines
 
-    def watched(readinto, longest):
+    def watched(readinto, longest, buffer_bytes):
         def counted(view):
             sizes.append(len(view))
             return readinto(view)
 
-        return real(counted, longest)
+        return real(counted, longest, buffer_bytes)
 
     monkeypatch.setattr(skim, "_lines", watched)
-    with pytest.raises(CorpusError, match="holds 16,777,216 bytes"):
-        skimmed(zstd(bytes(1 << 24)), tmp_path)
+    with pytest.raises(CorpusError, match="has 16,777,216 bytes"):
+        skimmed(zstd(bytes(1 << 24)), tmp_path, limits=Limits(skim_bytes=64))
     assert max(sizes) <= 2 * len(TEXT)

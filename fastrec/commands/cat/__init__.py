@@ -1,10 +1,10 @@
-"""`cat`: the lines of a corpus in their order, all or those that are wanted, byte for byte.
+"""`cat`: print the lines of a corpus in order, byte for byte, all of them or those that match a selection.
 
-1. Choose the parts that can hold a wanted record, by the first and last keys in the manifest (`select`).
-2. Read each as far as such a record can still come. If the wanted ones are a stretch of the order, or little is to be
-   read, here and now. Else one task per part searches it, and leaves what it found in a file that is handed on in turn.
+1. Choose the parts that can hold a matching record, by the first and last keys in the manifest (`select`).
+2. Search them. If the matching records are contiguous, or there is little text, this process does it. Otherwise one
+   task per part writes what it finds to a file, and the files are copied out in order.
 
-Nothing is decoded but the heads of candidates, and of the lines at the ends of blocks, which tell where we are.
+Only the heads of candidates are decoded, and of the last line of each buffer, which says how far the search has come.
 """
 
 from __future__ import annotations
@@ -19,19 +19,18 @@ from typing import Final
 import msgspec
 from stringzilla import count
 
-from fastrec.commands.cat.select import Finder, Ranges, Selection
-from fastrec.corpus.documents import part_paths, read_manifest
-from fastrec.corpus.manifest import PartEntry
+from fastrec.commands.cat.select import Finder, Selection, SortRange
+from fastrec.corpus.documents import read_manifest
+from fastrec.corpus.line_head import read_head
+from fastrec.corpus.scan import VERIFY_HINT, PartFile, parts_of, run_in_order
 from fastrec.corpus.skim import skim_lines
-from fastrec.engine import make_engine
-from fastrec.engine.jobs import jobs_for
+from fastrec.engine.jobs import check_jobs, jobs_for
 from fastrec.errors import CorpusError, UsageError, shown
-from fastrec.sources.reader import shard_at
+from fastrec.limits import LIMITS, Limits
 
 __all__ = ["Selection", "cat", "cat_blocks"]
 
-_QUICK: Final = 4  # times as fast as what else is done with text: so much more of it is searched before a pool pays
-_BLOCK: Final = 1 << 20
+_SPEED: Final = 4  # searching is so many times faster than other work on text, so a pool pays only for more of it
 
 
 def cat(
@@ -44,23 +43,25 @@ def cat(
     where_error: bool = False,
     limit: int | None = None,
     jobs: int = 1,
+    limits: Limits = LIMITS,
 ) -> Iterator[bytes]:
-    """Give the lines of a corpus in their order, without newlines: all, or those of which all that is asked is true.
+    """Yield the lines of a corpus in order, without newlines: all records, or only those that match every filter.
 
     Args:
-        corpus: The directory that `normalize` published.
-        evaluation: The `evaluation_name`.
-        model: The `model_id`.
-        sample_id: The `sample_id`; 5 and "5" are the same here.
-        hash: The `sample_hash`.
+        corpus: A directory that `normalize` published.
+        evaluation: Only records with this `evaluation_name`.
+        model: Only records with this `model_id`.
+        sample_id: Only records with this `sample_id`; 5 and "5" match both the integer and the string.
+        hash: Only records with this `sample_hash`.
         where_error: Only records with an `error` that is not empty.
-        limit: At most so many.
-        jobs: Processes to use where every part has to be searched.
+        limit: Stop after this many lines.
+        jobs: Processes to use if every part has to be searched.
+        limits: Sizes of buffers.
 
     Raises:
-        UsageError: The directory is no corpus, or another argument makes no sense.
+        UsageError: The directory is not a corpus, or another argument is invalid.
         CorpusError: The manifest or a line is not what fastrec writes.
-        ShardError: A part could not be read.
+        ShardError: A part cannot be read.
     """
     selection = Selection(
         evaluation=evaluation,
@@ -69,102 +70,102 @@ def cat(
         hash=hash,
         where_error=where_error,
     )
-    for block in cat_blocks(corpus, selection, limit=limit, jobs=jobs):
+    for block in cat_blocks(corpus, selection, limit=limit, jobs=jobs, limits=limits):
         yield from block.removesuffix(b"\n").split(b"\n")
 
 
 def cat_blocks(
-    corpus: str | os.PathLike[str], selection: Selection, *, limit: int | None = None, jobs: int = 1
+    corpus: str | os.PathLike[str],
+    selection: Selection,
+    *,
+    limit: int | None = None,
+    jobs: int = 1,
+    limits: Limits = LIMITS,
 ) -> Iterator[bytes]:
-    """Give the text of the wanted lines, some at a time; see `cat`."""
-    if jobs < 1 or (limit is not None and limit < 1):
-        raise UsageError(f"there must be at least one job and one line, not {jobs} and {limit}")
-    Finder(selection)  # refuses what no record can hold, before anything is read
+    """Yield the text of the matching lines in blocks of whole lines; see `cat`."""
+    check_jobs(jobs)
+    if limit is not None and limit < 1:
+        raise UsageError(f"the limit must be at least one line, not {limit}")
+    Finder(selection)  # raises UsageError for text that no record can hold, before anything is read
     directory = os.fspath(corpus)
     manifest = read_manifest(directory)
-    ranges = Ranges(selection, manifest.sort_fields)
-    parts = [
-        _PartToSearch(path, entry, selection, manifest.sort_fields, limit)
-        for path, entry in zip(part_paths(directory, manifest), manifest.parts, strict=True)
-        if ranges.holds(entry)
+    wanted = SortRange(selection, manifest.sort_fields)
+    tasks = [
+        _SearchTask(part, selection, manifest.sort_fields, limit, limits)
+        for part in parts_of(directory, manifest)
+        if wanted.may_be_in(part.entry)
     ]
-    blocks = _search(parts, jobs=1 if ranges.is_stretch else jobs, limited=limit is not None)
+    blocks = _search(tasks, jobs=1 if wanted.is_contiguous else jobs, limited=limit is not None)
     return blocks if limit is None else _first_lines(blocks, limit)
 
 
-class _PartToSearch(msgspec.Struct, frozen=True):
-    """What a worker is told."""
+class _SearchTask(msgspec.Struct, frozen=True):
+    """A part to search."""
 
-    path: str
-    entry: PartEntry
+    part: PartFile
     selection: Selection
-    order: tuple[str, ...]
+    sort_fields: tuple[str, ...]
     limit: int | None
-    """More lines than these are of no use."""
-    found: str = ""
-    """Where a worker leaves what it found."""
+    """No more lines than this are needed."""
+    limits: Limits
+    output: str = ""
+    """The file for the matching lines, if a worker searches the part."""
 
     def __str__(self) -> str:
-        return f"reading {shown(self.path)}"
+        return f"reading {shown(self.part.path)}"
 
 
-def _search(parts: Sequence[_PartToSearch], *, jobs: int, limited: bool) -> Generator[bytes]:
-    """Give the wanted text of parts in order."""
-    jobs = jobs_for(sum(part.entry.text_bytes for part in parts) // _QUICK, len(parts), jobs)
-    alone = len(parts) if jobs == 1 else int(limited)  # often the first part has all the lines that are asked for
-    for part in parts[:alone]:
-        yield from _wanted_text(part)
-    if alone == len(parts):
+def _search(tasks: Sequence[_SearchTask], *, jobs: int, limited: bool) -> Generator[bytes]:
+    """Yield the matching text of parts in order."""
+    text_bytes = sum(task.part.entry.text_bytes for task in tasks) // _SPEED
+    # With a limit, the first part often has all the lines that are needed.
+    here = len(tasks) if jobs_for(text_bytes, len(tasks), jobs) == 1 else int(limited)
+    for task in tasks[:here]:
+        yield from _matching_text(task)
+    if here == len(tasks):
         return
-    with tempfile.TemporaryDirectory(prefix="fastrec-") as scratch, make_engine(jobs) as engine:
-        orders = [
-            msgspec.structs.replace(part, found=f"{scratch}/{number}") for number, part in enumerate(parts[alone:])
-        ]
-        done: set[int] = set()
-        turn = 0
-        for number, _ in engine.run(_search_part, orders):
-            done.add(number)
-            while turn in done:
-                yield from _take(orders[turn].found)
-                turn += 1
+    with tempfile.TemporaryDirectory(prefix="fastrec-") as scratch:
+        rest = [msgspec.structs.replace(task, output=f"{scratch}/{n}") for n, task in enumerate(tasks[here:])]
+        with closing(run_in_order(_search_part, rest, text_bytes=text_bytes, jobs=jobs)) as done:
+            for task in done:
+                yield from _take(task.output, task.limits.cat_block_bytes)
 
 
-def _search_part(order: _PartToSearch) -> int:
-    """Search one part, and leave what was found in a file; how many bytes these are. Runs in a worker."""
-    with open(order.found, "wb") as file:  # noqa: PTH123 - it is a str on its way through pickle
-        lines = _wanted_text(order) if order.limit is None else _first_lines(_wanted_text(order), order.limit)
-        return sum(map(file.write, lines))
+def _search_part(task: _SearchTask) -> _SearchTask:
+    """Write the matching lines of one part to a file. Runs in a worker."""
+    with open(task.output, "wb") as file:  # noqa: PTH123 - paths stay str through pickle
+        text = _matching_text(task)
+        file.writelines(text if task.limit is None else _first_lines(text, task.limit))
+    return task
 
 
-def _take(path: str) -> Iterator[bytes]:
-    """Give the lines that a file holds, and remove it."""
+def _take(path: str, block_bytes: int) -> Iterator[bytes]:
+    """Yield the lines of a file, and remove it."""
     with open(path, "rb") as file:  # noqa: PTH123
-        while block := file.read(_BLOCK) + file.readline():
+        while block := file.read(block_bytes) + file.readline():
             yield block
     Path(path).unlink()
 
 
-def _wanted_text(part: _PartToSearch) -> Generator[bytes]:
-    """Give the wanted lines of one part, whole blocks where all of them are wanted, up to where none can follow."""
-    ranges, finder = Ranges(part.selection, part.order), Finder(part.selection)
-    end_of_part = ranges.end_of(part.entry)
-    for data, end in skim_lines(shard_at(part.path), part.entry.bytes, part.entry.text_bytes):
+def _matching_text(task: _SearchTask) -> Generator[bytes]:
+    """Yield the matching lines of one part, whole buffers where every line matches, until no match can follow."""
+    wanted, finder = SortRange(task.selection, task.sort_fields), Finder(task.selection)
+    for data, end in skim_lines(task.part, task.limits):
         last = data.rfind(b"\n", 0, end - 1) + 1
         try:
-            if ranges.is_stretch and finder.wants(data, 0, end) and finder.wants(data, last, end):
+            if wanted.is_contiguous and finder.matches(data, 0, end) and finder.matches(data, last, end):
                 yield bytes(memoryview(data)[:end])
             elif text := b"".join(finder.lines(data, end)):
                 yield text
-            place = ranges.place_of(finder.head(data, last)) if ranges.can_end else None
+            if wanted.can_end_early and not wanted.may_follow(read_head(data, last), task.part.entry):
+                return
         except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
-            reason = f"holds a line that is not what fastrec writes: {exc}; fastrec verify tells more"
-            raise CorpusError(part.path, reason) from exc
-        if place is not None and not ranges.meets(place, end_of_part):
-            return
+            reason = f"has a line that is not a record in normal form: {exc}; {VERIFY_HINT}"
+            raise CorpusError(task.part.path, reason) from exc
 
 
 def _first_lines(blocks: Generator[bytes], limit: int) -> Generator[bytes]:
-    """Give so many lines of a text, and close what it comes from."""
+    """Yield the first lines of some blocks, then close the generator that they come from."""
     with closing(blocks):
         for block in blocks:
             lines = count(block, b"\n")

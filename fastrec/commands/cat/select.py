@@ -1,12 +1,11 @@
-r"""Which records are wanted: where in the order they can stand, and how to find them in text without decoding it.
+r"""Which records match: where they can be in the sort order, and how to find them without decoding the text.
 
-A line in normal form begins with fields that are always there, always in this order, and hold no object:
+A *needle* is a wanted field, with its value and the key of the next field:
 
     {"schema_version":…,"evaluation_id":…,"model_id":…,"evaluation_name":…,"sample_id":…,"sample_hash":…,"interaction_…
                                          \__ needle of a model __________/
 
-A needle is a wanted field with the key that follows it. Inside of a string its quotes would be escaped, so it hardly
-ever occurs elsewhere. Lines that hold it are candidates; the head of a candidate is decoded and decides.
+Lines that contain the needle are candidates. The decoded head of a candidate decides.
 """
 
 from __future__ import annotations
@@ -18,177 +17,138 @@ from typing import Any, Final
 import msgspec
 from stringzilla import find
 
-from fastrec.corpus.manifest import KeyEntry, PartEntry
+from fastrec.corpus.line_head import LineHead, Position, field_bytes, position_maker, read_head
+from fastrec.corpus.manifest import PartEntry
 from fastrec.errors import UsageError
 
-__all__ = ["Finder", "Place", "Ranges", "Selection"]
-
-Place = tuple[Any, ...]
-"""What a record is sorted by, in the order of the corpus: comparable."""
+__all__ = ["Finder", "Selection", "SortRange"]
 
 _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,4000}")
 _HEXADECIMAL: Final = re.compile(r"-?0x[0-9a-f]+")
-_HEAD_END: Final = b',"interaction_type":'
-_ERROR: Final = b'},"error":"'  # what stands before `error` is always an object
-_NEXT_KEY: Final = {
-    "model_id": b',"evaluation_name":',
-    "evaluation_name": b',"sample_id":',
-    "sample_id": b',"sample_hash":',
-    "sample_hash": _HEAD_END,
-}
-_BEST_FIRST: Final = ("sample_hash", "sample_id", "model_id", "evaluation_name")
-"""The rarer a needle, the fewer candidates."""
-
-_spell = msgspec.json.encode
+_ERROR: Final = b'},"error":"'  # the field before `error` is always an object
+_RAREST_FIRST: Final = ("sample_hash", "sample_id", "model_id", "evaluation_name")
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """What a record must be like; what is None is not asked for."""
+    """The filters that a record must match; None matches every record."""
 
     evaluation: str | None = None
     """The `evaluation_name`."""
     model: str | None = None
     sample_id: str | None = None
-    """The string, or the integer that is spelled so."""
+    """The string, or the integer with these digits."""
     hash: str | None = None
     where_error: bool = False
-    """Whether it must have an `error` that is not empty."""
+    """Whether the record must have an `error` that is not empty."""
 
-    def wanted(self) -> dict[str, tuple[int | str, ...]]:
-        """The values that each field of a key may have; all if it is not listed."""
-        texts = {
+    def values(self) -> dict[str, tuple[int | str, ...]]:
+        """Return the values that match, by field of the head; fields without a filter are left out."""
+        filters = {
             "evaluation_name": self.evaluation,
             "sample_hash": self.hash,
             "model_id": self.model,
             "sample_id": self.sample_id,
         }
-        values: dict[str, tuple[int | str, ...]] = {name: (text,) for name, text in texts.items() if text is not None}
+        values: dict[str, tuple[int | str, ...]] = {name: (text,) for name, text in filters.items() if text is not None}
         if self.sample_id is not None and _INTEGER.fullmatch(self.sample_id):
             values["sample_id"] = (int(self.sample_id), self.sample_id)
         return values
 
 
-class Ranges:
-    """Where in the order wanted records can stand."""
+class SortRange:
+    """Where matching records can be in the sort order."""
 
-    def __init__(self, selection: Selection, order: Sequence[str]) -> None:
-        wanted = selection.wanted()
-        self._order = tuple(order)
-        self._allowed = [
-            sorted(_comparable(value) for value in wanted[field]) if field in wanted else None for field in order
-        ]
+    def __init__(self, selection: Selection, sort_fields: Sequence[str]) -> None:
+        wanted = selection.values()
+        self._sort_fields = tuple(sort_fields)
+        self._position_of = position_maker(sort_fields)
+        self._allowed: list[Sequence[Any] | None] = [wanted.get(field) for field in sort_fields]
+        if "sample_id" in wanted:  # a position has integers before strings
+            ids = [(isinstance(value, str), value) for value in wanted["sample_id"]]
+            self._allowed[self._sort_fields.index("sample_id")] = ids
         leading = self._allowed[: len(wanted)]
-        self.is_stretch = not selection.where_error and all(values and len(values) == 1 for values in leading)
-        """Whether the wanted records are just those of one stretch of the corpus."""
-        self.can_end = any(self._allowed[:2])
-        """Whether it is worth a look, now and then, if wanted records can still follow."""
+        self.is_contiguous = not selection.where_error and all(values and len(values) == 1 for values in leading)
+        """Whether the matching records are exactly those of one stretch of the corpus."""
+        self.can_end_early = any(self._allowed[:2])
+        """Whether checking for the last possible match is worth its time."""
 
-    def holds(self, part: PartEntry) -> bool:
-        """Whether a part may hold a wanted record."""
-        return self.meets(self._place_of_entry(part.first, lowest=True), self.end_of(part))
+    def may_be_in(self, part: PartEntry) -> bool:
+        """Return whether a part may have a matching record."""
+        first = list(self._position_of(part.first))
+        # The manifest has huge integers as hexadecimal strings. They would sort behind all integers, which is harmless
+        # for a last key but too late for a first one.
+        sample_id = part.first.sample_id
+        if isinstance(sample_id, str) and _HEXADECIMAL.fullmatch(sample_id):
+            first[self._sort_fields.index("sample_id")] = ()
+        return _overlaps(self._allowed, tuple(first), self._position_of(part.last))
 
-    def end_of(self, part: PartEntry) -> Place:
-        """The last place of a part."""
-        return self._place_of_entry(part.last)
-
-    def meets(self, low: Place, high: Place) -> bool:
-        """Whether a wanted record may stand between two places, or at one of them."""
-        return self._meets(low, high, 0, above_low=False, below_high=False)
-
-    def _meets(self, low: Place, high: Place, depth: int, *, above_low: bool, below_high: bool) -> bool:
-        """The same for fields from `depth` on: those before it may leave the two places behind already."""
-        if depth == len(self._allowed) or (above_low and below_high):
-            return True
-        first, last, allowed = low[depth], high[depth], self._allowed[depth]
-        if allowed is None:
-            if not above_low and not below_high and first == last:
-                return self._meets(low, high, depth + 1, above_low=False, below_high=False)
-            return above_low or below_high or first < last
-        return any(
-            self._meets(
-                low, high, depth + 1, above_low=above_low or value > first, below_high=below_high or value < last
-            )
-            for value in allowed
-            if (above_low or value >= first) and (below_high or value <= last)
-        )
-
-    def place_of(self, head: Head) -> Place | None:
-        """The place of a record; None if its `sample_id` is too long to be compared."""
-        try:
-            return tuple(_comparable(msgspec.json.decode(getattr(head, field))) for field in self._order)
-        except msgspec.MsgspecError:
-            return None
-
-    def _place_of_entry(self, key: KeyEntry, *, lowest: bool = False) -> Place:
-        place = [_comparable(getattr(key, field)) for field in self._order]
-        # Of a huge integer the manifest has hexadecimal digits, which stand behind it: too late only for a first key.
-        if lowest and isinstance(key.sample_id, str) and _HEXADECIMAL.fullmatch(key.sample_id):
-            place[self._order.index("sample_id")] = ()
-        return tuple(place)
+    def may_follow(self, head: LineHead, part: PartEntry) -> bool:
+        """Return whether a matching record may be at a line of a part or behind it."""
+        return _overlaps(self._allowed, self._position_of(head), self._position_of(part.last))
 
 
-def _comparable(value: int | str) -> tuple[int | str, ...]:
-    return (1, value) if isinstance(value, str) else (0, value)
+def _overlaps(allowed: Sequence[Sequence[Any] | None], low: Position | None, high: Position | None) -> bool:
+    """Return whether a position from `low` to `high` can have allowed values; a field without any may have all.
 
-
-class Head(msgspec.Struct):
-    """The fields of a line that are needed here, as they are spelled in it."""
-
-    evaluation_id: msgspec.Raw
-    model_id: msgspec.Raw
-    evaluation_name: msgspec.Raw
-    sample_id: msgspec.Raw
-    sample_hash: msgspec.Raw
+    A bound is None once the fields before leave it behind.
+    """
+    if not allowed or (low is None and high is None):
+        return True
+    values, rest = allowed[0], allowed[1:]
+    if values is None:
+        if low and high and low[0] == high[0]:
+            return _overlaps(rest, low[1:], high[1:])
+        return low is None or high is None or low[0] < high[0]
+    return any(
+        _overlaps(rest, low[1:] if low and value == low[0] else None, high[1:] if high and value == high[0] else None)
+        for value in values
+        if (low is None or value >= low[0]) and (high is None or value <= high[0])
+    )
 
 
 class _Error(msgspec.Struct):
     error: str = ""
 
 
-_decode_head = msgspec.json.Decoder(Head).decode
 _decode_error = msgspec.json.Decoder(_Error).decode
 
 
 class Finder:
-    """Finds wanted lines in text; raises MsgspecError where a line is not one that fastrec writes."""
+    """Finds matching lines in text; raises MsgspecError if a candidate is not a line in normal form."""
 
     def __init__(self, selection: Selection) -> None:
-        self._spelled = {field: [_spelled(value) for value in values] for field, values in selection.wanted().items()}
+        wanted = selection.values()
+        spelled = {field: [_spell(value) for value in values] for field, values in wanted.items()}
+        self._sample_ids = spelled.get("sample_id")
+        self._texts = [(field, values[0]) for field, values in wanted.items() if field != "sample_id"]
         self._error = selection.where_error
-        self._needles = [_ERROR]
-        for field in _BEST_FIRST:
-            if field in self._spelled:
-                key, behind = _spell(field) + b":", _NEXT_KEY[field]
-                self._needles = [key + value + behind for value in self._spelled[field]]
-                break
-
-    def head(self, data: bytearray, start: int) -> Head:
-        """Decode the beginning of the line that starts there."""
-        end = data.find(_HEAD_END, start)
-        return _decode_head(data[start : max(end, start)] + b"}")
+        rarest = next((field for field in _RAREST_FIRST if field in spelled), None)
+        self._needles = [field_bytes(rarest, value) for value in spelled[rarest]] if rarest else [_ERROR]
 
     def lines(self, data: bytearray, end: int) -> Iterator[bytes]:
-        """Give the wanted ones of some whole lines, newlines included."""
-        places = [find(data, needle, 0, end) for needle in self._needles]
-        while (found := min((place for place in places if place >= 0), default=-1)) >= 0:
-            first = data.rfind(b"\n", 0, found) + 1
-            beyond = data.find(b"\n", found) + 1
-            if self.wants(data, first, beyond):
+        """Yield the matching lines of a buffer, with their newlines."""
+        found = [find(data, needle, 0, end) for needle in self._needles]
+        while (nearest := min((offset for offset in found if offset >= 0), default=-1)) >= 0:
+            first = data.rfind(b"\n", 0, nearest) + 1
+            beyond = data.find(b"\n", nearest) + 1
+            if self.matches(data, first, beyond):
                 yield bytes(memoryview(data)[first:beyond])
-            for number, place in enumerate(places):
-                if 0 <= place < beyond:
-                    places[number] = find(data, self._needles[number], beyond, end)
+            for number, offset in enumerate(found):
+                if 0 <= offset < beyond:
+                    found[number] = find(data, self._needles[number], beyond, end)
 
-    def wants(self, data: bytearray, start: int, end: int) -> bool:
-        """Tell whether a line is wanted."""
-        head = self.head(data, start)
-        if not all(bytes(getattr(head, field)) in values for field, values in self._spelled.items()):
+    def matches(self, data: bytearray, start: int, end: int) -> bool:
+        """Return whether a line matches every filter."""
+        head = read_head(data, start)
+        if not all(getattr(head, field) == text for field, text in self._texts):
+            return False
+        if self._sample_ids is not None and bytes(head.sample_id) not in self._sample_ids:
             return False
         return not self._error or _decode_error(data[start:end]).error != ""
 
 
-def _spelled(value: int | str) -> bytes:
+def _spell(value: int | str) -> bytes:
     try:
-        return str(value).encode() if isinstance(value, int) else _spell(value)
+        return str(value).encode() if isinstance(value, int) else msgspec.json.encode(value)
     except UnicodeEncodeError as exc:
-        raise UsageError(f"{value!r} is not text that a record can hold: it is not UTF-8") from exc
+        raise UsageError(f"no record can have the value {value!r}: it is not valid UTF-8") from exc

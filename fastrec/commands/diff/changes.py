@@ -1,4 +1,4 @@
-"""What the merge of a range counts, and how the counts of ranges are added up, in the order of the corpora."""
+"""What a task of `diff` counts, and how the counts of all tasks are added up in the order of the corpora."""
 
 from __future__ import annotations
 
@@ -6,43 +6,36 @@ from collections import Counter
 
 import msgspec
 
-from fastrec.commands.diff.document import Counts, Examples, Flip, RecordName
+from fastrec.commands.diff.document import Examples, Flip, RecordName
 
 __all__ = ["Changes", "ModelChanges"]
 
 
 class ModelChanges(msgspec.Struct):
-    """One model on one evaluation: what is not equal."""
+    """What differs for one model on one evaluation."""
 
-    counts: Counts = msgspec.field(default_factory=Counts)
-    correct_removed: int = 0
-    """Of the records of OLD that have no partner, or none for sure: how many are right."""
-    correct_added: int = 0
-    right_to_wrong: int = 0
-    wrong_to_right: int = 0
+    counts: Counter[str] = msgspec.field(default_factory=Counter)
+    """`right_to_wrong`, `wrong_to_right` and all of `Counts` except `unchanged`. Also `correct_old` and `correct_new`:
+    unmatched records that are correct."""
     flips: dict[bool, list[Flip]] = msgspec.field(default_factory=lambda: {False: [], True: []})
+    """By the verdict in NEW."""
 
     def add(self, other: ModelChanges, examples: int) -> None:
-        """Add what follows."""
-        for name in Counts.__struct_fields__:
-            setattr(self.counts, name, getattr(self.counts, name) + getattr(other.counts, name))
-        self.correct_removed += other.correct_removed
-        self.correct_added += other.correct_added
-        self.right_to_wrong += other.right_to_wrong
-        self.wrong_to_right += other.wrong_to_right
-        for now, flips in self.flips.items():
-            flips += other.flips[now][: examples - len(flips)]
+        """Add the counts of a later range."""
+        self.counts.update(other.counts)
+        for verdict, flips in self.flips.items():
+            flips += other.flips[verdict][: examples - len(flips)]
 
 
 class Changes(msgspec.Struct):
-    """What a worker gives back; unchanged pairs are not counted."""
+    """The result of a task; unchanged pairs are not counted."""
 
     models: dict[tuple[str, str], ModelChanges] = msgspec.field(default_factory=dict)
     fields: Counter[str] = msgspec.field(default_factory=Counter)
     examples: Examples = msgspec.field(default_factory=Examples)
 
     def add(self, other: Changes, examples: int) -> None:
-        """Add what follows in the order of the corpora."""
+        """Add the counts of a later range."""
         for key, model in other.models.items():
             self.models.setdefault(key, ModelChanges()).add(model, examples)
         self.fields.update(other.fields)

@@ -1,8 +1,8 @@
-"""What came of comparing two corpora, field by field: the document that `fastrec diff --format json` prints.
+"""The result of comparing two corpora, field by field: the document that `fastrec diff --format json` prints.
 
-It depends on the two corpora and the options alone, but for `seconds`: no time, no host. Every record of both is
-accounted for: `old.records = unchanged + changed + removed + ambiguous_old`, and
-`new.records = unchanged + changed + added + ambiguous_new`, in all and for each evaluation and model.
+Except for `seconds`, it depends only on the two corpora and the options. It accounts for every record of both:
+`old.records = unchanged + changed + removed + ambiguous_old` and
+`new.records = unchanged + changed + added + ambiguous_new`, in total and for each evaluation and model.
 """
 
 from __future__ import annotations
@@ -30,39 +30,39 @@ DIFF_FORMAT: Final = 1
 
 
 class Base(msgspec.Struct, kw_only=True):
-    """What the classes of the document have in common: fields are named, never positional."""
+    """The base of all classes of the document: fields are passed by name."""
 
 
 class Side(Base, kw_only=True):
     """One of the two corpora."""
 
     corpus: str
-    """Its path, as it was given."""
+    """Its path, as given."""
     records: int
-    """In all its parts."""
+    """Records in all parts."""
     text_sha256: str
-    """As its manifest says: which corpus this was, whatever its path."""
+    """From its manifest: identifies the content, whatever the path."""
 
 
 class Counts(Base, kw_only=True):
-    """Records by what became of them; a pair counts once."""
+    """How many records changed, and how. A pair is two matched records, one of each corpus, and counts once."""
 
     unchanged: int = 0
-    """Pairs that are equal in all fields but `evaluation_id`."""
+    """Pairs that agree in all fields except `evaluation_id`."""
     changed: int = 0
-    """Pairs that differ in another field."""
+    """Pairs that differ in any other field."""
     added: int = 0
-    """Records of NEW that have no partner in OLD."""
+    """Records of NEW without a match in OLD."""
     removed: int = 0
-    """Records of OLD that have no partner in NEW."""
+    """Records of OLD without a match in NEW."""
     ambiguous_old: int = 0
-    """Records of OLD whose partner cannot be told, since several records have the fields that are compared by."""
+    """Records of OLD with several possible matches: they agree in all fields to compare by."""
     ambiguous_new: int = 0
-    """Records of NEW whose partner cannot be told."""
+    """Records of NEW with several possible matches."""
 
 
 class RecordName(Base, kw_only=True):
-    """Enough to find a record."""
+    """The fields that are needed to find a record."""
 
     evaluation_name: str
     model_id: str
@@ -70,33 +70,33 @@ class RecordName(Base, kw_only=True):
     sample_hash: str
     evaluation_id: str
     fields: list[str] | msgspec.UnsetType = msgspec.UNSET
-    """Of a changed record: the fields that differ; the name is that of its record in NEW."""
+    """Only for a changed record: the fields that differ. The other fields are those of its record in NEW."""
 
 
 class Flip(Base, kw_only=True):
-    """A sample that was right and is wrong now, or the other way round."""
+    """An answer that was right and is wrong now, or the other way round."""
 
     sample_id: int | str
     sample_hash: str
     now: Literal["right", "wrong"]
-    """What it is in NEW."""
+    """The verdict in NEW."""
 
 
 class ModelDifference(Base, kw_only=True):
-    """One model on one evaluation. Accuracies are those of the common samples: the pairs."""
+    """One model on one evaluation. Accuracies are those of the pairs: the samples that both corpora have."""
 
     evaluation_name: str
     model_id: str
     common: int
-    """Pairs: unchanged and changed."""
+    """Pairs, unchanged or changed."""
     old_correct: int
     """Pairs whose record in OLD is right."""
     new_correct: int
     """Pairs whose record in NEW is right."""
     old_accuracy: float | None
-    """old_correct / common; null without a common sample."""
+    """old_correct / common; null if there are no pairs."""
     new_accuracy: float | None
-    """new_correct / common."""
+    """new_correct / common; null if there are no pairs."""
     points: float | None
     """The difference in percentage points: 100 × (new_correct - old_correct) / common."""
     right_to_wrong: int
@@ -104,34 +104,34 @@ class ModelDifference(Base, kw_only=True):
     wrong_to_right: int
     """Pairs that were wrong and are right now."""
     p: float
-    """Two-sided exact McNemar test: how likely flips that lean so far to one side, or further, are by chance alone."""
+    """p-value of the two-sided exact McNemar test: how likely it is that chance alone makes the flips so one-sided."""
     regressed: bool
-    """Whether accuracy fell beyond what `--fail-on` and `--p` allow; never without `--fail-on`."""
+    """Whether accuracy fell by more than `--fail-on` with `p` below `--p`; always false without `--fail-on`."""
     counts: Counts
     flips: list[Flip]
-    """The first in the order of the corpora, right to wrong before wrong to right, at most `--examples` of each."""
+    """The first flips in sort order, right to wrong before wrong to right, at most `--examples` of each."""
 
 
 class ChangedField(Base, kw_only=True):
-    """A field that differs in some pairs."""
+    """A field that differs in at least one pair."""
 
     path: str
-    """From the record down, as `$.evaluation.score`; `[*]` stands for any item of an array."""
+    """A JSON path such as `$.evaluation.score`; `[*]` stands for any item of an array."""
     records: int
-    """Pairs that differ in it."""
+    """Pairs in which it differs."""
 
 
 class Examples(Base, kw_only=True):
-    """The first records of each kind in the order of the corpora, at most `--examples` of each."""
+    """The first records of each kind in sort order, at most `--examples` of each."""
 
     added: list[RecordName] = msgspec.field(default_factory=list)
-    """In NEW alone."""
+    """Only in NEW."""
     removed: list[RecordName] = msgspec.field(default_factory=list)
-    """In OLD alone."""
+    """Only in OLD."""
     changed: list[RecordName] = msgspec.field(default_factory=list)
-    """In both, and different."""
+    """In both, but different."""
     ambiguous: list[RecordName] = msgspec.field(default_factory=list)
-    """Of OLD or NEW, without a partner that can be told."""
+    """One record of OLD for each group with several possible matches."""
 
 
 class Difference(Base, kw_only=True):
@@ -140,31 +140,31 @@ class Difference(Base, kw_only=True):
     format: int = DIFF_FORMAT
     """Version of this document's format."""
     old: Side
-    """The corpus that is compared with."""
+    """The earlier corpus."""
     new: Side
-    """The corpus that is compared."""
+    """The later corpus."""
     by: tuple[str, ...]
-    """The fields by which records of the two corpora are partners."""
+    """The fields in which matched records agree."""
     fail_on: float | None
-    """The loss in points beyond which a model has regressed, if `p` is small enough; null: nothing counts as one."""
+    """`--fail-on`: a model that lost more percentage points, with a small enough `p`, regressed; null if not given."""
     p: float
-    """How unlikely by chance a loss must be."""
+    """`--p`: the p-value below which a loss is significant."""
     counts: Counts
     models: list[ModelDifference]
-    """By evaluation_name and model_id."""
+    """Sorted by evaluation_name and model_id."""
     fields: list[ChangedField]
     """The most frequent first."""
     examples: Examples
     notices: list[str]
-    """What is good to know."""
+    """Remarks for the reader."""
     text_bytes: int
-    """Text of both corpora; of parts that are the same in both, none of it was read."""
+    """Text of both corpora, including parts that were skipped."""
     parts_skipped: int
-    """Parts of OLD that are the same in NEW, byte for byte."""
+    """Parts that are the same in both corpora, byte for byte; they were not read."""
     seconds: float
-    """How long it took."""
+    """Duration of the comparison."""
 
     @property
     def regressed(self) -> bool:
-        """Whether any model has regressed."""
+        """Whether any model regressed."""
         return any(model.regressed for model in self.models)

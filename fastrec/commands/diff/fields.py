@@ -1,14 +1,14 @@
-"""Which fields of two records differ, from their lines alone.
+"""Which fields of two records differ, found by comparing their lines.
 
-Normal form is what makes this quick: equal values are equal bytes, at every level, and known keys stand in one order.
-So what two lines have in common up to the answer is passed over, the rest is cut into the values of its keys, and only
-those that differ are followed; no value is ever built, numbers and texts are compared as they are spelled.
+The normal form makes this fast: equal values have equal bytes at every level, and known keys have one order. So the
+text that two lines share up to the answer is skipped, and the rest is split into the values of its keys. Only values
+that differ are split further. Numbers and strings are compared as they are spelled, without building values.
 
     {"schema_version":… | ,"evaluation_id":… | ,"model_id":…,"input":… | ,"output":…,"answer_attribution":[…],…}
-     compared             left out             compared                  taken apart
+     compared             left out             compared                  split
 
-The quotes of a key cannot stand inside of a string, where they are escaped. But a nested object may have the same key:
-then what begins there has a bracket too many, which the decoder refuses, and the two lines are taken apart whole.
+Quotes inside a string are escaped, so a key cannot occur there. But a nested object may have the same key. Then the
+text from there on has a closing bracket too many, the decoder refuses it, and both lines are decoded from the start.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Raw
 
+from fastrec.corpus.line_head import key_mark
 from fastrec.judge.findings import json_path
 
 __all__ = ["Compared", "compare_lines", "is_correct"]
 
-_RUN, _MODEL, _OUTPUT, _TAIL = b',"evaluation_id":"', b',"model_id":"', b',"output":{', b',"answer_attribution":['
+_RUN, _MODEL, _OUTPUT, _TAIL = map(key_mark, ("evaluation_id", "model_id", "output", "answer_attribution"))
 
 _Object = dict[str, Raw]
 _decode_object = msgspec.json.Decoder(_Object).decode
@@ -46,13 +47,13 @@ class Compared(NamedTuple):
     """How two records differ."""
 
     paths: list[str]
-    """The fields that differ, each once; `evaluation_id` is not looked at."""
+    """The fields that differ, each once, without `evaluation_id`."""
     flip: bool | None
-    """True: wrong before, right now; False: the other way round; None: the same verdict."""
+    """True if the answer was wrong and is right now, False if it was right and is wrong now, None if neither."""
 
 
 def is_correct(line: bytes) -> bool:
-    """Return the verdict of a record."""
+    """Return whether the answer of a record is right."""
     return _decode_record(line).evaluation.is_correct
 
 
@@ -96,7 +97,7 @@ def _compare_objects(old: _Object, new: _Object, path: str, found: dict[str, Non
 
 
 def _compare_values(old: bytes, new: bytes, path: str, found: dict[str, None]) -> None:
-    """Name what differs in two values that are not equal; a list that changed its length differs as a whole."""
+    """Find what differs in two unequal values; lists of different lengths differ as a whole."""
     kind = old[:1]
     if kind == b"{" == new[:1]:
         _compare_objects(_decode_object(old), _decode_object(new), path, found)

@@ -1,7 +1,7 @@
-"""The exact McNemar test, in integers: are flips one way more than chance would give?
+"""The exact McNemar test in integer arithmetic: are the flips more one-sided than chance explains?
 
-Of n samples that flipped, each was as likely to flip one way as the other if nothing really changed. So the number of
-flips one way is binomial with one half, and the p-value is twice the tail up to the smaller of both counts, at most 1:
+If nothing really changed, each of n flipped answers is as likely to flip one way as the other. So the number of flips
+one way is binomial with probability one half, and the p-value is twice the tail up to the smaller count, at most 1:
 
     p = 2 · (C(n, 0) + C(n, 1) + … + C(n, min)) / 2ⁿ
 """
@@ -13,9 +13,9 @@ from typing import Final
 
 __all__ = ["mcnemar"]
 
-_BITS: Final = 512  # of a number that are kept, where a double shows 53
-_NEGLIGIBLE: Final = 80  # bits below the sum at which terms stop to matter
-_AT_ONCE: Final = 64  # factors; about as many bits as are kept
+_BITS: Final = 512  # precision of intermediate numbers; a double has 53
+_NEGLIGIBLE: Final = 80  # terms this many bits below the sum are ignored
+_AT_ONCE: Final = 64  # factors to multiply before rounding
 
 
 def mcnemar(one_way: int, other_way: int) -> float:
@@ -29,24 +29,24 @@ def mcnemar(one_way: int, other_way: int) -> float:
     flips, fewer = one_way + other_way, min(one_way, other_way)
     term, dropped = _binomial(flips, fewer)
     tail = term
-    # From the largest term down. Each is at most the one before, so what is left is at most `rank` times the last.
+    # Terms shrink from the first to the last, so the remaining ones sum up to at most `rank` times the current one.
     for rank in range(fewer, 0, -1):
         term = term * rank // (flips - rank + 1)
         tail += term
         if term * rank < tail >> _NEGLIGIBLE:
             break
-    return min(1.0, 2 * tail / (1 << flips - dropped))  # integers divide exactly and round once
+    return min(1.0, 2 * tail / (1 << flips - dropped))  # Python divides integers exactly and rounds once
 
 
 def _binomial(number: int, rank: int) -> tuple[int, int]:
-    """Return the first bits of C(number, rank), and how many follow: all of them would take seconds for a million."""
+    """Return the leading bits of C(number, rank), and how many follow: all bits would take seconds for a million."""
     above, dropped = _product(range(number - rank + 1, number + 1))
     below, dropped_below = _product(range(1, rank + 1))
     return (above << _BITS) // below, dropped - dropped_below - _BITS
 
 
 def _product(factors: range) -> tuple[int, int]:
-    """Return the first bits of a product, and how many follow."""
+    """Return the leading bits of a product, and how many follow."""
     product, dropped = 1, 0
     for start in range(0, len(factors), _AT_ONCE):
         product *= prod(factors[start : start + _AT_ONCE])

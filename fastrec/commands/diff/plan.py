@@ -1,31 +1,41 @@
-"""Whether two corpora can be compared, and how the work is cut: into ranges of places, where parts begin.
+r"""Planning a comparison: can the two corpora be compared, and which ranges of positions does each task get?
 
-Cuts do not depend on the number of jobs, and so neither does anything that comes out.
+    sort order   evaluation_name · sample_hash · model_id · evaluation_id · sample_id · the record's bytes
+    compare by   evaluation_name · sample_hash · model_id ·                 sample_id
+                 \__________ position ___________/                 \_ rest _/
+
+The leading sort fields that are also compared by are a record's *position*. Both corpora are sorted by it, so they can
+be merged. A position has the records of one model for one question, a handful, which the rest tells apart.
+
+Ranges begin where parts begin. They do not depend on the number of jobs, so neither does the result.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, takewhile
 from typing import Final
 
 import msgspec
 
-from fastrec.commands.diff.merge import RangeToCompare
-from fastrec.commands.diff.places import Place, cut_fields, place_fields
-from fastrec.commands.diff.side import PartFile
-from fastrec.corpus.documents import MANIFEST, part_paths, read_manifest, read_summary
-from fastrec.corpus.manifest import KeyEntry, Manifest, PartEntry
+from fastrec.commands.diff.merge import CompareTask
+from fastrec.corpus.documents import MANIFEST, read_manifest, read_summary
+from fastrec.corpus.line_head import Position, position_maker
+from fastrec.corpus.manifest import Manifest
+from fastrec.corpus.scan import PartFile, parts_of
 from fastrec.errors import CorpusError, UsageError, shown
+from fastrec.limits import Limits
+from fastrec.sorting.keys import FIELDS
 from fastrec.storage import storage_of
 from fastrec.storage.paths import join
 
-__all__ = ["Corpus", "Plan", "make_plan", "read_corpus"]
+__all__ = ["BY", "Corpus", "Plan", "check_by", "make_plan", "read_corpus"]
 
-# A range of three parts wastes little on what is read twice, and sixteen ranges keep many workers busy.
-_PARTS: Final = 3
-_RANGES: Final = 16
+BY: Final = ("evaluation_name", "sample_hash", "model_id", "sample_id")
+"""The fields to compare by if none are given: the whole sort key except the run, which is new every night."""
+
+_RANGES: Final = 16  # enough to keep many workers busy
 
 
 class Corpus(msgspec.Struct):
@@ -33,54 +43,74 @@ class Corpus(msgspec.Struct):
 
     path: str
     manifest: Manifest
-    accounts: dict[tuple[str, str], tuple[int, int]]
-    """By evaluation_name and model_id: records, and those that are right."""
+    parts: list[PartFile]
+    models: dict[tuple[str, str], tuple[int, int]]
+    """By evaluation_name and model_id: records, and how many of them are correct."""
 
 
 class Plan(msgspec.Struct):
     """What is to be done."""
 
-    by: tuple[str, ...]
-    ranges: list[RangeToCompare]
+    tasks: list[CompareTask]
     text_bytes: int
-    """What there is to read."""
+    """Text of the parts to read."""
     skipped: int
     notices: list[str]
 
 
 def read_corpus(path: str) -> Corpus:
-    """Read the manifest and the summary of a corpus; UsageError if there is none, CorpusError if they are damaged."""
+    """Read the manifest and the summary; UsageError if the path is not a corpus, CorpusError if it is damaged."""
     manifest = read_manifest(path)
-    part_paths(path, manifest)  # refuses a manifest that is not one of ours
+    parts = parts_of(path, manifest)
     summary = read_summary(path, manifest)
-    accounts = {
+    models = {
         (evaluation.evaluation_name, model.model_id): (model.records, model.correct)
         for evaluation in summary.evaluations
         for model in evaluation.by_model
     }
-    return Corpus(path, manifest, accounts)
+    return Corpus(path, manifest, parts, models)
 
 
-def make_plan(old: Corpus, new: Corpus, by: tuple[str, ...], examples: int) -> Plan:
-    """See that two corpora can be compared, and cut the work."""
+def check_by(by: Sequence[str]) -> tuple[str, ...]:
+    """Return the fields to compare by in the default sort order; UsageError if they do not identify a sample."""
+    for field in by:
+        if field not in FIELDS:
+            raise UsageError(f"records cannot be compared by {field!r}; the fields are {', '.join(FIELDS)}")
+    if not _names_a_sample(by):
+        raise UsageError(
+            "records must be compared by evaluation_name, model_id and at least one of sample_hash and sample_id, not "
+            f"by {', '.join(by) or 'nothing'}"
+        )
+    return tuple(field for field in FIELDS if field in by)
+
+
+def _names_a_sample(fields: Sequence[str]) -> bool:
+    return {"evaluation_name", "model_id"} <= set(fields) and bool({"sample_hash", "sample_id"} & set(fields))
+
+
+def make_plan(old: Corpus, new: Corpus, by: tuple[str, ...], examples: int, limits: Limits) -> Plan:
+    """Check that two corpora can be compared, and cut the work into ranges."""
     _check_hashes(old, new, by)
-    fields = _common_fields(old, new, by)
+    fields = _position_fields(old, new, by)
     same = {part.text_sha256 for part in old.manifest.parts} & {part.text_sha256 for part in new.manifest.parts}
-    olds, news = _to_read(old, same), _to_read(new, same)
-    places = cut_fields(fields)
+    olds, news = _parts_to_read(old, same), _parts_to_read(new, same)
+    # Ranges are cut by the fields before `sample_id`: in the manifest a huge integer is a string.
+    cut_fields = tuple(takewhile(lambda field: field != "sample_id", fields))
+    position_of = position_maker(cut_fields)
     for corpus, parts in ((old, olds), (new, news)):
-        if any(_place(low.last, places) > _place(high.first, places) for low, high in pairwise(parts)):
-            raise CorpusError(join(corpus.path, MANIFEST), "does not list its parts in the order of their keys")
-    cuts = _cuts(olds, news, places) if places else []
-    ranges = [
-        RangeToCompare(
-            _files(old, olds, places, low, high),
-            _files(new, news, places, low, high),
+        if any(position_of(low.entry.last) > position_of(high.entry.first) for low, high in pairwise(parts)):
+            raise CorpusError(join(corpus.path, MANIFEST), "does not list its parts in sort order")
+    cuts = _cuts(olds, news, cut_fields, limits.diff_range_parts) if cut_fields else []
+    tasks = [
+        CompareTask(
+            _parts_of_range(olds, cut_fields, low, high),
+            _parts_of_range(news, cut_fields, low, high),
             low,
             high,
             fields,
             tuple(field for field in by if field not in fields),
             examples,
+            limits,
         )
         for low, high in pairwise([None, *cuts, None])
     ]
@@ -88,60 +118,62 @@ def make_plan(old: Corpus, new: Corpus, by: tuple[str, ...], examples: int) -> P
     versions = old.manifest.fastrec, new.manifest.fastrec
     if versions[0] != versions[1]:
         notices.append(
-            f"OLD was made by fastrec {versions[0]} and NEW by {versions[1]}: where the two spell a value in another "
-            "way, it counts as changed"
+            f"fastrec {versions[0]} made OLD and fastrec {versions[1]} made NEW: values that the two versions write "
+            "differently count as changed"
         )
-    text_bytes = sum(part.text_bytes for part in (*olds, *news))
-    return Plan(by, ranges if olds or news else [], text_bytes, len(same), notices)
+    text_bytes = sum(part.entry.text_bytes for part in (*olds, *news))
+    return Plan(tasks if olds or news else [], text_bytes, len(same), notices)
 
 
 def _check_hashes(old: Corpus, new: Corpus, by: Sequence[str]) -> None:
     ours, theirs = old.manifest.options.get("hash"), new.manifest.options.get("hash")
     if ours != theirs and "sample_hash" in by:
         raise UsageError(
-            f"the hashes of {shown(old.path)} are {ours} and those of {shown(new.path)} are {theirs}: make "
-            f"one of them anew, as with `fastrec normalize {shown(new.path)} -o NEW --hash {ours}`"
+            f"{shown(old.path)} has {ours} hashes and {shown(new.path)} has {theirs} hashes: normalize one of them "
+            f"again, for example with `fastrec normalize {shown(new.path)} -o NEW --hash {ours}`"
         )
 
 
-def _common_fields(old: Corpus, new: Corpus, by: Sequence[str]) -> tuple[str, ...]:
-    """Return the fields of a place, if both corpora are sorted by them and a place holds no more than a sample."""
-    ours, theirs = (place_fields(corpus.manifest.sort_fields, by) for corpus in (old, new))
+def _position_fields(old: Corpus, new: Corpus, by: Sequence[str]) -> tuple[str, ...]:
+    """Return the fields of a position; UsageError if the corpora are not sorted so that they can be merged."""
+    ours, theirs = (tuple(takewhile(lambda field: field in by, corpus.manifest.sort_fields)) for corpus in (old, new))
     if ours != theirs:
         order = ",".join(old.manifest.sort_fields)
         raise UsageError(
-            f"{shown(old.path)} and {shown(new.path)} are sorted in different orders: make one of them anew, "
-            f"as with `fastrec normalize {shown(new.path)} -o NEW --sort-by {order}`"
+            f"{shown(old.path)} and {shown(new.path)} have different sort orders: normalize one of them again, "
+            f"for example with `fastrec normalize {shown(new.path)} -o NEW --sort-by {order}`"
         )
-    if not {"evaluation_name", "model_id"} <= set(ours) or not {"sample_hash", "sample_id"} & set(ours):
+    if not _names_a_sample(ours):
         first = ",".join(field for field in by if field != "sample_hash" or "sample_id" not in by)
         raise UsageError(
-            f"corpora sorted by {', '.join(old.manifest.sort_fields)} cannot be compared by {', '.join(by)}: make both "
-            f"anew, as with `fastrec normalize {shown(old.path)} -o OLD --sort-by {first}`"
+            f"corpora sorted by {', '.join(old.manifest.sort_fields)} cannot be compared by {', '.join(by)}: normalize "
+            f"both again, for example with `fastrec normalize {shown(old.path)} -o OLD --sort-by {first}`"
         )
     return ours
 
 
-def _to_read(corpus: Corpus, same: set[str]) -> list[PartEntry]:
-    """Return the parts that are not the same in both; of the others only the size is looked at."""
-    for part in corpus.manifest.parts:
-        path = join(corpus.path, part.file)
-        if part.text_sha256 in same and storage_of(path).size_of(path) != part.bytes:
-            raise CorpusError(path, f"is not of the {part.bytes:,} bytes that {MANIFEST} says")
-    return [part for part in corpus.manifest.parts if part.text_sha256 not in same]
+def _parts_to_read(corpus: Corpus, same: set[str]) -> list[PartFile]:
+    """Return the parts that are not the same in both corpora; of the others only the size is checked."""
+    for part in corpus.parts:
+        if part.entry.text_sha256 in same and storage_of(part.path).size_of(part.path) != part.entry.bytes:
+            raise CorpusError(part.path, f"does not have the {part.entry.bytes:,} bytes that {MANIFEST} says")
+    return [part for part in corpus.parts if part.entry.text_sha256 not in same]
 
 
-def _cuts(olds: Sequence[PartEntry], news: Sequence[PartEntry], fields: Sequence[str]) -> list[Place]:
-    """Return the places at which ranges begin: where every so many parts a part of OLD begins, or the next one of NEW.
+def _cuts(
+    olds: Sequence[PartFile], news: Sequence[PartFile], fields: Sequence[str], range_parts: int
+) -> list[Position]:
+    """Return the positions at which ranges begin: the start of every n-th part of OLD, or of the next part of NEW.
 
-    A range also reads what stands before it in the part of the other corpus in which it begins. Of two nights, parts
-    begin at about the same places: cut there where the second of the two begins, and next to nothing is read twice.
+    A range also reads what comes before it in the part of the other corpus in which it begins. Of two nights, parts
+    begin at about the same positions. A cut where the second of the two begins avoids reading most of it twice.
     """
+    position_of = position_maker(fields)
     cuts = set()
     starts, other_starts = _shares(olds), _shares(news)
-    other_firsts = [_place(part.first, fields) for part in news]
-    for number in range(0, len(olds), max(_PARTS, -(-len(olds) // _RANGES)))[1:]:
-        cut = _place(olds[number].first, fields)
+    other_firsts = [position_of(part.entry.first) for part in news]
+    for number in range(0, len(olds), max(range_parts, -(-len(olds) // _RANGES)))[1:]:
+        cut = position_of(olds[number].entry.first)
         following = bisect_left(other_firsts, cut)
         if 0 < following < len(news) and starts[number] * 2 > other_starts[following - 1] + other_starts[following]:
             cut = other_firsts[following]
@@ -149,22 +181,20 @@ def _cuts(olds: Sequence[PartEntry], news: Sequence[PartEntry], fields: Sequence
     return sorted(cuts)
 
 
-def _shares(parts: Sequence[PartEntry]) -> list[float]:
-    """Return how much of the text stands before each part."""
-    ends = list(accumulate(part.text_bytes for part in parts))
-    return [(end - part.text_bytes) / ends[-1] for end, part in zip(ends, parts, strict=True)]
+def _shares(parts: Sequence[PartFile]) -> list[float]:
+    """Return the share of the text that comes before each part."""
+    ends = list(accumulate(part.entry.text_bytes for part in parts))
+    return [(end - part.entry.text_bytes) / ends[-1] for end, part in zip(ends, parts, strict=True)]
 
 
-def _place(key: KeyEntry, fields: Sequence[str]) -> Place:
-    return tuple([getattr(key, field) for field in fields])
-
-
-def _files(
-    corpus: Corpus, parts: Sequence[PartEntry], fields: Sequence[str], low: Place | None, high: Place | None
+def _parts_of_range(
+    parts: Sequence[PartFile], fields: Sequence[str], low: Position | None, high: Position | None
 ) -> tuple[PartFile, ...]:
     """Return the parts that may have records of a range."""
+    position_of = position_maker(fields)
     return tuple(
-        PartFile(join(corpus.path, part.file), part.bytes, part.text_bytes)
+        part
         for part in parts
-        if (high is None or _place(part.first, fields) < high) and (low is None or _place(part.last, fields) >= low)
+        if (high is None or position_of(part.entry.first) < high)
+        and (low is None or position_of(part.entry.last) >= low)
     )

@@ -1,9 +1,9 @@
-"""`export`: a corpus as tables, for those who do not read JSON lines.
+"""`export`: write a corpus as tables.
 
-1. Check what was asked, where the tables are to go, and that what they need is installed.
-2. One task per part (`parquet`, `table`, `matrix`) writes a file.
-3. Put together what is one table (CSV, matrix); write a README (`card`), and `export.json`: what it is made of.
-4. Publish by one rename.
+1. Check the arguments, the output path, and that the packages for the format are installed.
+2. One task per part writes a file (`parquet`, `table`, `matrix`).
+3. For CSV and the matrix, join these files into one table. Write a README (`card`) and `export.json`.
+4. Publish the output directory atomically.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ import msgspec
 from fastrec._version import __version__
 from fastrec.commands.export.card import card
 from fastrec.commands.export.matrix import write_answers, write_matrix
-from fastrec.commands.export.part import PartToExport
-from fastrec.commands.export.table import COLUMNS, write_table
-from fastrec.corpus.documents import part_paths, read_manifest
+from fastrec.commands.export.table import COLUMNS, ExportTask, write_table
+from fastrec.corpus.documents import read_manifest
 from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.publish import Kind, Workplace, check_output, workplace
-from fastrec.engine import make_engine
-from fastrec.engine.jobs import jobs_for
+from fastrec.corpus.scan import parts_of, run_in_order
+from fastrec.engine.jobs import check_jobs
 from fastrec.errors import UsageError, shown
+from fastrec.limits import LIMITS, Limits
 from fastrec.storage.paths import is_url
 
 __all__ = ["FORMATS", "Exported", "export"]
 
 FORMATS: Final = ("parquet", "csv", "matrix")
-_TOLD_BY: Final = "export.json"
+_MARKER: Final = "export.json"
 
 
 class Exported(msgspec.Struct, kw_only=True):
-    """What an export did."""
+    """The result of an export."""
 
     output: str
     format: str
@@ -58,44 +58,43 @@ def export(
     format: str = "parquet",  # noqa: A002 - the name of the option
     jobs: int = 1,
     overwrite: bool = False,
+    limits: Limits = LIMITS,
 ) -> Exported:
     """Write a corpus as tables.
 
     Args:
-        corpus: The directory that `normalize` published.
-        output: The directory to publish; it must not exist, unless `overwrite` is given and it is an export.
+        corpus: A directory that `normalize` published.
+        output: The directory to publish. It must not exist, unless it is an export and `overwrite` is true.
         format: `parquet`, `csv` or `matrix`.
-        jobs: Processes to use; a small corpus is exported in this one anyway.
-        overwrite: Whether an export that is there may be replaced.
+        jobs: Processes to use; a small corpus is exported in this process.
+        overwrite: Whether to replace an existing export.
+        limits: Sizes of buffers.
 
     Raises:
-        UsageError: The directory is no corpus, another argument makes no sense, or a package that the format needs is
-            not installed; nothing was done.
-        CorpusError: The corpus holds what fastrec does not write; nothing was published.
-        ShardError: A part could not be read whole; nothing was published.
+        UsageError: The directory is not a corpus, another argument is invalid, or a package that the format needs is
+            not installed. Nothing was done.
+        CorpusError: A part is not what fastrec writes. Nothing was published.
+        ShardError: A part cannot be read completely. Nothing was published.
     """
     started = time.perf_counter()
     _check(format, jobs)
     directory, target = os.fspath(corpus), os.fspath(output)
     if is_url(target):
-        raise UsageError(f"tables are written to a directory of this machine, not to {shown(target)}: copy them there")
+        raise UsageError(f"tables must be written to a local directory, not to {shown(target)}: copy them there")
     manifest = read_manifest(directory)
-    paths = part_paths(directory, manifest)
+    parts = parts_of(directory, manifest)
     check_output(target, [directory])
-    text_bytes = sum(part.text_bytes for part in manifest.parts)
     with (
-        workplace(target, Kind("an export", _TOLD_BY), overwrite=overwrite, fresh=True) as place,
+        workplace(target, Kind("an export", _MARKER), overwrite=overwrite, fresh=True) as place,
         place.cleared_on_failure(),
-        make_engine(jobs_for(text_bytes, len(paths), jobs)) as engine,
     ):
         task, folder, suffix = _plan(format, place)
         folder.mkdir(exist_ok=True)
-        orders = [
-            PartToExport(path, entry.text_bytes, entry.records, str(folder / f"part-{number:05d}{suffix}"))
-            for number, (path, entry) in enumerate(zip(paths, manifest.parts, strict=True))
+        tasks = [
+            ExportTask(part, str(folder / f"part-{number:05d}{suffix}"), limits) for number, part in enumerate(parts)
         ]
-        rows = sum(count for _, count in engine.run(task, orders))
-        notices = _finish(format, place, [order.into for order in orders])
+        rows = sum(run_in_order(task, tasks, text_bytes=manifest.text_bytes, jobs=jobs))
+        notices = _finish(format, place, [task.output for task in tasks])
         files = _describe(format, place.staging, manifest, notices)
         place.publish()
     return Exported(
@@ -113,29 +112,28 @@ def export(
 def _check(form: str, jobs: int) -> None:
     if form not in FORMATS:
         raise UsageError(f"there is no format {form!r}; the formats are {', '.join(FORMATS)}")
-    if jobs < 1:
-        raise UsageError(f"there must be at least one job, not {jobs}")
-    # Looked for, not imported: it starts threads, and beside them no worker could be forked.
+    check_jobs(jobs)
+    # Only looked up, not imported: pyarrow starts threads, and a process with threads must not fork workers.
     if form == "parquet" and find_spec("pyarrow") is None:
         raise UsageError("Parquet needs pyarrow, which is not installed: pip install 'fastrec[parquet]'")
 
 
-def _plan(form: str, place: Workplace) -> tuple[Callable[[PartToExport], int], Path, str]:
-    """Give the task, the directory that its files go to, and what their names end with."""
+def _plan(form: str, place: Workplace) -> tuple[Callable[[ExportTask], int], Path, str]:
+    """Return the task, the directory for its files, and the suffix of their names."""
     if form == "parquet":
         return _write_parquet, place.staging / "data", ".parquet"
     work = Path(place.work)
     return (write_table, work, ".csv") if form == "csv" else (write_answers, work, ".jsonl")
 
 
-def _write_parquet(part: PartToExport) -> int:
-    """Write Parquet, with a package that only workers import."""
-    count: int = import_module("fastrec.commands.export.parquet").write_parquet(part)
+def _write_parquet(task: ExportTask) -> int:
+    """Write Parquet with pyarrow, which only workers import."""
+    count: int = import_module("fastrec.commands.export.parquet").write_parquet(task)
     return count
 
 
 def _finish(form: str, place: Workplace, files: Sequence[str]) -> list[str]:
-    """Make what is one table of the files of the parts; what is good to know about it."""
+    """Join the files of the parts if the format is a single table; return notices for the user."""
     if form == "csv":
         with (place.staging / "records.csv").open("wb") as table:
             table.write(",".join(COLUMNS).encode() + b"\n")
@@ -143,16 +141,16 @@ def _finish(form: str, place: Workplace, files: Sequence[str]) -> list[str]:
                 with open(path, "rb") as file:  # noqa: PTH123
                     shutil.copyfileobj(file, table, 1 << 20)
     elif form == "matrix":
-        matrix = write_matrix(files, Path(place.work), place.staging)
-        if matrix.repeated:
-            return [f"{matrix.repeated:,} answers are left out: of several of a model to a sample the first counts"]
+        repeated = write_matrix(files, Path(place.work), place.staging)
+        if repeated:
+            return [f"{repeated:,} answers are left out: only a model's first answer to a question is in the matrix"]
     elif not files:
         import_module("fastrec.commands.export.parquet").write_empty(str(place.staging / "data" / "part-00000.parquet"))
     return []
 
 
 def _describe(form: str, staging: Path, manifest: Manifest, notices: list[str]) -> dict[str, int]:
-    """Write the README and `export.json`, flush all to the disk, and give the tables with their sizes."""
+    """Write the README and `export.json`, flush all files to disk, and return the sizes of the tables."""
     files = {str(path.relative_to(staging)): path.stat().st_size for path in sorted(staging.rglob("*.*"))}
     about = {
         "fastrec": __version__,
@@ -162,7 +160,7 @@ def _describe(form: str, staging: Path, manifest: Manifest, notices: list[str]) 
         "files": files,
     }
     (staging / "README.md").write_text(card(form, manifest, notices), encoding="utf-8")
-    (staging / _TOLD_BY).write_bytes(msgspec.json.format(msgspec.json.encode(about), indent=2) + b"\n")
+    (staging / _MARKER).write_bytes(msgspec.json.format(msgspec.json.encode(about), indent=2) + b"\n")
     for path in filter(Path.is_file, staging.rglob("*")):
         with path.open("rb") as file:
             os.fsync(file.fileno())

@@ -1,15 +1,15 @@
-"""The columns of a table: one fixed schema, made from the Structs of records, and arrays of many records at a time.
+"""The columns of a Parquet table: one fixed schema, derived from the Structs of records.
 
-    a field of type                  becomes
+    field of type                    becomes
     string, boolean                  the same
     integer                          int64
-    number                           double, and beside it NAME_type: integer, number or boolean
-    string or integer, or array      text, or a list of texts, and beside it NAME_type: string, integer or array
+    number                           double, and a column NAME_type: integer, number or boolean
+    string or integer, or array      string, or list of strings, and a column NAME_type: string, integer or array
     object, array of objects         struct, list of structs
-    free-form object                 its JSON text
+    free-form object                 string: its JSON text
 
-A value that its column cannot hold exactly (an integer beyond 64 bits, or in a number beyond 2⁵³) is null there and
-stands in `extra`, the last column, under its path. Columns and `extra` together are the record: no value changes.
+If a column cannot hold a value exactly (an integer beyond 64 bits, or beyond 2⁵³ in a double), the column is null and
+the value is in `extra`, the last column, under its path. Columns and `extra` together are the record: nothing is lost.
 """
 
 from __future__ import annotations
@@ -40,26 +40,26 @@ _TYPE_NAMES: Final = {
     UnsetType: None,
     type(None): None,
 }
-_MOST: Final = 2**63 - 1  # of an int64, and the least is the next below its negative
-_MOST_EXACT: Final = 2**53  # up to which, and down to its negative, every integer is a double
+_INT64_MAX: Final = 2**63 - 1
+_EXACT_MAX: Final = 2**53  # doubles represent every integer from -2⁵³ to 2⁵³
 
 
 class _InexactError(Exception):
-    """A column cannot hold all of its values."""
+    """A column cannot hold all of its values exactly."""
 
 
 def table_schema() -> pa.Schema:
-    """Return the schema that all files have."""
+    """Return the schema of all files."""
     return pa.schema([*_record().fields, pa.field("extra", pa.string())])
 
 
 def batch_of(rows: Sequence[Row]) -> pa.RecordBatch:
-    """Make columns of some rows."""
+    """Convert rows to columns."""
     records = [row.record for row in rows]
     columns = _record()
     try:
         arrays = columns.arrays(records)
-    except _InexactError:  # rare: find the values, and let them stand in `extra`
+    except _InexactError:  # rare: find the values and move them to `extra`
         for row in rows:
             row.extra.update(columns.take_out(row.record, ()))
         arrays = columns.arrays(records)
@@ -68,27 +68,27 @@ def batch_of(rows: Sequence[Row]) -> pa.RecordBatch:
 
 
 class _Column:
-    """A field of a record: the columns that it becomes."""
+    """A field of a record, and the columns that it becomes."""
 
     def __init__(self, name: str, *fields: pa.Field) -> None:
         self.name = name
         self.fields = list(fields)
 
     def arrays(self, values: list[Any]) -> list[pa.Array]:
-        """Make the columns of many records' values; UNSET where there is none."""
+        """Convert the values of many records, UNSET where a record has none."""
         raise NotImplementedError
 
     def fits(self, value: Any) -> bool:  # noqa: ARG002
-        """Tell whether the column can hold a value exactly."""
+        """Return whether the column can hold a value exactly."""
         return True
 
     def take_out(self, value: Any, steps: tuple[str | int, ...]) -> Iterator[tuple[str, Any]]:  # noqa: ARG002
-        """Give what stands inside of a value and does not fit into its column, by its path, and remove it."""
+        """Remove what does not fit from inside a value, and yield it with its path."""
         return iter(())
 
 
 class _Plain(_Column):
-    """Text, truth, integers, and lists of text."""
+    """Strings, booleans, integers, and lists of strings."""
 
     def __init__(self, name: str, type_: pa.DataType) -> None:
         super().__init__(name, pa.field(name, type_))
@@ -101,11 +101,11 @@ class _Plain(_Column):
             raise _InexactError from exc
 
     def fits(self, value: Any) -> bool:
-        return not isinstance(value, int) or -_MOST - 1 <= value <= _MOST
+        return not isinstance(value, int) or -_INT64_MAX - 1 <= value <= _INT64_MAX
 
 
 class _Json(_Column):
-    """A free-form object, as its text."""
+    """A free-form object, as its JSON text."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name, pa.field(name, pa.string()))
@@ -118,7 +118,7 @@ class _Json(_Column):
 
 
 class _Typed(_Column):
-    """A field of several types: the value, and the name of its type."""
+    """A field with several types: the value, and the name of its type."""
 
     def __init__(self, name: str, type_: pa.DataType) -> None:
         super().__init__(name, pa.field(name, type_), pa.field(f"{name}_type", pa.string()))
@@ -139,11 +139,11 @@ class _Typed(_Column):
         return [[value] if value.__class__ is str else value for value in _with_nulls(values)]
 
     def fits(self, value: Any) -> bool:
-        return self._type != pa.float64() or not isinstance(value, int) or -_MOST_EXACT <= value <= _MOST_EXACT
+        return self._type != pa.float64() or not isinstance(value, int) or -_EXACT_MAX <= value <= _EXACT_MAX
 
 
 class _Object:
-    """The columns inside of an object."""
+    """The columns of an object."""
 
     def __init__(self, struct: type[msgspec.Struct]) -> None:
         hints = get_type_hints(struct)
@@ -152,7 +152,7 @@ class _Object:
         self.type = pa.struct(self.fields)
 
     def arrays(self, values: list[Any]) -> list[pa.Array]:
-        """Make the columns of many objects; where one is missing they are null."""
+        """Convert many objects; the columns are null where an object is missing."""
         whole = all(values)  # a Struct is true, UNSET is not
         arrays: list[pa.Array] = []
         for column in self._columns:
@@ -164,7 +164,7 @@ class _Object:
         return arrays
 
     def take_out(self, value: Any, steps: tuple[str | int, ...]) -> Iterator[tuple[str, Any]]:
-        """Give what does not fit into columns, and put null in its place."""
+        """Replace what does not fit into its column with null, and yield it with its path."""
         for column in self._columns:
             child, path = getattr(value, column.name), (*steps, column.name)
             if not column.fits(child):
@@ -205,8 +205,8 @@ class _List(_Column):
         return [pa.ListArray.from_arrays(pa.array(ends, pa.int32()), items, mask=missing)]
 
     def take_out(self, value: Any, steps: tuple[str | int, ...]) -> Iterator[tuple[str, Any]]:
-        for place, item in enumerate(value):
-            yield from self._inner.take_out(item, (*steps, place))
+        for index, item in enumerate(value):
+            yield from self._inner.take_out(item, (*steps, index))
 
 
 def _with_nulls(values: list[Any]) -> list[Any]:
@@ -225,7 +225,7 @@ def _record() -> _Object:
 
 
 def _column(name: str, hint: Any) -> _Column:
-    """Choose the column for a field by the types that it may have."""
+    """Choose the column of a field by the types that the field may have."""
     choices = (hint,) if get_origin(hint) in (list, dict, Literal) else get_args(hint) or (hint,)
     kinds = [kind for kind in choices if kind not in (UnsetType, type(None))]
     items = next((get_args(kind)[0] for kind in kinds if get_origin(kind) is list), None)
@@ -248,4 +248,4 @@ _SIMPLE: Final[dict[frozenset[Any], Callable[[str], _Column]]] = {
     frozenset({int, float}): lambda name: _Typed(name, pa.float64()),
     frozenset({int, float, bool}): lambda name: _Typed(name, pa.float64()),
 }
-"""By the kinds of value that a field may have: its column."""
+"""The column for each set of types that a field may have."""

@@ -1,8 +1,8 @@
-"""From lines of a corpus to what the columns of a table are made of: a Struct, and what does not fit into columns.
+"""Decoding lines of a corpus for Parquet: a Struct for the columns, and what has no column.
 
-A corpus holds valid records in normal form, so nothing is judged again. Free-form objects are not decoded at all: their
-text is what a column gets. Most lines hold known keys alone. One that does not is decoded twice, once for its columns
-and once for its unknown keys, which go to `extra` by their paths:
+A corpus has valid records in normal form, so nothing is validated again. Free-form objects are not decoded: their
+column gets their text. Most lines have only known keys. A line with unknown keys is decoded twice, once for its columns
+and once for its unknown keys, which go to `extra` under their paths:
 
     {…,"evaluation":{…,"judge":"gpt"},"run":3}   ──▶   extra: {"$.evaluation.judge":"gpt","$.run":3}
 """
@@ -25,19 +25,19 @@ from fastrec.schemas.v0_2_0 import Record
 __all__ = ["Decoder", "Extra", "Row"]
 
 Extra = dict[str, Any]
-"""Values that no column holds, by the paths at which they stand."""
+"""Values that no column holds, by path."""
 
 
 class Row(NamedTuple):
-    """A record on its way into a table."""
+    """A record, decoded for a table."""
 
     record: Any
-    """Has the fields of `Record`; free-form objects are `Raw`, or dicts if it took the slow way."""
+    """Has the fields of `Record`; free-form objects are `Raw`, or dicts after the slow path."""
     extra: Extra
 
 
 class Decoder:
-    """Decodes lines; raises MsgspecError or UnicodeDecodeError where one is not what fastrec writes."""
+    """Decodes lines; raises MsgspecError or UnicodeDecodeError for a line that is not a record in normal form."""
 
     def __init__(self) -> None:
         self._strict = msgspec.json.Decoder(_raw_struct(Record, forbid=True)).decode
@@ -47,7 +47,7 @@ class Decoder:
 
     def decode(self, line: bytes) -> Row:
         """Decode one line."""
-        if not self._refused:  # unknown keys seldom come alone: after a line with some, no bet is made on the next
+        if not self._refused:  # after a line with unknown keys the next one probably has some too
             try:
                 return Row(self._strict(line), {})
             except msgspec.ValidationError:
@@ -55,7 +55,7 @@ class Decoder:
         try:
             row = Row(self._tolerant(line), dict(_unknown(self._plain(line), DEFAULT_SCHEMA.shape, ())))
         except msgspec.ValidationError:
-            value = judge_slowly(line, DEFAULT_SCHEMA)  # valid: then it has an integer of more than 4,300 digits
+            value = judge_slowly(line, DEFAULT_SCHEMA)  # if valid, it has an integer of more than 4,300 digits
             if isinstance(value, tuple):
                 raise
             row = Row(build(Record, value), dict(_unknown(value, DEFAULT_SCHEMA.shape, ())))
@@ -64,20 +64,20 @@ class Decoder:
 
 
 def _unknown(value: dict[str, Any], shape: Shape, steps: tuple[str | int, ...]) -> Iterator[tuple[str, Any]]:
-    """Find unknown keys wherever the schema says what is known, in the order of the text."""
+    """Yield the unknown keys of all objects that have a schema, in the order of the text."""
     for key, child in value.items():
         field = shape.fields.get(key)
         if field is None:
             yield json_path((*steps, key), whole=True), child
         elif field.shape is not None and isinstance(child, list):
-            for place, item in enumerate(child):
-                yield from _unknown(item, field.shape, (*steps, key, place))
+            for index, item in enumerate(child):
+                yield from _unknown(item, field.shape, (*steps, key, index))
         elif field.shape is not None:
             yield from _unknown(child, field.shape, (*steps, key))
 
 
 def _raw_struct(struct: type[msgspec.Struct], *, forbid: bool) -> type[msgspec.Struct]:
-    """Make the like of a Struct of records, with free-form objects as they are spelled."""
+    """Copy a Struct of records, with `Raw` for free-form objects."""
     hints = get_type_hints(struct, include_extras=True)
     fields = [
         (field.name, _raw_type(hints[field.name], forbid=forbid), *(() if field.required else (field.default,)))
@@ -93,5 +93,5 @@ def _raw_type(hint: Any, *, forbid: bool) -> Any:
     if origin is dict:
         return msgspec.Raw
     if origin in (Union, types.UnionType):
-        return Union[tuple(_raw_type(argument, forbid=forbid) for argument in arguments)]  # noqa: UP007 - made here
+        return Union[tuple(_raw_type(argument, forbid=forbid) for argument in arguments)]  # noqa: UP007 - a dynamic union
     return list[_raw_type(arguments[0], forbid=forbid)] if origin is list else hint  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""CSV: one flat table, one row per record, its numbers spelled as in the record."""
+"""CSV: one flat table with one row per record and numbers spelled as in the record."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any, Final, TextIO
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from fastrec.commands.export.part import PartToExport, decoded_chunks
+from fastrec.corpus.scan import PartFile, decode_lines
+from fastrec.errors import shown
+from fastrec.limits import LIMITS, Limits
 
-__all__ = ["COLUMNS", "Writer", "write_table"]
+__all__ = ["CHUNK_BYTES", "COLUMNS", "CsvWriter", "ExportTask", "write_table"]
 
 COLUMNS: Final = (
     "evaluation_name",
@@ -28,7 +30,19 @@ COLUMNS: Final = (
     "latency_ms",
     "error",
 )
-_CHUNK_BYTES: Final = 1 << 20
+CHUNK_BYTES: Final = 1 << 20  # text to decode at a time
+
+
+class ExportTask(msgspec.Struct, frozen=True):
+    """A part to export, in any format."""
+
+    part: PartFile
+    output: str
+    """The file to write."""
+    limits: Limits = LIMITS
+
+    def __str__(self) -> str:
+        return f"exporting {shown(self.part.path)}"
 
 
 class _Evaluation(msgspec.Struct):
@@ -47,7 +61,7 @@ class _Times(msgspec.Struct):
 
 
 class _Line(msgspec.Struct):
-    """The fields of a record that the table has; numbers as they are spelled."""
+    """The fields of a record that are in the table; numbers as they are spelled."""
 
     evaluation_name: str
     sample_hash: str
@@ -61,10 +75,10 @@ class _Line(msgspec.Struct):
     error: str = ""
 
 
-class Writer:
-    r"""Writes rows that end with \n, and quotes a cell with a \r too, which is an end of row for most readers.
+class CsvWriter:
+    r"""Writes CSV rows that end with \n, and quotes cells that contain \r, which most readers take for an end of row.
 
-    The csv module quotes only what its own line ends are made of, before Python 3.13.
+    Before Python 3.13, the csv module quotes only characters of its own line terminator.
     """
 
     def __init__(self, file: TextIO) -> None:
@@ -73,20 +87,20 @@ class Writer:
         self.writerow, self.writerows = writer.writerow, writer.writerows
 
     def write(self, row: str) -> None:
-        """Take a row from the csv module."""
+        """Write a row from the csv module."""
         self._file.write(row[:-2] + "\n")
 
 
-def write_table(part: PartToExport) -> int:
-    """Write the rows of one part, without a header, and give their number. Runs in a worker."""
+def write_table(task: ExportTask) -> int:
+    """Write the rows of one part without a header, and return their number. Runs in a worker."""
     decode = msgspec.json.Decoder(_Line).decode
-    rows = 0
-    with open(part.into, "w", encoding="utf-8", newline="") as file:  # noqa: PTH123 - it came through pickle as a str
-        writer = Writer(file)
-        for some, _ in decoded_chunks(part, decode, _CHUNK_BYTES):
-            writer.writerows(map(_row, some))
-            rows += len(some)
-    return rows
+    count = 0
+    with open(task.output, "w", encoding="utf-8", newline="") as file:  # noqa: PTH123 - paths stay str through pickle
+        writer = CsvWriter(file)
+        for lines, _ in decode_lines(task.part, decode, CHUNK_BYTES):
+            writer.writerows(map(_row, lines))
+            count += len(lines)
+    return count
 
 
 def _row(line: _Line) -> tuple[Any, ...]:

@@ -1,0 +1,162 @@
+"""Reading one of the two corpora in the merge: the lines of a range of positions, one buffer of whole lines at a time.
+
+A reader stands at a line. The key or the position of that line is read only on request, because lines that are the same
+in both corpora are skipped unseen.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from fastrec.corpus.line_head import LineHead, Position, key_of, read_head
+from fastrec.corpus.scan import VERIFY_HINT, PartFile
+from fastrec.corpus.skim import skim_lines
+from fastrec.errors import CorpusError, FastrecError
+from fastrec.limits import LIMITS, Limits
+
+__all__ = ["RangeOfParts", "Reader", "equal_bytes"]
+
+_SHORTEST: Final = 1 << 9  # bytes: the search for the first difference stops here
+
+
+class RangeOfParts:
+    """The lines of some parts whose positions are in `[low, high)`; None is no bound."""
+
+    def __init__(
+        self, low: Position | None, high: Position | None, position_of: Callable[[LineHead], Position]
+    ) -> None:
+        self._low = low
+        self._high = high
+        self._position_of = position_of
+        self.path = ""
+        """The part that is being read."""
+        self._offset = 0  # of the buffer in the text of the part
+        self._last: Position | None = None
+
+    def read(self, parts: Sequence[PartFile], limits: Limits) -> Iterator[tuple[bytearray, int, int]]:
+        """Yield a buffer, and where the lines of the range begin and end in it; the next step overwrites it."""
+        for part in parts:
+            self.path, self._offset = part.path, 0
+            for data, size in skim_lines(part, limits):
+                begin, end, done = self._clip(data, size)
+                if begin < end:
+                    yield data, begin, end
+                if done:
+                    return
+                self._offset += size
+
+    def position(self, data: bytearray, start: int) -> Position:
+        """Return the position of the line that begins at `start`."""
+        try:
+            return self._position_of(read_head(data, start))
+        except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
+            raise self._error("has a line that is not a record in normal form", start) from exc
+
+    def _clip(self, data: bytearray, end: int) -> tuple[int, int, bool]:
+        """Return where the lines of the range begin and end in a buffer, and whether the range ends there."""
+        before, low, high = self._last, self._low, self._high
+        self._last = last = self.position(data, data.rfind(b"\n", 0, end - 1) + 1)
+        first = self.position(data, 0) if before is None or not self._offset else before
+        if last < first or (before is not None and first < before):
+            raise self._error("is not sorted as the manifest says", 0)
+        begin, done = 0, high is not None and last >= high
+        if low is not None and first < low:
+            begin = end if last < low else self._find(data, low, end)
+        if high is not None and done:
+            end = self._find(data, high, end)
+        return begin, end, done
+
+    def _find(self, data: bytearray, position: Position, end: int) -> int:
+        """Return where the first line begins that is at a position or behind it."""
+        starts = [0]
+        while (start := data.find(b"\n", starts[-1]) + 1) < end:
+            starts.append(start)
+        found = bisect_left(starts, position, key=lambda start: self.position(data, start))
+        return starts[found] if found < len(starts) else end
+
+    def _error(self, reason: str, start: int) -> CorpusError:
+        return CorpusError(self.path, f"{reason}, at byte {self._offset + start:,} of its text; {VERIFY_HINT}")
+
+
+class Reader:
+    """Reads the lines of a range one after the other."""
+
+    def __init__(self, range_: RangeOfParts, parts: Sequence[PartFile], limits: Limits = LIMITS) -> None:
+        self._range = range_
+        self._blocks = range_.read(parts, limits)
+        self.data = bytearray()
+        """Whole lines, of which those from `start` to `end` are still to be read."""
+        self.view = memoryview(self.data)
+        """The same, to slice without copying."""
+        self.start = self.end = 0
+        self._key: bytes | None = None  # of the line at `start`, once it was read
+
+    @property
+    def path(self) -> str:
+        """The part that is being read."""
+        return self._range.path
+
+    def has_line(self) -> bool:
+        """Return whether there is a line at `start`; reads the next buffer if necessary."""
+        if self.start == self.end:
+            block = next(self._blocks, None)
+            if block is None:
+                return False
+            self.data, self.start, self.end = block
+            self.view = memoryview(self.data)
+        return True
+
+    def key(self) -> bytes | None:
+        """Return the key of the line at `start`; None at the end."""
+        if self._key is None and self.has_line():
+            self._key = key_of(self.data, self.start)
+        return self._key
+
+    def position(self) -> Position | None:
+        """Return the position of the line at `start`; None at the end."""
+        return self._range.position(self.data, self.start) if self.has_line() else None
+
+    def take(self) -> bytes:
+        """Return the line at `start` without its newline, and go to the next one."""
+        start, end = self.start, self.data.find(b"\n", self.start)
+        self.skip_to(end + 1)
+        return bytes(self.view[start:end])
+
+    def skip_to(self, start: int) -> None:
+        """Go to a later line of the buffer."""
+        self.start = start
+        self._key = None
+
+    def take_position(self, position: Position, lines: list[bytes], most_bytes: int) -> None:
+        """Take all lines at a position."""
+        size = 0
+        while self.position() == position:
+            lines.append(self.take())
+            size += len(lines[-1])
+            if size > most_bytes:
+                head = read_head(lines[0])
+                raise FastrecError(
+                    f"more than {most_bytes >> 20} MiB of records answer one question of {head.evaluation_name!r} by "
+                    f"{head.model_id!r}, too many to compare: make both corpora with `fastrec normalize "
+                    "--sort-by evaluation_name,model_id,sample_id`, and compare those"
+                )
+
+
+def equal_bytes(old: Reader, new: Reader) -> int:
+    """Return a number of bytes that are equal in both buffers: all, or found by halving, since comparing runs in C."""
+    begin, other = old.start, new.start
+    size = min(old.end - begin, new.end - other)
+    view, startswith = old.view, new.data.startswith
+    if startswith(view[begin : begin + size], other):
+        return size
+    start = begin
+    while size > _SHORTEST:
+        size //= 2
+        if startswith(view[start : start + size], other):
+            start += size
+            other += size
+    return start - begin

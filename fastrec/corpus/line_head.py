@@ -1,0 +1,102 @@
+r"""The head of a line: the fields that a record is sorted by, read without decoding the rest of the line.
+
+A line in normal form begins with fields that are always present, always in this order, and never hold an object:
+
+    {"schema_version":…,"evaluation_id":…,"model_id":…,"evaluation_name":…,"sample_id":…,"sample_hash":…,"interaction_…
+     \______________________________________________ head _____________________________________________/
+                                        \______________________ key ___________________________________/
+
+Quotes inside a string are escaped, so the first `,"interaction_type":` of a line ends its head. The *key* is the head
+without the run (`evaluation_id`), as it is spelled in the line: equal bytes are equal fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from operator import attrgetter
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw
+
+from fastrec.corpus.manifest import KeyEntry
+from fastrec.judge.parse import parse
+from fastrec.schemas.registry import DEFAULT_SCHEMA
+
+__all__ = ["LineHead", "Position", "field_bytes", "key_mark", "key_of", "position_maker", "read_head", "sample_id_of"]
+
+_NEXT: Final = dict(pairwise(DEFAULT_SCHEMA.head_fields))
+"""By field of the head, the field after it."""
+
+Position = tuple[Any, ...]
+"""Where a record belongs in the sort order: the values of some sort fields, which compare as records are sorted."""
+
+
+class LineHead(msgspec.Struct, gc=False):
+    """The fields that records are sorted by."""
+
+    evaluation_id: str
+    model_id: str
+    evaluation_name: str
+    sample_id: Raw
+    """As it is spelled: equal ids are spelled alike, and an integer may have more digits than msgspec decodes."""
+    sample_hash: str
+
+
+_decode_head = msgspec.json.Decoder(LineHead).decode
+_decode_sample_id = msgspec.json.Decoder(int | str).decode
+
+
+def key_mark(field: str) -> bytes:
+    """Return the bytes that separate a field from the one before it."""
+    return f',"{field}":'.encode()
+
+
+_KEY_START: Final = key_mark("model_id")
+_HEAD_END: Final = key_mark(_NEXT["sample_hash"])
+
+
+def read_head(data: bytes | bytearray, start: int = 0) -> LineHead:
+    """Decode the head of the line that begins at `start`; MsgspecError if it is not a line in normal form."""
+    end = data.find(_HEAD_END, start)
+    return _decode_head(data[start : max(start, end)] + b"}")
+
+
+def key_of(data: bytes | bytearray, start: int = 0) -> bytes:
+    """Return the key of the line that begins at `start`; nothing is decoded."""
+    begin = data.find(_KEY_START, start)
+    return bytes(data[begin : data.find(_HEAD_END, begin)])
+
+
+def field_bytes(field: str, spelled: bytes) -> bytes:
+    """Return what a line with this value in a field of its head contains: the field and the mark of the next one.
+
+    Inside a string the quotes would be escaped, so these bytes rarely occur elsewhere in a line.
+    """
+    return key_mark(field)[1:] + spelled + key_mark(_NEXT[field])
+
+
+def sample_id_of(raw: Raw) -> int | str:
+    """Decode the `sample_id` of a head."""
+    value: int | str
+    try:
+        value = _decode_sample_id(raw)
+    except msgspec.MsgspecError:  # more digits than msgspec decodes
+        value = parse(bytes(raw))[0]
+    return value
+
+
+def position_maker(fields: Sequence[str]) -> Callable[[LineHead | KeyEntry], Position]:
+    """Return the function from a head, or from a key of the manifest, to its position by some sort fields."""
+    if "sample_id" not in fields and len(fields) > 1:
+        return attrgetter(*fields)
+    return lambda head: tuple(
+        [_sample_position(head.sample_id) if field == "sample_id" else getattr(head, field) for field in fields]
+    )
+
+
+def _sample_position(sample_id: Raw | int | str) -> tuple[bool, int | str]:
+    """Sort integers by value and before strings."""
+    value = sample_id_of(sample_id) if isinstance(sample_id, Raw) else sample_id
+    return isinstance(value, str), value
