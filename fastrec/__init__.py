@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from fastrec.commands.generate import generate
     from fastrec.commands.stats import stats
     from fastrec.commands.validate import validate
+    from fastrec.commands.validate.result import Validation
     from fastrec.commands.verify import Verification, verify
     from fastrec.errors import FastrecError, InvalidRecordError, ShardError, UsageError
     from fastrec.judge.findings import Finding
-    from fastrec.judge.report import Report
     from fastrec.normalize.run import normalize
     from fastrec.schemas.hashes import sample_hash
     from fastrec.schemas.v0_2_0 import Record
@@ -37,11 +37,11 @@ __all__ = [
     "Finding",
     "InvalidRecordError",
     "Record",
-    "Report",
     "ShardError",
     "Stats",
     "Summary",
     "UsageError",
+    "Validation",
     "Verdict",
     "Verification",
     "__version__",
@@ -70,10 +70,10 @@ _HOMES = {
         "fastrec.commands.generate": ("generate",),
         "fastrec.commands.stats": ("stats",),
         "fastrec.commands.validate": ("validate",),
+        "fastrec.commands.validate.result": ("Validation",),
         "fastrec.commands.verify": ("Verification", "verify"),
         "fastrec.errors": ("FastrecError", "InvalidRecordError", "ShardError", "UsageError"),
         "fastrec.judge.findings": ("Finding",),
-        "fastrec.judge.report": ("Report",),
         "fastrec.normalize.run": ("normalize",),
         "fastrec.schemas.hashes": ("sample_hash",),
         "fastrec.schemas.v0_2_0": ("Record",),

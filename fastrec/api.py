@@ -13,22 +13,20 @@ import msgspec
 
 from fastrec.errors import FastrecError, InvalidRecordError, UsageError, shown
 from fastrec.judge.batch import Batch
-from fastrec.judge.findings import Finding, Reject, json_path, too_long
+from fastrec.judge.findings import Finding, InvalidLine, json_path
 from fastrec.judge.judge import Judge
 from fastrec.judge.normal import normal_form
 from fastrec.judge.parse import MAX_DEPTH, LongInteger
+from fastrec.judge.shards import JudgedChunk, judge_slice
 from fastrec.judge.slow import judge_slowly
 from fastrec.schemas.build import build
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.v0_2_0 import Record
 from fastrec.schemas.widen import can_widen, widen
 from fastrec.sources.inputs import find_shards
-from fastrec.sources.lines import MAX_LINE_BYTES, LongLine
-from fastrec.sources.reader import read_shard
+from fastrec.sources.slices import Slice
 
 __all__ = ["Verdict", "decode", "encode", "judge", "read"]
-
-_CHUNK_BYTES = 1 << 18
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -53,8 +51,8 @@ def judge(line: bytes | str) -> Verdict:
     schema.type $.model_id expected a string, found the integer 7
     """
     batch, normal = _judged(line)
-    if batch.rejects:
-        return Verdict(False, b"", batch.rejects[0].findings, ())
+    if batch.rejected:
+        return Verdict(False, b"", batch.rejected[0].findings, ())
     return Verdict(True, normal, (), tuple(warned.finding for warned in batch.warnings))
 
 
@@ -83,8 +81,8 @@ def decode(line: bytes | str) -> Record:
         FastrecError: The line is valid, but has a key that cannot become an attribute: one with a quote, for example.
     """
     batch, normal = _judged(line)
-    if batch.rejects:
-        raise InvalidRecordError(batch.rejects[0].findings)
+    if batch.rejected:
+        raise InvalidRecordError(batch.rejected[0].findings)
     return _record(normal)
 
 
@@ -112,23 +110,19 @@ def read(paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str]) -> It
     names = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     shards, _ = find_shards([os.fspath(name) for name in names])
     for shard in shards:
-        for chunk in read_shard(shard, chunk_bytes=_CHUNK_BYTES):
-            if isinstance(chunk, LongLine):
-                raise InvalidRecordError((too_long(chunk.length, MAX_LINE_BYTES),), shard.path, chunk.line)
-            yield from _records(chunk.data, shard.path, chunk.line)
+        for judged in judge_slice(_judge(), Slice(shard)):
+            yield from _records(judged, shard.path)
 
 
-def _records(data: bytes, source: str, line: int) -> Iterator[Record]:
-    out = bytearray()
-    batch = _judge().judge_chunk(data, out, line=line)
-    if batch.rejects:
-        reject = batch.rejects[0]
-        raise InvalidRecordError(reject.findings, source, reject.line)
+def _records(judged: JudgedChunk, source: str) -> Iterator[Record]:
+    batch = judged.batch
+    for invalid in batch.rejected:
+        raise InvalidRecordError(invalid.findings, source, invalid.line)
     start = 0
     for record, end in zip(batch.records, batch.ends, strict=True):
-        # What took the slow path stands in the batch without its unknown keys, and a widened class has those of others.
-        plain = not batch.slow and type(record) is Record
-        yield record if plain else _record(bytes(out[start : end - 1]), source)
+        # A record of the slow path lacks its unknown keys, and a widened class has the unknown keys of other records.
+        is_plain = not batch.slow and type(record) is Record
+        yield record if is_plain else _record(bytes(judged.normal[start : end - 1]), source)
         start = end
 
 
@@ -145,7 +139,7 @@ def _judged(line: bytes | str) -> tuple[Batch, bytes]:
     if batch.lines != 1 or batch.blank:
         found = "a blank line" if batch.lines == batch.blank else f"{batch.lines} lines"
         finding = Finding("json.syntax", "$", f"expected one JSON object on one line, found {found}")
-        return Batch(lines=1, rejects=[Reject(1, 0, (finding,), data)]), b""
+        return Batch(lines=1, rejected=[InvalidLine(1, 0, (finding,), data)]), b""
     return batch, bytes(out[:-1])
 
 

@@ -16,6 +16,12 @@ __all__ = ["LIMITS", "Limits"]
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """The limits of a run. Nothing here changes the content of a corpus."""
 
+    # reading and judging
+    chunk_bytes: int = 1 << 18
+    """Text that is judged at a time: a chunk and its normal form fit into the processor's cache."""
+    finding_groups: int = 1_000
+    """Groups of equal findings that `validate` and `rejects` list; findings of further groups count by code only."""
+
     # stats and the HTML report
     stats_batch_records: int = 20_000
     """Records that `stats --common` adds to a tally at a time."""

@@ -368,7 +368,7 @@ def test_read_raises_for_a_shard_that_cannot_be_read_whole(tmp_path: Path) -> No
 def test_validate_gives_a_report(tmp_path: Path) -> None:
     """`fastrec.validate` is the job, and its report adds up."""
     found = fastrec.validate(write(tmp_path / "a.jsonl", sample(), {}, b""))
-    assert isinstance(found, fastrec.Report)
+    assert isinstance(found, fastrec.Validation)
     assert (found.lines, found.valid, found.invalid, found.blank, found.ok) == (3, 1, 1, 1, False)
 
 

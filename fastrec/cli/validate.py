@@ -25,7 +25,7 @@ from fastrec.cli.console import (
 from fastrec.cli.findings import print_groups
 
 if TYPE_CHECKING:
-    from fastrec.judge.report import Report
+    from fastrec.commands.validate.result import Validation
 
 __all__ = ["validate"]
 
@@ -106,9 +106,9 @@ def validate(paths: tuple[str, ...], output_format: str, strict: bool, **options
         raise click.exceptions.Exit(1)
 
 
-def _print_github(report: Report) -> None:
+def _print_github(report: Validation) -> None:
     for group in report.groups:
-        place = group.places[0]
+        place = group.locations[0]
         more = f" (and {decimal(group.count - 1)} more)" if group.count > 1 else ""
         message = _workflow(f"{group.path}: {group.message} [{group.code}]{more}", "\r\n%")
         source = _workflow(place.source, "\r\n%:,")
@@ -120,7 +120,7 @@ def _workflow(text: str, special: str) -> str:
     return safe("".join(f"%{ord(char):02X}" if char in special else char for char in text))
 
 
-def _verdict(report: Report, *, good: bool) -> str:
+def _verdict(report: Validation, *, good: bool) -> str:
     """One line that says it all."""
     word = click.style("valid" if good else "not valid", fg="green" if good else "red", bold=True)
     parts = [

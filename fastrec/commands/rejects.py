@@ -1,87 +1,84 @@
-"""`rejects`: list what a corpus has in quarantine, or write the lines back out to be mended.
+"""`rejects`: list the rejected lines of a corpus, or write them to a file to be fixed.
 
-An entry of the rejects file stands for one line. It is listed under its first reason, the one that the summary counts
-it by, so that the counts here add up to the lines that were rejected.
+A rejected line is listed under its first error, as in the summary, so the counts add up to all rejected lines.
 """
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Collection, Iterator
-from itertools import groupby
 from typing import BinaryIO
 
 import msgspec
 
 from fastrec.corpus.documents import read_manifest
-from fastrec.corpus.rejects import CODES, Entry, decode_entry, numbered_lines, raw_of
+from fastrec.corpus.rejects import CODES, RejectedLine, decode_rejected, numbered_lines
 from fastrec.errors import UsageError
 from fastrec.judge.findings import Finding
-from fastrec.judge.report import Books, Group, Place, Report, Tally
-from fastrec.sources.reader import Shard
+from fastrec.judge.groups import FindingGroup, FindingGroups, Location
+from fastrec.limits import LIMITS, Limits
 from fastrec.storage.paths import join
 
 __all__ = ["Extracted", "Rejects", "extract", "rejects"]
 
 
 class Rejects(msgspec.Struct, kw_only=True):
-    """What was rejected, grouped by the first reason of each line."""
+    """Rejected lines, grouped by the first error of each line."""
 
     lines: int
-    """Rejected lines, of the codes asked for."""
+    """Rejected lines with the chosen codes."""
     codes: dict[str, int]
     """Lines by code."""
-    groups: list[Group]
-    """Lines with equal first reasons together, the most frequent first."""
+    groups: list[FindingGroup]
+    """Lines with equal first errors together, the most frequent first."""
 
 
 class Extracted(msgspec.Struct, kw_only=True):
-    """What was written back out."""
+    """The result of `extract`."""
 
     lines: int = 0
-    truncated: list[Place] = msgspec.field(default_factory=list)
-    """Lines that were too long to be kept whole, so that only their source has them."""
+    truncated: list[Location] = msgspec.field(default_factory=list)
+    """Lines that were not extracted because they were too long to be kept; only the shard has them."""
 
 
-def rejects(corpus: str | os.PathLike[str], *, codes: Collection[str] = ()) -> Rejects:
-    """List the rejects of a corpus.
+def rejects(corpus: str | os.PathLike[str], *, codes: Collection[str] = (), limits: Limits = LIMITS) -> Rejects:
+    """List the rejected lines of a corpus.
 
     Args:
         corpus: The directory that `normalize` published.
-        codes: Only lines whose first reason has one of these codes; all if there are none.
+        codes: Only lines whose first error has one of these codes; all lines if empty.
+        limits: Sizes that bound the work.
 
     Raises:
-        UsageError: The directory is no corpus, or a code does not exist.
+        UsageError: The directory is not a corpus, or a code does not exist.
         CorpusError: The manifest or the rejects file is damaged.
-        ShardError: The rejects file could not be read whole.
+        ShardError: The rejects file cannot be read whole.
     """
-    report = Report()
-    books = Books(report)
-    for source, entries in groupby(_entries(corpus, codes), key=lambda entry: entry.source):
-        tally = Tally()
-        for entry in entries:
-            tally.add(Finding(entry.code, entry.path, entry.message), entry.line)
-            tally.lines += 1
-        books.add(Shard(source, 0, None), tally)
-    return Rejects(lines=report.lines, codes=dict(sorted(report.codes.items())), groups=books.groups())
+    counts: Counter[str] = Counter()
+    groups = FindingGroups(limits.finding_groups)
+    for line in _rejected_lines(corpus, codes):
+        counts[line.code] += 1
+        groups.add(Finding(line.code, line.path, line.message), Location(line.source, line.line))
+    return Rejects(lines=counts.total(), codes=dict(sorted(counts.items())), groups=groups.in_order())
 
 
 def extract(corpus: str | os.PathLike[str], into: BinaryIO, *, codes: Collection[str] = ()) -> Extracted:
     """Write the exact bytes of rejected lines, each with a newline, in the order of the rejects file.
 
-    What `--conflicts` left out is written in normal form, as it was kept. Raises what `rejects` raises.
+    Records that `--conflicts` left out are written in normal form. Raises the same errors as `rejects`.
     """
     done = Extracted()
-    for entry in _entries(corpus, codes):
-        if entry.truncated is True:
-            done.truncated.append(Place(entry.source, entry.line))
+    for line in _rejected_lines(corpus, codes):
+        if line.truncated is True:
+            done.truncated.append(Location(line.source, line.line))
         else:
-            into.write(raw_of(entry) + b"\n")
+            into.write(line.exact_bytes() + b"\n")
             done.lines += 1
     return done
 
 
-def _entries(corpus: str | os.PathLike[str], codes: Collection[str]) -> Iterator[Entry]:
+def _rejected_lines(corpus: str | os.PathLike[str], codes: Collection[str]) -> Iterator[RejectedLine]:
     for code in codes:
         if code not in CODES:
             raise UsageError(f"there is no code {code!r}; the codes are {', '.join(CODES)}")
@@ -90,7 +87,7 @@ def _entries(corpus: str | os.PathLike[str], codes: Collection[str]) -> Iterator
     if listed is None:
         return
     path = join(directory, listed.file)
-    for number, line in numbered_lines(path):
-        entry = decode_entry(path, number, line)
-        if not codes or entry.code in codes:
-            yield entry
+    for number, data in numbered_lines(path):
+        line = decode_rejected(path, number, data)
+        if not codes or line.code in codes:
+            yield line

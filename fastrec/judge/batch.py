@@ -6,7 +6,7 @@ from typing import Self
 
 import msgspec
 
-from fastrec.judge.findings import Finding, Reject
+from fastrec.judge.findings import Finding, InvalidLine
 from fastrec.schemas.v0_2_0 import Record
 
 __all__ = ["Batch", "HashReplaced", "Warned"]
@@ -36,7 +36,7 @@ class HashReplaced(msgspec.Struct, frozen=True):
 
 
 class Batch(msgspec.Struct):
-    """The judged lines of a chunk. `lines == len(records) + len(rejects) + blank`, always."""
+    """The judged lines of a chunk. `lines == len(records) + len(rejected) + blank`, always."""
 
     lines: int = 0
     blank: int = 0
@@ -46,7 +46,7 @@ class Batch(msgspec.Struct):
     """The line number of each record."""
     ends: list[int] = msgspec.field(default_factory=list)
     """Where each record's normal form ends, newline included, in the buffer that it was written to."""
-    rejects: list[Reject] = msgspec.field(default_factory=list)
+    rejected: list[InvalidLine] = msgspec.field(default_factory=list)
     warnings: list[Warned] = msgspec.field(default_factory=list)
     verified: int = 0
     filled: int = 0
@@ -61,7 +61,7 @@ class Batch(msgspec.Struct):
         self.records += other.records
         self.numbers += other.numbers
         self.ends += other.ends
-        self.rejects += other.rejects
+        self.rejected += other.rejected
         self.warnings += other.warnings
         self.verified += other.verified
         self.filled += other.filled

@@ -10,7 +10,7 @@ import msgspec
 
 from fastrec.judge.codes import CODES, RANK
 
-__all__ = ["Finding", "Reject", "describe", "in_order", "json_path", "too_long"]
+__all__ = ["Finding", "InvalidLine", "describe", "in_order", "json_path", "too_long"]
 
 _LONGEST_VALUE = 60
 
@@ -28,16 +28,19 @@ class Finding(msgspec.Struct, frozen=True):
         return CODES[self.code].severity
 
 
-class Reject(msgspec.Struct, frozen=True):
-    """A line that is not a valid record, whole, with every reason."""
+class InvalidLine(msgspec.Struct, frozen=True):
+    """A line that is not a valid record, with every reason."""
 
     line: int
-    """Number of the line, from 1, counted from where the chunk's numbering starts."""
+    """Number of the line, counted as the chunk's first line is."""
     offset: int
     """Offset of the line's first byte in the shard's text."""
     findings: tuple[Finding, ...]
+    """Every error, the most fundamental one first."""
     raw: bytes
     """The line's exact bytes, without its newline."""
+    truncated: bool = False
+    """The line was too long to be held: `raw` is only its head."""
 
 
 def too_long(length: int, limit: int) -> Finding:

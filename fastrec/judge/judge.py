@@ -18,7 +18,7 @@ from msgspec import UNSET
 from stringzilla import count, find
 
 from fastrec.judge.batch import Batch, HashReplaced, Warned
-from fastrec.judge.findings import Finding, Reject, describe
+from fastrec.judge.findings import Finding, InvalidLine, describe
 from fastrec.judge.normal import normal_form, spell
 from fastrec.judge.slow import judge_slowly
 from fastrec.judge.warnings import warnings_of
@@ -186,12 +186,12 @@ class Judge:
             return
         value = judge_slowly(raw, self._schema)
         if isinstance(value, tuple):
-            batch.rejects.append(Reject(line, offset, value, raw))
+            batch.rejected.append(InvalidLine(line, offset, value, raw))
             return
         computed = self._hash(value["input"]["raw"], value["input"]["reference"])
         given = value.get("sample_hash", UNSET)
         if self._mode == "verify" and given is not UNSET and given != computed:
-            batch.rejects.append(Reject(line, offset, (_mismatch(given, computed),), raw))
+            batch.rejected.append(InvalidLine(line, offset, (_mismatch(given, computed),), raw))
             return
         if self._mode == "replace" or given is UNSET:
             value["sample_hash"] = computed

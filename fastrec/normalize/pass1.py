@@ -16,18 +16,17 @@ from typing import Any, Final
 
 import msgspec
 
-from fastrec.corpus.rejects import RejectRange, entry_of, entry_of_long_line, spell
+from fastrec.corpus.rejects import RejectRange, rejected_line
 from fastrec.engine.collector import collector_off
 from fastrec.errors import ShardError, out_of_memory, shown, utf8
 from fastrec.judge.batch import Batch, HashReplaced
-from fastrec.judge.findings import too_long
 from fastrec.judge.judge import Judge
+from fastrec.judge.shards import invalid_line, judge_slice
 from fastrec.normalize.options import Options
 from fastrec.sorting.keys import key_maker
 from fastrec.sorting.spill import Run, index_of
 from fastrec.sorting.spill import spill as spill_run
 from fastrec.sources.lines import LongLine, ReadStats
-from fastrec.sources.reader import read_shard
 from fastrec.sources.slices import Slice
 from fastrec.storage import storage_of
 from fastrec.storage.digests import FileDigest, digest_of
@@ -38,7 +37,6 @@ __all__ = ["HASH_EXAMPLES", "PIECES", "Piece", "PieceCounts", "SortResult", "Sor
 HASH_EXAMPLES: Final = 10
 PIECES: Final = 1 << 24
 """More pieces than a shard is ever cut into: the number of a piece, divided by it, is that of its shard."""
-_CHUNK_BYTES: Final = 1 << 18  # a chunk and its normal form stay in the processor's cache
 _RECORD_BYTES: Final = 700  # what a record takes in memory beside its text: key, row, numbers
 
 
@@ -179,38 +177,31 @@ class _Sorter:
         return self._result
 
     def _take(self, piece: Piece, books: PieceCounts, rejects: Any) -> None:
-        for long_line in piece.long_lines:
-            self._reject_long(piece.source, long_line, books, rejects)
-        stats = ReadStats()
-        for chunk in read_shard(
-            piece.slice.shard,
-            start=piece.slice.start,
-            end=piece.slice.end,
-            chunk_bytes=_CHUNK_BYTES,
-            max_line_bytes=self._options.max_line_bytes,
+        stats, max_line_bytes = ReadStats(), self._options.max_line_bytes
+        long_lines = [invalid_line(line, max_line_bytes) for line in piece.long_lines]
+        self._add(piece, Batch(lines=len(long_lines), rejected=long_lines), bytearray(), books, rejects)
+        for judged in judge_slice(
+            self._judge,
+            piece.slice,
+            max_line_bytes=max_line_bytes,
             max_window=self._options.max_window,
+            line=piece.line,
+            offset=piece.offset,
             stats=stats,
         ):
-            if isinstance(chunk, LongLine):
-                self._reject_long(piece.source, chunk, books, rejects)
-                continue
-            normal = bytearray()
-            batch = self._judge.judge_chunk(
-                chunk.data, normal, line=piece.line - 1 + chunk.line, offset=piece.offset + chunk.offset
-            )
-            if self._size + len(normal) + len(self._keys) * _RECORD_BYTES > self._run_bytes:
+            if self._size + len(judged.normal) + len(self._keys) * _RECORD_BYTES > self._run_bytes:
                 self._spill()
-            self._add(piece, batch, normal, books)
-            for reject in batch.rejects:
-                self._result.codes[reject.findings[0].code] += 1
-                rejects.write(spell(entry_of(utf8(piece.source), reject)))
+            self._add(piece, judged.batch, judged.normal, books, rejects)
         books.text_bytes, books.bom = stats.text_bytes, stats.bom
         books.raw_start, books.raw_bytes, books.raw_hash = stats.raw_start, stats.raw_bytes, stats.raw_hash
 
-    def _add(self, piece: Piece, batch: Batch, normal: bytearray, books: PieceCounts) -> None:
+    def _add(self, piece: Piece, batch: Batch, normal: bytearray, books: PieceCounts, rejects: Any) -> None:
         books.lines += batch.lines
         books.blank += batch.blank
-        books.rejected += len(batch.rejects)
+        books.rejected += len(batch.rejected)
+        for line in batch.rejected:
+            self._result.codes[line.findings[0].code] += 1
+            rejects.write(rejected_line(utf8(piece.source), line).to_json())
         result, number, key_of = self._result, piece.number, self._key_of
         result.verified += batch.verified
         result.filled += batch.filled
@@ -224,13 +215,6 @@ class _Sorter:
         self._ends += [start + end for end in batch.ends]
         self._keys += [key_of(record) for record in batch.records]
         self._rows += [row_of(record, number, line) for record, line in zip(batch.records, batch.numbers, strict=True)]
-
-    def _reject_long(self, source: str, line: LongLine, books: PieceCounts, rejects: Any) -> None:
-        finding = too_long(line.length, self._options.max_line_bytes)
-        books.lines += 1
-        books.rejected += 1
-        self._result.codes[finding.code] += 1
-        rejects.write(spell(entry_of_long_line(utf8(source), line, finding)))
 
     def _spill(self) -> None:
         if not self._keys:

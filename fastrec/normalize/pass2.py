@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fastrec.corpus.rejects import Entry, entry_of_conflict, spell
+from fastrec.corpus.rejects import RejectedLine, rejected_record
 from fastrec.corpus.writer import ShardWriter, Written
 from fastrec.engine.collector import collector_off
 from fastrec.judge.findings import Finding
@@ -111,7 +111,7 @@ class _PartMaker:
         self._waiting_fields: list[Sequence[bytes]] = []
         self._waiting_rows: list[Any] = []
         self._first = self._last = b""
-        self._left_out: list[Entry] = []
+        self._left_out: list[RejectedLine] = []
         self._places: dict[int, PieceLocation] = {}
         self._left_out_sources: Counter[int] = Counter()
 
@@ -180,7 +180,7 @@ class _PartMaker:
         place = self._places[row[Column.SOURCE]]
         self._left_out_sources[row[Column.SOURCE]] += 1
         finding = Finding(code, "$", "expected one record of this identity, found others that differ")
-        self._left_out.append(entry_of_conflict(place.source, row[Column.LINE] + place.line_base, finding, text))
+        self._left_out.append(rejected_record(place.source, row[Column.LINE] + place.line_base, finding, text))
 
     def _write_census(self) -> list[FileDigest]:
         """Write the two lists of the census, and what was left out, sorted."""
@@ -194,6 +194,6 @@ class _PartMaker:
             self._left_out.sort(key=lambda entry: (entry.source, entry.line))
             with storage_of(path).open_writer(path) as file:
                 for entry in self._left_out:
-                    file.write(spell(entry))
+                    file.write(entry.to_json())
             kept.append(digest_of(path))
         return kept

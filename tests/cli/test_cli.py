@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 import fastrec
 from fastrec.cli import cli
 from fastrec.cli.console import safe, size_option
-from fastrec.judge.report import Report
+from fastrec.commands.validate.result import Validation
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.sources.formats import Format
 from tests.samples import sample
@@ -181,7 +181,7 @@ def test_json_is_one_document_that_equals_the_report(corpus: Path) -> None:
     names = ["bad.jsonl", "warned.jsonl", "bom.jsonl", "truncated.jsonl.zst", "bad.jsonl"]
     done = run("validate", *names, "--format", "json")
     assert done.returncode == 3
-    found = msgspec.json.decode(done.stdout, type=Report)
+    found = msgspec.json.decode(done.stdout, type=Validation)
     expected = fastrec.validate(names)
     found.seconds = expected.seconds
     assert found == expected

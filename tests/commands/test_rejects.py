@@ -18,12 +18,13 @@ from click.testing import CliRunner, Result
 
 import fastrec
 from fastrec.cli import cli
+from fastrec.cli.findings import print_groups
 from fastrec.commands.generate.stream import Recipe, labelled_lines
 from fastrec.commands.rejects import Rejects, extract, rejects
 from fastrec.corpus.writer import ShardWriter
 from fastrec.errors import CorpusError, ShardError, UsageError
-from fastrec.judge import report
 from fastrec.judge.codes import CODES
+from fastrec.limits import Limits
 from tests.samples import sample
 
 LABELLED = list(labelled_lines(Recipe(records=300, seed=8, rejects=0.3, duplicates=0.1, blanks=0.05)))
@@ -92,14 +93,14 @@ def test_groups_add_up_to_the_summary(fresh: Path) -> None:
     for group in found.groups:
         counts[group.code] += group.count
         assert group.severity == "error"
-        assert len(group.places) == min(group.count, 3)
+        assert len(group.locations) == min(group.count, 3)
     assert counts == found.codes
 
 
 def test_places_are_those_of_the_lines(fresh: Path) -> None:
     """The first places of a group name the source and the line of a reject of that code."""
     for group in rejects(fresh).groups:
-        for place in group.places:
+        for place in group.locations:
             lines = Path(place.source).read_bytes().split(b"\n")
             assert lines[place.line - 1] in bad_lines(group.code)
 
@@ -119,11 +120,13 @@ def test_an_unknown_code_is_a_usage_error(fresh: Path) -> None:
         rejects(fresh, codes=["json.sintax"])
 
 
-def test_groups_that_are_not_remembered_are_counted(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The list is bounded, and says how much it leaves out."""
-    monkeypatch.setattr(report, "_GROUPS", 3)
-    shown = sum(group.count for group in rejects(fresh).groups)
-    assert f"… and {len(bad_lines()) - shown} lines with other reasons; --code" in invoke(fresh).stdout
+def test_groups_beyond_the_limit_are_counted(fresh: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The list is bounded, and says how many lines it leaves out."""
+    found = rejects(fresh, limits=Limits(finding_groups=3))
+    assert len(found.groups) == 3
+    print_groups(found.groups, found.lines, "more lines")
+    listed = sum(group.count for group in found.groups)
+    assert f"… and {len(bad_lines()) - listed} more lines" in capsys.readouterr().out
 
 
 # Extracting
@@ -220,7 +223,7 @@ def test_text_is_like_that_of_validate(fresh: Path) -> None:
     lines = done.stdout.splitlines()
     assert lines[0] == f"error {group.code}  {group.count} ×"
     assert lines[1] == f"    {group.path}: {group.message}"
-    assert lines[2].startswith(f"    {group.places[0].source}:{group.places[0].line}")
+    assert lines[2].startswith(f"    {group.locations[0].source}:{group.locations[0].line}")
     assert lines[-1].startswith(f"{len(bad_lines())} rejected lines: ")
 
 

@@ -17,12 +17,12 @@ from fastrec.commands import validate as module
 from fastrec.commands.generate import generate
 from fastrec.commands.generate.stream import Recipe, labelled_lines
 from fastrec.commands.validate import validate
+from fastrec.commands.validate.result import Validation
 from fastrec.engine import make_engine
 from fastrec.errors import FastrecError, UsageError
-from fastrec.judge import report
 from fastrec.judge.codes import CODES
 from fastrec.judge.judge import Judge
-from fastrec.judge.report import Report
+from fastrec.limits import LIMITS, Limits
 from fastrec.sources import slices as plan
 from fastrec.sources.formats import Format
 from tests.judge.test_hostile import PLACES, line_with
@@ -52,21 +52,21 @@ def write(path: Path, lines: list[bytes], end: bytes = b"\n") -> Path:
     return path
 
 
-def balanced(found: Report) -> Report:
+def balanced(found: Validation) -> Validation:
     """Check what holds for every report."""
     assert found.lines == found.valid + found.invalid + found.blank
     assert found.warnings == sum(count for code, count in found.codes.items() if CODES[code].severity == "warning")
     assert found.ok is (not found.invalid and not found.bad_shards)
-    if len(found.groups) < report._GROUPS:
+    if len(found.groups) < LIMITS.finding_groups:
         counts: Counter[str] = Counter()
         for group in found.groups:
             counts[group.code] += group.count
-            assert len(group.places) == min(group.count, report._PLACES)
+            assert len(group.locations) == min(group.count, 3)
         assert counts == found.codes
     return found
 
 
-def plain(found: Report, folder: Path) -> dict[str, Any]:
+def plain(found: Validation, folder: Path) -> dict[str, Any]:
     """A report without the time it took, the folder, and the suffixes that compression adds."""
     text = msgspec.json.encode(found).decode().replace(json.dumps(f"{folder}/")[1:-1], "")
     for suffix in SUFFIXES.values():
@@ -125,13 +125,13 @@ def test_groups_hold_equal_findings_and_their_first_places(tmp_path: Path) -> No
     groups = {(group.code, group.path): group for group in found.groups}
     model = groups["schema.required", "$.model_id"]
     assert (model.count, model.severity) == (5, "error")
-    assert [(place.source, place.line) for place in model.places] == [
+    assert [(place.source, place.line) for place in model.locations] == [
         (str(first), 1),
         (str(first), 4),
         (str(second), 3),
     ]
     tokens = groups["warn.total_tokens", "$.token_usage.total_tokens"]
-    assert [(place.source, place.line) for place in tokens.places] == [
+    assert [(place.source, place.line) for place in tokens.locations] == [
         (str(first), 5),
         (str(second), 2),
         (str(second), 6),
@@ -142,11 +142,10 @@ def test_groups_hold_equal_findings_and_their_first_places(tmp_path: Path) -> No
     assert (found.lines, found.valid, found.invalid, found.blank, found.warnings) == (12, 5, 6, 1, 4)
 
 
-def test_groups_are_limited_and_counts_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_are_limited_and_counts_are_not(tmp_path: Path) -> None:
     """However many kinds of findings there are, a report stays small, and its counts by code are whole."""
-    monkeypatch.setattr(report, "_GROUPS", 10)
     lines = [json.dumps(sample(model_id=number)).encode() for number in range(50)]
-    found = validate([write(tmp_path / "a.jsonl", lines)])
+    found = validate([write(tmp_path / "a.jsonl", lines)], limits=Limits(finding_groups=10))
     assert len(found.groups) == 10
     assert found.codes["schema.type"] == found.invalid == 50
 
@@ -196,7 +195,7 @@ def test_a_file_cut_into_ranges_keeps_its_line_numbers(
         *((str(large), number) for number in expected),
     ]
     group = next(group for group in found.groups if group.path == "$.model_id")
-    assert [(place.source, place.line) for place in group.places] == [
+    assert [(place.source, place.line) for place in group.locations] == [
         (str(small), 2),
         (str(large), 7),
         (str(large), 14),
@@ -292,12 +291,11 @@ def test_max_errors_stops_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     assert found.lines < 200
 
 
-def test_max_errors_stops_inside_a_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_max_errors_stops_inside_a_shard(tmp_path: Path) -> None:
     """One huge shard of nonsense is not read to its end, and not one byte further than a chunk."""
-    monkeypatch.setattr(module, "_CHUNK_BYTES", 1_000)
     path = tmp_path / "a.jsonl.zst"
     path.write_bytes(compressed(Format.ZSTD, (BAD + b"\n") * 100_000))
-    found = balanced(validate([path], max_errors=3))
+    found = balanced(validate([path], max_errors=3, limits=Limits(chunk_bytes=1_000)))
     assert found.stopped_early
     assert 3 <= found.invalid < 200
 
@@ -324,7 +322,7 @@ def test_a_line_over_the_limit_is_invalid_with_its_number(tmp_path: Path, length
     assert entries[0]["message"] == f"expected at most 2,000 bytes in a line, found {length:,}"
     assert (found.lines, found.valid, found.invalid) == (6, 3, 3)
     group = next(group for group in found.groups if group.code == "schema.required")
-    assert [place.line for place in group.places] == [4]
+    assert [place.line for place in group.locations] == [4]
 
 
 # Shards that cannot be read whole
@@ -336,7 +334,6 @@ def test_bad_shards_are_all_named_and_none_of_their_lines_count(
 ) -> None:
     """A truncated or corrupt shard is never half-used, in the counts, the groups and the log alike."""
     monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
-    monkeypatch.setattr(module, "_CHUNK_BYTES", 500)
     # The first half of each bad shard reads well, and is long enough to be judged: of two frames, or members, the
     # second one is damaged.
     text = (GOOD + b"\n" + BAD + b"\n") * 100
@@ -346,7 +343,7 @@ def test_bad_shards_are_all_named_and_none_of_their_lines_count(
     (tmp_path / "2.jsonl").write_bytes(b"\xef\xbb\xbf" + GOOD + b"\n[]\n")
     (tmp_path / "3.jsonl.gz").write_bytes(gz + gz[:-8] + bytes(4) + gz[-4:])
     (tmp_path / "4.jsonl.gz").write_bytes(gz)
-    found = balanced(validate([tmp_path], jobs=jobs, json_log=tmp_path / "log"))
+    found = balanced(validate([tmp_path], jobs=jobs, json_log=tmp_path / "log", limits=Limits(chunk_bytes=500)))
     assert [Path(bad.split(": ")[0]).name for bad in found.bad_shards] == ["1.jsonl.zst", "3.jsonl.gz"]
     assert "at byte" in found.bad_shards[0]
     assert (found.lines, found.valid, found.invalid, found.shards) == (202, 101, 101, 4)
@@ -387,7 +384,7 @@ def test_a_shard_of_strange_name_has_a_report_that_can_be_encoded(tmp_path: Path
     (tmp_path / "b\udcfe.jsonl.zst").write_bytes(compressed(Format.ZSTD, BAD)[:-3])
     found = validate([tmp_path], json_log=tmp_path / "log")
     decoded = msgspec.json.decode(msgspec.json.encode(found))
-    assert decoded["groups"][0]["places"][0]["source"].endswith("a\\xff\n.jsonl")
+    assert decoded["groups"][0]["locations"][0]["source"].endswith("a\\xff\n.jsonl")
     assert "b\\udcfe.jsonl.zst" in decoded["bad_shards"][0]
     assert log_of(tmp_path / "log")[0]["source"].endswith("a\\xff\n.jsonl")
 
@@ -404,8 +401,8 @@ def test_paths_may_be_one_or_many(tmp_path: Path, as_: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"jobs": 0}, "at least one job"),
-        ({"max_errors": 0}, "at least one"),
+        ({"jobs": 0}, "jobs must be at least 1, not 0"),
+        ({"max_errors": 0}, "max_errors must be at least 1, not 0"),
         ({"algorithm": "md5"}, "sha256, xxh3_128"),
     ],
 )

@@ -11,11 +11,12 @@ import msgspec
 
 from fastrec.commands.diff.document import Difference
 from fastrec.commands.rejects import Rejects
+from fastrec.commands.validate.log import LoggedFinding
+from fastrec.commands.validate.result import Validation
 from fastrec.commands.verify import KINDS, Verification
 from fastrec.corpus.manifest import Manifest
-from fastrec.corpus.rejects import Entry
+from fastrec.corpus.rejects import RejectedLine
 from fastrec.judge.codes import ERRORS, WARNINGS, Code
-from fastrec.judge.report import LogEntry, Report
 from fastrec.normalize.run import NormalizeResult, Plan
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.summary.document import Summary
@@ -59,13 +60,16 @@ The kinds of problems that `fastrec verify` finds.
 DOCUMENTS: dict[str, tuple[Struct, str]] = {
     "summary.json": (Summary, "In every corpus. Its JSON Schema ships with the package."),
     "manifest.json": (Manifest, "In every corpus."),
-    "rejects.jsonl.zst": (Entry, "In a corpus with rejected lines: one object per line, by source and line number."),
+    "rejects.jsonl.zst": (
+        RejectedLine,
+        "In a corpus with rejected lines: one object per line, by source and line number.",
+    ),
     "normalize --json": (NormalizeResult, "On standard output."),
     "normalize --dry-run --json": (Plan, "On standard output."),
     "stats --format json": (Stats, "On standard output."),
     "diff --format json": (Difference, "On standard output."),
-    "validate --format json": (Report, "On standard output."),
-    "validate --json-log": (LogEntry, "In the file that the option names: one object per line."),
+    "validate --format json": (Validation, "On standard output."),
+    "validate --json-log": (LoggedFinding, "In the file that the option names: one object per line."),
     "rejects --format json": (Rejects, "On standard output."),
     "verify --json": (Verification, "On standard output."),
 }

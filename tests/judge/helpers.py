@@ -12,7 +12,7 @@ from fastrec.judge.judge import Judge
 def judge(line: bytes, **options: Any) -> tuple[Batch, bytes]:
     out = bytearray()
     batch = Judge(**options).judge_chunk(line, out)
-    assert batch.lines == len(batch.records) + len(batch.rejects) + batch.blank
+    assert batch.lines == len(batch.records) + len(batch.rejected) + batch.blank
     return batch, bytes(out)
 
 
@@ -21,7 +21,7 @@ def codes(line: bytes | dict[str, Any], **options: Any) -> list[str]:
     if isinstance(line, dict):
         line = json.dumps(line).encode()
     batch, _ = judge(line, **options)
-    return [finding.code for reject in batch.rejects for finding in reject.findings]
+    return [finding.code for reject in batch.rejected for finding in reject.findings]
 
 
 def normal(line: bytes | dict[str, Any], **options: Any) -> bytes:
@@ -29,11 +29,11 @@ def normal(line: bytes | dict[str, Any], **options: Any) -> bytes:
     if isinstance(line, dict):
         line = json.dumps(line).encode()
     batch, out = judge(line, **options)
-    assert not batch.rejects, batch.rejects[0].findings
+    assert not batch.rejected, batch.rejected[0].findings
     return out
 
 
 def warning_codes(record: dict[str, Any]) -> list[str]:
     batch, _ = judge(json.dumps(record).encode(), warnings=True)
-    assert not batch.rejects, batch.rejects[0].findings
+    assert not batch.rejected, batch.rejected[0].findings
     return [warned.finding.code for warned in batch.warnings]

@@ -164,10 +164,10 @@ def test_a_duplicate_key_condemns_its_line_alone() -> None:
     good = json.dumps(sample(output={"raw": "x", "reasoning_trace": None}, interactions=None)).encode()
     bad = line_with(b'"metadata":{"a":1,"a":1}')
     batch, out = judge(b"\n".join([good, bad, b"", good, bad, good]))
-    assert [(reject.line, reject.offset) for reject in batch.rejects] == [
+    assert [(reject.line, reject.offset) for reject in batch.rejected] == [
         (2, len(good) + 1),
         (5, 2 * len(good) + len(bad) + 4),
     ]
-    assert [reject.raw for reject in batch.rejects] == [bad, bad]
+    assert [reject.raw for reject in batch.rejected] == [bad, bad]
     assert batch.blank == 1
     assert out == normal(good) * 3

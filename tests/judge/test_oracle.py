@@ -149,8 +149,8 @@ def disagreements(mutations: Iterator[Any], seed: int) -> tuple[int, int, list[s
         lines = [spelled(value, rng) for value in chunk]
         out = bytearray()
         batch = judge.judge_chunk(b"\n".join(lines), out)
-        assert batch.lines == len(lines) == len(batch.records) + len(batch.rejects)
-        rejected = {reject.line for reject in batch.rejects}
+        assert batch.lines == len(lines) == len(batch.records) + len(batch.rejected)
+        rejected = {reject.line for reject in batch.rejected}
         starts = iter([0, *batch.ends])
         for number, (value, line) in enumerate(zip(chunk, lines, strict=True), 1):
             judged += 1

@@ -14,7 +14,7 @@ from tests.samples import sample
 
 def findings(record: Any, **options: Any) -> list[tuple[str, str, str]]:
     batch, _ = judge(record if isinstance(record, bytes) else json.dumps(record).encode(), **options)
-    return [(finding.code, finding.path, finding.message) for reject in batch.rejects for finding in reject.findings]
+    return [(finding.code, finding.path, finding.message) for reject in batch.rejected for finding in reject.findings]
 
 
 def without(record: dict[str, Any], key: str) -> dict[str, Any]:

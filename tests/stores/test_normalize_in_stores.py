@@ -88,7 +88,7 @@ def test_paths_in_documents_are_urls(inputs: str, s3: S3) -> None:
         f"s3://bucket/in/shard-{number}.jsonl{suffix}"
         for number, suffix in enumerate(("", ".zst", ".gz", ".bz2", ".xz"))
     ]
-    sources = {place.source for group in rejects(OUT).groups for place in group.places}
+    sources = {place.source for group in rejects(OUT).groups for place in group.locations}
     assert sources <= {entry["path"] for entry in manifest["inputs"]}
 
 

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from fastrec.corpus.manifest import Manifest
-from fastrec.corpus.rejects import decode_entry, numbered_lines, raw_of
+from fastrec.corpus.rejects import decode_rejected, numbered_lines
 from fastrec.storage.paths import join, parent_and_name
 
 __all__ = ["Example", "examples"]
@@ -38,11 +38,11 @@ def examples(corpus: str, manifest: Manifest) -> dict[str, list[Example]]:
         return {}
     path = join(corpus, parent_and_name(manifest.rejects.file)[1])
     for number, line in numbered_lines(path):
-        entry = decode_entry(path, number, line)
+        entry = decode_rejected(path, number, line)
         some = found.setdefault(entry.code, {})
         reason = (entry.path, entry.message)
         if reason not in some and len(some) < _EXAMPLES:
-            raw = raw_of(entry)
+            raw = entry.exact_bytes()
             beginning = raw[:_BEGINNING].decode(errors="backslashreplace") + ("…" if len(raw) > _BEGINNING else "")
             some[reason] = Example(entry.source, entry.line, entry.path, entry.message, beginning)
     return {code: list(some.values()) for code, some in found.items()}

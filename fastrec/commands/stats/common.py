@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -23,10 +23,11 @@ from fastrec.engine import make_engine
 from fastrec.engine.jobs import jobs_for
 from fastrec.errors import CorpusError, shown
 from fastrec.judge.judge import Judge
+from fastrec.judge.shards import judge_slice
 from fastrec.limits import Limits
 from fastrec.sorting.keys import key_maker, key_splitter, spell_text, text_of
-from fastrec.sources.lines import LongLine
-from fastrec.sources.reader import read_shard, shard_at
+from fastrec.sources.reader import shard_at
+from fastrec.sources.slices import Slice
 from fastrec.storage.paths import join, parent_and_name
 from fastrec.summary.ranking import Chosen
 from fastrec.summary.rows import row_of
@@ -35,7 +36,6 @@ from fastrec.summary.tally import Tally
 
 __all__ = ["only_common"]
 
-_CHUNK_BYTES: Final = 1 << 18
 
 Models = dict[bytes, frozenset[bytes]]
 """The chosen models of each evaluation, both as spelled in sort keys."""
@@ -175,16 +175,13 @@ def _questions(task: PartTask) -> Iterator[Answers]:
 def _records(task: PartTask) -> Iterator[tuple[KeyFields, KeyFields, Any]]:
     """Read the records of chosen models: the key of the question, all fields of the sort key, and the row."""
     key_of, split = key_maker(task.sort_fields), key_splitter(task.sort_fields)
-    normal = bytearray()
     records = 0
     # No limit on the line length: `normalize` accepted these lines.
-    for chunk in read_shard(shard_at(task.path), chunk_bytes=_CHUNK_BYTES, max_line_bytes=sys.maxsize):
-        assert not isinstance(chunk, LongLine)
-        normal.clear()
-        batch = _judge().judge_chunk(chunk.data, normal, line=chunk.line)
-        for reject in batch.rejects:
-            problem = f"not a valid record: {reject.findings[0].message}. `fastrec verify` lists all problems"
-            raise CorpusError(task.path, problem, reject.line)
+    for judged in judge_slice(_judge(), Slice(shard_at(task.path)), max_line_bytes=sys.maxsize):
+        batch = judged.batch
+        for invalid in batch.rejected:
+            problem = f"not a valid record: {invalid.findings[0].message}. `fastrec verify` lists all problems"
+            raise CorpusError(task.path, problem, invalid.line)
         records += len(batch.records)
         for record, line in zip(batch.records, batch.numbers, strict=True):
             fields = split(key_of(record))

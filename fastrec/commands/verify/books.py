@@ -13,7 +13,7 @@ from fastrec.commands.verify.compare import compare_documents, expected
 from fastrec.commands.verify.problems import Problem, Problems
 from fastrec.corpus.documents import MANIFEST, SUMMARY, summary_path
 from fastrec.corpus.manifest import InputEntry, Manifest, RejectsEntry, tree_hash
-from fastrec.corpus.rejects import decode_entry, numbered_lines
+from fastrec.corpus.rejects import decode_rejected, numbered_lines
 from fastrec.errors import CorpusError, ShardError
 from fastrec.normalize.options import Options
 from fastrec.storage import storage_of
@@ -194,7 +194,7 @@ def _read_rejects(path: str, problems: Problems) -> tuple[Counter[str], Counter[
     before = ("", 0)
     for number, line in numbered_lines(path):
         try:
-            entry = decode_entry(path, number, line)
+            entry = decode_rejected(path, number, line)
         except CorpusError as exc:
             problems.add("rejects.entry", exc.reason, number)
             continue

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import sha256
 from operator import lt
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -21,12 +21,14 @@ from fastrec.commands.verify.problems import Problems
 from fastrec.corpus.writer import Written
 from fastrec.errors import ShardError, shown
 from fastrec.judge.batch import Batch
-from fastrec.judge.findings import Finding, too_long
+from fastrec.judge.findings import Finding
 from fastrec.judge.judge import Judge, SampleHashMode
+from fastrec.judge.shards import JudgedChunk, judge_slice
 from fastrec.normalize.options import Options
 from fastrec.sorting.keys import key_maker, key_splitter
-from fastrec.sources.lines import Chunk, LongLine, ReadStats
-from fastrec.sources.reader import read_shard, shard_at
+from fastrec.sources.lines import ReadStats
+from fastrec.sources.reader import shard_at
+from fastrec.sources.slices import Slice
 from fastrec.storage.digests import sha256_of_file
 from fastrec.storage.paths import parent_and_name
 from fastrec.summary.part_counts import PartCounts, write_statistics
@@ -34,8 +36,6 @@ from fastrec.summary.rows import row_of
 from fastrec.summary.tally import Tally
 
 __all__ = ["CheckedPart", "PartToCheck", "check_part"]
-
-_CHUNK_BYTES: Final = 1 << 18  # a chunk and its normal form stay in the processor's cache
 
 
 class PartToCheck(msgspec.Struct, frozen=True):
@@ -125,20 +125,16 @@ class _PartChecker:
 
     def _read(self, stats: ReadStats) -> None:
         order = self._order
-        shard = shard_at(order.path)
-        for chunk in read_shard(shard, chunk_bytes=_CHUNK_BYTES, max_line_bytes=order.longest, stats=stats):
-            if isinstance(chunk, LongLine):
-                self._refuse(chunk.line, too_long(chunk.length, order.longest))
-            else:
-                self._text_hash.update(chunk.data)
-                self._check(chunk)
+        piece = Slice(shard_at(order.path))
+        for judged in judge_slice(self._judge, piece, max_line_bytes=order.longest, stats=stats):
+            self._text_hash.update(judged.data)
+            self._check(judged)
         if stats.bom:
             self._problems.add("line.form", "expected a record, found a byte order mark before it", 1)
 
-    def _check(self, chunk: Chunk) -> None:
-        self._normal.clear()
-        batch = self._judge.judge_chunk(chunk.data, self._normal, line=chunk.line, offset=chunk.offset)
-        if self._normal != chunk.data:
+    def _check(self, chunk: JudgedChunk) -> None:
+        batch, self._normal = chunk.batch, chunk.normal
+        if batch.rejected or chunk.normal != chunk.data:
             self._name_lines(chunk, batch)
         keys = [self._key_of(record) for record in batch.records]
         if not keys:
@@ -171,12 +167,12 @@ class _PartChecker:
                 message = "expected bytes above those of the record before, which has the same key, found lower"
                 self._problems.add("line.order", message, number)
 
-    def _name_lines(self, chunk: Chunk, batch: Batch) -> None:
+    def _name_lines(self, chunk: JudgedChunk, batch: Batch) -> None:
         """Name the lines of a chunk that are not their own normal form."""
-        for reject in batch.rejects:
-            self._refuse(reject.line, reject.findings[0])
+        for invalid in batch.rejected:
+            self._refuse(invalid.line, invalid.findings[0])
         lines = _lines(chunk.data)
-        seen = {reject.line for reject in batch.rejects} | set(batch.numbers)
+        seen = {invalid.line for invalid in batch.rejected} | set(batch.numbers)
         for number, line in enumerate(lines, chunk.line):
             if number not in seen:
                 self._problems.add("line.blank", f"expected a record, found {len(line):,} bytes of white space", number)

@@ -1,0 +1,228 @@
+"""`validate`: judge every line of some shards and report the findings; the only output file is an optional log.
+
+1. Find the shards and cut them into tasks.
+2. Each task judges its lines and returns counts and groups of findings. With a log, it writes every finding to a file
+   per slice.
+3. The driver adds up the results in the order of the inputs, so that they do not depend on which task finishes first:
+   slices into shards, then shards that were read whole into the result.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from functools import lru_cache
+from itertools import groupby
+
+import msgspec
+
+from fastrec.commands.validate.log import FindingLog, log_findings
+from fastrec.commands.validate.result import SliceFindings, Validation
+from fastrec.engine import make_engine
+from fastrec.engine.jobs import jobs_for
+from fastrec.errors import ShardError, UsageError, shown, utf8
+from fastrec.judge.groups import FindingGroups, Location
+from fastrec.judge.judge import Judge
+from fastrec.judge.shards import judge_slice
+from fastrec.limits import LIMITS, Limits
+from fastrec.schemas.hashes import HASHES
+from fastrec.sources.decompress import MAX_WINDOW
+from fastrec.sources.inputs import find_shards
+from fastrec.sources.lines import MAX_LINE_BYTES, ReadStats
+from fastrec.sources.reader import Shard
+from fastrec.sources.slices import Slice, estimated_text, tasks_of
+
+__all__ = ["validate"]
+
+
+class _SliceTask(msgspec.Struct, frozen=True):
+    """A task of `validate`: slices to judge one after the other."""
+
+    slices: tuple[Slice, ...]
+    max_line_bytes: int
+    max_window: int
+    max_errors: int | None
+    log: str | None
+    """The beginning of the names of the slices' logs."""
+    algorithm: str
+    limits: Limits
+
+    def __str__(self) -> str:
+        return "reading " + "; ".join(map(str, self.slices))
+
+
+def validate(
+    paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
+    *,
+    jobs: int = 1,
+    files_from: str | None = None,
+    max_errors: int | None = None,
+    json_log: str | os.PathLike[str] | None = None,
+    max_line_bytes: int = MAX_LINE_BYTES,
+    max_window: int = MAX_WINDOW,
+    algorithm: str = "sha256",
+    limits: Limits = LIMITS,
+) -> Validation:
+    """Judge every line of some shards.
+
+    Args:
+        paths: Files, directories, globs, or `-` for standard input.
+        jobs: Processes to use; small inputs are judged in this process.
+        files_from: A file with further paths, one per line.
+        max_errors: Stop after this many invalid lines.
+        json_log: A file for every finding, one JSON object per line.
+        max_line_bytes: A longer line is invalid, and never held in memory.
+        max_window: The largest zstd window to accept.
+        algorithm: The hash that `sample_hash` is compared with.
+        limits: Sizes that bound the work.
+
+    Raises:
+        UsageError: No input was found, or another argument is wrong.
+        FastrecError: The log cannot be written.
+    """
+    started = time.perf_counter()
+    _check(jobs, max_errors, algorithm)
+    names = [paths] if isinstance(paths, (str, os.PathLike)) else paths
+    shards, notices = find_shards([os.fspath(path) for path in names], files_from=files_from)
+    validation = Validation(shards=len(shards), notices=notices)
+    groups = FindingGroups(limits.finding_groups)
+    with ExitStack() as stack:
+        scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="fastrec-"))
+        log = stack.enter_context(_open_log(os.fspath(json_log), shards)) if json_log else None
+        tasks = [
+            _SliceTask(
+                slices,
+                max_line_bytes,
+                max_window,
+                max_errors,
+                f"{scratch}/{number}" if log else None,
+                algorithm,
+                limits,
+            )
+            for number, slices in enumerate(tasks_of(shards))
+        ]
+        results = stack.enter_context(closing(_in_order(tasks, _jobs_for(shards, len(tasks), jobs))))
+        for shard, found in _by_shard(_enough(results, max_errors), limits):
+            validation.add(shard.path, found)
+            if not found.error:
+                groups.merge(found.groups)
+            if log:
+                log.add(found)
+    validation.groups = groups.in_order()
+    validation.stopped_early = max_errors is not None and validation.invalid >= max_errors
+    validation.seconds = time.perf_counter() - started
+    return validation
+
+
+def _check(jobs: int, max_errors: int | None, algorithm: str) -> None:
+    if jobs < 1:
+        raise UsageError(f"jobs must be at least 1, not {jobs}")
+    if max_errors is not None and max_errors < 1:
+        raise UsageError(f"max_errors must be at least 1, not {max_errors}")
+    if algorithm not in HASHES:
+        raise UsageError(f"algorithm must be one of {', '.join(HASHES)}, not {algorithm!r}")
+
+
+def _open_log(path: str, shards: Iterable[Shard]) -> FindingLog:
+    """Open the log, but refuse a shard: opening it would empty it."""
+    if os.path.exists(path):  # noqa: PTH110 - paths stay the str that was given
+        for shard in shards:
+            if not shard.stream and os.path.samefile(path, shard.path):  # noqa: PTH121
+                raise UsageError(f"the log {shown(path)} is one of the shards: name another file")
+    return FindingLog(path)
+
+
+def _jobs_for(shards: Sequence[Shard], tasks: int, jobs: int) -> int:
+    """Return how many processes to use: one for streams, which only this process can read."""
+    return 1 if any(shard.stream for shard in shards) else jobs_for(sum(map(estimated_text, shards)), tasks, jobs)
+
+
+def _in_order(tasks: list[_SliceTask], jobs: int) -> Generator[tuple[Slice, SliceFindings], None, None]:
+    """Run the tasks and yield the findings of each slice in the order of the inputs."""
+    early: dict[int, list[SliceFindings]] = {}
+    turn = 0
+    with make_engine(jobs) as engine:
+        for number, results in engine.run(_validate_task, tasks):
+            early[number] = results
+            while turn in early:
+                # A task that reached max_errors skipped its last slices.
+                yield from zip(tasks[turn].slices, early.pop(turn), strict=False)
+                turn += 1
+
+
+def _enough(
+    results: Iterable[tuple[Slice, SliceFindings]], max_errors: int | None
+) -> Iterator[tuple[Slice, SliceFindings]]:
+    """Pass results on until max_errors is reached."""
+    invalid = 0
+    for piece, found in results:
+        yield piece, found
+        invalid += found.invalid
+        if max_errors is not None and invalid >= max_errors:
+            return
+
+
+def _by_shard(results: Iterable[tuple[Slice, SliceFindings]], limits: Limits) -> Iterator[tuple[Shard, SliceFindings]]:
+    """Add up the slices of each shard."""
+    for shard, pieces in groupby(results, key=lambda result: result[0].shard):
+        whole = SliceFindings(FindingGroups(limits.finding_groups))
+        for _, found in pieces:
+            whole += found
+        yield shard, whole
+
+
+@lru_cache(maxsize=1)
+def _judge(algorithm: str) -> Judge:
+    return Judge(algorithm=algorithm, warnings=True, fill=False)
+
+
+def _validate_task(task: _SliceTask) -> list[SliceFindings]:
+    """Judge the slices of a task. Runs in a worker."""
+    results: list[SliceFindings] = []
+    invalid = 0
+    for number, piece in enumerate(task.slices):
+        found = _validate_slice(piece, task, f"{task.log}-{number}" if task.log else None)
+        results.append(found)
+        invalid += found.invalid
+        if task.max_errors is not None and invalid >= task.max_errors:
+            break
+    return results
+
+
+def _validate_slice(piece: Slice, task: _SliceTask, log: str | None) -> SliceFindings:
+    found, stats = SliceFindings(FindingGroups(task.limits.finding_groups)), ReadStats()
+    source = utf8(piece.shard.path)
+    try:
+        for judged in judge_slice(
+            _judge(task.algorithm),
+            piece,
+            chunk_bytes=task.limits.chunk_bytes,
+            max_line_bytes=task.max_line_bytes,
+            max_window=task.max_window,
+            stats=stats,
+        ):
+            batch = judged.batch
+            found.lines += batch.lines
+            found.blank += batch.blank
+            found.invalid += len(batch.rejected)
+            found.warnings += len(batch.warnings)
+            if not batch.rejected and not batch.warnings:
+                continue
+            findings = [(invalid.line, finding) for invalid in batch.rejected for finding in invalid.findings]
+            findings += [(warned.line, warned.finding) for warned in batch.warnings]
+            findings.sort(key=lambda pair: pair[0])
+            for line, finding in findings:
+                found.add(finding, Location(source, line))
+            if log:
+                found.logs = [(log, 0)]
+                log_findings(log, source, findings)
+            if task.max_errors is not None and found.invalid >= task.max_errors:
+                break
+    except ShardError as exc:
+        # A shard counts as a whole or not at all, so the findings so far are dropped.
+        return SliceFindings(FindingGroups(0), error=str(exc), logs=found.logs)
+    found.text_bytes, found.bom = stats.text_bytes, stats.bom
+    return found

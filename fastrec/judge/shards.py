@@ -1,0 +1,86 @@
+"""Judge a slice of a shard: read it and judge it chunk by chunk. Every command that reads records does it here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from fastrec.errors import out_of_memory
+from fastrec.judge.batch import Batch
+from fastrec.judge.findings import InvalidLine, too_long
+from fastrec.judge.judge import Judge
+from fastrec.limits import LIMITS
+from fastrec.sources.decompress import MAX_WINDOW
+from fastrec.sources.lines import MAX_LINE_BYTES, LongLine, ReadStats
+from fastrec.sources.reader import read_shard
+from fastrec.sources.slices import Slice
+
+__all__ = ["JudgedChunk", "invalid_line", "judge_slice"]
+
+
+class JudgedChunk(NamedTuple):
+    """A chunk of lines and what the judge made of it; a line that is too long comes as a chunk of its own."""
+
+    batch: Batch
+    normal: bytearray
+    """The normal forms of the records. The next chunk overwrites them."""
+    data: bytes
+    """The lines as they were read; empty if the line was too long to be held."""
+    line: int
+    """Number of the first line."""
+
+
+def judge_slice(
+    judge: Judge,
+    piece: Slice,
+    *,
+    chunk_bytes: int = LIMITS.chunk_bytes,
+    max_line_bytes: int = MAX_LINE_BYTES,
+    max_window: int = MAX_WINDOW,
+    line: int = 1,
+    offset: int = 0,
+    stats: ReadStats | None = None,
+) -> Iterator[JudgedChunk]:
+    """Read a slice and judge its lines.
+
+    Args:
+        judge: The judge.
+        piece: The slice.
+        chunk_bytes: Text to judge at a time.
+        max_line_bytes: A longer line is invalid, and never held in memory.
+        max_window: The largest zstd window to accept.
+        line: Number of the first line.
+        offset: What to add to the offsets of lines.
+        stats: Receives what was read.
+
+    Raises:
+        ShardError: The slice cannot be read to its end. What came before it must not be used.
+    """
+    normal = bytearray()
+    try:
+        for chunk in read_shard(
+            piece.shard,
+            start=piece.start,
+            end=piece.end,
+            chunk_bytes=chunk_bytes,
+            max_line_bytes=max_line_bytes,
+            max_window=max_window,
+            stats=stats,
+        ):
+            normal.clear()
+            first = line - 1 + chunk.line
+            if isinstance(chunk, LongLine):
+                long_line = chunk._replace(line=first, offset=offset + chunk.offset)
+                yield JudgedChunk(
+                    Batch(lines=1, rejected=[invalid_line(long_line, max_line_bytes)]), normal, b"", first
+                )
+            else:
+                batch = judge.judge_chunk(chunk.data, normal, line=first, offset=offset + chunk.offset)
+                yield JudgedChunk(batch, normal, chunk.data, first)
+    except MemoryError as exc:
+        raise out_of_memory(piece.shard.path) from exc
+
+
+def invalid_line(line: LongLine, max_line_bytes: int) -> InvalidLine:
+    """Describe a line that is too long as an invalid line; only its head is kept."""
+    return InvalidLine(line.line, line.offset, (too_long(line.length, max_line_bytes),), line.head, truncated=True)
