@@ -23,12 +23,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from fastrec.judge.findings import Finding
 
 __all__ = [
     "BadShardsError",
@@ -146,12 +144,23 @@ class ClusterError(FastrecError):
         return f"the Dask cluster at {shown(self.address)}: {self.reason}"
 
 
+class _Finding(Protocol):
+    """What an error needs of a `Finding`, which is defined in a higher layer."""
+
+    @property
+    def code(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def message(self) -> str: ...
+
+
 class InvalidRecordError(FastrecError, ValueError):
     """A line is not a valid record; `findings` lists every reason, `source` and `line` its place, if known."""
 
     exit_code = 1
 
-    def __init__(self, findings: Sequence[Finding], source: str | None = None, line: int | None = None) -> None:
+    def __init__(self, findings: Sequence[_Finding], source: str | None = None, line: int | None = None) -> None:
         super().__init__(findings, source, line)
         self.findings = findings
         self.source = source

@@ -207,7 +207,7 @@ def test_an_entry_that_is_none_is_an_error_with_its_line(corpus: Path) -> None:
     with ShardWriter(str(corpus / FILE), "zst", 3) as writer:
         writer.write([b"{}\n"])
         writer.finish()
-    with pytest.raises(CorpusError, match=r"rejects.jsonl.zst, line 1: is not an entry: .*missing") as caught:
+    with pytest.raises(CorpusError, match=r"rejects.jsonl.zst, line 1: not a rejected line: .*missing") as caught:
         rejects(corpus)
     assert caught.value.line == 1
 
