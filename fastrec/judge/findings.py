@@ -1,4 +1,4 @@
-"""What the judge has to say about a line: findings, each with a stable code, a JSON path and a message."""
+"""Findings about a line: errors and warnings, each with a stable code, a JSON path and a message."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ _LONGEST_VALUE = 60
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One error or warning: what is wrong, where in the record, and what was expected and found."""
+    """One error or warning."""
 
     code: str
+    """The code."""
     path: str
+    """The JSON path in the record, such as `$.evaluation.score`."""
     message: str
+    """What was expected, and what was found."""
 
     @property
     def severity(self) -> str:
-        """Either `error` or `warning`, as the table of codes says."""
+        """`error` or `warning`."""
         return CODES[self.code].severity
 
 
@@ -44,17 +47,17 @@ class InvalidLine(msgspec.Struct, frozen=True):
 
 
 def too_long(length: int, limit: int) -> Finding:
-    """Say that a line is over the limit."""
+    """Make the finding of a line that is longer than the limit."""
     return Finding("line.too_long", "$", f"expected at most {limit:,} bytes in a line, found {length:,}")
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Sort findings by the order of the table of codes, then by path, each once."""
+    """Sort findings by the order of the table of codes, then by path, and drop equal ones."""
     return tuple(sorted(set(findings), key=lambda finding: (RANK[finding.code], finding.path, finding.message)))
 
 
 def json_path(steps: Iterable[str | int], *, whole: bool = False) -> str:
-    """Spell a place in a record; keys that are very long are cut short, unless it is to be spelled whole.
+    """Return the JSON path of a value; very long keys are shortened unless `whole`.
 
     >>> json_path(["interactions", 0, "tool_calls", 2, "my key"])
     '$.interactions[0].tool_calls[2]["my key"]'
@@ -71,7 +74,7 @@ def json_path(steps: Iterable[str | int], *, whole: bool = False) -> str:
 
 
 def describe(value: Any) -> str:
-    """Say what a JSON value is in a few words, however long it is.
+    """Describe a JSON value in a few words, however long it is.
 
     >>> describe({"a": 1}), describe("x" * 100_000), describe(None), describe(1.5)
     ('an object with 1 key', 'the string "xxxxxxxxxxxxxxxxxxxx…" of 100,000 characters', 'null', 'the number 1.5')
