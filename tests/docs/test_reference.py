@@ -12,7 +12,7 @@ from fastrec.cli import cli
 from tests.docs.commands import paragraphs
 from tests.docs.reference import DOCS, ROOT, pages
 
-README = ROOT / "README.md"
+README, CONTRIBUTING = ROOT / "README.md", ROOT / "CONTRIBUTING.md"
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *DOCS.glob("*.md")])
 COMMANDS = cli.list_commands(click.Context(cli))
 
@@ -21,10 +21,27 @@ def named(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("path", pages(), ids=named)
+@pytest.mark.parametrize("path", [path for path in pages() if path != CONTRIBUTING], ids=named)
 def test_generated_pages_are_current(path: Path) -> None:
     """Each page has the text that `make docs` would write."""
     assert path.read_text() == pages()[path], f"{named(path)} is out of date: run make docs"
+
+
+def test_the_table_of_folders_is_true() -> None:
+    """Folders, subjects and imports are exact; line counts may differ by 3 %, so that small changes need no update."""
+    written, current = CONTRIBUTING.read_text(), pages()[CONTRIBUTING]
+    number = re.compile(r"(?<=\| )\d[\d,]*(?= \|)")
+    assert number.sub("N", written) == number.sub("N", current), "CONTRIBUTING.md is out of date: run make docs"
+    for was, now in zip(number.findall(written), number.findall(current), strict=True):
+        assert amount(was) == pytest.approx(amount(now), rel=0.03, abs=3), "run make docs"
+
+
+def test_the_files_that_contributing_names_exist() -> None:
+    text = CONTRIBUTING.read_text()
+    for path in re.findall(r"`((?:tests|docs|bench|fastrec|\.github)/[\w./-]*)`", text):
+        assert (ROOT / path).exists(), path
+    for path in re.findall(r"`([a-z]+/[\w./-]*)`", text):
+        assert (ROOT / path).exists() or (ROOT / "fastrec" / path).exists(), path
 
 
 def test_the_readme_shows_every_command_and_pages_name_only_existing_ones() -> None:
