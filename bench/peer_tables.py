@@ -27,7 +27,7 @@ from bench.trials import JOBS, Trial, run_trials
 from bench.validators import VALIDATORS
 from bench.values import trial_values
 
-__all__ = ["Row", "Sheet", "full_tables", "main", "put_block", "short_table"]
+__all__ = ["CorpusSize", "Row", "Sheet", "full_tables", "main", "put_block", "short_table"]
 
 _ROOT: Final = Path(__file__).parents[1]
 _START, _END = "<!-- peers -->", "<!-- /peers -->"

@@ -1,4 +1,4 @@
-"""The logic of the benchmarks: comparing, remembering, showing. Nothing here looks at a clock."""
+"""The logic of the benchmarks: comparing, storing and formatting. No test measures time."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-pytest.importorskip("psutil", reason="the benchmarks' own dependencies are not installed")
+pytest.importorskip("psutil", reason="needs the dependencies of the benchmarks")
 
 from bench import corpora
 from bench.compare import compare, worse
 from bench.figures import FIGURES
 from bench.history import HistoryLine, Machine, append, line_of, machine, read
 from bench.measure import Measured, measure
-from bench.peer_tables import put_block
+from bench.peer_tables import CorpusSize, Row, Sheet, full_tables, put_block, short_table
 from bench.plot import Point, plot
 from bench.report import page
 from bench.stages import Stage
@@ -50,29 +50,29 @@ def run(**fields: float) -> Measured:
         ("higher", 2.0, 4.0, False),
     ],
 )
-def test_worse_is_more_than_15_percent_the_wrong_way(direction, before, now, is_worse) -> None:
+def test_worse_means_more_than_15_percent(direction, before, now, is_worse) -> None:
     history = lines_of(value(before, better=direction))
     assert bool(worse(compare([value(now, better=direction)], history, HERE))) is is_worse
 
 
-def test_the_best_of_all_earlier_lines_counts() -> None:
+def test_figures_are_compared_with_the_best_earlier_run() -> None:
     history = lines_of(value(1.4), value(1.0), value(1.3))
     assert compare([value(1.2)], history, HERE)[0].change == pytest.approx(0.2)
 
 
-def test_another_corpus_is_not_compared() -> None:
-    """A figure whose corpus was made anew starts a new history."""
+def test_figures_of_another_corpus_are_not_compared() -> None:
+    """A new version of a corpus starts a new history."""
     assert compare([value(9.0)], lines_of(value(1.0, of="mixed-2")), HERE)[0].best is None
 
 
-def test_lines_of_this_machine_are_preferred() -> None:
+def test_earlier_runs_on_this_machine_take_precedence() -> None:
     elsewhere = Machine("another", 64)
     history = lines_of(value(0.5), where=elsewhere) + lines_of(value(1.0))
     assert compare([value(1.0)], history, HERE)[0].best == 1.0
     assert compare([value(1.0)], history, Machine("a third", 4))[0].best == 0.5
 
 
-def test_a_figure_that_fails_now_and_did_not_before_is_worse() -> None:
+def test_a_figure_that_fails_now_but_not_before_is_worse() -> None:
     assert worse(compare([value(None)], lines_of(value(1.0)), HERE))
     assert not worse(compare([value(None)], [], HERE))
 
@@ -85,7 +85,7 @@ def test_throughput_is_compared_relative_to_the_calibration() -> None:
     assert fast.value != slow.value
 
 
-def test_seconds_are_compared_relative_to_the_calibration_and_ratios_as_they_are() -> None:
+def test_seconds_are_relative_to_the_calibration_and_ratios_are_not() -> None:
     by_name = {figure.name: figure for figure in FIGURES}
     ten = by_name["ten lines"]
     floor = by_name["normalize / recompression, mixed"]
@@ -97,7 +97,7 @@ def test_seconds_are_compared_relative_to_the_calibration_and_ratios_as_they_are
     assert ratio.reached is False
 
 
-def test_a_peer_that_fails_leaves_its_error_in_place_of_the_figure() -> None:
+def test_the_error_of_a_failed_peer_replaces_the_figure() -> None:
     figure = next(figure for figure in FIGURES if figure.name == "normalize vs Polars, mixed")
     polars = run()
     polars = msgspec.structs.replace(polars, error="ComputeError")
@@ -108,7 +108,7 @@ def test_a_peer_that_fails_leaves_its_error_in_place_of_the_figure() -> None:
     assert "ComputeError" in comparison_table(compare([found], [], HERE))
 
 
-def test_of_two_runs_of_a_stage_the_better_counts() -> None:
+def test_the_better_of_two_runs_of_a_stage_counts() -> None:
     slow, fast = Stage("split", {"MB/s": 1.0}), Stage("split", {"MB/s": 2.0})
     dear, cheap = Stage("duplicate_key_check", {"ratio": 0.2}), Stage("duplicate_key_check", {"ratio": 0.1})
     assert better_stage(slow, fast) == fast
@@ -120,11 +120,11 @@ def test_names_of_figures_are_unique() -> None:
     assert len(names) == len(set(names))
 
 
-def test_every_corpus_of_a_figure_has_a_plan() -> None:
+def test_every_corpus_of_a_figure_is_defined() -> None:
     assert {trial.corpus for figure in FIGURES for trial in figure.trials} <= set(corpora.CORPORA)
 
 
-def test_the_history_reads_back_what_was_written(tmp_path: Path) -> None:
+def test_the_history_round_trips(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     line = line_of([value(1.5)], 0.1, 0.2)
     append(line, path)
@@ -133,16 +133,16 @@ def test_the_history_reads_back_what_was_written(tmp_path: Path) -> None:
     assert read(tmp_path / "none") == []
 
 
-def test_the_machine_has_no_name() -> None:
+def test_the_history_does_not_name_the_machine() -> None:
     assert set(msgspec.to_builtins(machine())) == {"cpu", "cores"}
 
 
-def test_of_two_runs_the_shorter_times_and_the_larger_memory_count() -> None:
+def test_the_shorter_times_and_the_larger_memory_of_two_runs_count() -> None:
     first, second = run(seconds=2.0, cpu_seconds=3.0, peak_bytes=5), run(seconds=1.0, cpu_seconds=4.0, peak_bytes=4)
     assert better(first, second) == run(seconds=1.0, cpu_seconds=3.0, peak_bytes=5)
 
 
-def test_a_command_is_measured_with_its_children() -> None:
+def test_measurements_include_child_processes() -> None:
     child = "import time; held = bytearray(100_000_000); time.sleep(1.5)\nwhile time.process_time() < 0.4: pass"
     measured = measure(
         [sys.executable, "-c", f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"]
@@ -153,7 +153,7 @@ def test_a_command_is_measured_with_its_children() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "word"),
+    ("code", "reason"),
     [
         ("raise ValueError('no')", "ValueError"),
         ("import no_such_module", "not installed"),
@@ -161,24 +161,24 @@ def test_a_command_is_measured_with_its_children() -> None:
         ("import os; os.kill(os.getpid(), 9)", "killed"),
     ],
 )
-def test_a_failure_is_told_in_a_word(code: str, word: str) -> None:
-    assert measure([sys.executable, "-c", code]).error == word
+def test_a_failure_has_a_short_reason(code: str, reason: str) -> None:
+    assert measure([sys.executable, "-c", code]).error == reason
 
 
-def test_a_command_that_takes_too_long_is_ended() -> None:
+def test_a_command_is_killed_after_the_time_limit() -> None:
     assert measure([sys.executable, "-c", "import time; time.sleep(60)"], timeout=0.5).error == "over 0 s"
 
 
-def test_only_what_stands_between_the_marks_is_replaced() -> None:
+def test_only_the_text_between_the_markers_is_replaced() -> None:
     text = "before\n<!-- peers -->\nold\n<!-- /peers -->\nafter\n"
     new = put_block(text, "new")
     assert new == "before\n<!-- peers -->\nnew\n<!-- /peers -->\nafter\n"
     assert put_block(new, "new") == new
     with pytest.raises(ValueError, match="peers"):
-        put_block("no marks", "new")
+        put_block("no markers", "new")
 
 
-def test_the_page_needs_nothing_but_itself() -> None:
+def test_the_report_is_self_contained() -> None:
     history = lines_of(value(1.5, name="a <figure>"), value(1.2, name="a <figure>"))
     html = page(history)
     assert "<svg" in html
@@ -188,7 +188,7 @@ def test_the_page_needs_nothing_but_itself() -> None:
 
 
 @pytest.mark.parametrize("values", [[0.0], [1.0], [-0.1, 0.2], [3.0, 2.0, 1.0]])
-def test_any_values_can_be_drawn(values: list[float]) -> None:
+def test_all_values_can_be_plotted(values: list[float]) -> None:
     drawn = plot([Point(each, "run") for each in values], None)
     assert drawn.count("<circle") == len(values)
     assert "nan" not in drawn
@@ -203,12 +203,12 @@ def test_numbers_are_short(each: float | None, unit: str, shown: str) -> None:
 
 
 @pytest.mark.parametrize("line", [b'{"a": 1, "a": 2}', b'{"a": NaN}', b'{"a": Infinity}', b'"\xff"', b"{"])
-def test_the_strict_parser_of_the_peers_is_strict(line: bytes) -> None:
+def test_the_parser_of_the_peers_is_strict(line: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         strict_loads(line)
 
 
-def test_a_corpus_is_kept_until_its_plan_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_corpus_is_cached_until_its_plan_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(corpora, "OUT", tmp_path)
     plan = corpora.CORPORA["ten-lines"]
     first = corpora.corpus("ten-lines")
@@ -221,5 +221,17 @@ def test_a_corpus_is_kept_until_its_plan_changes(tmp_path: Path, monkeypatch: py
     assert not first.directory.exists()
 
 
-def test_trials_are_told_apart_by_all_that_matters() -> None:
+def test_trials_differ_in_contender_corpus_jobs_and_share() -> None:
     assert len({Trial("a", "b"), Trial("a", "b", jobs=1), Trial("a", "b", every=2), Trial("a", "c")}) == 4
+
+
+def test_the_tables_of_peers_show_times_failures_and_what_is_left_out() -> None:
+    trials = [Trial("fastrec normalize", "mixed"), Trial("DuckDB", "mixed"), Trial("Polars", "mixed")]
+    results = [run(seconds=2.0), run(seconds=5.0), msgspec.structs.replace(run(), error="ComputeError")]
+    rows = [Row(trial, result, 100_000_000) for trial, result in zip(trials, results, strict=True)]
+    sheet = Sheet("2026-11-15", "a processor", "3.13.0", "abc", rows, {"mixed": CorpusSize(10, 2, 100_000_000, 1)})
+    short, full = short_table(sheet), full_tables(sheet)
+    assert "| **fastrec normalize** | 2.00 s | 0 MB | 0 MB | nothing |" in short
+    assert "| DuckDB | 5.00 s | 20 | 0.40 |" in full
+    assert "| Polars | fails: ComputeError |" in short
+    assert "| Polars | fails: ComputeError |" in full
