@@ -22,7 +22,7 @@ from fastrec.sorting.spill import Run, spill
 from fastrec.sources.decompress import decompress
 from fastrec.sources.formats import Format
 from fastrec.sources.lines import chunks
-from fastrec.sources.reader import read_shard, shard_at
+from fastrec.sources.shard import shard_at
 from fastrec.summary.rows import row_of
 
 __all__: list[str] = []
@@ -106,7 +106,7 @@ def test_read_shard(measure: Measure, plain: Text, tmp_path: Path) -> None:
     path.write_bytes(_PACK[Format.ZSTD](b"".join(plain)))
 
     def read() -> None:
-        for _ in read_shard(shard_at(str(path)), chunk_bytes=1 << 18):
+        for _ in shard_at(str(path)).read(chunk_bytes=1 << 18):
             pass
 
     measure(read, plain)

@@ -26,7 +26,7 @@ from fastrec.corpus.documents import read_manifest
 from fastrec.normalize.run import normalize
 from fastrec.schemas.hashes import sample_hash
 from fastrec.sources.lines import Chunk
-from fastrec.sources.reader import read_shard, shard_at
+from fastrec.sources.shard import shard_at
 
 __all__ = ["CORPORA", "LEVEL", "OUT", "Corpus", "available", "corpus", "generator_version", "shard_lines"]
 
@@ -161,7 +161,7 @@ def corpus(name: str) -> Corpus:
 
 def shard_lines(path: Path) -> Iterator[bytes]:
     """The lines of a shard without line ends."""
-    for chunk in read_shard(shard_at(str(path))):
+    for chunk in shard_at(str(path)).read():
         assert isinstance(chunk, Chunk)
         yield from chunk.data.removesuffix(b"\n").split(b"\n")
 

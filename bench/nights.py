@@ -16,7 +16,7 @@ import msgspec
 
 from fastrec.normalize.run import normalize
 from fastrec.sources.lines import Chunk
-from fastrec.sources.reader import read_shard, shard_at
+from fastrec.sources.shard import shard_at
 
 __all__ = ["make_nights"]
 
@@ -38,7 +38,7 @@ def make_nights(shards: Iterable[Path], directory: Path, *, anew: bool) -> None:
 
 
 def _later(part: Path, dice: random.Random, *, anew: bool) -> Iterator[bytes]:
-    for chunk in read_shard(shard_at(str(part))):
+    for chunk in shard_at(str(part)).read():
         assert isinstance(chunk, Chunk)
         for line in chunk.data.removesuffix(b"\n").split(b"\n"):
             for record in _versions(msgspec.json.decode(line), dice, anew=anew):

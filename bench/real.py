@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from fastrec.sources.inputs import find_shards
 from fastrec.sources.lines import Chunk
-from fastrec.sources.reader import read_shard, shard_at
+from fastrec.sources.shard import shard_at
 
 __all__ = ["real_files", "scaled_real"]
 
@@ -60,6 +60,6 @@ def _version(records: list[dict[str, Any]], version: int, *, ascii_only: bool) -
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    for chunk in read_shard(shard_at(str(path))):
+    for chunk in shard_at(str(path)).read():
         assert isinstance(chunk, Chunk)
         yield from chunk.data.removesuffix(b"\n").split(b"\n")

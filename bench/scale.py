@@ -34,7 +34,7 @@ from fastrec.normalize.journal import Journal
 from fastrec.normalize.options import Options
 from fastrec.normalize.progress import NoProgress
 from fastrec.sources.formats import Format
-from fastrec.sources.reader import Shard
+from fastrec.sources.shard import Shard
 
 __all__ = ["Simulated", "main", "simulate"]
 

@@ -24,7 +24,7 @@ from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.v0_2_0 import Record
 from fastrec.schemas.widen import can_widen, widen
 from fastrec.sources.inputs import find_shards
-from fastrec.sources.slices import Slice
+from fastrec.sources.shard import Slice
 
 __all__ = ["Verdict", "decode", "encode", "judge", "read"]
 

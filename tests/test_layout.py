@@ -68,7 +68,7 @@ EDGES = {
     "summary": {"engine", "limits", "schemas", "sorting", "storage"},
     "sorting": {"schemas", "storage"},
     "judge": {"errors", "limits", "schemas", "sources"},
-    "sources": {"errors", "storage"},
+    "sources": {"errors", "limits", "storage"},
     "engine": {"_version", "errors", "storage"},
     "storage": {"errors", "limits"},
     "schemas": {"errors"},
@@ -130,7 +130,7 @@ def imports_of(tree: ast.AST, known: Mapping[str, Path]) -> Iterator[str]:
             assert not node.level, "relative import: write the full name"
             module = node.module or ""
             if module.split(".")[0] in packages:
-                # `from fastrec.sources import slices` names a module, `from fastrec.errors import ShardError` a class.
+                # `from fastrec.sources import tasks` names a module, `from fastrec.errors import ShardError` a class.
                 full_names = {f"{module}.{alias.name}" for alias in node.names}
                 yield from {full if full in known else module for full in full_names}
 
@@ -221,8 +221,8 @@ def test_imports_are_found_everywhere() -> None:
     """Imports in functions, under TYPE_CHECKING and in both spellings of `from` count."""
     source = """
 import fastrec.cli
-from fastrec.sources import slices
-from fastrec.sources.slices import Slice
+from fastrec.sources import tasks
+from fastrec.sources.tasks import growth
 if TYPE_CHECKING:
     from fastrec.engine import Engine
 def f():
@@ -235,8 +235,8 @@ def f():
         "fastrec.cli",
         "fastrec.engine",
         "fastrec.judge.judge",
-        "fastrec.sources.slices",
-        "fastrec.sources.slices",
+        "fastrec.sources.tasks",
+        "fastrec.sources.tasks",
     ]
 
 

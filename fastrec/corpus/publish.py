@@ -23,8 +23,8 @@ from typing import NamedTuple
 from fastrec.corpus.exchange import exchange
 from fastrec.corpus.lock import locked
 from fastrec.errors import UsageError, naming, shown
-from fastrec.sources.reader import Shard
-from fastrec.sources.slices import estimated_text
+from fastrec.sources.shard import Shard
+from fastrec.sources.tasks import total_text
 from fastrec.storage import storage_of
 from fastrec.storage.digests import fingerprint
 from fastrec.storage.paths import is_url, join, parent_and_name, without_file_protocol
@@ -229,7 +229,7 @@ def too_little_space(place: Workplace, shards: Sequence[Shard]) -> str | None:
     """Say so if the work will hardly fit on the disk; streams are not counted, nobody knows how long they are."""
     needed: Counter[int] = Counter()
     directories: dict[int, str] = {}
-    stored, text = sum(shard.size for shard in shards), sum(map(estimated_text, shards))
+    stored, text = sum(shard.size for shard in shards), total_text(shards)
     for directory, size in ((parent_and_name(place.staged("x"))[0], stored), (place.work, text)):
         if not is_url(directory):
             device = os.stat(directory).st_dev  # noqa: PTH116

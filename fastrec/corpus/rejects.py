@@ -20,7 +20,7 @@ from fastrec.errors import CorpusError
 from fastrec.judge.codes import ERRORS
 from fastrec.judge.findings import Finding, InvalidLine
 from fastrec.sources.lines import LongLine
-from fastrec.sources.reader import read_shard, shard_at
+from fastrec.sources.shard import shard_at
 from fastrec.storage import storage_of
 
 __all__ = [
@@ -124,7 +124,7 @@ def _rejected(source: str, line: int, offset: int | None, findings: Sequence[Fin
 def numbered_lines(path: str) -> Iterator[tuple[int, bytes]]:
     """Read the lines of a rejects file, numbered from 1; ShardError if it cannot be read whole."""
     # No limit on the line length: escapes and errors make a line here longer than the rejected line itself.
-    for chunk in read_shard(shard_at(path), max_line_bytes=sys.maxsize):
+    for chunk in shard_at(path).read(max_line_bytes=sys.maxsize):
         assert not isinstance(chunk, LongLine)
         yield from enumerate(chunk.data.removesuffix(b"\n").split(b"\n"), chunk.line)
 

@@ -19,7 +19,7 @@ from fastrec.engine.jobs import jobs_for
 from fastrec.errors import CorpusError
 from fastrec.schemas.registry import SCHEMAS
 from fastrec.sources.lines import MAX_LINE_BYTES, LongLine
-from fastrec.sources.reader import read_shard, shard_at
+from fastrec.sources.shard import shard_at
 from fastrec.storage.paths import join
 
 __all__ = ["VERIFY_HINT", "PartFile", "decode_lines", "parts_of", "run_in_order"]
@@ -88,7 +88,7 @@ def decode_lines(
     """
     longest = max(part.entry.text_bytes, MAX_LINE_BYTES)
     count = 0
-    for chunk in read_shard(shard_at(part.path), chunk_bytes=chunk_bytes, max_line_bytes=longest):
+    for chunk in shard_at(part.path).read(chunk_bytes=chunk_bytes, max_line_bytes=longest):
         if isinstance(chunk, LongLine):
             raise CorpusError(part.path, f"is longer than the {longest:,} bytes of text in this part", chunk.line)
         rows = []

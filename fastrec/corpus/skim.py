@@ -19,7 +19,7 @@ from fastrec.corpus.scan import VERIFY_HINT, PartFile
 from fastrec.errors import CorpusError
 from fastrec.limits import LIMITS, Limits
 from fastrec.sources.formats import Format
-from fastrec.sources.reader import Shard, read_text, shard_at
+from fastrec.sources.shard import Shard, shard_at
 from fastrec.storage import storage_of
 
 __all__ = ["skim_lines"]
@@ -42,7 +42,7 @@ def skim_lines(part: PartFile, limits: Limits = LIMITS) -> Generator[tuple[bytea
             total = -1
         if total == text_bytes:
             return
-    size = sum(map(len, read_text(shard)))
+    size = sum(map(len, shard.read_text()))
     if size != text_bytes:
         reason = f"has {size:,} bytes of text, but the manifest says {text_bytes:,}"
     elif shard.size == file_bytes and total >= 0:
@@ -54,7 +54,7 @@ def skim_lines(part: PartFile, limits: Limits = LIMITS) -> Generator[tuple[bytea
 
 def _shard_lines(shard: Shard, text_bytes: int, buffer_bytes: int) -> Iterator[tuple[bytearray, int]]:
     if shard.format is not Format.ZSTD:
-        yield from _lines(_readinto(read_text(shard)), text_bytes, buffer_bytes)
+        yield from _lines(_readinto(shard.read_text()), text_bytes, buffer_bytes)
         return
     decompressor = _idle.pop() if _idle else zstandard.ZstdDecompressor()
     try:

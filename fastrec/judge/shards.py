@@ -12,8 +12,7 @@ from fastrec.judge.judge import Judge
 from fastrec.limits import LIMITS
 from fastrec.sources.decompress import MAX_WINDOW
 from fastrec.sources.lines import MAX_LINE_BYTES, LongLine, ReadStats
-from fastrec.sources.reader import read_shard
-from fastrec.sources.slices import Slice
+from fastrec.sources.shard import Slice
 
 __all__ = ["JudgedChunk", "invalid_line", "judge_slice"]
 
@@ -58,10 +57,9 @@ def judge_slice(
     """
     normal = bytearray()
     try:
-        for chunk in read_shard(
-            piece.shard,
-            start=piece.start,
-            end=piece.end,
+        for chunk in piece.shard.read(
+            piece.start,
+            piece.end,
             chunk_bytes=chunk_bytes,
             max_line_bytes=max_line_bytes,
             max_window=max_window,

@@ -39,8 +39,8 @@ from fastrec.normalize.rounds import Rounds, live_runs
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.sorting.cuts import cut_keys
 from fastrec.sorting.key_sample import KeySample
-from fastrec.sources.reader import Shard
-from fastrec.sources.slices import estimated_text
+from fastrec.sources.shard import Shard
+from fastrec.sources.tasks import total_text
 from fastrec.storage import storage_of
 from fastrec.summary.document import Summary
 from fastrec.summary.part_counts import add_part_counts
@@ -121,7 +121,7 @@ class Normalizer:
 
     def _pass1(self) -> list[SortResult]:
         """Sort all shards into runs."""
-        self._context.progress.start("sort", sum(map(estimated_text, self._shards)))
+        self._context.progress.start("sort", total_text(self._shards))
         results: dict[int, SortResult] = {}
         self._use(self._find_earlier(), results)
         for result in self._sort(self._feeder.orders()):

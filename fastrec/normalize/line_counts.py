@@ -12,7 +12,7 @@ from fastrec.judge.batch import HashReplaced
 from fastrec.normalize.pass1 import HASH_EXAMPLES, PIECES, SortResult
 from fastrec.normalize.pass2 import Part
 from fastrec.sources.lines import ReadStats
-from fastrec.sources.reader import Shard
+from fastrec.sources.shard import Shard
 from fastrec.summary.document import HashExample, LineCounts, SampleHashes, Summary, json_safe
 from fastrec.summary.part_counts import PartCounts
 

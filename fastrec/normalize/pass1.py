@@ -27,7 +27,7 @@ from fastrec.sorting.keys import key_maker
 from fastrec.sorting.spill import Run, index_of
 from fastrec.sorting.spill import spill as spill_run
 from fastrec.sources.lines import LongLine, ReadStats
-from fastrec.sources.slices import Slice
+from fastrec.sources.shard import Slice
 from fastrec.storage import storage_of
 from fastrec.storage.digests import FileDigest, digest_of
 from fastrec.summary.rows import row_of

@@ -21,8 +21,8 @@ from fastrec.normalize.pass1 import PIECES, Piece, SortResult, SortTask
 from fastrec.normalize.resume import Reusable
 from fastrec.sources.formats import Format
 from fastrec.sources.lines import Chunk, LongLine, ReadStats
-from fastrec.sources.reader import Shard, read_shard
-from fastrec.sources.slices import TASK_BYTES, Slice, estimated_text, gather_tasks, growth, slices_of
+from fastrec.sources.shard import Shard, Slice
+from fastrec.sources.tasks import TASK_BYTES, gather_tasks, growth, total_text
 from fastrec.storage import storage_of
 from fastrec.storage.paths import join
 
@@ -42,7 +42,7 @@ class SortTasks:
         self._directory = directory
         self._options = options
         self._orders = 0
-        self._text = sum(map(estimated_text, shards))
+        self._text = total_text(shards)
         self._growth = growth(self._text)
         self._slices = self._cut()
         self._earlier = Reusable()
@@ -89,7 +89,7 @@ class SortTasks:
         if self._options.jobs == 1 and self._options.engine == "pool":
             return False  # this process does all the work itself
         large = max(2 * TASK_BYTES, self._text // (self._options.jobs * _SHARE))
-        return shard.stream or (not shard.splittable and estimated_text(shard) > large)
+        return shard.stream or (not shard.splittable and shard.estimated_text > large)
 
     def _cut(self) -> dict[int, Slice]:
         """Cut into slices what is not fed; pieces count up through the shards and within each."""
@@ -97,7 +97,7 @@ class SortTasks:
             number * PIECES + count: piece
             for number, shard in enumerate(self._shards)
             if not self._must_feed(shard)
-            for count, piece in enumerate(slices_of(shard, self._task_bytes()))
+            for count, piece in enumerate(shard.slices(self._task_bytes()))
         }
 
     def _order(self, pieces: tuple[Piece, ...]) -> SortTask:
@@ -113,8 +113,7 @@ class SortTasks:
         stats = self.fed[shard] = ReadStats()
         count = 0
         try:
-            for chunk in read_shard(
-                self._shards[shard],
+            for chunk in self._shards[shard].read(
                 chunk_bytes=_FED_BYTES,
                 max_line_bytes=self._options.max_line_bytes,
                 max_window=self._options.max_window,

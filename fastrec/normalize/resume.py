@@ -20,7 +20,6 @@ from fastrec.normalize.merging import Merged
 from fastrec.normalize.pass1 import PIECES, Piece, PieceCounts, SortResult, SortTask
 from fastrec.normalize.pass2 import Part
 from fastrec.sorting.spill import Run, index_of
-from fastrec.sources.reader import own_bytes
 from fastrec.storage.digests import FileDigest, hash_of_file, is_unchanged, sha256_of_file
 
 __all__ = ["Reusable", "find_parts", "find_tasks", "without_merged"]
@@ -160,7 +159,7 @@ def _piece_holds(piece: Piece, books: PieceCounts) -> bool:
     if piece.temporary:
         return True  # its text is compared when it is fed again
     try:
-        range_ = own_bytes(piece.slice.shard, piece.slice.start, piece.slice.end)
+        range_ = piece.slice.shard.own_bytes(piece.slice.start, piece.slice.end)
         if range_ != (books.raw_start, books.raw_bytes):
             return False
         return hash_of_file(piece.source, *range_) == (books.raw_bytes, books.raw_hash)

@@ -31,8 +31,8 @@ from fastrec.normalize.journal import Journal
 from fastrec.normalize.options import Options
 from fastrec.normalize.progress import NoProgress, Progress
 from fastrec.sources.inputs import find_shards
-from fastrec.sources.reader import Shard
-from fastrec.sources.slices import TASK_BYTES, estimated_text, gather_tasks, growth, slices_of
+from fastrec.sources.shard import Shard
+from fastrec.sources.tasks import TASK_BYTES, gather_tasks, growth, total_text
 from fastrec.storage.local import scratch_directory
 from fastrec.storage.paths import is_private, is_url, without_file_protocol
 from fastrec.summary.document import Summary
@@ -114,9 +114,9 @@ def normalize(
 def plan(names: Sequence[str | os.PathLike[str]], options: Options, *, files_from: str | None = None) -> Plan:
     """Say what a run would do, without doing it."""
     shards, notices = find_shards([os.fspath(name) for name in names], files_from=files_from)
-    text = sum(map(estimated_text, shards))
+    text = total_text(shards)
     task_bytes = min(TASK_BYTES, options.run_bytes)
-    slices = [piece for shard in shards for piece in slices_of(shard, task_bytes)]
+    slices = [piece for shard in shards for piece in shard.slices(task_bytes)]
     return Plan(
         shards=len(shards),
         input_bytes=sum(shard.size for shard in shards),
@@ -196,7 +196,7 @@ def run_passes(
     """Run both passes: the corpus is in the place it is published from then, and is not published."""
     if scarce := too_little_space(place, shards):
         notice(scarce)
-    small = is_small(sum(map(estimated_text, shards))) and not any(shard.stream for shard in shards)
+    small = is_small(total_text(shards)) and not any(shard.stream for shard in shards)
     private = any(map(is_private, (place.work, place.staged(""), *(shard.path for shard in shards))))
     if private and options.engine == "dask":
         raise UsageError("what is in the memory of this process cannot be seen by a cluster: give --engine pool")

@@ -1,20 +1,17 @@
-r"""From blocks of text to chunks of whole lines, without parsing: a line is what ends with a newline byte.
+r"""Cut blocks of text into chunks of whole lines, without parsing: a line ends with a newline byte.
 
     blocks      ...}\n{"a": 1}\n{"a" | : 2}\n{"a": 3}\n{ | "a": 4}\n
     chunks      ...}\n{"a": 1}\n       {"a": 2}\n{"a": 3}\n  {"a": 4}\n
 
-1. Blocks that are too small to be worth a step are joined.
-2. A UTF-8 byte order mark is dropped at byte 0 of the text, and nowhere else; its three bytes still count
-   in offsets.
-3. In each step the last newline is found from behind. What stands before it joins `whole`, the rest is the
-   `tail`.
-4. When they fill a chunk, `whole` is joined: the one copy that a byte of text undergoes here.
+1. Small blocks are joined.
+2. A UTF-8 byte order mark at byte 0 of the text is dropped; its three bytes still count in offsets.
+3. Each step searches for the last newline backwards. The bytes up to it are added to `whole`, the rest to `tail`.
+4. When they fill a chunk, `whole` is joined. This is the only copy of the text here.
 
-A line over `max_line_bytes` comes out as a `LongLine`: it is measured to its end, but never held.
+A line longer than `max_line_bytes` is yielded as a `LongLine`: it is measured to its end, but never held.
 
-A plain file can be read in byte ranges. A range owns the lines that start in it, so `line_start` of a
-range's two ends tells exactly which bytes are its own, and any cut of a file into ranges gives every line
-to one of them.
+A plain file can be read in byte ranges. A range owns the lines that start in it, so `line_start` of its two ends gives
+exactly its bytes, and any cut of a file into ranges assigns every line to one range.
 """
 
 from __future__ import annotations
@@ -25,8 +22,9 @@ from typing import NamedTuple
 import msgspec
 from stringzilla import count
 
+from fastrec.limits import LIMITS
+
 __all__ = [
-    "CHUNK_BYTES",
     "HEAD_BYTES",
     "MAX_LINE_BYTES",
     "Chunk",
@@ -36,12 +34,11 @@ __all__ = [
     "line_start",
 ]
 
-CHUNK_BYTES = 1 << 20
 MAX_LINE_BYTES = 1 << 30
 HEAD_BYTES = 1 << 10
-SMALL_BLOCK = 64 << 10
-SCAN_BYTES = 64 << 10
 BOM = b"\xef\xbb\xbf"
+_SMALL_BLOCK = 64 << 10
+_SCAN_BYTES = 64 << 10
 
 
 class Chunk(NamedTuple):
@@ -49,32 +46,32 @@ class Chunk(NamedTuple):
 
     data: bytes
     offset: int
-    """Where `data` stands in the text; a byte order mark counts as text."""
+    """Offset of `data` in the text; a byte order mark counts as text."""
     line: int
-    """The number of its first line, from 1; in a byte range, from the first line that the range owns."""
+    """Number of its first line, from 1; in a byte range, counted from the first line that the range owns."""
 
 
 class LongLine(NamedTuple):
-    """A line over the limit, which was passed over."""
+    """A line that is longer than the limit."""
 
     offset: int
     line: int
     length: int
-    """In bytes, without the newline."""
+    """Length in bytes, without the newline."""
     head: bytes
-    """Its first HEAD_BYTES."""
+    """The first HEAD_BYTES of the line."""
 
 
 class ReadStats(msgspec.Struct):
-    """What was read so far; complete once the iterator it was given to is exhausted."""
+    """Statistics of reading; complete once the iterator that fills them is exhausted."""
 
     bom: bool = False
     lines: int = 0
     text_bytes: int = 0
     raw_bytes: int = 0
-    """As stored in the file: the same as `text_bytes` if it is plain."""
+    """Bytes read from the file; equal to `text_bytes` if it is plain."""
     raw_start: int = 0
-    """Where they begin in the file."""
+    """Offset of the first of them in the file."""
     raw_hash: str = ""
     """Their 128-bit xxh3."""
 
@@ -82,27 +79,28 @@ class ReadStats(msgspec.Struct):
 def chunks(
     blocks: Iterable[bytes],
     *,
-    chunk_bytes: int = CHUNK_BYTES,
+    chunk_bytes: int = LIMITS.chunk_bytes,
     max_line_bytes: int = MAX_LINE_BYTES,
     offset: int = 0,
     stats: ReadStats | None = None,
+    small_block: int = _SMALL_BLOCK,
 ) -> Iterator[Chunk | LongLine]:
-    """Cut text into chunks of about `chunk_bytes`, at least one line each; the text starts at `offset`."""
+    """Cut text that starts at `offset` into chunks of about `chunk_bytes`, with at least one line each."""
     cutter = _Cutter(chunk_bytes, max_line_bytes, offset, ReadStats() if stats is None else stats)
-    for block in _gathered(blocks):
+    for block in _gathered(blocks, small_block):
         yield from cutter.feed(block)
     yield from cutter.finish()
 
 
-def line_start(read_at: Callable[[int, int], bytes], position: int) -> int:
-    """The offset of the first line that starts at or after `position`, or where the text ends.
+def line_start(read_at: Callable[[int, int], bytes], position: int, scan_bytes: int = _SCAN_BYTES) -> int:
+    """Return the offset of the first line that starts at or after `position`, or of the end of the text.
 
-    `read_at(offset, size)` gives up to `size` bytes of the text, none at its end.
+    `read_at(offset, size)` reads up to `size` bytes of the text, and none at its end.
     """
     if position == 0:
         return 0
-    offset = position - 1  # a newline just before `position` means that a line starts right there
-    while block := read_at(offset, SCAN_BYTES):
+    offset = position - 1  # after a newline just before `position`, a line starts at `position`
+    while block := read_at(offset, scan_bytes):
         found = block.find(b"\n")
         if found >= 0:
             return offset + found + 1
@@ -110,17 +108,17 @@ def line_start(read_at: Callable[[int, int], bytes], position: int) -> int:
     return offset
 
 
-def _gathered(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Join small blocks: a line made of millions of tiny ones must not cost an object for each."""
+def _gathered(blocks: Iterable[bytes], small_block: int) -> Iterator[bytes]:
+    """Join small blocks, so that a line of millions of tiny blocks does not cost an object for each."""
     small: list[bytes] = []
     size = 0
     for block in blocks:
-        if not small and len(block) >= SMALL_BLOCK:
+        if not small and len(block) >= small_block:
             yield block
             continue
         small.append(block)
         size += len(block)
-        if size >= SMALL_BLOCK:
+        if size >= small_block:
             yield b"".join(small)
             small = []
             size = 0
@@ -129,15 +127,15 @@ def _gathered(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 class _Cutter:
-    """The state between blocks: `whole` lines that wait to be a chunk; the `tail`, a line with no end yet.
+    """The state between blocks: `whole` lines for the next chunk, and the `tail`, a line without an end so far.
 
-    Views into the blocks are kept instead of slices, so that text is copied once, when a chunk is joined.
+    They hold views into the blocks instead of slices, so that text is copied only once, when a chunk is joined.
     """
 
     def __init__(self, chunk_bytes: int, max_line_bytes: int, offset: int, stats: ReadStats) -> None:
         self.chunk_bytes = chunk_bytes
         self.max_line_bytes = max_line_bytes
-        # No step is longer than a line may be: only a line that began in an earlier step can be too long.
+        # A step is never longer than the limit, so only a line that began in an earlier step can be too long.
         self.step = max(1, min(chunk_bytes, max_line_bytes))
         self.stats = stats
         self.offset = offset  # of the first byte of `whole`
@@ -146,10 +144,10 @@ class _Cutter:
         self.whole: list[memoryview] = []
         self.whole_bytes = 0
         self.tail: list[memoryview] = []
-        self.tail_bytes = 0  # of a line that is too long, more than `tail` holds
+        self.tail_bytes = 0  # more than `tail` holds if the line is too long
 
     def feed(self, block: bytes) -> Iterator[Chunk | LongLine]:
-        """Take the next block, and give what it completes."""
+        """Process the next block, and yield the chunks that it completes."""
         start = 0
         if self.at_start:
             start = self._drop_bom(block)
@@ -172,7 +170,7 @@ class _Cutter:
                 yield self._chunk()
 
     def finish(self) -> Iterator[Chunk | LongLine]:
-        """Give what is left: the last line may do without its newline."""
+        """Yield the rest: the last line may lack its newline."""
         if self.tail_bytes > self.max_line_bytes:
             if self.whole:
                 yield self._chunk()
@@ -194,7 +192,7 @@ class _Cutter:
     def _pass_long_line(
         self, block: bytes, view: memoryview, begin: int, end: int
     ) -> Generator[Chunk | LongLine, None, int]:
-        """If the line that the tail began is too long, drop all but its head; say where to go on."""
+        """Drop all but the head of the current line if it is too long; return where to continue in the block."""
         newline = block.find(b"\n", begin, end)
         stop = end if newline < 0 else newline
         if self.tail_bytes + stop - begin <= self.max_line_bytes:

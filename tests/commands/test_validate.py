@@ -23,7 +23,7 @@ from fastrec.errors import FastrecError, UsageError
 from fastrec.judge.codes import CODES
 from fastrec.judge.judge import Judge
 from fastrec.limits import LIMITS, Limits
-from fastrec.sources import slices as plan
+from fastrec.sources import tasks as plan
 from fastrec.sources.formats import Format
 from tests.judge.test_hostile import PLACES, line_with
 from tests.samples import sample
@@ -186,7 +186,7 @@ def test_a_file_cut_into_ranges_keeps_its_line_numbers(
     lines = [BAD if number % 7 == 0 else b"" if number % 10 == 3 else GOOD for number in range(1, 61)]
     large = write(tmp_path / "large.jsonl", lines, end)
     small = write(tmp_path / "small.jsonl", [GOOD, BAD], end)
-    assert len(list(plan.slices_of(_shard(large), task_bytes))) > 1
+    assert len(list(_shard(large).slices(task_bytes))) > 1
     found = balanced(validate([small, large, tmp_path / "small.jsonl"], json_log=tmp_path / "log"))
     expected = [number for number in range(1, 61) if number % 7 == 0]
     log = [entry for entry in log_of(tmp_path / "log") if entry["path"] == "$.model_id"]

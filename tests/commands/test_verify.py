@@ -24,7 +24,7 @@ from fastrec.commands.verify.problems import MOST_PROBLEMS
 from fastrec.corpus.manifest import tree_hash
 from fastrec.corpus.writer import ShardWriter
 from fastrec.errors import UsageError
-from fastrec.sources.reader import read_shard, shard_at
+from fastrec.sources.shard import shard_at
 
 RECIPE = Recipe(
     records=240,
@@ -73,7 +73,7 @@ def corpus(fresh: Path, tmp_path: Path) -> Path:
 
 
 def text_of(path: Path) -> bytes:
-    return b"".join(chunk.data for chunk in read_shard(shard_at(str(path))))
+    return b"".join(chunk.data for chunk in shard_at(str(path)).read())
 
 
 def write_text(path: Path, text: bytes) -> None:

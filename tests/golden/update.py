@@ -12,7 +12,7 @@ from typing import Any
 
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
-from fastrec.sources.reader import read_shard, shard_at
+from fastrec.sources.shard import shard_at
 
 ROOT = Path(__file__).parents[2]
 DEMO = "corpora/demo"
@@ -24,7 +24,7 @@ def produce(output: Path, **options: Any) -> dict[str, bytes]:
     run([DEMO], output, Options(**options))
     found = {}
     for path in sorted(output.glob("*.jsonl.zst")):
-        found[path.name.removesuffix(".zst")] = b"".join(chunk.data for chunk in read_shard(shard_at(str(path))))
+        found[path.name.removesuffix(".zst")] = b"".join(chunk.data for chunk in shard_at(str(path)).read())
     found["summary.json"] = (output / "summary.json").read_bytes()
     return found
 

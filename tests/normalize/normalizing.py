@@ -17,7 +17,7 @@ from fastrec.normalize.options import Options
 from fastrec.normalize.progress import NoProgress
 from fastrec.normalize.run import NormalizeResult, run
 from fastrec.sources.formats import Format
-from fastrec.sources.reader import read_shard, shard_at
+from fastrec.sources.shard import shard_at
 from tests.sources.compressing import compressed
 
 FIELDS = ("evaluation_name", "sample_hash", "model_id", "evaluation_id", "sample_id")
@@ -49,7 +49,7 @@ class Corpus:
 
 
 def text_of(path: Path) -> bytes:
-    return b"".join(chunk.data for chunk in read_shard(shard_at(str(path))))
+    return b"".join(chunk.data for chunk in shard_at(str(path)).read())
 
 
 def raw_of(reject: dict[str, Any]) -> bytes:
@@ -176,7 +176,7 @@ def text_with_mark(path: Path) -> bytes:
 
 
 def first_offset(path: Path) -> int:
-    return next((chunk.offset for chunk in read_shard(shard_at(str(path)))), 0)
+    return next((chunk.offset for chunk in shard_at(str(path)).read()), 0)
 
 
 def shuffled_shards(lines: Sequence[bytes], count: int, folder: Path) -> Iterator[Path]:

@@ -11,7 +11,6 @@ import pytest
 from fastrec.errors import UsageError
 from fastrec.sources.formats import Format
 from fastrec.sources.inputs import find_shards
-from fastrec.sources.reader import read_shard
 from tests.sources.compressing import compressed
 
 LINE = b"{}\n"
@@ -133,7 +132,7 @@ def test_a_name_that_lies_gives_a_notice(tmp_path, monkeypatch, name, format_, n
     (tmp_path / name).write_bytes(compressed(format_, LINE))
     shards, notices = find_shards([name])
     assert notices == ([notice] if notice else [])
-    assert [item.data for item in read_shard(shards[0])] == [LINE]
+    assert [item.data for item in shards[0].read()] == [LINE]
 
 
 def test_an_empty_file_that_should_be_compressed_gives_a_notice(tmp_path, monkeypatch):
@@ -154,7 +153,7 @@ def test_odd_names_are_names(tmp_path, monkeypatch, name):
     for given, expected in ((path, path), (".", "./" + path), ("*.jsonl", path)):
         shards, notices = find_shards([given])
         assert ([shard.path for shard in shards], notices) == ([expected], [])
-        assert [item.data for item in read_shard(shards[0])] == [LINE]
+        assert [item.data for item in shards[0].read()] == [LINE]
 
 
 def test_messages_can_always_be_printed(tmp_path, monkeypatch):
@@ -257,6 +256,6 @@ def test_pipes_by_descriptor_are_streams():
         os.write(writing, compressed(Format.ZSTD, LINE))
         os.close(writing)
         (shard,), _ = find_shards([f"/dev/fd/{reading}"])
-        assert [item.data for item in read_shard(shard)] == [LINE]
+        assert [item.data for item in shard.read()] == [LINE]
     finally:
         os.close(reading)

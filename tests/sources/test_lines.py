@@ -2,13 +2,18 @@
 
 import re
 import tracemalloc
+from functools import partial
 from itertools import accumulate, pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastrec.sources.lines import Chunk, LongLine, ReadStats, chunks, line_start
+from fastrec.sources import lines as module
+from fastrec.sources.lines import Chunk, LongLine, ReadStats, line_start
+
+# Small blocks are not joined, so that a boundary can fall on every byte.
+chunks = partial(module.chunks, small_block=3)
 
 TRICKY = b'\xef\xbb\xbf{"a": 1}\r\n\n\n\xe2\x80\xa8\xc2\x85\xc3\xa9\n\r\xef\xbb\xbf{"b"}\nend'
 BOM = b"\xef\xbb\xbf"
@@ -47,12 +52,6 @@ def lines_in(items):
             found.append((offset, number, piece))
             offset += len(piece) + 1
     return found
-
-
-@pytest.fixture(autouse=True)
-def _no_gathering(monkeypatch):
-    """Tiny blocks stay tiny, so that every boundary falls everywhere."""
-    monkeypatch.setattr("fastrec.sources.lines.SMALL_BLOCK", 3)
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 2, 5, 16, 1000])
@@ -167,9 +166,7 @@ def test_any_cut_into_ranges_gives_every_line_once(text, ended, cuts, scan_bytes
     """Ranges own the lines that start in them: together all lines, none twice."""
     text = text + (b"\n" if ended else b"")
     ends = sorted({0, len(text), *(position for position in cuts if position <= len(text))})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fastrec.sources.lines.SCAN_BYTES", scan_bytes)
-        starts = [line_start(lambda offset, count: text[offset : offset + count], position) for position in ends]
+    starts = [line_start(lambda offset, size: text[offset : offset + size], end, scan_bytes) for end in ends]
     lines = re.findall(rb"[^\n]*\n|[^\n]+", text)
     offsets = list(accumulate(map(len, lines), initial=0))[:-1]
     for (begin, end), (first, beyond) in zip(pairwise(ends), pairwise(starts), strict=True):

@@ -17,7 +17,6 @@ from fastrec.cli import cli
 from fastrec.errors import ShardError, UsageError
 from fastrec.limits import Limits
 from fastrec.sources.inputs import find_shards
-from fastrec.sources.reader import read_shard, read_text
 from fastrec.storage.object_store import OBJECT_STORE, ObjectStore
 from tests.normalize.normalizing import Corpus
 from tests.services.s3 import S3, Fault
@@ -90,7 +89,7 @@ def test_odd_keys(s3: S3) -> None:
         s3.put(f"odd/{key}.jsonl", f"this is {key}".encode())
     urls = [f"s3://bucket/odd/{key}.jsonl" for key in keys]
     shards, _ = find_shards(urls)
-    assert [b"".join(read_text(shard)).decode() for shard in shards] == [f"this is {key}" for key in keys]
+    assert [b"".join(shard.read_text()).decode() for shard in shards] == [f"this is {key}" for key in keys]
     assert sorted(shard.path for shard in find_shards(["s3://bucket/odd"])[0]) == sorted(urls)
 
 
@@ -131,7 +130,7 @@ def test_shards_on_the_web(web: str) -> None:
     for name, expected in ((every[0], every[:1]), (f"{web}/runs/", every), (f"{web}/runs/*.jsonl", every[:1])):
         shards, _ = find_shards([name])
         assert [shard.path for shard in shards] == expected
-        assert {b"".join(read_text(shard)) for shard in shards} == {b"{}\n"}
+        assert {b"".join(shard.read_text()) for shard in shards} == {b"{}\n"}
 
 
 def test_an_object_of_unknown_size_is_refused(web: str) -> None:
@@ -146,7 +145,7 @@ def test_what_is_forbidden_says_so(s3: S3) -> None:
     (shard,) = find_shards(["s3://bucket/a.jsonl"])[0]
     s3.fail(Fault("403", "GET"))
     with pytest.raises(ShardError, match=r"s3://bucket/a\.jsonl: cannot be read: Access Denied"):
-        list(read_shard(shard))
+        list(shard.read())
 
 
 def test_what_is_not_there(s3: S3, tmp_path: Path) -> None:
@@ -202,10 +201,10 @@ def test_ranges_of_a_shard_in_a_store(s3: S3) -> None:
     data = b"".join(b'{"n": %d}\n' % number for number in range(50_000))
     s3.put("large.jsonl", data)
     (shard,) = find_shards(["s3://bucket/large.jsonl"])[0]
-    assert b"".join(read_text(shard)) == data
+    assert b"".join(shard.read_text()) == data
     s3.requests()
     for start, end in ((0, 1_000), (99_000, 300_001), (600_000, None)):
-        chunks = [chunk.data for chunk in read_shard(shard, start=start, end=end)]
+        chunks = [chunk.data for chunk in shard.read(start=start, end=end)]
         first = data.find(b"\n", start - 1) + 1 if start else 0
         last = len(data) if end is None else data.find(b"\n", end - 1) + 1
         assert b"".join(chunks) == data[first:last]
@@ -219,9 +218,9 @@ def test_an_object_that_changes_is_refused(s3: S3) -> None:
     (shard,) = find_shards(["s3://bucket/a.jsonl"])[0]
     s3.put("a.jsonl", b'{"a": 2}\n')
     with pytest.raises(ShardError, match="changed after it was found"):
-        list(read_shard(shard))
+        list(shard.read())
     (shard,) = find_shards(["s3://bucket/a.jsonl"])[0]
-    chunks = read_shard(shard)
+    chunks = shard.read()
     next(chunks)
     s3.put("a.jsonl", b'{"a": 3}\n')
     with pytest.raises(ShardError, match="changed while it was read"):

@@ -26,8 +26,7 @@ from fastrec.judge.judge import Judge
 from fastrec.judge.shards import judge_slice
 from fastrec.limits import Limits
 from fastrec.sorting.keys import key_maker, key_splitter, spell_text, text_of
-from fastrec.sources.reader import shard_at
-from fastrec.sources.slices import Slice
+from fastrec.sources.shard import Slice, shard_at
 from fastrec.storage.paths import join, parent_and_name
 from fastrec.summary.ranking import Chosen
 from fastrec.summary.rows import row_of

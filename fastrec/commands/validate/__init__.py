@@ -32,8 +32,8 @@ from fastrec.schemas.hashes import HASHES
 from fastrec.sources.decompress import MAX_WINDOW
 from fastrec.sources.inputs import find_shards
 from fastrec.sources.lines import MAX_LINE_BYTES, ReadStats
-from fastrec.sources.reader import Shard
-from fastrec.sources.slices import Slice, estimated_text, tasks_of
+from fastrec.sources.shard import Shard, Slice
+from fastrec.sources.tasks import tasks_of, total_text
 
 __all__ = ["validate"]
 
@@ -137,7 +137,7 @@ def _open_log(path: str, shards: Iterable[Shard]) -> FindingLog:
 
 def _jobs_for(shards: Sequence[Shard], tasks: int, jobs: int) -> int:
     """Return how many processes to use: one for streams, which only this process can read."""
-    return 1 if any(shard.stream for shard in shards) else jobs_for(sum(map(estimated_text, shards)), tasks, jobs)
+    return 1 if any(shard.stream for shard in shards) else jobs_for(total_text(shards), tasks, jobs)
 
 
 def _in_order(tasks: list[_SliceTask], jobs: int) -> Generator[tuple[Slice, SliceFindings], None, None]:

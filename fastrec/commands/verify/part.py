@@ -27,8 +27,7 @@ from fastrec.judge.shards import JudgedChunk, judge_slice
 from fastrec.normalize.options import Options
 from fastrec.sorting.keys import key_maker, key_splitter
 from fastrec.sources.lines import ReadStats
-from fastrec.sources.reader import shard_at
-from fastrec.sources.slices import Slice
+from fastrec.sources.shard import Slice, shard_at
 from fastrec.storage.digests import sha256_of_file
 from fastrec.storage.paths import parent_and_name
 from fastrec.summary.part_counts import PartCounts, write_statistics

@@ -19,7 +19,7 @@ from xxhash import xxh3_128_hexdigest
 from fastrec.errors import ShardCorruptError, ShardError, ShardMissingError, ShardTruncatedError
 from fastrec.sources.formats import Format
 from fastrec.sources.lines import Chunk, LongLine, ReadStats
-from fastrec.sources.reader import Shard, read_shard, shard_at
+from fastrec.sources.shard import Shard, shard_at
 from tests.sources.compressing import FORMATS, compressed, zstd_frame
 
 TEXT = b"".join(b'{"line": %d, "text": "%s"}\r\n' % (n, b"x" * (n % 50)) for n in range(1, 500))
@@ -41,7 +41,7 @@ def test_a_file_of_any_format_is_read_whole(tmp_path, format_):
     """Text, line numbers and statistics are the same for all formats, whatever the name says."""
     shard = written(tmp_path, compressed(format_, b"\xef\xbb\xbf" + TEXT))
     stats = ReadStats()
-    items = list(read_shard(shard, chunk_bytes=1000, stats=stats))
+    items = list(shard.read(chunk_bytes=1000, stats=stats))
     assert shard.format is format_
     assert text_in(items) == TEXT
     assert [item.line for item in items] == [TEXT[: item.offset - 3].count(b"\n") + 1 for item in items]
@@ -57,7 +57,7 @@ def test_standard_input_is_read_without_seeking(monkeypatch, format_):
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=raw))
     shard = shard_at("-")
     assert (shard.stream, shard.format, shard.splittable) == (True, None, False)
-    assert text_in(read_shard(shard)) == TEXT
+    assert text_in(shard.read()) == TEXT
 
 
 @pytest.mark.parametrize("format_", ALL_FORMATS)
@@ -76,7 +76,7 @@ def test_a_pipe_is_read_as_it_comes(tmp_path, format_):
     assert (shard.stream, shard.size) == (True, 0)
     writer = threading.Thread(target=write)
     writer.start()
-    assert text_in(read_shard(shard)) == TEXT
+    assert text_in(shard.read()) == TEXT
     writer.join()
 
 
@@ -84,14 +84,14 @@ def test_an_empty_file_has_no_lines(tmp_path):
     """Zero bytes are a plain shard without lines, whatever its name."""
     shard = written(tmp_path, b"", "empty.jsonl.zst")
     assert shard.format is Format.PLAIN
-    assert list(read_shard(shard)) == []
+    assert list(shard.read()) == []
 
 
 @pytest.mark.parametrize("data", [b"(", b"P*M", b"\x1f", b"BZh", b"\xfd7z", b"B"])
 def test_a_file_that_ends_in_a_magic_number_is_truncated(tmp_path, data):
     """A strict prefix of a magic number is no text, even if its bytes are letters: no record begins so."""
     with pytest.raises(ShardTruncatedError):
-        list(read_shard(written(tmp_path, data)))
+        list(written(tmp_path, data).read())
 
 
 @pytest.mark.parametrize("format_", FORMATS)
@@ -104,7 +104,7 @@ def test_a_damaged_magic_number_is_noticed_by_the_name(tmp_path, format_):
             damaged[index] ^= 1 << bit
             shard = written(tmp_path, bytes(damaged), "shard.jsonl" + format_.suffixes[0])
             with contextlib.suppress(ShardError):
-                assert text_in(read_shard(shard)) == TEXT
+                assert text_in(shard.read()) == TEXT
 
 
 def test_a_damaged_magic_number_is_noticed_in_a_range_too(tmp_path):
@@ -112,12 +112,12 @@ def test_a_damaged_magic_number_is_noticed_in_a_range_too(tmp_path):
     shard = written(tmp_path, b"\x29" + compressed(Format.ZSTD, TEXT)[1:], "shard.jsonl.zst")
     assert shard.splittable
     with pytest.raises(ShardCorruptError, match="neither zstd"):
-        list(read_shard(shard, start=0, end=10))
+        list(shard.read(start=0, end=10))
 
 
 def test_text_that_is_called_compressed_is_read_as_text(tmp_path):
     """A client that decompressed a download and kept its name has done no harm."""
-    assert text_in(read_shard(written(tmp_path, TEXT, "shard.jsonl.gz"))) == TEXT
+    assert text_in(written(tmp_path, TEXT, "shard.jsonl.gz").read()) == TEXT
 
 
 def test_errors_come_after_the_text_before_them_with_path_and_offset(tmp_path):
@@ -125,10 +125,10 @@ def test_errors_come_after_the_text_before_them_with_path_and_offset(tmp_path):
     shard = written(tmp_path, compressed(Format.GZIP, TEXT)[:-1])
     items = []
     with pytest.raises(ShardTruncatedError) as caught:
-        items.extend(read_shard(shard, chunk_bytes=100))
+        items.extend(shard.read(chunk_bytes=100))
     assert (caught.value.path, caught.value.offset) == (shard.path, shard.size)
     with pytest.raises(ShardCorruptError):
-        list(read_shard(written(tmp_path, compressed(Format.GZIP, TEXT) + b"x")))
+        list(written(tmp_path, compressed(Format.GZIP, TEXT) + b"x").read())
 
 
 def test_a_missing_file_is_missing(tmp_path):
@@ -138,7 +138,7 @@ def test_a_missing_file_is_missing(tmp_path):
         with pytest.raises(ShardMissingError):
             shard_at(path)
     with pytest.raises(ShardMissingError, match="No such file"):
-        list(read_shard(Shard(gone, 10, Format.PLAIN)))
+        list(Shard(gone, 10, Format.PLAIN).read())
 
 
 def test_a_file_that_may_not_be_opened_is_found_but_not_read(tmp_path, monkeypatch):
@@ -152,7 +152,7 @@ def test_a_file_that_may_not_be_opened_is_found_but_not_read(tmp_path, monkeypat
     monkeypatch.setattr("os.open", refuse)
     assert shard_at(shard.path).format is None
     with pytest.raises(ShardMissingError, match="Permission denied"):
-        list(read_shard(shard))
+        list(shard.read())
 
 
 def test_a_read_that_fails_is_a_shard_error(tmp_path, monkeypatch):
@@ -164,7 +164,7 @@ def test_a_read_that_fails_is_a_shard_error(tmp_path, monkeypatch):
 
     monkeypatch.setattr("os.read", fail)
     with pytest.raises(ShardError, match="Input/output error") as caught:
-        list(read_shard(shard))
+        list(shard.read())
     assert caught.value.offset == 0
 
 
@@ -173,7 +173,7 @@ def test_a_read_that_fails_is_a_shard_error(tmp_path, monkeypatch):
 def test_a_file_that_changes_while_it_is_read_is_noticed(tmp_path, format_, change):
     """Size and time of change are the same after the last byte as before the first, or the shard is bad."""
     shard = written(tmp_path, compressed(format_, TEXT * 100))
-    items = read_shard(shard, chunk_bytes=1000)
+    items = shard.read(chunk_bytes=1000)
     next(items)
     if change == "grow":
         with open(shard.path, "ab") as file:  # noqa: PTH123
@@ -188,14 +188,14 @@ def test_a_file_that_changed_since_it_was_found_is_noticed(tmp_path):
     shard = written(tmp_path, TEXT)
     os.utime(shard.path, ns=(1, 1))
     with pytest.raises(ShardError, match="changed after"):
-        list(read_shard(shard, start=10, end=20))
+        list(shard.read(start=10, end=20))
 
 
 def test_only_plain_files_are_read_in_ranges(tmp_path):
     """Asking for a range of a compressed shard is a mistake of the caller, and said at once."""
     shard = written(tmp_path, compressed(Format.ZSTD, TEXT))
     with pytest.raises(ValueError, match="ranges"):
-        read_shard(shard, start=1)
+        shard.read(start=1)
 
 
 @given(data=st.data())
@@ -214,7 +214,7 @@ def test_any_cut_of_a_file_into_ranges_gives_every_line_once(tmp_path_factory, d
     got = []
     for start, end in pairwise(ends):
         stats = ReadStats()
-        items = list(read_shard(shard, start=start, end=end, chunk_bytes=4, stats=stats))
+        items = list(shard.read(start=start, end=end, chunk_bytes=4, stats=stats))
         if items:
             assert items[0].line == 1
             assert start <= items[0].offset < max(end, 4)  # a first line behind a mark starts at byte 3
@@ -232,8 +232,8 @@ def test_any_cut_of_a_file_into_ranges_gives_every_line_once(tmp_path_factory, d
 def test_a_range_to_the_end_needs_no_end(tmp_path):
     """Without an end, a range goes to the end of the file."""
     shard = written(tmp_path, b"one\ntwo\nthree")
-    assert list(read_shard(shard, start=1)) == [Chunk(b"two\nthree", 4, 1)]
-    assert list(read_shard(shard, start=9)) == []
+    assert list(shard.read(start=1)) == [Chunk(b"two\nthree", 4, 1)]
+    assert list(shard.read(start=9)) == []
 
 
 def test_a_bomb_without_newlines_is_one_long_line(tmp_path):
@@ -241,7 +241,7 @@ def test_a_bomb_without_newlines_is_one_long_line(tmp_path):
     shard = written(tmp_path, zstd_frame(*[(1, 128 << 10, b"\0")] * 8192))
     tracemalloc.start()
     try:
-        items = list(read_shard(shard, max_line_bytes=1 << 20))
+        items = list(shard.read(max_line_bytes=1 << 20))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -261,7 +261,7 @@ def test_an_abandoned_reader_closes_its_file(tmp_path):
     """Leaving a shard half read leaves no file open."""
     shard = written(tmp_path, TEXT)
     before = sorted(Path("/proc/self/fd").iterdir())
-    items = read_shard(shard, chunk_bytes=100)
+    items = shard.read(chunk_bytes=100)
     next(items)
     items.close()
     assert sorted(Path("/proc/self/fd").iterdir()) == before

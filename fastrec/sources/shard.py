@@ -1,0 +1,209 @@
+"""JSONL shards, the input format of fastrec: how one is found, cut into slices, and read.
+
+Reading a slice, in this order:
+
+1. Open the file, pipe, standard input (`-`) or object.
+2. For a byte range, find the lines that start in it.
+3. Detect the compression by the first bytes, without seeking, and decompress.
+4. Cut the text into chunks of whole lines.
+5. After the last byte, check that the file has not changed since it was found.
+
+Every failure raises a ShardError with the path, possibly after some chunks: a shard counts only once it is read to its
+end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from typing import Final, cast
+
+import msgspec
+
+from fastrec.errors import ShardError, ShardMissingError, shown
+from fastrec.limits import LIMITS
+from fastrec.sources.decompress import MAX_WINDOW
+from fastrec.sources.formats import MAGIC_BYTES, Format, detect
+from fastrec.sources.lines import MAX_LINE_BYTES, Chunk, LongLine, ReadStats, chunks, line_start
+from fastrec.sources.text import raw_blocks, reason_of, text_of
+from fastrec.storage import storage_of
+from fastrec.storage.base import Reader
+from fastrec.storage.paths import is_url
+
+__all__ = ["STDIN", "Shard", "Slice", "shard_at"]
+
+STDIN: Final = "-"
+
+_SMALLEST: Final = 4 << 20  # bytes of a slice
+_FEWEST: Final = 16  # slices of a shard, unless they would be smaller than that
+
+# Bytes of text per byte of a file, estimated; real records gave 3.3 to 12.
+_EXPANSION: Final = {Format.PLAIN: 1, Format.ZSTD: 4, Format.GZIP: 4, Format.BZ2: 5, Format.XZ: 5}
+
+
+class Shard(msgspec.Struct, frozen=True):
+    """A JSONL file as discovery found it; small, hashable, and picklable. Implements `Source`."""
+
+    path: str
+    size: int
+    """Size of the file in bytes; 0 for a stream."""
+    format: Format | None
+    """The compression; None if the first bytes could not be read yet: a stream, or a file that cannot be opened."""
+    version: int = 0
+    """Changes when the file does; 0 if that is not known."""
+    stream: bool = False
+    """Standard input, a pipe or a device: it can be read once, from the start, and only by this process."""
+
+    @property
+    def splittable(self) -> bool:
+        """Whether byte ranges can be read on their own."""
+        return self.format is Format.PLAIN and not self.stream
+
+    @property
+    def estimated_text(self) -> int:
+        """Estimated size of the text in bytes."""
+        return self.size * _EXPANSION[self.format or Format.PLAIN]
+
+    def slices(self, slice_bytes: int) -> Iterator[Slice]:
+        """Cut the shard into slices of at most about `slice_bytes`; one that is not splittable is one slice.
+
+        The cuts depend on this shard only, so that results for its slices stay usable when other shards are added.
+        """
+        slice_bytes = min(slice_bytes, max(self.size // _FEWEST, _SMALLEST))
+        if not self.splittable or self.size <= slice_bytes + slice_bytes // 2:
+            yield Slice(self)
+            return
+        count = -(-self.size // slice_bytes)
+        cuts = [self.size * number // count for number in range(count)]
+        for start, end in zip(cuts, [*cuts[1:], None], strict=True):
+            yield Slice(self, start, end)
+
+    def read(
+        self,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        chunk_bytes: int = LIMITS.chunk_bytes,
+        max_line_bytes: int = MAX_LINE_BYTES,
+        max_window: int = MAX_WINDOW,
+        stats: ReadStats | None = None,
+    ) -> Iterator[Chunk | LongLine]:
+        """Read the lines that start in a byte range; only a splittable shard can be read in ranges."""
+        if (start, end) != (0, None) and not self.splittable:
+            raise ValueError(f"{self.path}: only plain files can be read in ranges")
+        stats = ReadStats() if stats is None else stats
+
+        def read() -> Iterator[Chunk | LongLine]:  # a generator of its own, so that the call refuses a wrong range
+            with self._opened() as source:
+                first, size = 0, None
+                if (start, end) != (0, None):
+                    first, size = self._own_bytes(source, start, end)
+                    source.seek(first, size)
+                stats.raw_start = first
+                text = raw_blocks(source.read, self.path, size, stats)
+                if first == 0:
+                    text = text_of(text, self.path, max_window)
+                yield from chunks(
+                    text, chunk_bytes=chunk_bytes, max_line_bytes=max_line_bytes, offset=first, stats=stats
+                )
+
+        return read()
+
+    def read_text(self, *, max_window: int = MAX_WINDOW) -> Iterator[bytes]:
+        """Read the text in blocks of any size, for callers that need no lines."""
+        with self._opened() as source:
+            yield from text_of(raw_blocks(source.read, self.path, None, ReadStats()), self.path, max_window)
+
+    def own_bytes(self, start: int, end: int | None) -> tuple[int, int]:
+        """Return the offset and the length of the lines that start in a range of the file as it is now."""
+        with self._opened(as_found=False) as source:
+            return (0, source.size) if (start, end) == (0, None) else self._own_bytes(source, start, end)
+
+    @contextlib.contextmanager
+    def _opened(self, *, as_found: bool = True) -> Iterator[Reader]:
+        """Open the file, and check that it is still as it was found and does not change."""
+        if self.path == STDIN:
+            if sys.stdin is None:
+                raise ShardMissingError(STDIN, "there is no standard input")
+            yield cast("Reader", sys.stdin.buffer)  # only `read` is used, since it is not splittable
+            return
+        try:
+            source = storage_of(self.path).open_reader(self.path)
+        except (OSError, ValueError) as exc:
+            raise ShardMissingError(self.path, reason_of("cannot be opened", exc)) from exc
+        with source:
+            found = as_found and not self.stream and self.version
+            if found and (source.size, source.version) != (self.size, self.version):
+                raise ShardError(self.path, "changed after it was found: wait until it is complete, and run again")
+            yield source
+            if not self.stream and source.has_changed():
+                raise ShardError(self.path, "changed while it was read: wait until it is complete, and run again")
+
+    def _own_bytes(self, source: Reader, start: int, end: int | None) -> tuple[int, int]:
+        try:
+
+            def boundary(position: int) -> int:
+                return min(source.size, line_start(lambda offset, count: source.pread(count, offset), position))
+
+            first = boundary(start)
+            # A range inside one huge line owns nothing: no need to look for that line's end twice.
+            beyond = first if end is not None and first >= end else source.size if end is None else boundary(end)
+        except OSError as exc:
+            raise ShardError(self.path, reason_of("cannot be read", exc), start) from exc
+        return first, beyond - first
+
+
+class Slice(msgspec.Struct, frozen=True):
+    """A byte range of a shard; the whole shard by default."""
+
+    shard: Shard
+    start: int = 0
+    end: int | None = None
+
+    def __str__(self) -> str:
+        if (self.start, self.end) == (0, None):
+            return shown(self.shard.path)
+        end = self.shard.size if self.end is None else self.end
+        return f"{shown(self.shard.path)}, bytes {self.start:,} to {end:,}"
+
+    @property
+    def estimated_text(self) -> int:
+        """Estimated size of the text in bytes."""
+        if self.end is not None:
+            return self.end - self.start
+        return self.shard.estimated_text - self.start
+
+
+def shard_at(path: str) -> Shard:
+    """Find the shard at a path (`-` is standard input); ShardMissingError if there is none."""
+    if path == STDIN:
+        return Shard(path, 0, None, stream=True)
+    if is_url(path):
+        return _object_at(path)
+    try:
+        status = os.stat(path)  # noqa: PTH116 - paths stay the str that was given
+    except (OSError, ValueError) as exc:
+        raise ShardMissingError(path, reason_of("cannot be found", exc)) from exc
+    if stat.S_ISDIR(status.st_mode):
+        raise ShardMissingError(path, "is a directory")
+    if not stat.S_ISREG(status.st_mode):
+        return Shard(path, 0, None, stream=True)  # reading the first bytes of a pipe would consume them
+    try:
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - paths stay the str that was given
+            format_ = detect(file.read(MAGIC_BYTES))
+    except OSError:
+        format_ = None  # reading the shard will report the error
+    return Shard(path, status.st_size, format_, status.st_mtime_ns)
+
+
+def _object_at(path: str) -> Shard:
+    try:
+        with storage_of(path).open_reader(path) as source:
+            return Shard(path, source.size, detect(source.pread(MAGIC_BYTES, 0)), source.version)
+    except FileNotFoundError as exc:
+        raise ShardMissingError(path, reason_of("cannot be found", exc)) from exc
+    except OSError as exc:
+        raise ShardError(path, reason_of("cannot be read", exc)) from exc
