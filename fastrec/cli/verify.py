@@ -19,7 +19,8 @@ from fastrec.cli.console import (
 )
 
 if TYPE_CHECKING:
-    from fastrec.commands.verify import Problem, Verification
+    from fastrec.commands.verify import Verification
+    from fastrec.commands.verify.problems import Problem
 
 __all__ = ["verify"]
 

@@ -1,4 +1,4 @@
-"""Verifying: a fresh corpus is sound, and every kind of damage to one is found, named, and told from the others."""
+"""Verifying: a new corpus is OK, and every kind of damage is found and reported by its own kinds of problems."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from click.testing import CliRunner, Result
 import fastrec
 from fastrec.cli import cli
 from fastrec.commands.generate.stream import Recipe, lines
-from fastrec.commands.verify import KINDS, Verification, verify
-from fastrec.commands.verify.problems import MOST_PROBLEMS
+from fastrec.commands.verify import Verification, verify
+from fastrec.commands.verify.problems import KINDS, MOST_PROBLEMS
 from fastrec.corpus.manifest import tree_hash
 from fastrec.corpus.writer import ShardWriter
 from fastrec.errors import UsageError
@@ -46,7 +46,7 @@ Damage = Callable[[Path], object]
 
 @pytest.fixture(scope="module")
 def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three shards with something of everything."""
+    """Three shards with duplicates, repeats, unknown keys, invalid and blank lines."""
     directory = tmp_path_factory.mktemp("shards")
     every = list(lines(RECIPE))
     for number in range(3):
@@ -56,7 +56,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def fresh(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A corpus as it was published; not to be changed."""
+    """A corpus as it was published; read only."""
     out = tmp_path_factory.mktemp("fresh") / "corpus"
     fastrec.normalize(shards, out, part_size=PART_SIZE)
     assert len(list(out.glob("part-*"))) >= 4
@@ -65,7 +65,7 @@ def fresh(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def corpus(fresh: Path, tmp_path: Path) -> Path:
-    """A copy of it, to be damaged."""
+    """A copy of `fresh` to damage."""
     return Path(shutil.copytree(fresh, tmp_path / "corpus"))
 
 
@@ -94,25 +94,25 @@ def on_lines(change: Callable[[list[bytes]], Any], file: str = MIDDLE) -> Damage
 
 
 def on_json(file: str, *steps: Any, to: Any) -> Damage:
-    """Damage that sets a value of a document, or calls a function on the old one."""
+    """Damage that sets a value of a document, or applies a function to the old value."""
 
     def damage(corpus: Path) -> None:
-        document = place = json.loads((corpus / file).read_bytes())
+        document = parent = json.loads((corpus / file).read_bytes())
         for step in steps[:-1]:
-            place = place[step]
-        place[steps[-1]] = to(place[steps[-1]]) if callable(to) else to
+            parent = parent[step]
+        parent[steps[-1]] = to(parent[steps[-1]]) if callable(to) else to
         (corpus / file).write_text(json.dumps(document, ensure_ascii=False))
 
     return damage
 
 
-def on_record(change: Callable[[dict[str, Any]], Any], file: str = MIDDLE, place: int = 5) -> Damage:
-    """Damage that changes one record, spelled as a normal form is."""
+def on_record(change: Callable[[dict[str, Any]], Any], file: str = MIDDLE, index: int = 5) -> Damage:
+    """Damage that changes one record and spells it as the normal form does."""
 
     def respell(found: list[bytes]) -> None:
-        record = json.loads(found[place])
+        record = json.loads(found[index])
         change(record)
-        found[place] = json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        found[index] = json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
     return on_lines(respell, file)
 
@@ -131,16 +131,16 @@ def swap_parts(corpus: Path) -> None:
 
 
 def other_corpus(corpus: Path) -> None:
-    """Put the part of another corpus in the place of one."""
+    """Replace a part with a part of another corpus."""
     other = corpus.parent / "other.jsonl"
     other.write_bytes(b"".join(line + b"\n" for line in lines(Recipe(records=9, seed=99))))
     fastrec.normalize(other, corpus.parent / "other")
     shutil.copy(corpus.parent / "other" / "part-00000.jsonl.zst", corpus / MIDDLE)
 
 
-def flip(path: Path, place: int) -> None:
+def flip(path: Path, offset: int) -> None:
     data = bytearray(path.read_bytes())
-    data[place] ^= 1
+    data[offset] ^= 1
     path.write_bytes(data)
 
 
@@ -149,7 +149,7 @@ def cut(path: Path, size: int) -> None:
 
 
 def seal(corpus: Path) -> None:
-    """Make checksums, sizes, counts and keys of the manifest agree with files, as if it had been written for them."""
+    """Update the checksums, sizes, counts and keys in the manifest, as if it had been written for these files."""
     manifest = json.loads((corpus / "manifest.json").read_bytes())
     for part in manifest["parts"]:
         data, text = (corpus / part["file"]).read_bytes(), text_of(corpus / part["file"])
@@ -172,7 +172,7 @@ def kinds(found: Verification) -> set[str]:
     return {problem.kind for problem in found.problems} - {"more"}
 
 
-# A fresh corpus
+# A new corpus
 
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -194,8 +194,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-def test_a_fresh_corpus_is_sound(shards: Path, tmp_path: Path, options: dict[str, Any]) -> None:
-    """Whatever the options, what `normalize` publishes passes, and the counts are those of the summary."""
+def test_a_new_corpus_is_ok(shards: Path, tmp_path: Path, options: dict[str, Any]) -> None:
+    """Whatever the options of `normalize`, and the counts are those of the summary."""
     summary = fastrec.normalize(shards, tmp_path / "corpus", **options)
     found = verify(tmp_path / "corpus")
     assert found.problems == []
@@ -205,23 +205,23 @@ def test_a_fresh_corpus_is_sound(shards: Path, tmp_path: Path, options: dict[str
 
 
 @pytest.mark.parametrize("data", [b"", b"\n \n", b"{}\n"], ids=["empty", "blank", "rejected"])
-def test_a_corpus_without_records_is_sound(tmp_path: Path, data: bytes) -> None:
-    """There may be no part at all."""
+def test_a_corpus_without_records_is_ok(tmp_path: Path, data: bytes) -> None:
+    """It has no parts."""
     (tmp_path / "a.jsonl").write_bytes(data)
     fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus")
     found = verify(tmp_path / "corpus")
     assert (found.problems, found.parts, found.records) == ([], 0, 0)
 
 
-def test_a_corpus_with_a_shard_left_out_is_sound(shards: Path, tmp_path: Path) -> None:
-    """The books are those of the shards that could be read."""
+def test_a_corpus_with_a_skipped_shard_is_ok(shards: Path, tmp_path: Path) -> None:
+    """Its line counts are those of the shards that could be read."""
     (tmp_path / "bad.jsonl.zst").write_bytes(b"\x28\xb5\x2f\xfd")
     fastrec.normalize([shards, tmp_path / "bad.jsonl.zst"], tmp_path / "corpus", skip_bad_shards=True)
     assert verify(tmp_path / "corpus").problems == []
 
 
-def test_integers_of_any_size_are_sound(tmp_path: Path) -> None:
-    """Keys of 30, 3,000 and 30,000 digits, and below zero, are compared as numbers."""
+def test_keys_may_be_integers_of_any_size(tmp_path: Path) -> None:
+    """Keys with 30, 3,000 and 30,000 digits, positive or negative, are compared as numbers."""
     record = json.loads(next(iter(lines(Recipe(records=1, mix="single_turn")))))
     text = json.dumps(record | {"sample_id": "@"}).replace('"@"', "%s")
     numbers = [text % f"{sign}1{'0' * zeros}" for sign in ("", "-") for zeros in (0, 29, 2_999, 29_999)]
@@ -240,7 +240,7 @@ TEXT = {"part.text_bytes", "part.text_sha256"}
 EVALUATION = ("evaluations", 0)
 MODEL = (*EVALUATION, "by_model", 0)
 
-# By name: what is done, and the kinds of all problems that must be found, no more and no less.
+# For each damage: what is done, and exactly the kinds of problems that must be found.
 DAMAGE: dict[str, tuple[Damage, set[str]]] = {
     "a flipped byte at the end of a part": (lambda out: flip(out / MIDDLE, -1), BYTES | {"file.unreadable"}),
     "a flipped magic number": (lambda out: flip(out / MIDDLE, 0), BYTES | {"file.unreadable"}),
@@ -249,7 +249,7 @@ DAMAGE: dict[str, tuple[Damage, set[str]]] = {
         lambda out: (out / MIDDLE).write_bytes(b""),
         SIZES | TEXT | {"part.records", "summary.statistics"},
     ),
-    "a part that goes on": (
+    "a part with more bytes": (
         lambda out: (out / MIDDLE).write_bytes((out / MIDDLE).read_bytes() + b"x"),
         SIZES | {"file.unreadable"},
     ),
@@ -277,14 +277,14 @@ DAMAGE: dict[str, tuple[Damage, set[str]]] = {
         on_lines(lambda found: found.__delitem__(slice(-3, None))),
         SIZES | TEXT | {"part.records", "part.last", "summary.statistics"},
     ),
-    "a dropped reject": (on_lines(lambda found: found.pop(2), REJECTS), SIZES | {"rejects.count"}),
+    "a dropped rejected line": (on_lines(lambda found: found.pop(2), REJECTS), SIZES | {"rejects.count"}),
     "an edited summary": (on_json("summary.json", "line_counts", "blank", to=more), BYTES | {"summary.line_counts"}),
-    "a manifest that is no JSON": (lambda out: cut(out / "manifest.json", 9), {"manifest.unreadable"}),
+    "a manifest that is not JSON": (lambda out: cut(out / "manifest.json", 9), {"manifest.unreadable"}),
     "a manifest that is not UTF-8": (
         lambda out: (out / "manifest.json").write_bytes(b'{"format": 1, "fastrec": "\xff"}'),
         {"manifest.unreadable"},
     ),
-    "a manifest of another format": (on_json("manifest.json", "format", to=2), {"manifest.unreadable"}),
+    "a manifest of another format": (on_json("manifest.json", "format", to=99), {"manifest.unreadable"}),
     "a manifest without a field": (
         lambda out: (out / "manifest.json").write_text('{"format": 1}'),
         {"manifest.unreadable"},
@@ -304,7 +304,7 @@ DAMAGE: dict[str, tuple[Damage, set[str]]] = {
         on_json("manifest.json", "parts", 1, "records", to=more),
         {"manifest.total", "part.records"},
     ),
-    "a checksum that is none": (
+    "a checksum that is not hexadecimal": (
         on_json("manifest.json", "parts", 1, "text_sha256", to="nonsense"),
         {"manifest.total", "part.text_sha256"},
     ),
@@ -321,7 +321,7 @@ DAMAGE: dict[str, tuple[Damage, set[str]]] = {
         on_json("manifest.json", "parts", to=lambda parts: [*parts, parts[-1]]),
         {"manifest.files", "manifest.total", "part.order", "summary.statistics"},
     ),
-    "a part that lies elsewhere": (
+    "a part in another directory": (
         on_json("manifest.json", "parts", 1, "file", to=f"../{MIDDLE}"),
         {"manifest.files", "file.stray"},
     ),
@@ -329,7 +329,7 @@ DAMAGE: dict[str, tuple[Damage, set[str]]] = {
         on_json("manifest.json", "rejects", to=None),
         {"file.stray", "summary.line_counts"},
     ),
-    "another number of rejects": (
+    "another number of rejected lines": (
         on_json("manifest.json", "rejects", "records", to=more),
         {"rejects.count", "summary.line_counts"},
     ),
@@ -337,7 +337,7 @@ DAMAGE: dict[str, tuple[Damage, set[str]]] = {
         on_json("manifest.json", "inputs", 0, "lines", to=more),
         {"manifest.line_counts", "summary.line_counts"},
     ),
-    "an input with other rejects": (
+    "inputs with other numbers of rejected lines": (
         lambda out: [
             on_json("manifest.json", "inputs", 0, "rejected", to=more)(out),
             on_json("manifest.json", "inputs", 1, "rejected", to=lambda count: count - 1)(out),
@@ -346,12 +346,12 @@ DAMAGE: dict[str, tuple[Damage, set[str]]] = {
     ),
 }
 
-# The same, where the manifest was then written anew: only the records and the books can tell.
+# The same, but the manifest was updated afterwards: only the records and the line counts show the damage.
 SEALED: dict[str, tuple[Damage, set[str]]] = {
     "nothing": (lambda out: None, set()),
     "a dropped line": (on_lines(lambda found: found.pop(5)), {"summary.line_counts", "summary.statistics"}),
-    "two lines that changed places": (on_lines(swap), {"line.order"}),
-    "two parts that changed places": (swap_parts, {"part.order"}),
+    "two swapped lines": (on_lines(swap), {"line.order"}),
+    "two swapped parts": (swap_parts, {"part.order"}),
     "a line twice": (
         on_lines(lambda found: found.insert(5, found[5])),
         {"line.duplicate", "summary.line_counts", "summary.statistics"},
@@ -367,20 +367,20 @@ SEALED: dict[str, tuple[Damage, set[str]]] = {
         on_record(lambda record: record.update(model_id=record.pop("model_id"))),
         {"line.form"},
     ),
-    "line ends of another kind": (
+    "another line ending": (
         on_lines(lambda found: found.append(found.pop().replace(b"\n", b"\r\n"))),
         {"line.form"},
     ),
-    "no line end": (on_lines(lambda found: found.append(found.pop().rstrip())), {"line.form"}),
+    "no newline at the end": (on_lines(lambda found: found.append(found.pop().rstrip())), {"line.form"}),
     "a byte order mark": (on_lines(lambda found: found.insert(0, b"\xef\xbb\xbf")), {"line.form", "part.text_bytes"}),
     "a blank line": (on_lines(lambda found: found.insert(5, b" \n")), {"line.blank"}),
-    "a record without a hash": (on_record(lambda record: record.pop("sample_hash"), place=5), {"line.form"}),
+    "a record without a hash": (on_record(lambda record: record.pop("sample_hash"), index=5), {"line.form"}),
     "a record with another hash": (
         on_record(lambda record: record.update(sample_hash="00")),
         {"line.invalid", "part.records"},
     ),
     "a record that is not valid": (on_record(lambda record: record.pop("output")), {"line.invalid", "part.records"}),
-    "a line that is no record": (
+    "a line that is not a record": (
         on_lines(lambda found: found.insert(5, b"nonsense\n")),
         {"line.invalid", "part.records", "summary.line_counts"},
     ),
@@ -401,9 +401,9 @@ SEALED: dict[str, tuple[Damage, set[str]]] = {
         on_json("manifest.json", "sort_fields", to=lambda order: [order[4], *order[:4]]),
         {"line.order"},
     ),
-    "a summary that is no JSON": (lambda out: cut(out / "summary.json", 5), {"summary.unreadable"}),
+    "a summary that is not JSON": (lambda out: cut(out / "summary.json", 5), {"summary.unreadable"}),
     "a summary with a negative count": (on_json("summary.json", "line_counts", "blank", to=-1), {"summary.unreadable"}),
-    "a summary of another format": (on_json("summary.json", "format", to=2), {"summary.statistics"}),
+    "a summary of another format": (on_json("summary.json", "format", to=99), {"summary.statistics"}),
     "lines": (on_json("summary.json", "line_counts", "lines", to=more), {"summary.line_counts"}),
     "kept": (on_json("summary.json", "line_counts", "kept", to=more), {"summary.line_counts", "summary.statistics"}),
     "duplicates": (on_json("summary.json", "line_counts", "duplicates", to=more), {"summary.line_counts"}),
@@ -430,7 +430,7 @@ SEALED: dict[str, tuple[Damage, set[str]]] = {
         on_json("summary.json", "conflicts", "examples", to=lambda old: old[1:]),
         {"summary.statistics"},
     ),
-    "samples": (on_json("summary.json", *EVALUATION, "questions", to=more), {"summary.statistics"}),
+    "questions": (on_json("summary.json", *EVALUATION, "questions", to=more), {"summary.statistics"}),
     "ids with many hashes": (
         on_json("summary.json", *EVALUATION, "ids_with_many_hashes", to=more),
         {"summary.statistics"},
@@ -442,32 +442,32 @@ SEALED: dict[str, tuple[Damage, set[str]]] = {
     "records of a model": (on_json("summary.json", *MODEL, "records", to=more), {"summary.statistics"}),
     "mean score": (on_json("summary.json", *MODEL, "mean_score", to=0.125), {"summary.statistics"}),
     "latency": (on_json("summary.json", *MODEL, "latency_ms", "p90", to=0.125), {"summary.statistics"}),
-    "rejects that changed places": (on_lines(swap, REJECTS), {"rejects.order"}),
-    "a reject twice": (
+    "two swapped rejected lines": (on_lines(swap, REJECTS), {"rejects.order"}),
+    "a rejected line twice": (
         on_lines(lambda found: found.insert(3, found[3]), REJECTS),
         {"rejects.order", "rejects.count"},
     ),
-    "a reject that is no JSON": (
+    "a rejected line that is not JSON": (
         on_lines(lambda found: found.__setitem__(3, b"{\n"), REJECTS),
         {"rejects.entry", "rejects.count"},
     ),
-    "a reject of an unknown code": (
+    "a rejected line with an unknown code": (
         on_record(lambda entry: entry.update(code="nonsense"), REJECTS),
         {"rejects.entry", "rejects.count"},
     ),
-    "a reject of another code": (
+    "a rejected line with another code": (
         on_record(lambda entry: entry.update(code="line.too_long"), REJECTS),
         {"rejects.count"},
     ),
-    "a reject without its line": (
+    "a rejected line without its bytes": (
         on_record(lambda entry: [entry.pop(name, None) for name in ("raw", "raw_base64")], REJECTS),
         {"rejects.entry", "rejects.count"},
     ),
-    "a reject of two lines": (
+    "a rejected line with a newline": (
         on_record(lambda entry: entry.update(raw_base64="Cg==") or entry.pop("raw", None), REJECTS),
         {"rejects.entry", "rejects.count"},
     ),
-    "a reject of bad base64": (
+    "a rejected line with invalid base64": (
         on_record(lambda entry: entry.update(raw_base64="x") or entry.pop("raw", None), REJECTS),
         {"rejects.entry", "rejects.count"},
     ),
@@ -475,16 +475,16 @@ SEALED: dict[str, tuple[Damage, set[str]]] = {
 
 
 @pytest.mark.parametrize("name", DAMAGE)
-def test_damage_is_found_and_named(corpus: Path, name: str) -> None:
-    """Each kind of damage gives its own kinds of problems, and the file is named."""
+def test_damage_is_reported(corpus: Path, name: str) -> None:
+    """Each damage gives exactly the expected kinds of problems."""
     damage, expected = DAMAGE[name]
     damage(corpus)
     assert kinds(verify(corpus)) == expected
 
 
 @pytest.mark.parametrize("name", SEALED)
-def test_what_checksums_cannot_tell_is_found_too(corpus: Path, name: str) -> None:
-    """A corpus whose manifest was written anew after the damage still fails by its own rules."""
+def test_damage_with_an_updated_manifest_is_reported(corpus: Path, name: str) -> None:
+    """Even if all checksums are right."""
     damage, expected = SEALED[name]
     damage(corpus)
     seal(corpus)
@@ -492,13 +492,13 @@ def test_what_checksums_cannot_tell_is_found_too(corpus: Path, name: str) -> Non
 
 
 def test_every_kind_of_problem_has_an_example() -> None:
-    """The tables above bring about every kind that there is."""
-    met = set().union(*(expected for _, expected in (*DAMAGE.values(), *SEALED.values())))
-    assert met | {"more"} == set(KINDS)
+    """The tables above cause every kind of problem."""
+    seen = set().union(*(expected for _, expected in (*DAMAGE.values(), *SEALED.values())))
+    assert seen | {"more"} == set(KINDS)
 
 
 def test_problems_say_where_and_what(corpus: Path) -> None:
-    """File, line, what was expected and what was found."""
+    """The file, the line, what was expected and what was found."""
     on_lines(lambda found: found.append(found.pop(0).replace(b"{", b"{ ", 1)))(corpus)
     on_json("summary.json", *MODEL, "correct", to=999)(corpus)
     seal(corpus)
@@ -507,24 +507,24 @@ def test_problems_say_where_and_what(corpus: Path) -> None:
     order, form, number = found["line.order"], found["line.form"], found["summary.statistics"]
     assert (order.file, order.line) == (MIDDLE, last)
     assert (form.file, form.line) == (MIDDLE, last)
-    assert form.message == "expected the normal form, found another spelling from byte 1 of the line on"
+    assert form.message == "expected the normal form, found other text from byte 1 of the line"
     assert (number.file, number.line) == ("summary.json", None)
     assert ".correct: expected the integer 999, found the integer " in number.message
 
 
 @pytest.mark.parametrize("file", ["part-00000.jsonl.zst", MIDDLE, REJECTS, "summary.json"])
-def test_no_flipped_byte_goes_unseen(fresh: Path, corpus: Path, file: str) -> None:
-    """Whichever byte of a file changes, the file is named."""
+def test_every_changed_byte_is_reported(fresh: Path, corpus: Path, file: str) -> None:
+    """Whichever byte of a file changes."""
     data = (fresh / file).read_bytes()
-    for place in range(0, len(data), len(data) // 9):
-        flip(corpus / file, place)
+    for offset in range(0, len(data), len(data) // 9):
+        flip(corpus / file, offset)
         found = verify(corpus)
         assert (file, "file.sha256") in {(problem.file, problem.kind) for problem in found.problems}
         (corpus / file).write_bytes(data)
     assert verify(corpus).ok
 
 
-def test_everything_wrong_is_named_and_not_only_the_first(corpus: Path) -> None:
+def test_all_problems_are_reported(corpus: Path) -> None:
     """Damage in several files gives problems for each of them, in the order of the files."""
     (corpus / "part-00000.jsonl.zst").unlink()
     flip(corpus / MIDDLE, -1)
@@ -537,21 +537,21 @@ def test_everything_wrong_is_named_and_not_only_the_first(corpus: Path) -> None:
     assert found.notices[0].startswith("the statistics in summary.json were not checked")
 
 
-def test_problems_of_one_file_are_bounded(corpus: Path) -> None:
-    """Of a part where every line is wrong the first are listed and the others counted; its checksum is named first."""
+def test_the_problems_of_one_file_are_bounded(corpus: Path) -> None:
+    """If every line of a part is wrong, the first are listed and the others counted. The checksum comes first."""
     count = len(text_of(corpus / MIDDLE).splitlines())
     on_lines(lambda found: found.__setitem__(slice(None), [line.replace(b"{", b"{ ", 1) for line in found]))(corpus)
     problems = [problem for problem in verify(corpus).problems if problem.file == MIDDLE]
     assert [problem.kind for problem in problems[:2]] == ["file.bytes", "file.sha256"]
     assert [problem.line for problem in problems if problem.kind == "line.form"] == list(range(1, MOST_PROBLEMS + 1))
-    assert problems[-1].message == f"{count - MOST_PROBLEMS} problems more in this file"
+    assert problems[-1].message == f"{count - MOST_PROBLEMS} more problems in this file"
 
 
 @pytest.mark.parametrize(
     "damage", [None, swap_parts, *(DAMAGE[name][0] for name in ("a dropped line", "a stray file"))]
 )
-def test_jobs_do_not_matter(corpus: Path, monkeypatch: pytest.MonkeyPatch, damage: Damage | None) -> None:
-    """Two processes find the same as one, in the same order."""
+def test_jobs_do_not_change_the_result(corpus: Path, monkeypatch: pytest.MonkeyPatch, damage: Damage | None) -> None:
+    """Two processes find the same problems as one, in the same order."""
     monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
     if damage:
         damage(corpus)
@@ -560,21 +560,21 @@ def test_jobs_do_not_matter(corpus: Path, monkeypatch: pytest.MonkeyPatch, damag
     assert one == two
 
 
-def test_the_manifest_of_a_published_corpus_may_be_spelled_anew(corpus: Path) -> None:
-    """What counts is what the manifest says."""
+def test_a_manifest_with_other_white_space_is_ok(corpus: Path) -> None:
+    """Only its content matters."""
     seal(corpus)
     assert verify(corpus).ok
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_part_that_may_not_be_read_is_named(corpus: Path) -> None:
-    """Permissions are a problem of one file."""
+def test_a_part_without_read_permission_is_reported(corpus: Path) -> None:
+    """As a problem of this file."""
     (corpus / MIDDLE).chmod(0)
     assert "file.unreadable" in kinds(verify(corpus))
 
 
 @pytest.mark.parametrize("make", [lambda path: None, Path.mkdir, Path.touch], ids=["nothing", "directory", "file"])
-def test_what_is_no_corpus_is_a_usage_error(tmp_path: Path, make: Callable[[Path], object]) -> None:
+def test_a_path_that_is_not_a_corpus_is_a_usage_error(tmp_path: Path, make: Callable[[Path], object]) -> None:
     """Without a manifest there is nothing to check against."""
     make(tmp_path / "out")
     with pytest.raises(UsageError, match="is not a corpus: "):
@@ -582,7 +582,7 @@ def test_what_is_no_corpus_is_a_usage_error(tmp_path: Path, make: Callable[[Path
 
 
 def test_no_job_is_a_usage_error(fresh: Path) -> None:
-    """There must be one at least."""
+    """There must be at least one."""
     with pytest.raises(UsageError, match="at least one job"):
         verify(fresh, jobs=0)
 
@@ -604,8 +604,8 @@ def run() -> Iterator[Callable[..., subprocess.CompletedProcess[bytes]]]:
     return run
 
 
-def test_a_sound_corpus_is_one_line(fresh: Path) -> None:
-    """Exit code 0, and the counts."""
+def test_the_result_for_a_good_corpus_is_one_line(fresh: Path) -> None:
+    """With exit code 0 and the counts."""
     done = invoke(fresh)
     assert (done.exit_code, done.stderr) == (0, "")
     (line,) = done.stdout.splitlines()
@@ -614,7 +614,7 @@ def test_a_sound_corpus_is_one_line(fresh: Path) -> None:
 
 
 def test_problems_are_lines_of_stdout(corpus: Path) -> None:
-    """Exit code 1, each problem on a line, then the verdict; what could not be checked is a note."""
+    """With exit code 1: one problem per line, then the result. What could not be checked is a notice on stderr."""
     (corpus / MIDDLE).unlink()
     (corpus / "stray\x1b[31m\n").touch()
     done = invoke(corpus)
@@ -626,14 +626,14 @@ def test_problems_are_lines_of_stdout(corpus: Path) -> None:
     assert done.stderr.startswith("note: the statistics in summary.json were not checked")
 
 
-def test_a_line_is_named_with_its_number(corpus: Path) -> None:
+def test_a_problem_of_a_line_has_its_number(corpus: Path) -> None:
     """As `file:line`."""
     on_lines(swap)(corpus)
-    assert f"{MIDDLE}:5: expected a key above" in invoke(corpus).stdout
+    assert f"{MIDDLE}:5: expected a key greater than" in invoke(corpus).stdout
 
 
 def test_json_is_one_document(corpus: Path) -> None:
-    """`--json` gives what the Python interface gives."""
+    """`--json` prints the result of the Python interface."""
     on_lines(swap)(corpus)
     done = invoke(corpus, "--json")
     found = msgspec.json.decode(done.stdout, type=Verification)
@@ -642,16 +642,16 @@ def test_json_is_one_document(corpus: Path) -> None:
     assert (found, done.exit_code) == (expected, 1)
 
 
-def test_no_corpus_is_exit_code_2(tmp_path: Path, run: Any) -> None:
-    """The message names the directory and what is missing in it."""
+def test_a_path_that_is_not_a_corpus_is_exit_code_2(tmp_path: Path, run: Any) -> None:
+    """The message names the directory and what is missing."""
     done = run(tmp_path)
     assert (done.returncode, done.stdout) == (2, b"")
     assert done.stderr.decode().startswith(f"error: {tmp_path} is not a corpus: it holds no manifest.json\n")
     assert run(tmp_path / "missing").returncode == 2
 
 
-def test_a_manifest_that_cannot_be_read_is_exit_code_3(tmp_path: Path, run: Any) -> None:
-    """Nothing was checked then."""
+def test_an_unreadable_manifest_is_exit_code_3(tmp_path: Path, run: Any) -> None:
+    """Nothing can be checked."""
     (tmp_path / "manifest.json").mkdir()
     done = run(tmp_path)
     assert done.returncode == 3
@@ -659,15 +659,15 @@ def test_a_manifest_that_cannot_be_read_is_exit_code_3(tmp_path: Path, run: Any)
 
 
 def test_help_fits_a_terminal() -> None:
-    """Help has examples, and lines of no more than 100 columns."""
+    """It has examples and at most 100 columns."""
     text = invoke("--help").stdout
     assert "Examples:" in text
     assert max(map(len, text.splitlines())) <= 100
 
 
 @pytest.mark.parametrize(("damage", "code"), [(None, 0), (SEALED["another order"][0], 1)])
-def test_a_reader_that_leaves_is_no_error(corpus: Path, run: Any, damage: Damage | None, code: int) -> None:
-    """Behind a closed pipe nothing is said, and the exit code is what it would have been."""
+def test_a_closed_pipe_is_no_error(corpus: Path, run: Any, damage: Damage | None, code: int) -> None:
+    """Nothing is written to stderr, and the exit code does not change."""
     if damage:
         damage(corpus)
     reader, writer = os.pipe()

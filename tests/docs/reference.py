@@ -13,7 +13,8 @@ from fastrec.commands.diff.document import Difference
 from fastrec.commands.rejects import Rejects
 from fastrec.commands.validate.log import LoggedFinding
 from fastrec.commands.validate.result import Validation
-from fastrec.commands.verify import KINDS, Verification
+from fastrec.commands.verify import Verification
+from fastrec.commands.verify.problems import KINDS
 from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.rejects import RejectedLine
 from fastrec.judge.codes import ERRORS, WARNINGS, Code

@@ -1,9 +1,9 @@
-"""Checking one part: its bytes, each of its lines, their order, and all that its records add up to.
+"""Checking one part: its checksum, every line, their order, and the statistics of its records.
 
-    checksum of the file · read · judge each line, which must give itself ──▶ order ──▶ tally · census
+    checksum of the file · judge every line, which must be its own normal form ──▶ order ──▶ tally · census
 
-The result is compared with the manifest. The census and the counts of the part go to files, as in pass 2.
-Memory holds a chunk of text, and keys and rows of one part.
+The result is compared with the manifest. The census and the counts of the part go to files, as in pass 2. Memory holds
+a chunk of text, and the keys and rows of one part.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from typing import Any
 import msgspec
 
 from fastrec.commands.verify.problems import Problems
+from fastrec.corpus.scan import PartFile
 from fastrec.corpus.writer import Written
 from fastrec.errors import ShardError, shown
-from fastrec.judge.batch import Batch
-from fastrec.judge.findings import Finding
 from fastrec.judge.judge import Judge, SampleHashMode
 from fastrec.judge.shards import JudgedChunk, judge_slice
 from fastrec.normalize.options import Options
@@ -29,47 +28,76 @@ from fastrec.sorting.keys import key_maker, key_splitter
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Slice, shard_at
 from fastrec.storage.digests import sha256_of_file
-from fastrec.storage.paths import parent_and_name
 from fastrec.summary.part_counts import PartCounts, write_statistics
 from fastrec.summary.rows import row_of
 from fastrec.summary.tally import Tally
 
-__all__ = ["CheckedPart", "PartToCheck", "check_part"]
+__all__ = ["CheckTask", "CheckedPart", "check_part"]
 
 
-class PartToCheck(msgspec.Struct, frozen=True):
-    """What a worker is told."""
+class CheckTask(msgspec.Struct, frozen=True):
+    """A part to check."""
 
-    number: int
-    path: str
-    longest: int
-    """No line is longer than that."""
-    census: str
-    """Where the census goes, `-hash` and `-id` added; `-counts` for the counts."""
+    part: PartFile
     options: Options
+    """The options that the corpus was made with."""
+    statistics: str
+    """Path prefix of the files for the census and the counts."""
 
     def __str__(self) -> str:
-        return f"reading {shown(self.path)}"
+        return f"reading {shown(self.part.path)}"
 
 
 class CheckedPart(msgspec.Struct):
-    """What a worker gives back."""
+    """The result of checking a part."""
 
+    part: PartFile
     problems: Problems
-    number: int
     written: Written
     records: int
     first: bytes
     last: bytes
     read: bool
-    """Whether the file was read to its end. If not, only its size and checksum are right."""
+    """Whether the file was read to its end. If not, only its size and checksum are known."""
     valid: bool
-    """Whether all its lines are records, so that the statistics say something."""
+    """Whether it was read to its end and all lines are records, so that its statistics can be compared."""
 
 
-def check_part(order: PartToCheck) -> CheckedPart:
+def check_part(task: CheckTask) -> CheckedPart:
     """Check one part. Runs in a worker."""
-    return _PartChecker(order).run()
+    path, options = task.part.path, task.options
+    problems = Problems(task.part.entry.file)
+    lines = _LineChecker(options.sort_fields, problems)
+    # A wrong hash is an error in a corpus, unless given hashes were to be left as they are.
+    judge = _judge(options.hash, "fill" if options.sample_hash == "fill" else "verify")
+    longest = max(task.part.entry.text_bytes, options.max_line_bytes)
+    stats, text_hash = ReadStats(), sha256()
+    size, digest, read = 0, "", False
+    try:
+        size, digest = sha256_of_file(path)
+        for chunk in judge_slice(judge, Slice(shard_at(path)), max_line_bytes=longest, stats=stats):
+            text_hash.update(chunk.data)
+            lines.check(chunk)
+        read = True
+    except ShardError as exc:
+        problems.add("file.unreadable", str(ShardError("", exc.reason, exc.offset)).removeprefix(": "))
+    except OSError as exc:
+        problems.add("file.unreadable", f"cannot be read: {exc.strerror}")
+    if stats.bom:
+        problems.add("line.form", "expected a record at the start of the file, found a byte order mark", 1)
+    tally = Tally()
+    tally.add(lines.fields, lines.rows)
+    write_statistics(task.statistics, PartCounts(tally), lines.fields)
+    return CheckedPart(
+        part=task.part,
+        problems=problems,
+        written=Written(size, digest, stats.text_bytes, text_hash.hexdigest()),
+        records=len(lines.rows),
+        first=lines.first,
+        last=lines.last,
+        read=read,
+        valid=read and lines.valid,
+    )
 
 
 @lru_cache(maxsize=1)
@@ -77,117 +105,77 @@ def _judge(algorithm: str, mode: SampleHashMode) -> Judge:
     return Judge(algorithm=algorithm, sample_hash=mode)
 
 
-class _PartChecker:
-    """The state of a task: where it is in the order, and what was counted so far."""
+class _LineChecker:
+    """Checks the lines of a part, chunk by chunk, and collects the keys and rows of its records."""
 
-    def __init__(self, order: PartToCheck) -> None:
-        self._order = order
-        options = order.options
-        # A hash that is not the computed one is an error by now, unless it was to be left as it is.
-        self._judge = _judge(options.hash, "fill" if options.sample_hash == "fill" else "verify")
-        self._key_of = key_maker(options.sort_fields)
-        self._split = key_splitter(options.sort_fields)
-        self._problems = Problems(parent_and_name(order.path)[1])
-        self._valid = True
-        self._normal = bytearray()
-        self._text_hash = sha256()
-        self._first = self._last = b""
+    def __init__(self, sort_fields: Sequence[str], problems: Problems) -> None:
+        self._key_of = key_maker(sort_fields)
+        self._split = key_splitter(sort_fields)
+        self._problems = problems
+        self.valid = True
+        self.first = self.last = b""
         self._last_text = b""
-        self._fields: list[Sequence[bytes]] = []
-        self._rows: list[Any] = []
+        self.fields: list[Sequence[bytes]] = []
+        self.rows: list[Any] = []
 
-    def run(self) -> CheckedPart:
-        order, stats = self._order, ReadStats()
-        size, digest = 0, ""
-        read = False
-        try:
-            size, digest = sha256_of_file(order.path)
-            self._read(stats)
-            read = True
-        except ShardError as exc:
-            self._problems.add("file.unreadable", str(ShardError("", exc.reason, exc.offset)).removeprefix(": "))
-        except OSError as exc:
-            self._problems.add("file.unreadable", f"cannot be read: {exc.strerror}")
-        tally = Tally()
-        tally.add(self._fields, self._rows)
-        write_statistics(order.census, PartCounts(tally), self._fields)
-        return CheckedPart(
-            problems=self._problems,
-            number=order.number,
-            written=Written(size, digest, stats.text_bytes, self._text_hash.hexdigest()),
-            records=len(self._rows),
-            first=self._first,
-            last=self._last,
-            read=read,
-            valid=read and self._valid,
-        )
-
-    def _read(self, stats: ReadStats) -> None:
-        order = self._order
-        piece = Slice(shard_at(order.path))
-        for judged in judge_slice(self._judge, piece, max_line_bytes=order.longest, stats=stats):
-            self._text_hash.update(judged.data)
-            self._check(judged)
-        if stats.bom:
-            self._problems.add("line.form", "expected a record, found a byte order mark before it", 1)
-
-    def _check(self, chunk: JudgedChunk) -> None:
-        batch, self._normal = chunk.batch, chunk.normal
+    def check(self, chunk: JudgedChunk) -> None:
+        """Check the next chunk."""
+        batch = chunk.batch
         if batch.rejected or chunk.normal != chunk.data:
-            self._name_lines(chunk, batch)
+            self._find_bad_lines(chunk)
         keys = [self._key_of(record) for record in batch.records]
         if not keys:
             return
-        # Of a sound corpus every key is above the one before, but for conflicts; only then is a look at texts needed.
-        before = [self._last, *keys[:-1]]
+        # Usually every key is greater than the one before. Only repeats have equal keys; then the texts are compared.
+        before = [self.last, *keys[:-1]]
         if not all(map(lt, before, keys)):
-            self._check_order(before, keys, batch)
-        self._first = self._first or keys[0]
-        self._last = keys[-1]
-        self._last_text = self._text(batch, len(keys) - 1)
-        self._fields += map(self._split, keys)
-        self._rows += [row_of(record, 0, line) for record, line in zip(batch.records, batch.numbers, strict=True)]
+            self._check_order(before, keys, chunk)
+        self.first = self.first or keys[0]
+        self.last = keys[-1]
+        self._last_text = _text(chunk, len(keys) - 1)
+        self.fields += map(self._split, keys)
+        self.rows += [row_of(record, 0, line) for record, line in zip(batch.records, batch.numbers, strict=True)]
 
-    def _check_order(self, before: list[bytes], keys: list[bytes], batch: Batch) -> None:
-        """Name the lines that are not above the one before them."""
+    def _check_order(self, before: list[bytes], keys: list[bytes], chunk: JudgedChunk) -> None:
+        """Report the records that do not belong behind the previous one."""
+        add = self._problems.add
         for index, (low, high) in enumerate(zip(before, keys, strict=True)):
-            if low < high:
-                continue
-            number = batch.numbers[index]
+            number = chunk.batch.numbers[index]
             if low > high:
-                self._problems.add(
-                    "line.order", "expected a key above that of the record before, found a lower", number
+                add(
+                    "line.order", "expected a key greater than that of the previous record, found a smaller one", number
                 )
-                continue
-            text, above = self._text(batch, index), self._text(batch, index - 1) if index else self._last_text
-            if text == above:
-                self._problems.add("line.duplicate", "expected another record, found the one before again", number)
-            elif text < above:
-                message = "expected bytes above those of the record before, which has the same key, found lower"
-                self._problems.add("line.order", message, number)
+            elif low == high:
+                text, previous = _text(chunk, index), _text(chunk, index - 1) if index else self._last_text
+                if text == previous:
+                    add("line.duplicate", "expected a new record, found a copy of the previous one", number)
+                elif text < previous:
+                    message = "expected text greater than that of the previous record with this key, found smaller text"
+                    add("line.order", message, number)
 
-    def _name_lines(self, chunk: JudgedChunk, batch: Batch) -> None:
-        """Name the lines of a chunk that are not their own normal form."""
+    def _find_bad_lines(self, chunk: JudgedChunk) -> None:
+        """Report the lines of a chunk that are not their own normal form."""
+        batch, add = chunk.batch, self._problems.add
         for invalid in batch.rejected:
-            self._refuse(invalid.line, invalid.findings[0])
+            self.valid = False
+            finding = invalid.findings[0]
+            add("line.invalid", f"{finding.path}: {finding.message} [{finding.code}]", invalid.line)
         lines = _lines(chunk.data)
         seen = {invalid.line for invalid in batch.rejected} | set(batch.numbers)
         for number, line in enumerate(lines, chunk.line):
             if number not in seen:
-                self._problems.add("line.blank", f"expected a record, found {len(line):,} bytes of white space", number)
+                add("line.blank", f"expected a record, found {len(line):,} bytes of white space", number)
         for index, number in enumerate(batch.numbers):
-            line, normal = lines[number - chunk.line], self._text(batch, index)
+            line, normal = lines[number - chunk.line], _text(chunk, index)
             if line != normal:
-                place = _first_difference(line, normal)
-                message = f"expected the normal form, found another spelling from byte {place:,} of the line on"
-                self._problems.add("line.form", message, number)
+                offset = _first_difference(line, normal)
+                add("line.form", f"expected the normal form, found other text from byte {offset:,} of the line", number)
 
-    def _refuse(self, line: int, finding: Finding) -> None:
-        self._problems.add("line.invalid", f"{finding.path}: {finding.message} [{finding.code}]", line)
-        self._valid = False
 
-    def _text(self, batch: Batch, index: int) -> bytes:
-        return bytes(self._normal[batch.ends[index - 1] if index else 0 : batch.ends[index]])
+def _text(chunk: JudgedChunk, index: int) -> bytes:
+    """Return the normal form of a record."""
+    ends = chunk.batch.ends
+    return bytes(chunk.normal[ends[index - 1] if index else 0 : ends[index]])
 
 
 def _lines(data: bytes) -> list[bytes]:

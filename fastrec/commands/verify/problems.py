@@ -1,79 +1,106 @@
-"""What can be wrong with a published corpus: the table of kinds, and problems gathered file by file."""
+"""Problems of a published corpus: the table of kinds, and the problems of one file."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import msgspec
+
+from fastrec.judge.findings import describe, json_path
 
 __all__ = ["KINDS", "MOST_PROBLEMS", "Problem", "Problems"]
 
 MOST_PROBLEMS: Final = 20
-"""Problems of one file that are listed; further ones are counted."""
+"""Problems that are listed per file; further ones are only counted."""
+
+_ABSENT: Final = object()
 
 KINDS: Final = {
-    "manifest.unreadable": "the manifest is not what fastrec writes, or of a format that this version does not know",
-    "manifest.options": "the manifest names options or a schema under which no corpus can be checked",
-    "manifest.files": "the manifest does not name parts in order, each once, all beside it",
-    "manifest.total": "a total of the manifest is not that of the parts it lists",
-    "manifest.line_counts": "the lines of an input do not add up",
-    "file.missing": "a file that the manifest names is not there",
-    "file.stray": "something is there that the manifest does not name",
-    "file.unreadable": "a file could not be read whole",
-    "file.bytes": "a file is not of the size that the manifest says",
-    "file.sha256": "a file has not the checksum that the manifest says",
-    "part.records": "a part has not as many records as the manifest says",
-    "part.text_bytes": "a part has not as much text as the manifest says",
-    "part.text_sha256": "the text of a part has not the checksum that the manifest says",
-    "part.first": "the first key of a part is not that of the manifest",
-    "part.last": "the last key of a part is not that of the manifest",
-    "part.order": "a part begins before the end of the part above it, or at the same key",
+    "manifest.unreadable": "the manifest is damaged, or its format is unknown to this version of fastrec",
+    "manifest.options": "the options or the schema in the manifest are invalid",
+    "manifest.files": "the part names in the manifest are not unique, not ascending, or outside the corpus",
+    "manifest.total": "a total in the manifest is not the sum over its parts",
+    "manifest.line_counts": "the line counts of an input do not add up",
+    "file.missing": "a file that the manifest lists is missing",
+    "file.stray": "a file or directory is not listed in the manifest",
+    "file.unreadable": "a file cannot be read completely",
+    "file.bytes": "the size of a file is not the one in the manifest",
+    "file.sha256": "the checksum of a file is not the one in the manifest",
+    "part.records": "the number of records in a part is not the one in the manifest",
+    "part.text_bytes": "the size of the text of a part is not the one in the manifest",
+    "part.text_sha256": "the checksum of the text of a part is not the one in the manifest",
+    "part.first": "the first key of a part is not the one in the manifest",
+    "part.last": "the last key of a part is not the one in the manifest",
+    "part.order": "the first key of a part is not greater than the last key of the previous part",
     "line.invalid": "a line is not a valid record",
     "line.blank": "a line is blank",
     "line.form": "a record is not in normal form",
-    "line.order": "a record belongs before the one above it",
-    "line.duplicate": "a record is an exact copy of the one above it",
-    "corpus.conflict": "an identity has several records, though the options of the corpus allow one",
-    "summary.unreadable": "the summary is not what fastrec writes",
-    "summary.line_counts": "the lines of the summary do not add up, or not to those of the inputs",
-    "summary.statistics": "a number of the summary is not that of the records",
-    "rejects.entry": "a line of the rejects file is not an entry",
-    "rejects.order": "rejects are not sorted by source and line",
-    "rejects.count": "there are not as many rejects, of a code or of an input, as the books say",
-    "more": "problems of a file that are not listed",
+    "line.order": "a record belongs before the previous one",
+    "line.duplicate": "a record is an exact copy of the previous one",
+    "corpus.conflict": "an identity has several records, although the options of the corpus allow only one",
+    "summary.unreadable": "the summary is damaged",
+    "summary.line_counts": "the line counts in the summary do not add up, or differ from those of the inputs",
+    "summary.statistics": "a value in the summary differs from the value computed from the records",
+    "rejects.entry": "a line of the rejects file is not a rejected line",
+    "rejects.order": "the rejects file is not sorted by source and line",
+    "rejects.count": "the number of rejected lines, in total, of a code or of an input, is wrong",
+    "more": "further problems of a file that are not listed",
 }
-"""By kind: what it means. Kinds are part of the interface, as the codes of rejects are."""
+"""What each kind of problem means. Kinds are part of the interface, like the codes of rejected lines."""
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One thing that is wrong: in which file and line, of what kind, and what was expected and found."""
+    """A problem: its file and line, its kind, and what was expected and found."""
 
     file: str
-    """Its name in the corpus."""
+    """The name of the file in the corpus."""
     line: int | None
-    """Number of the line, from 1; null if it is about the file."""
+    """The number of the line, from 1; null if the problem concerns the whole file."""
     kind: str
-    """One of the kinds."""
+    """The kind of problem."""
     message: str
     """What was expected, and what was found."""
 
 
 class Problems(msgspec.Struct):
-    """What is wrong with one file; small, whatever happened to it."""
+    """The problems of one file, in bounded memory."""
 
     file: str
     count: int = 0
     listed: list[Problem] = msgspec.field(default_factory=list)
 
     def add(self, kind: str, message: str, line: int | None = None) -> None:
-        """Note a problem."""
+        """Add a problem."""
         self.count += 1
         if len(self.listed) < MOST_PROBLEMS:
             self.listed.append(Problem(self.file, line, kind, message))
+
+    def compare(self, kind: str, expected: Any, found: Any, what: str = "") -> None:
+        """Add a problem if two values differ; `what` says which values."""
+        if expected != found:
+            prefix = f"{what}: " if what else ""
+            self.add(kind, f"{prefix}expected {_describe(expected)}, found {_describe(found)}")
+
+    def compare_documents(self, kind: str, expected: Any, found: Any, steps: tuple[str | int, ...] = ()) -> None:
+        """Add a problem for each difference between two documents of plain values, with its path."""
+        if isinstance(expected, dict) and isinstance(found, dict):
+            for key in dict.fromkeys((*expected, *found)):
+                self.compare_documents(kind, expected.get(key, _ABSENT), found.get(key, _ABSENT), (*steps, key))
+        elif isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
+            for index, (ours, theirs) in enumerate(zip(expected, found, strict=True)):
+                self.compare_documents(kind, ours, theirs, (*steps, index))
+        else:
+            self.compare(kind, expected, found, json_path(steps))
 
     def __iter__(self) -> Iterator[Problem]:
         yield from sorted(self.listed, key=lambda problem: problem.line or 0)
         hidden = self.count - len(self.listed)
         if hidden:
-            yield Problem(self.file, None, "more", f"{hidden:,} problems more in this file")
+            yield Problem(self.file, None, "more", f"{hidden:,} more problems in this file")
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, str) and len(value) <= 64:
+        return value  # a checksum is short enough to be shown
+    return "nothing" if value is _ABSENT else describe(value)

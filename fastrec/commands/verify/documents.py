@@ -1,0 +1,193 @@
+"""Checking the manifest, the summary and the rejects file of a corpus against each other and against its parts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import sha256
+from typing import Any, Final
+
+import msgspec
+
+from fastrec.commands.verify.problems import Problem, Problems
+from fastrec.corpus.documents import MANIFEST, SUMMARY, summary_path
+from fastrec.corpus.manifest import InputEntry, Manifest, RejectsEntry, tree_hash
+from fastrec.corpus.rejects import decode_rejected, numbered_lines
+from fastrec.errors import CorpusError, ShardError
+from fastrec.normalize.options import Options
+from fastrec.storage import storage_of
+from fastrec.storage.digests import sha256_of_file
+from fastrec.storage.paths import join
+from fastrec.summary.census_files import read_census
+from fastrec.summary.document import LineCounts, Summary
+from fastrec.summary.part_counts import read_part_counts
+from fastrec.summary.summarize import summarize
+
+__all__ = ["check_manifest", "check_rejects", "check_summary"]
+
+_LINE_COUNTS: Final = ("lines", "kept", "duplicates", "rejected", "blank")
+
+
+def check_manifest(manifest: Manifest) -> Iterator[Problem]:
+    """Check that the totals of a manifest are those of its parts, and that the line counts of each input add up."""
+    problems = Problems(MANIFEST)
+    parts = manifest.parts
+    totals = {
+        "records": sum(part.records for part in parts),
+        "text_bytes": sum(part.text_bytes for part in parts),
+        "text_sha256": _tree_hash(part.text_sha256 for part in parts),
+    }
+    for name, found in totals.items():
+        problems.compare("manifest.total", getattr(manifest, name), found, name)
+    for entry in manifest.inputs:
+        _check_line_counts(problems, "manifest.line_counts", entry, f"{entry.path}: ")
+    yield from problems
+
+
+def _tree_hash(digests: Iterable[str]) -> str | None:
+    try:
+        return tree_hash(digests)
+    except ValueError:  # a digest is not hexadecimal; its part is reported
+        return None
+
+
+def _check_line_counts(problems: Problems, kind: str, counts: LineCounts | InputEntry, prefix: str = "") -> None:
+    found = counts.kept + counts.duplicates + counts.rejected + counts.blank
+    if counts.lines != found:
+        message = f"expected kept + duplicates + rejected + blank = {counts.lines:,} lines, found {found:,}"
+        problems.add(kind, prefix + message)
+
+
+def check_summary(
+    corpus: str, manifest: Manifest, options: Options, statistics: Sequence[str] | None
+) -> tuple[Summary | None, list[Problem]]:
+    """Check `summary.json`, and return it if it can be read.
+
+    Args:
+        corpus: The directory.
+        manifest: Its manifest.
+        options: The options in the manifest.
+        statistics: Path prefixes of the census and the counts of all parts; None if a part is missing or invalid.
+    """
+    problems = Problems(SUMMARY)
+    try:
+        data = storage_of(corpus).read_all(summary_path(corpus, manifest))
+        problems.compare("file.sha256", manifest.summary_sha256, sha256(data).hexdigest())
+        summary = msgspec.json.decode(data, type=Summary)
+    except (FileNotFoundError, CorpusError):  # reported as a missing file, or as a bad name in the manifest
+        return None, []
+    except OSError as exc:
+        problems.add("file.unreadable", f"cannot be read: {exc.strerror}")
+        return None, list(problems)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+        problems.add("summary.unreadable", f"is not a summary: {exc}")
+        return None, list(problems)
+    _check_counts(summary, manifest, problems)
+    if statistics is not None:
+        _check_statistics(summary, options, statistics, problems)
+    return summary, list(problems)
+
+
+def _check_counts(summary: Summary, manifest: Manifest, problems: Problems) -> None:
+    """Check that the line counts of a summary add up, and agree with everything else that counts the same lines."""
+    kind, counts, codes, hashes = (
+        "summary.line_counts",
+        summary.line_counts,
+        summary.rejected_by_code,
+        summary.sample_hash,
+    )
+    _check_line_counts(problems, kind, counts)
+    for name in _LINE_COUNTS:
+        total = sum(getattr(entry, name) for entry in manifest.inputs)
+        problems.compare(kind, getattr(counts, name), total, f"{name} of all inputs")
+    problems.compare(kind, counts.kept, manifest.records, "records in the manifest")
+    problems.compare(kind, counts.rejected, sum(codes.values()), "rejected lines by code")
+    listed = manifest.rejects.records if manifest.rejects else 0
+    problems.compare(kind, counts.rejected, listed, "rejected lines in the manifest")
+    conflicts = sum(count for code, count in codes.items() if code.startswith("conflict."))
+    valid, hashed = counts.kept + counts.duplicates + conflicts, hashes.verified + hashes.filled + hashes.replaced
+    problems.compare(kind, valid, hashed, "hashes verified, filled and replaced")
+
+
+def _check_statistics(summary: Summary, options: Options, statistics: Sequence[str], problems: Problems) -> None:
+    """Build the summary again from the records, and compare everything that depends only on them."""
+    tally = read_part_counts(statistics).tally
+    found = summarize(
+        msgspec.structs.replace(summary.line_counts, kept=tally.interaction_types.total()),
+        summary.rejected_by_code,
+        msgspec.structs.replace(summary.sample_hash, algorithm=options.hash),
+        tally,
+        read_census(statistics, across_hashes=False),
+    )
+    if options.conflicts != "keep":
+        for conflict in found.conflicts.examples:
+            name, sample_id, model = conflict.evaluation_name, conflict.sample_id, conflict.model_id
+            message = f"expected one record of {name!r}, {model!r}, {sample_id!r}, found {conflict.records:,}"
+            problems.add("corpus.conflict", message)
+        found.conflicts = summary.conflicts
+    problems.compare_documents("summary.statistics", _plain(summary, options), _plain(found, options))
+
+
+def _plain(summary: Summary, options: Options) -> Any:
+    """Convert a summary to plain values, with evaluations and models by name."""
+    plain = msgspec.to_builtins(summary)
+    for evaluation in plain["evaluations"]:
+        evaluation["by_model"] = {model["model_id"]: model for model in evaluation["by_model"]}
+        if options.conflicts != "keep":
+            del evaluation["ids_with_many_hashes"]  # it also counts records that were left out
+    plain["evaluations"] = {evaluation["evaluation_name"]: evaluation for evaluation in plain["evaluations"]}
+    return plain
+
+
+def check_rejects(
+    corpus: str, listed: RejectsEntry, summary: Summary | None, inputs: Sequence[InputEntry]
+) -> Iterator[Problem]:
+    """Check the rejects file: its checksum, its lines, their order, and that all line counts agree with it."""
+    path = join(corpus, listed.file)
+    problems = Problems(listed.file)
+    try:
+        size, digest = sha256_of_file(path)
+        problems.compare("file.bytes", listed.bytes, size)
+        problems.compare("file.sha256", listed.sha256, digest)
+        codes, sources = _read_rejects(path, problems)
+    except FileNotFoundError:  # reported as a missing file
+        return
+    except ShardError as exc:
+        problems.add("file.unreadable", exc.reason)
+    except OSError as exc:
+        problems.add("file.unreadable", f"cannot be read: {exc.strerror}")
+    else:
+        problems.compare("rejects.count", listed.records, codes.total())
+        rejected: Counter[str] = Counter()
+        for entry in inputs:
+            rejected[entry.path] += entry.rejected
+        _compare_counts("of", rejected, sources, problems)
+        if summary is not None:
+            _compare_counts("of code", Counter(summary.rejected_by_code), codes, problems)
+    yield from problems
+
+
+def _read_rejects(path: str, problems: Problems) -> tuple[Counter[str], Counter[str]]:
+    """Count the rejected lines by code and by source, and report those that are damaged or out of order."""
+    codes: Counter[str] = Counter()
+    sources: Counter[str] = Counter()
+    previous = ("", 0)
+    for number, line in numbered_lines(path):
+        try:
+            rejected = decode_rejected(path, number, line)
+        except CorpusError as exc:
+            problems.add("rejects.entry", exc.reason, number)
+            continue
+        codes[rejected.code] += 1
+        sources[rejected.source] += 1
+        location = (rejected.source, rejected.line)
+        if location <= previous:
+            message = f"expected a line after {previous[0]}:{previous[1]}, found {location[0]}:{location[1]}"
+            problems.add("rejects.order", message, number)
+        previous = location
+    return codes, sources
+
+
+def _compare_counts(what: str, expected: Counter[str], found: Counter[str], problems: Problems) -> None:
+    for name in sorted({*expected, *found}):
+        problems.compare("rejects.count", expected[name], found[name], f"{what} {name}")
