@@ -59,7 +59,7 @@ def write(path: Path, *records: dict[str, Any] | bytes) -> Path:
 
 
 @pytest.mark.parametrize(
-    "name", ["fastrec.api", "fastrec.schemas.hashes", "fastrec.judge.findings", "fastrec.cli.console"]
+    "name", ["fastrec.api", "fastrec.schemas.hashes", "fastrec.judge.findings", "fastrec.cli.spelling"]
 )
 def test_the_examples_in_the_documentation_are_right(name: str) -> None:
     """What a docstring shows is what happens."""

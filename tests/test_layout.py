@@ -35,7 +35,7 @@ ROWS = [
 # For each folder of fastrec, the folders that it may import. Every row is needed: an edge without an import fails.
 EDGES = {
     "__main__": {"cli"},
-    "cli": {"_version", "commands", "errors", "judge", "normalize", "schemas", "summary"},
+    "cli": {"_version", "commands", "corpus", "errors", "judge", "normalize", "schemas", "summary"},
     "api": {"errors", "judge", "schemas", "sources"},
     "commands": {
         "_version",

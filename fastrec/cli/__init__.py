@@ -1,4 +1,4 @@
-"""The command line: the only place that prints or exits. Each command is thin and imports its job when it runs."""
+"""The command line: the only place that prints or exits. Each command imports its implementation when it runs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from typing import Any
 import click
 
 from fastrec._version import __version__
-from fastrec.cli.console import print_error, reader_may_leave, safe, say
+from fastrec.cli.console import allow_broken_pipe, print_error, print_stderr
 from fastrec.cli.settings import did_you_mean, read_settings
+from fastrec.cli.spelling import safe
 from fastrec.errors import FastrecError, shown
 
 __all__ = ["cli", "main"]
@@ -39,26 +40,26 @@ _received: list[int] = []
 """The signals that ended the command."""
 _DETAILS = {"-vv", "-vvv"}
 _HELP = {"-h", "--help", "--version"}
-_DEFECT = "It is a defect of fastrec. Run the command again with -vv, and report what it prints."
+_BUG = "This is a bug in fastrec. Run the command again with -vv, and report the output."
 
 
 @contextlib.contextmanager
-def _pipes_may_break() -> Iterator[None]:
-    """Let whoever reads the help leave; of another broken pipe click would say nothing, and end with exit code 1."""
+def _handle_broken_pipes() -> Iterator[None]:
+    """Ignore a broken pipe while help is printed, and report any other: click would exit 1 without a message."""
     try:
         yield
     except BrokenPipeError as exc:
         if not _HELP & set(sys.argv[1:]):
             raise FastrecError(f"{exc.filename or 'a pipe'}: {exc.strerror}") from exc
-        with reader_may_leave():
+        with allow_broken_pipe():
             raise
         raise click.exceptions.Exit(0) from exc
 
 
 class _Commands(click.Group):
-    """The commands, in the order of their use; a wrong name is answered with one that is spelled alike.
+    """The commands in the order of the help. A misspelled name is answered with a suggestion.
 
-    Each is a module of its own, which is loaded when it is asked for: ten lines are normalized in a fifth of a second.
+    Each command is a module that is imported when needed, which keeps the start fast.
     """
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's interface
@@ -71,11 +72,11 @@ class _Commands(click.Group):
         return command
 
     def make_context(self, *arguments: Any, **options: Any) -> click.Context:
-        with _pipes_may_break():
+        with _handle_broken_pipes():
             return super().make_context(*arguments, **options)
 
     def invoke(self, ctx: click.Context) -> Any:
-        with _pipes_may_break():
+        with _handle_broken_pipes():
             return super().invoke(ctx)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
@@ -83,7 +84,7 @@ class _Commands(click.Group):
             return super().resolve_command(ctx, args)
         except click.UsageError as exc:
             if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
-                hint = did_you_mean(args[0], _COMMANDS) or f": there are {', '.join(_COMMANDS)}"
+                hint = did_you_mean(args[0], _COMMANDS) or f"; the commands are {', '.join(_COMMANDS)}"
                 raise click.UsageError(f"there is no command {args[0]!r}{hint}", ctx) from exc
             raise
 
@@ -91,18 +92,18 @@ class _Commands(click.Group):
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="fastrec")
 @click.option("--config", type=click.Path(), metavar="FILE", envvar="FASTREC_CONFIG", show_envvar=True,
-              show_default="fastrec.toml, or [tool.fastrec] in pyproject.toml", help="File with settings.")  # fmt: skip
+              show_default="fastrec.toml, or [tool.fastrec] in pyproject.toml", help="Settings file.")  # fmt: skip
 @click.pass_context
 def cli(context: click.Context, config: str | None) -> None:
     """Turn piles of compressed JSONL evaluation records into one clean, sorted, comparable corpus.
 
     \b
     Examples:
-      fastrec generate -n 2000 -o runs/      # synthetic shards, to try it on
+      fastrec generate -n 2000 -o runs/      # make synthetic shards to try it on
       fastrec validate runs/                 # check every record in a directory
       fastrec normalize runs/ -o corpus      # make one clean, sorted corpus
       fastrec stats corpus                   # compare models on each evaluation
-      fastrec report corpus -o report.html   # show it all on one page
+      fastrec report corpus -o report.html   # show the corpus on one HTML page
 
     \b
     Settings, in fastrec.toml, or in pyproject.toml under [tool.fastrec]:
@@ -112,24 +113,24 @@ def cli(context: click.Context, config: str | None) -> None:
 
     \b
     Environment:
-      FASTREC_CONFIG            as --config
-      FASTREC_JOBS              as --jobs
-      FASTREC_MEMORY            as --memory
-      FASTREC_WORK_DIR          as --work-dir
-      FASTREC_ENGINE            as --engine
-      FASTREC_SCHEDULER         as --scheduler
-      FASTREC_NO_PROGRESS=1     as --no-progress
+      FASTREC_CONFIG            same as --config
+      FASTREC_JOBS              same as --jobs
+      FASTREC_MEMORY            same as --memory
+      FASTREC_WORK_DIR          same as --work-dir
+      FASTREC_ENGINE            same as --engine
+      FASTREC_SCHEDULER         same as --scheduler
+      FASTREC_NO_PROGRESS=1     same as --no-progress
       NO_COLOR=1                no colours
 
     \b
     Exit codes:
       0     done
-      1     done, but lines were rejected or invalid, a corpus is damaged,
-            or a model regressed
-      2     nothing done: the command line is wrong, or names what is not there
-      3     nothing published: something could not be read or written
-      130   interrupted; what was finished is kept for the next run
-      143   terminated; the same
+      1     done, but a check failed: lines were rejected or are invalid, a
+            corpus is damaged, or a model regressed
+      2     nothing done: the command line is wrong or names a missing file
+      3     failed, nothing published: something could not be read or written
+      130   interrupted; the next run reuses finished work
+      143   terminated; the next run reuses finished work
     """
     if os.environ.get("NO_COLOR"):
         context.color = False
@@ -139,17 +140,17 @@ def cli(context: click.Context, config: str | None) -> None:
 
 
 def main() -> None:
-    """Run the command line; every error of ours ends in a message and its exit code, here and nowhere else."""
+    """Run the command line. This is the only place that turns errors into messages and exit codes."""
     signal.signal(signal.SIGTERM, _terminate)
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a job in the background ignores it
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # background jobs ignore SIGINT
         signal.signal(signal.SIGINT, _interrupt)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # an old terminal cannot show all that we print
+            stream.reconfigure(errors="backslashreplace")  # the terminal may not support all characters
     try:
         code = cli(standalone_mode=False) or 0
     except click.ClickException as exc:
-        code = _explain(exc)
+        code = _print_usage_error(exc)
     except (click.Abort, KeyboardInterrupt) as exc:
         code = _fail(130, "interrupted", exc.__cause__ or exc)
     except SystemExit as exc:
@@ -159,18 +160,18 @@ def main() -> None:
     except FastrecError as exc:
         code = _fail(exc.exit_code, str(exc), exc)
     except OSError as exc:
-        place = f"{shown(os.fsdecode(exc.filename))}: " if isinstance(exc.filename, (str, bytes)) else ""
-        code = _fail(3, f"{place}{exc.strerror or exc}", exc)
+        file = f"{shown(os.fsdecode(exc.filename))}: " if isinstance(exc.filename, (str, bytes)) else ""
+        code = _fail(3, f"{file}{exc.strerror or exc}", exc)
     except MemoryError as exc:
-        code = _fail(3, "there is not enough memory: try fewer --jobs", exc)
-    except Exception as exc:  # noqa: BLE001 - a defect of ours; a traceback helps those who mend it, if they ask for it
-        code = _fail(3, f"this should not happen: {type(exc).__name__}: {exc}\n{_DEFECT}", exc)
+        code = _fail(3, "out of memory; try fewer --jobs", exc)
+    except Exception as exc:  # noqa: BLE001 - a bug; a traceback is printed on request
+        code = _fail(3, f"unexpected error: {type(exc).__name__}: {exc}\n{_BUG}", exc)
         if _DETAILS & set(sys.argv[1:]):
             import traceback
 
             traceback.print_exc()
-    _heed_no_signals(signal.SIG_IGN)  # there is nothing left to stop, and the exit code is what came of it
-    if _received:  # in the middle of anything, so what would be tidied up at the exit may be in disorder
+    _set_signal_handlers(signal.SIG_IGN)  # nothing is left to stop, and the exit code is final
+    if _received:  # the signal may have left anything half-done, so skip Python's cleanup at exit
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
@@ -179,40 +180,40 @@ def main() -> None:
 
 
 def _fail(code: int, problem: str, error: BaseException) -> int:
-    if _received:  # in the middle of a lock, say, the interrupt comes out as another error
+    if _received:  # an interrupt can surface as another error, for example while a lock is taken
         code, problem = 128 + _received[0], "interrupted" if _received[0] == signal.SIGINT else "terminated"
-    _heed_no_signals(signal.SIG_DFL)
+    _set_signal_handlers(signal.SIG_DFL)
     print_error("\n".join([problem, *getattr(error, "__notes__", ())]))
     return code
 
 
-def _explain(exc: click.ClickException) -> int:
-    """Say what is wrong with the command line in click's words, usage and hints included, but nothing raw."""
+def _print_usage_error(exc: click.ClickException) -> int:
+    """Print click's message about the command line, with usage and hints, but escaped."""
     text = io.StringIO()
     exc.show(text)
     *usage, problem = text.getvalue().rstrip("\n").rsplit("Error: ", 1)
-    if not usage:  # nothing was asked for, so it is the help that is shown
+    if not usage:  # without arguments click shows the help instead of an error
         for line in problem.split("\n"):
-            say(safe(line))
+            print_stderr(safe(line))
         return 2
     for line in "".join(usage).split("\n")[:-1]:
-        say(safe(line))
+        print_stderr(safe(line))
     print_error(problem.replace("\n\t", "\n  "))
     return 2
 
 
-def _heed_no_signals(instead: signal.Handlers) -> None:
-    """All is done: a signal from here on does not end in a traceback."""
+def _set_signal_handlers(handler: signal.Handlers) -> None:
+    """Replace our handlers, so that a late signal does not end in a traceback."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, instead)
+        signal.signal(number, handler)
 
 
 def _terminate(signum: int, _frame: object) -> None:
     _received.append(signum)
-    sys.exit(128 + signum)  # through every `finally` and `with`: no scratch files and no workers stay behind
+    sys.exit(128 + signum)  # runs every `finally` and `with`, which remove temporary files and stop workers
 
 
 def _interrupt(signum: int, _frame: object) -> None:
     _received.append(signum)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second one does not wait for anything
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second Ctrl-C ends the process at once
     raise KeyboardInterrupt

@@ -2,38 +2,42 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import Any
 
 import click
 
-from fastrec.cli.console import Count, jobs_option, print_notice, reader_may_leave, using, verbose_option
-from fastrec.errors import shown
+from fastrec.cli.console import allow_broken_pipe, explain_damage, print_notice
+from fastrec.cli.options import Count, jobs_option, verbose_option
+from fastrec.errors import FastrecError
 
 __all__ = ["cat"]
+
+_MOST_NAMES = 10  # in a message
 
 
 @click.command(short_help="Print the records of a corpus, or some of them.")
 @click.argument("corpus", type=click.Path())
-@click.option("--evaluation", metavar="NAME", help="Only records of this evaluation_name.")
-@click.option("--model", metavar="ID", help="Only records of this model_id.")
-@click.option("--sample-id", metavar="ID", help="Only records of this sample_id: 5 is the integer 5 and the string "
-              '"5" alike.')  # fmt: skip
-@click.option("--hash", metavar="HASH", help="Only records of this sample_hash: the answers to one question.")
-@click.option("--where-error", is_flag=True, help="Only records with an error that is not empty.")
-@click.option("--limit", type=Count(min=1), metavar="N", help="At most N records.")
+@click.option("--evaluation", metavar="NAME", help="Only records with this evaluation_name.")
+@click.option("--model", metavar="ID", help="Only records with this model_id.")
+@click.option("--sample-id", metavar="ID",
+              help='Only records with this sample_id; 5 matches the integer 5 and the string "5".')  # fmt: skip
+@click.option("--hash", metavar="HASH", help="Only records with this sample_hash: all answers to one question.")
+@click.option("--where-error", is_flag=True, help="Only records with a non-empty error.")
+@click.option("--limit", type=Count(min=1), metavar="N", help="Print at most N records.")
 @jobs_option
 @verbose_option
-def cat(corpus: str, limit: int | None, jobs: int, **asked: Any) -> None:
-    """Print the records of CORPUS in their order, byte for byte: all, or those of which all that is asked is true.
+def cat(corpus: str, limit: int | None, jobs: int, **filters: Any) -> None:
+    """Print the records of CORPUS in its order, byte for byte: all records, or only those that match every filter.
 
-    The keys in the manifest tell which parts to open: what the corpus is sorted by first (the evaluation, then the
-    hash) is found in a moment; for a model or a sample_id every part is searched.
+    The manifest tells which parts can contain a match. A filter on the first sort fields (the evaluation, then the
+    hash) reads only a few parts; a filter on a model or a sample_id reads all of them.
 
     \b
     Exit codes:
-      0     done, found or not
-      2     the command line is wrong, or CORPUS is no corpus
+      0     done, also if no record matches
+      2     the command line is wrong, or CORPUS is not a corpus
       3     a part could not be read
 
     \b
@@ -45,11 +49,21 @@ def cat(corpus: str, limit: int | None, jobs: int, **asked: Any) -> None:
     from fastrec.commands.cat import Selection, cat_blocks
 
     found = False
-    with reader_may_leave(), using(corpus):
+    with allow_broken_pipe(), explain_damage(corpus):
         stdout = sys.stdout.buffer
-        for block in cat_blocks(corpus, Selection(**asked), limit=limit, jobs=jobs):
+        for block in cat_blocks(corpus, Selection(**filters), limit=limit, jobs=jobs):
             stdout.write(block)
             found = True
         stdout.flush()
         if not found:
-            print_notice(f"no record is like that; `fastrec stats {shown(corpus)}` lists evaluations and models")
+            print_notice(f"no record matches{_evaluations(corpus)}")
+
+
+def _evaluations(corpus: str) -> str:
+    from fastrec.corpus.documents import read_manifest, read_summary
+
+    with contextlib.suppress(FastrecError):  # the records were read, so a damaged summary is no error here
+        names = [one.evaluation_name for one in read_summary(corpus, read_manifest(corpus)).evaluations]
+        more = ", …" if len(names) > _MOST_NAMES else ""
+        return f"; evaluations in this corpus: {', '.join(names[:_MOST_NAMES]) or 'none'}{more}"
+    return ""

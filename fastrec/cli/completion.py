@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import click
 
-from fastrec.cli.console import reader_may_leave, verbose_option
+from fastrec.cli.console import allow_broken_pipe
+from fastrec.cli.options import verbose_option
 
 __all__ = ["completion"]
 
 
-@click.command(short_help="Make a shell complete commands and options.")
+@click.command(short_help="Print a shell script that completes commands and options.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @verbose_option
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print what makes a shell complete the commands and options of fastrec.
+    """Print a script that makes SHELL complete the commands and options of fastrec.
 
     \b
     Examples:
@@ -31,5 +32,5 @@ def completion(context: click.Context, shell: str) -> None:
 
     kind = get_completion_class(shell)
     assert kind
-    with reader_may_leave():
+    with allow_broken_pipe():
         click.echo(kind(context.find_root().command, {}, "fastrec", "_FASTREC_COMPLETE").source())

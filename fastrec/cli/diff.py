@@ -9,50 +9,38 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from fastrec.cli.console import (
-    Count,
-    Number,
-    counted,
-    decimal,
-    jobs_option,
-    megabytes,
-    pace,
-    print_json,
-    print_notice,
-    reader_may_leave,
-    safe,
-    using,
-    verbose_option,
-)
-from fastrec.cli.tables import print_left_out, print_table
+from fastrec.cli.console import allow_broken_pipe, explain_damage, print_json, print_notice
+from fastrec.cli.options import Count, Number, choice_option, jobs_option, verbose_option
+from fastrec.cli.spelling import counted, decimal, safe, spell_bytes, spell_speed
+from fastrec.cli.tables import markdown_table, print_hidden, print_table
 
 if TYPE_CHECKING:
     from fastrec.commands.diff import Difference, ModelDifference
 
 __all__ = ["diff"]
 
-_MOST_MODELS: Final = 20  # of an evaluation
-_MOST_ROWS: Final = 50  # of a table in Markdown
+_MOST_MODELS: Final = 20  # per evaluation
+_MOST_ROWS: Final = 50  # in a Markdown table
 _MOST_FIELDS: Final = 10
 _MOST_NAMES: Final = 3  # in a sentence
 _HEAD: Final = ("common", "old", "new", "points", "right→wrong", "wrong→right", "p")
-_SPARE: Final = ("wrong→right", "right→wrong", "old", "common")  # what a narrow terminal has no room for
+_OPTIONAL: Final = ("wrong→right", "right→wrong", "old", "common")  # hidden on a narrow terminal
 
 
-@click.command(short_help="Say what changed between two corpora.")
+@click.command(short_help="Compare two corpora.")
 @click.argument("old", type=click.Path())
 @click.argument("new", type=click.Path())
 @click.option("--by", metavar="FIELDS", default="evaluation_name,sample_hash,model_id,sample_id",
               show_default="evaluation_name, sample_hash, model_id, sample_id",
-              help="Records with the same values of these fields, separated by commas, are partners.")  # fmt: skip
+              help="Match records that have the same values in these comma-separated fields.")  # fmt: skip
 @click.option("--fail-on", type=Number(0, 100), metavar="POINTS",
-              help="Exit with 1 if a model lost more percentage points on an evaluation, with p < --p.")  # fmt: skip
+              help="Exit 1 if a model lost more points than this on an evaluation, with p < --p.")  # fmt: skip
 @click.option("--p", "p_value", type=Number(0, 1), metavar="P", default=0.05, show_default=True,
-              help="How unlikely by chance a loss must be; the more models, the smaller this should be.")  # fmt: skip
+              help="Significance level; use a smaller one for many models.")  # fmt: skip
 @click.option("--examples", type=Count(min=0), metavar="N", show_default="10 in JSON, else 0",
-              help="List so many flips of each model, and records of each kind.")  # fmt: skip
-@click.option("--format", "output_format", type=click.Choice(["table", "json", "markdown"]), default="table",
-              show_default=True, help="How to report: for people, for programs, or for a pull request.")  # fmt: skip
+              help="List this many flips per model, and this many records of each kind.")  # fmt: skip
+@choice_option("--format", ["table", "json", "markdown"], "Output format; markdown suits a pull request.",
+               to="output_format")  # fmt: skip
 @jobs_option
 @verbose_option
 def diff(
@@ -66,11 +54,11 @@ def diff(
     output_format: str,
     jobs: int,
 ) -> None:
-    """Say what changed between two corpora: records, fields, and samples that flipped from right to wrong and back.
+    """Compare two corpora: records, fields, and answers that flipped between right and wrong.
 
-    OLD and NEW are directories that `fastrec normalize` made, with the same order and the same hash. Partners are
-    records of the same evaluation, model and sample; the run (evaluation_id) is another every night, so it is not
-    compared. Accuracies are those of the samples that both have; p is that of the exact McNemar test.
+    OLD and NEW are directories that `fastrec normalize` published, with the same sort order and the same hash. Records
+    match if they have the same evaluation, question, model and sample_id. The run (evaluation_id) is ignored, because
+    it is a new one every night. Accuracies cover matched records only; p is the p-value of the exact McNemar test.
 
     \b
     Exit codes:
@@ -90,9 +78,9 @@ def diff(
 
     listed = 10 if examples is None and output_format == "json" else examples or 0
     fields = [field.strip() for field in by.split(",")]
-    with using(old, new):
+    with explain_damage(old, new):
         found = run(old, new, by=fields, fail_on=fail_on, p=p_value, examples=listed, jobs=jobs)
-    with reader_may_leave():
+    with allow_broken_pipe():
         for notice in found.notices:
             print_notice(notice)
         if output_format == "json":
@@ -107,7 +95,7 @@ def diff(
 
 
 def _ranked(models: Sequence[ModelDifference]) -> list[ModelDifference]:
-    """The worst first: what regressed, then by the loss."""
+    """Sort the worst first: regressed models, then by the loss."""
     return sorted(models, key=lambda model: (not model.regressed, model.points or 0))
 
 
@@ -123,48 +111,48 @@ def _cells(model: ModelDifference) -> tuple[str, ...]:
 
 
 def _print_tables(found: Difference) -> None:
-    left_out: list[str] = []
+    hidden: list[str] = []
     for name, group in groupby(found.models, key=lambda model: model.evaluation_name):
         models = _ranked(list(group))
         click.echo(f"{click.style(safe(name), bold=True)}: {counted(len(models), 'model')}")
         rows = [
             (safe(model.model_id), *_cells(model), "regressed" * model.regressed) for model in models[:_MOST_MODELS]
         ]
-        left_out += print_table(("model", *_HEAD, ""), rows, _SPARE)
+        hidden += print_table(("model", *_HEAD, ""), rows, _OPTIONAL)
         if len(models) > _MOST_MODELS:
-            click.echo(f"  … and {counted(len(models) - _MOST_MODELS, 'model')} that did no worse, in --format json")
+            click.echo(f"  … and {counted(len(models) - _MOST_MODELS, 'more model')}; --format json lists all")
         click.echo()
-    print_left_out(left_out)
+    print_hidden(hidden)
     if found.fields:
-        click.echo(click.style("fields that changed", bold=True))
+        click.echo(click.style("changed fields", bold=True))
         print_table(("field", "records"), [(safe(f.path), decimal(f.records)) for f in found.fields[:_MOST_FIELDS]])
         if len(found.fields) > _MOST_FIELDS:
-            click.echo(f"  … and {counted(len(found.fields) - _MOST_FIELDS, 'field')} more, in --format json")
+            click.echo(f"  … and {counted(len(found.fields) - _MOST_FIELDS, 'more field')}; --format json lists all")
         click.echo()
     for title, head, lists in _lists(found):
         click.echo(click.style(title, bold=True))
         print_table(head, [tuple(map(safe, row)) for row in lists])
         click.echo()
-    click.echo(f"{_counts(found)} ({megabytes(found.text_bytes)} {pace(found.text_bytes, found.seconds)})")
+    click.echo(f"{_counts(found)} ({spell_bytes(found.text_bytes)} {spell_speed(found.text_bytes, found.seconds)})")
     word, sentence = _verdict(found, safe)
     colour = "red" if found.regressed else "green" if found.fail_on is not None else None
     click.echo(f"{click.style(word, fg=colour, bold=True)}: {sentence}")
 
 
 def _lists(found: Difference) -> Iterator[tuple[str, Sequence[str], Sequence[Sequence[str]]]]:
-    """The examples, if any were asked for: a title, a head and rows for each kind."""
+    """Yield the examples, if any: a title, column names and rows for each kind."""
     flips = [
         (model.evaluation_name, model.model_id, str(flip.sample_id), flip.now)
         for model in found.models
         for flip in model.flips
     ]
     if flips:
-        yield "flipped", ("evaluation", "model", "sample", "now"), flips
+        yield "flipped", ("evaluation", "model", "sample_id", "now"), flips
     for kind in ("added", "removed", "changed", "ambiguous"):
         records = getattr(found.examples, kind)
         if records:
             rows = [(name.evaluation_name, name.model_id, str(name.sample_id), name.evaluation_id) for name in records]
-            yield kind, ("evaluation", "model", "sample", "run"), rows
+            yield kind, ("evaluation", "model", "sample_id", "run"), rows
 
 
 def _counts(found: Difference) -> str:
@@ -180,25 +168,25 @@ def _counts(found: Difference) -> str:
 
 
 def _verdict(found: Difference, spell: Callable[[str], str]) -> tuple[str, str]:
-    """What it comes to, in a word and in a sentence; `spell` makes names fit to print."""
+    """Return the result as a word and a sentence; `spell` escapes names."""
     if found.fail_on is None:
         sure = [model for model in found.models if model.p < found.p]
         fell = sum(model.new_correct < model.old_correct for model in sure)
         return "compared", (
-            f"of {counted(len(found.models), 'model')}, counted per evaluation, {decimal(fell)} fell and "
-            f"{decimal(len(sure) - fell)} rose with p < {found.p:g}"
+            f"{decimal(fell)} worse and {decimal(len(sure) - fell)} better with p < {found.p:g}, "
+            f"of {counted(len(found.models), 'model')} (counted per evaluation)"
         )
-    limit = f"by more than {found.fail_on:g} points with p < {found.p:g}"
+    limit = f"lost more than {found.fail_on:g} points with p < {found.p:g}"
     regressed = _ranked([model for model in found.models if model.regressed])
     if not regressed:
-        return "no regression", f"nothing fell {limit}"
+        return "no regression", f"no model {limit}"
     names = [f"{spell(model.model_id)} on {spell(model.evaluation_name)}" for model in regressed[:_MOST_NAMES]]
     more = f" and {decimal(len(regressed) - _MOST_NAMES)} more" if len(regressed) > _MOST_NAMES else ""
-    return "regression", f"{', '.join(names)}{more} fell {limit}"
+    return "regression", f"{', '.join(names)}{more} {limit}"
 
 
 def _markdown(found: Difference) -> Iterator[str]:
-    """Give the lines of a comment on a pull request: what it comes to, then the tables."""
+    """Yield the lines of a comment on a pull request: the result, then the tables."""
     word, sentence = _verdict(found, _code)
     yield f"**{word}**: {sentence}"
     yield ""
@@ -223,16 +211,14 @@ def _markdown(found: Difference) -> Iterator[str]:
 
 
 def _markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> Iterator[str]:
-    """Give the lines of a table whose first columns are to the left and the others to the right."""
     yield ""
-    for row in (head, ["---"] * left + ["--:"] * (len(head) - left), *rows[:_MOST_ROWS]):
-        yield f"| {' | '.join(row)} |"
+    yield from markdown_table(head, rows[:_MOST_ROWS], left)
     if len(rows) > _MOST_ROWS:
-        yield from ("", f"… and {decimal(len(rows) - _MOST_ROWS)} more, in `--format json`")
+        yield from ("", f"… and {decimal(len(rows) - _MOST_ROWS)} more; `--format json` lists all")
 
 
 def _code(text: str) -> str:
-    """Spell a text as code, in which Markdown has no meaning, between more backticks than it has in a row."""
+    """Return a Markdown code span, with more backticks around the text than it has in a row."""
     text = safe(text).replace("|", "\\|")
     fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
     space = " " if "`" in text or not text.strip() else ""

@@ -6,17 +6,9 @@ from typing import Any
 
 import click
 
-from fastrec.cli.console import (
-    counted,
-    jobs_option,
-    megabytes,
-    pace,
-    print_notice,
-    reader_may_leave,
-    safe,
-    using,
-    verbose_option,
-)
+from fastrec.cli.console import allow_broken_pipe, explain_damage, print_notice
+from fastrec.cli.options import choice_option, jobs_option, quiet_option, verbose_option
+from fastrec.cli.spelling import counted, safe, spell_bytes, spell_speed
 
 __all__ = ["export"]
 
@@ -24,28 +16,27 @@ __all__ = ["export"]
 @click.command(short_help="Write a corpus as Parquet, CSV or a matrix.")
 @click.argument("corpus", type=click.Path())
 @click.option("-o", "--output", type=click.Path(), required=True, help="Directory to publish the tables as.")
-@click.option("--format", type=click.Choice(["parquet", "csv", "matrix"]), default="parquet",
-              show_default=True, help="What to write.")  # fmt: skip
+@choice_option("--format", ["parquet", "csv", "matrix"], "Format of the tables.")
 @jobs_option
-@click.option("--overwrite", is_flag=True, help="Replace an export that is there.")
-@click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing export.")
+@quiet_option
 @verbose_option
 def export(corpus: str, output: str, quiet: bool, **options: Any) -> None:
-    """Write CORPUS as tables. OUTPUT appears whole or not at all, with a README.md that says what the columns mean.
+    """Write CORPUS as tables. OUTPUT is published atomically, with a README.md that explains the columns.
 
     \b
     Formats:
-      parquet   typed, nested columns, the same in all files, with a card for the
-                Hugging Face hub; no value is lost or changed
+      parquet   typed, nested columns, the same in all files, with a dataset card
+                for the Hugging Face hub; no value is lost or changed
                 (needs: pip install 'fastrec[parquet]')
       csv       one flat table: ids, score, correctness, tokens, latency, error
-      matrix    models × samples as CSV: scores, correctness
+      matrix    models × questions as CSV: scores, correctness
 
     \b
     Exit codes:
       0     done
-      2     the command line is wrong, or CORPUS is no corpus
-      3     not done, nothing published
+      2     the command line is wrong, or CORPUS is not a corpus
+      3     failed, nothing published
 
     \b
     Examples:
@@ -55,15 +46,15 @@ def export(corpus: str, output: str, quiet: bool, **options: Any) -> None:
     """
     from fastrec.commands.export import export as run
 
-    with using(corpus):
+    with explain_damage(corpus):
         done = run(corpus, output, **options)
     if quiet:
         return
-    with reader_may_leave():
+    with allow_broken_pipe():
         for notice in done.notices:
             print_notice(notice)
         click.echo(
             f"{counted(done.rows, 'record')}: {counted(done.files, 'file')} in {safe(output)}, "
-            f"{megabytes(done.text_bytes)} → {megabytes(done.bytes)} {pace(done.text_bytes, done.seconds)}",
+            f"{spell_bytes(done.text_bytes)} → {spell_bytes(done.bytes)} {spell_speed(done.text_bytes, done.seconds)}",
             err=True,
         )

@@ -1,4 +1,4 @@
-"""Findings for people: equal ones together, with their count and first places."""
+"""Findings for people: equal ones are printed once, with their count and first locations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fastrec.cli.console import decimal, safe
+from fastrec.cli.spelling import decimal, safe
 
 if TYPE_CHECKING:
     from fastrec.judge.groups import FindingGroup
@@ -16,21 +16,13 @@ __all__ = ["print_groups"]
 
 
 def print_groups(groups: Sequence[FindingGroup], count: int, rest: str) -> None:
-    """Print groups of findings; `count` is how many findings there are in all, and `rest` says what others are."""
+    """Print groups of findings; `count` is the number of all findings, and `rest` describes those not in a group."""
     for group in groups:
-        click.echo(_spelled(group))
+        colour = "red" if group.severity == "error" else "yellow"
+        locations = ", ".join(f"{safe(one.source)}:{one.line}" for one in group.locations)
+        click.echo(f"{click.style(group.severity, fg=colour)} {group.code}  {decimal(group.count)} ×")
+        click.echo(f"    {safe(group.path)}: {safe(group.message)}")
+        click.echo(f"    {locations}{', …' if group.count > len(group.locations) else ''}")
     hidden = count - sum(group.count for group in groups)
     if hidden:
         click.echo(f"… and {decimal(hidden)} {rest}")
-
-
-def _spelled(group: FindingGroup) -> str:
-    colour = "red" if group.severity == "error" else "yellow"
-    times = f"{decimal(group.count)} ×"
-    places = ", ".join(f"{safe(place.source)}:{place.line}" for place in group.locations)
-    more = ", …" if group.count > len(group.locations) else ""
-    return (
-        f"{click.style(group.severity, fg=colour)} {group.code}  {times}\n"
-        f"    {safe(group.path)}: {safe(group.message)}\n"
-        f"    {places}{more}"
-    )

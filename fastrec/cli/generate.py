@@ -7,7 +7,9 @@ from typing import Any, TypeVar
 
 import click
 
-from fastrec.cli.console import Count, Number, counted, megabytes, say, verbose_option
+from fastrec.cli.console import print_stderr
+from fastrec.cli.options import Count, Number, choice_option, verbose_option
+from fastrec.cli.spelling import counted, spell_bytes
 
 __all__ = ["generate"]
 
@@ -20,38 +22,30 @@ def _share(name: str, what: str) -> Callable[[_Command], _Command]:
                         help=f"Share of {what}.")  # fmt: skip
 
 
-@click.command(short_help="Make synthetic shards to try things on.")
+@click.command(short_help="Make synthetic shards.")
 @click.option("-n", "--records", type=Count(min=0), metavar="N", default=10_000, show_default=True,
-              help="How many lines.")  # fmt: skip
+              help="Number of lines.")  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same text everywhere.")
-@click.option(
-    "-o", "--output", type=click.Path(), required=True, help="Directory to write the shards to; must be empty."
-)
-@click.option("--shards", type=Count(min=1), metavar="N", default=8, show_default=True, help="How many files.")
-@click.option(
-    "--compression",
-    type=click.Choice(["zst", "gz", "none", "mixed"]),
-    default="zst",
-    show_default=True,
-    help="How the files are compressed.",
-)
-@click.option("--mix", type=click.Choice(["mixed", "single_turn", "agentic"]), default="mixed", show_default=True,
-              help="Which interaction types.")  # fmt: skip
+@click.option("-o", "--output", type=click.Path(), required=True,
+              help="Directory to write the shards to; must be empty.")  # fmt: skip
+@click.option("--shards", type=Count(min=1), metavar="N", default=8, show_default=True, help="Number of files.")
+@choice_option("--compression", ["zst", "gz", "none", "mixed"], "Compression of the files.")
+@choice_option("--mix", ["mixed", "single_turn", "agentic"], "Interaction types of the records.")
 @_share("--duplicates", "lines that repeat a record")
-@_share("--conflicts", "lines with another's identity and other content")
-@_share("--unknown-keys", "records with keys the schema does not name")
-@_share("--rejects", "lines that are not valid, of every code")
+@_share("--conflicts", "lines with the identity of another record and other content")
+@_share("--unknown-keys", "records with keys that the schema does not name")
+@_share("--rejects", "invalid lines, of every code in turn")
 @_share("--blanks", "blank lines")
-@_share("--warnings", "records with something to warn about")
+@_share("--warnings", "records with a warning")
 @verbose_option
 def generate(output: str, **options: object) -> None:
-    """Make synthetic shards to try things on: many models that answer the same questions, in every spelling.
+    """Make synthetic shards: many models that answer the same questions, in many JSON spellings.
 
     \b
     Exit codes:
       0     done
       2     the command line is wrong, or OUTPUT is not empty
-      3     not done: something could not be written
+      3     failed: something could not be written
 
     \b
     Examples:
@@ -61,7 +55,7 @@ def generate(output: str, **options: object) -> None:
     from fastrec.commands.generate import generate as run
 
     made = run(output, **options)  # type: ignore[arg-type]
-    say(
+    print_stderr(
         f"{counted(made.lines, 'line')} in {counted(len(made.paths), 'shard')}: "
-        f"{megabytes(made.text_bytes)} of text, {megabytes(made.file_bytes)} on disk"
+        f"{spell_bytes(made.text_bytes)} of text, {spell_bytes(made.file_bytes)} on disk"
     )

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from fastrec.cli.console import counted, decimal, print_json, print_notice, reader_may_leave, say, using, verbose_option
+from fastrec.cli.console import allow_broken_pipe, explain_damage, print_json, print_notice, print_stderr
 from fastrec.cli.findings import print_groups
+from fastrec.cli.options import choice_option, verbose_option
+from fastrec.cli.spelling import counted, decimal
 from fastrec.errors import FastrecError, UsageError, shown
 
 if TYPE_CHECKING:
@@ -22,31 +24,30 @@ __all__ = ["rejects"]
 _STDOUT = "-"
 
 
-@click.command(short_help="List what was rejected, or write the lines back out.")
+@click.command(short_help="List rejected lines, or extract them.")
 @click.argument("corpus", type=click.Path())
 @click.option("--code", "codes", multiple=True, metavar="CODE",
-              help="Only lines whose first reason has this code; may be repeated.")  # fmt: skip
-@click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True,
-              help="How to list: for people or for programs.")  # fmt: skip
+              help="Only lines whose first error has this code; may be repeated.")  # fmt: skip
+@choice_option("--format", ["text", "json"], "Output format of the list.", to="output_format")
 @click.option("--extract", "target", type=click.Path(dir_okay=False, allow_dash=True), metavar="FILE",
               help="Write the rejected lines to this new file (- for stdout) instead of listing them.")  # fmt: skip
 @verbose_option
 def rejects(corpus: str, codes: tuple[str, ...], output_format: str, target: str | None) -> None:
-    """List what was rejected on the way to CORPUS, or write the lines back out to be mended.
+    """List the rejected lines of CORPUS, or extract them.
 
-    Each line is listed under its first reason, as the summary counts it. Extracted lines are the exact bytes that were
-    read, one a line, so that they can be mended and given to `fastrec normalize` again.
+    Each line is listed under its first error, which is also how the summary counts it. Extracted lines are the exact
+    bytes of the input, so that they can be fixed and given to `fastrec normalize` again.
 
     \b
     Exit codes:
       0     done
-      2     the command line is wrong, or CORPUS is no corpus
-      3     the rejects could not be read, or the lines not be written
+      2     the command line is wrong, or CORPUS is not a corpus
+      3     the rejected lines could not be read or written
 
     \b
     Examples:
       fastrec rejects corpus
-      fastrec rejects corpus --code json.syntax --extract mend.jsonl
+      fastrec rejects corpus --code json.syntax --extract fix.jsonl
       fastrec rejects corpus --extract - | head -1
     """
     if target is not None:
@@ -54,13 +55,13 @@ def rejects(corpus: str, codes: tuple[str, ...], output_format: str, target: str
         return
     from fastrec.commands.rejects import rejects as run
 
-    with using(corpus):
+    with explain_damage(corpus):
         found = run(corpus, codes=codes)
-    with reader_may_leave():
+    with allow_broken_pipe():
         if output_format == "json":
             print_json(found)
         else:
-            print_groups(found.groups, found.lines, "lines with other reasons; --code CODE lists those of one code")
+            print_groups(found.groups, found.lines, "lines with other errors; --code CODE lists one code")
             click.echo(_closing_line(found, codes))
 
 
@@ -74,18 +75,20 @@ def _closing_line(found: Rejects, codes: tuple[str, ...]) -> str:
 def _extract(corpus: str, codes: tuple[str, ...], target: str) -> None:
     from fastrec.commands.rejects import extract
 
-    with reader_may_leave():
-        with using(corpus), _opened(target) as file:
+    with allow_broken_pipe():
+        with explain_damage(corpus), _opened(target) as file:
             done = extract(corpus, file, codes=codes)
-        for place in done.truncated:
-            print_notice(f"{place.source}:{place.line} was too long to be kept: it is left out here, mend it there")
+        for line in done.truncated:
+            print_notice(
+                f"{line.source}:{line.line} was too long to store, so it is not extracted; fix it in its shard"
+            )
         where = "" if target == _STDOUT else f" written to {shown(target)}"
-        say(f"{counted(done.lines, 'rejected line')}{where}" if done.lines else "no line was rejected")
+        print_stderr(f"{counted(done.lines, 'rejected line')}{where}" if done.lines else "no line was rejected")
 
 
 @contextlib.contextmanager
 def _opened(target: str) -> Iterator[BinaryIO]:
-    """Open what the lines go to: a new file, so that none that was mended already is lost; no half of one stays."""
+    """Open the target, which must be a new file, so that no fixed lines are lost; it is removed after an error."""
     if target == _STDOUT:
         stdout = sys.stdout.buffer
         yield stdout
@@ -95,7 +98,7 @@ def _opened(target: str) -> Iterator[BinaryIO]:
     try:
         file = path.open("xb")
     except FileExistsError as exc:
-        raise UsageError(f"{shown(target)} exists: name a new file, so that nothing in it is lost") from exc
+        raise UsageError(f"{shown(target)} exists; choose a new file, so that nothing in it is lost") from exc
     try:
         with file:
             yield file

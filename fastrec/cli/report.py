@@ -6,7 +6,9 @@ import sys
 
 import click
 
-from fastrec.cli.console import megabytes, reader_may_leave, using, verbose_option
+from fastrec.cli.console import allow_broken_pipe, explain_damage
+from fastrec.cli.options import verbose_option
+from fastrec.cli.spelling import spell_bytes
 from fastrec.errors import shown
 
 __all__ = ["report"]
@@ -17,19 +19,19 @@ _STDOUT = "-"
 @click.command(short_help="Show a corpus on one HTML page.")
 @click.argument("corpus", type=click.Path())
 @click.option("-o", "--output", type=click.Path(allow_dash=True), metavar="FILE", required=True,
-              help="The file to write, such as report.html; - for stdout.")  # fmt: skip
-@click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
+              help="File to write, such as report.html; - for stdout.")  # fmt: skip
+@click.option("--overwrite", is_flag=True, help="Replace an existing file.")
 @verbose_option
 def report(corpus: str, output: str, overwrite: bool) -> None:
-    """Write one HTML page that shows CORPUS: books, rejects, models on evaluations, conflicts, hashes.
+    """Write an HTML page about CORPUS: line counts, models and evaluations, conflicts, hashes, rejected lines.
 
-    The page needs nothing but itself: it can be mailed, put on any server, and opened without a network. Its tables
-    sort and can be searched. It depends on the corpus alone, and appears whole or not at all.
+    The page is one self-contained file: it can be mailed, put on any server, and opened offline. Its tables can be
+    sorted and searched. It depends on the corpus alone, and is written atomically.
 
     \b
     Exit codes:
       0     done
-      2     the command line is wrong, CORPUS is no corpus, or OUTPUT exists
+      2     the command line is wrong, CORPUS is not a corpus, or OUTPUT exists
       3     something could not be read or written
 
     \b
@@ -37,18 +39,16 @@ def report(corpus: str, output: str, overwrite: bool) -> None:
       fastrec report corpus -o report.html
       fastrec report corpus -o - | gzip > report.html.gz
     """
-    if output == _STDOUT:
-        from fastrec.commands.report import make_page
+    from fastrec.commands.report import make_page, write_report
 
-        with using(corpus):
+    if output == _STDOUT:
+        with explain_damage(corpus):
             page = make_page(corpus)
-        with reader_may_leave():
+        with allow_broken_pipe():
             sys.stdout.buffer.write(page)
             sys.stdout.buffer.flush()
         return
-    from fastrec.commands.report import write_report
-
-    with using(corpus):
+    with explain_damage(corpus):
         size = write_report(corpus, output, overwrite=overwrite)
-    with reader_may_leave():
-        click.echo(f"{shown(output)}: {megabytes(size)}", err=True)
+    with allow_broken_pipe():
+        click.echo(f"{shown(output)}: {spell_bytes(size)}", err=True)

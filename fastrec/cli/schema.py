@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from fastrec.cli.console import reader_may_leave, verbose_option
+from fastrec.cli.console import allow_broken_pipe
+from fastrec.cli.options import verbose_option
 
 __all__ = ["schema"]
 
@@ -12,7 +13,7 @@ __all__ = ["schema"]
 @click.command(short_help="Print the schema of a record.")
 @verbose_option
 def schema() -> None:
-    """Print the JSON Schema of a record, exactly as it was published.
+    """Print the JSON Schema of a record, byte for byte as published.
 
     \b
     Exit codes:
@@ -26,5 +27,5 @@ def schema() -> None:
     """
     from fastrec.schemas.registry import DEFAULT_SCHEMA
 
-    with reader_may_leave():
+    with allow_broken_pipe():
         click.echo(DEFAULT_SCHEMA.source, nl=False)

@@ -1,6 +1,6 @@
-"""Settings: options that need not be typed every night.
+"""Settings: defaults of options, read from a file.
 
-They stand in `fastrec.toml`, or in `pyproject.toml` under `[tool.fastrec]`, where the command is run:
+They are in `fastrec.toml`, or in `pyproject.toml` under `[tool.fastrec]`, in the current directory:
 
     jobs = 4                   # for every command that has this option
 
@@ -8,7 +8,7 @@ They stand in `fastrec.toml`, or in `pyproject.toml` under `[tool.fastrec]`, whe
     memory = "4GiB"
     max-rejects = "0.1%"
 
-The command line comes first, then the environment (FASTREC_JOBS and the like), then the settings, then the defaults.
+The command line overrides the environment (FASTREC_JOBS and others), which overrides the settings.
 """
 
 from __future__ import annotations
@@ -27,51 +27,51 @@ __all__ = ["did_you_mean", "read_settings"]
 def read_settings(
     path: str | None, commands: Mapping[str, Callable[[], click.Command | None]]
 ) -> dict[str, dict[str, Any]]:
-    """Read the settings, and give for each command the values of its parameters, as click wants its defaults."""
-    name, found = _find(path)
+    """Read the settings; return for each command the values of its parameters, as click expects its defaults."""
+    file, found = _find(path)
     if not found:
         return {}
-    options = {key: _options(loaded) for key, load in commands.items() if (loaded := load())}
-    for_all = {key: value for key, value in found.items() if not isinstance(value, dict)}
-    known = {key for some in options.values() for key in some}
-    for key in for_all:
-        if key not in known:
-            raise UsageError(f"{name}: no command has an option {key!r}{did_you_mean(key, known)}")
-    values: dict[str, dict[str, Any]] = {}
-    for command, some in options.items():
-        values[command] = {
-            some[key].name or "": _value(name, key, value, some[key]) for key, value in for_all.items() if key in some
-        }
-    for command, table in found.items():
-        if not isinstance(table, dict):
+    options = {name: _options(command) for name, load in commands.items() if (command := load())}
+    values: dict[str, dict[str, Any]] = {name: {} for name in options}
+    tables = {key: value for key, value in found.items() if isinstance(value, dict)}
+    for key, value in found.items():
+        if key in tables:
             continue
-        if command not in options:
-            raise UsageError(f"{name}: there is no command {command!r}{did_you_mean(command, options)}")
+        users = [name for name in options if key in options[name]]
+        if not users:
+            hint = did_you_mean(key, {key for some in options.values() for key in some})
+            raise UsageError(f"{file}: no command has an option {key!r}{hint}")
+        for name in users:
+            option = options[name][key]
+            values[name][option.name or ""] = _value(file, key, value, option)
+    for name, table in tables.items():
+        if name not in options:
+            raise UsageError(f"{file}: there is no command {name!r}{did_you_mean(name, options)}")
         for key, value in table.items():
-            if key not in options[command]:
-                hint = did_you_mean(key, options[command])
-                raise UsageError(f"{name}: `fastrec {command}` has no option {key!r}{hint}")
-            option = options[command][key]
-            values[command][option.name or ""] = _value(f"{name}: [{command}]", key, value, option)
+            if key not in options[name]:
+                hint = did_you_mean(key, options[name])
+                raise UsageError(f"{file}: `fastrec {name}` has no option {key!r}{hint}")
+            option = options[name][key]
+            values[name][option.name or ""] = _value(f"{file}: [{name}]", key, value, option)
     return values
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Name what is spelled alike, if something is.
+    """Suggest a known word with a similar spelling, if there is one.
 
     >>> did_you_mean("normalise", ["normalize", "verify"])
-    ": did you mean 'normalize'?"
+    "; did you mean 'normalize'?"
     >>> did_you_mean("xyz", ["normalize"])
     ''
     """
     from difflib import get_close_matches
 
     close = get_close_matches(word, list(known), n=1)
-    return f": did you mean {close[0]!r}?" if close else ""
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def _find(path: str | None) -> tuple[str, dict[str, Any]]:
-    """Give the name of the file and the settings in it; none if there is no such file."""
+    """Return the name of the settings file and its content; empty if there is no such file."""
     if path is not None:
         return shown(path), _read(Path(path))
     if Path("fastrec.toml").exists():
@@ -80,7 +80,7 @@ def _find(path: str | None) -> tuple[str, dict[str, Any]]:
         try:
             tool = _read(Path("pyproject.toml")).get("tool", {})
         except UsageError:
-            return "", {}  # not ours to complain about
+            return "", {}  # other tools report a broken pyproject.toml
         if isinstance(tool, dict) and isinstance(tool.get("fastrec"), dict):
             return "[tool.fastrec] in pyproject.toml", tool["fastrec"]
     return "", {}
@@ -98,21 +98,21 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _options(command: click.Command) -> dict[str, click.Option]:
-    """The options of a command by their name, without its dashes."""
+    """Return the options of a command by long name, without dashes."""
     return {
-        spelled.removeprefix("--"): parameter
+        name.removeprefix("--"): parameter
         for parameter in command.params
         if isinstance(parameter, click.Option)
-        for spelled in parameter.opts
-        if spelled.startswith("--")
+        for name in parameter.opts
+        if name.startswith("--")
     }
 
 
-def _value(place: str, key: str, value: Any, option: click.Option) -> Any:
-    """Give what click takes for the value of an option, as if it had been typed; a wrong one names its place."""
+def _value(location: str, key: str, value: Any, option: click.Option) -> Any:
+    """Return a value as click expects it from the command line; an error names its location."""
     if option.is_flag != isinstance(value, bool) or isinstance(value, dict):
-        expected = "true or false" if option.is_flag else "a text or a number"
-        raise UsageError(f"{place}: {key}: expected {expected}, found {value!r}")
+        expected = "true or false" if option.is_flag else "a string or a number"
+        raise UsageError(f"{location}: {key}: expected {expected}, found {value!r}")
     if option.is_flag:
         return value
     if isinstance(value, list) and not option.multiple:
@@ -122,5 +122,5 @@ def _value(place: str, key: str, value: Any, option: click.Option) -> Any:
         for one in given:
             option.type(str(one), option, None)
     except click.BadParameter as exc:
-        raise UsageError(f"{place}: {key}: {exc.message.rstrip('.')}") from exc
+        raise UsageError(f"{location}: {key}: {exc.message.rstrip('.')}") from exc
     return tuple(map(str, given)) if option.multiple else str(value)

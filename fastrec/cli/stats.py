@@ -6,16 +6,8 @@ from typing import Any
 
 import click
 
-from fastrec.cli.console import (
-    ask_for_input,
-    jobs_option,
-    no_progress_option,
-    print_json,
-    print_notice,
-    reader_may_leave,
-    using,
-    verbose_option,
-)
+from fastrec.cli.console import allow_broken_pipe, explain_damage, note_terminal_input, print_json, print_notice
+from fastrec.cli.options import choice_option, jobs_option, no_progress_option, verbose_option
 
 __all__ = ["stats"]
 
@@ -24,33 +16,31 @@ _RANKINGS = ["accuracy", "score", "coverage", "errors", "tokens", "latency", "mo
 
 @click.command(short_help="Compare the models of each evaluation.")
 @click.argument("paths", nargs=-1, type=click.Path())
-@click.option("--by", type=click.Choice(_RANKINGS), default="accuracy", show_default=True,
-              help="What to rank models by, the best first: few tokens per record, a low median latency.")  # fmt: skip
+@choice_option("--by", _RANKINGS, "Rank models by this, best first; tokens are per record, latency is the median.")
 @click.option("--evaluation", "evaluations", multiple=True, metavar="PATTERN",
-              help="Only evaluations whose name matches, as 'mmlu*'; may be repeated.")  # fmt: skip
+              help="Only evaluations whose name matches, for example 'mmlu*'; may be repeated.")  # fmt: skip
 @click.option("--model", "models", multiple=True, metavar="PATTERN",
-              help="Only models whose id matches, as 'org/*'; may be repeated.")  # fmt: skip
-@click.option("--common", is_flag=True, help="Count only samples that all of these models answered.")
-@click.option("--format", "output_format", type=click.Choice(["table", "json", "csv", "markdown"]), default="table",
-              show_default=True, help="For people, for programs, or for a document.")  # fmt: skip
+              help="Only models whose id matches, for example 'org/*'; may be repeated.")  # fmt: skip
+@click.option("--common", is_flag=True, help="Count only questions that all of these models answered.")
+@choice_option("--format", ["table", "json", "csv", "markdown"], "Output format.", to="output_format")
 @jobs_option
 @click.option("--work-dir", type=click.Path(file_okay=False), envvar="FASTREC_WORK_DIR",
-              show_envvar=True, help="Where to put temporary files, if shards are read.")  # fmt: skip
-@click.option("-q", "--quiet", is_flag=True, help="Print the statistics and errors only.")
+              show_envvar=True, help="Directory for temporary files, if PATHS are shards.")  # fmt: skip
+@click.option("-q", "--quiet", is_flag=True, help="Print only the statistics and errors.")
 @no_progress_option
 @verbose_option
 def stats(paths: tuple[str, ...], output_format: str, quiet: bool, no_progress: bool, **options: Any) -> None:
     """Compare the models of each evaluation: accuracy, score, errors, tokens, latency, coverage.
 
-    PATHS are a corpus that `fastrec normalize` made, whose summary is there at once; or any shards, which are read and
-    sorted so that copies count once, and nothing is published. Each model is given with n, the number of its records,
-    and its coverage, the share of the evaluation's samples that it answered. Models that answered different samples
-    are not comparable: --common counts those alone that all of them answered.
+    PATHS are either one corpus that `fastrec normalize` published, whose summary has all the numbers, or any shards.
+    Shards are read and sorted, so that duplicates count once; nothing is published. In the tables, n is the number of
+    records of a model, and coverage is the share of the evaluation's questions that it answered. Models that answered
+    different questions are not comparable; --common counts only the questions that all of them answered.
 
     \b
     Exit codes:
       0     done
-      2     the command line is wrong, or nothing of the names given is there
+      2     the command line is wrong, or nothing has the given names
       3     something could not be read
 
     \b
@@ -59,16 +49,16 @@ def stats(paths: tuple[str, ...], output_format: str, quiet: bool, no_progress: 
       fastrec stats corpus --common --model 'org/*' --model other/model
       fastrec stats runs/ --by latency --format csv > models.csv
     """
-    from fastrec.cli.limits import cap_memory
+    from fastrec.cli.memory import cap_memory
+    from fastrec.cli.model_tables import csv_of, markdown_of, print_stats
     from fastrec.cli.progress import make_progress
-    from fastrec.cli.tables import csv_of, markdown_of, print_stats
     from fastrec.commands.stats import stats as run
 
     cap_memory(options["jobs"])
-    ask_for_input(paths)
-    with make_progress(quiet=quiet or no_progress) as progress, using(*paths or ("",)):
+    note_terminal_input(paths)
+    with make_progress(quiet=quiet or no_progress) as progress, explain_damage(*paths or ("",)):
         found = run(paths, **options, progress=progress, notice=None if quiet else print_notice)
-    with reader_may_leave():
+    with allow_broken_pipe():
         if output_format == "json":
             print_json(found)
         elif output_format == "csv":

@@ -6,23 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fastrec.cli.console import (
-    Count,
-    ask_for_input,
-    counted,
-    decimal,
-    jobs_option,
-    megabytes,
-    pace,
-    print_error,
-    print_json,
-    print_notice,
-    reader_may_leave,
-    safe,
-    size_option,
-    verbose_option,
-)
+from fastrec.cli.console import allow_broken_pipe, note_terminal_input, print_error, print_json, print_notice
 from fastrec.cli.findings import print_groups
+from fastrec.cli.options import Count, choice_option, jobs_option, reading_options, verbose_option
+from fastrec.cli.spelling import counted, decimal, safe, spell_bytes, spell_speed
 
 if TYPE_CHECKING:
     from fastrec.commands.validate.result import Validation
@@ -30,48 +17,30 @@ if TYPE_CHECKING:
 __all__ = ["validate"]
 
 
-@click.command(short_help="Check every record of some shards.")
+@click.command(short_help="Check every record of shards.")
 @click.argument("paths", nargs=-1, type=click.Path())
 @jobs_option
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["text", "json", "github"]),
-    default="text",
-    show_default=True,
-    help="How to report: for people, for programs, or as annotations of a GitHub workflow.",
-)
-@click.option("--max-errors", type=Count(min=1), metavar="N", help="Stop once so many invalid lines were found.")
+@choice_option("--format", ["text", "json", "github"],
+               "Output format; github prints annotations of a GitHub workflow.", to="output_format")  # fmt: skip
+@click.option("--max-errors", type=Count(min=1), metavar="N", help="Stop after this many invalid lines.")
 @click.option("--json-log", type=click.Path(dir_okay=False), metavar="FILE",
-              help="Write every finding to this file, one JSON a line.")  # fmt: skip
-@click.option("--strict", is_flag=True, help="Warnings fail too.")
-@click.option("--files-from", type=click.Path(), metavar="FILE",
-              help="Read further paths from this file (- for stdin), one a line.")  # fmt: skip
-@click.option(
-    "--max-line-bytes", type=size_option, default=1 << 30, show_default="1GiB", help="A longer line is invalid."
-)
-@click.option("--max-window", type=size_option, default=128 << 20, show_default="128MiB", help="Largest zstd window.")
-@click.option(
-    "--hash",
-    "algorithm",
-    type=click.Choice(["sha256", "xxh3_128"]),
-    default="sha256",
-    show_default=True,
-    help="What a given sample_hash is compared with.",
-)
+              help="Write every finding to this file, one JSON object per line.")  # fmt: skip
+@click.option("--strict", is_flag=True, help="Exit 1 for warnings too.")
+@reading_options
+@choice_option("--hash", ["sha256", "xxh3_128"], "Algorithm of sample_hash.", to="algorithm")
 @verbose_option
 def validate(paths: tuple[str, ...], output_format: str, strict: bool, **options: object) -> None:
-    """Check every record of some shards against the schema.
+    """Check every record of shards against the schema.
 
     PATHS are files, directories (searched for *.jsonl*), quoted patterns, or - for standard input. Plain, zstd, gzip,
-    bz2 and xz are told by their first bytes.
+    bz2 and xz files are recognized by their first bytes.
 
     \b
     Exit codes:
       0     all lines are valid
-      1     invalid lines were found; with --strict: or something to warn about
+      1     some lines are invalid, or, with --strict, have warnings
       2     the command line is wrong
-      3     a shard could not be read whole, or the log not be written
+      3     a shard could not be read completely, or the log could not be written
 
     \b
     Examples:
@@ -79,24 +48,24 @@ def validate(paths: tuple[str, ...], output_format: str, strict: bool, **options
       fastrec validate 'runs/2026-*/*.jsonl.zst' --json-log findings.jsonl
       fastrec validate runs/ --format github --strict
     """
-    from fastrec.cli.limits import cap_memory
+    from fastrec.cli.memory import cap_memory
     from fastrec.commands.validate import validate as run
 
-    ask_for_input(paths)
+    note_terminal_input(paths)
     cap_memory(int(options["jobs"]))  # type: ignore[call-overload]
     report = run(paths, **options)  # type: ignore[arg-type]
     failed = bool(report.invalid or (strict and report.warnings))
-    with reader_may_leave():
+    with allow_broken_pipe():
         for notice in report.notices:
             print_notice(notice)
         for bad in report.bad_shards:
-            print_error(f"{bad}. Its records do not count; fetch it again or leave it out")
+            print_error(f"{bad}. Its records do not count; fetch it again, or leave it out")
         if output_format == "json":
             print_json(report)
         elif output_format == "github":
             _print_github(report)
         else:
-            rest = "findings of other kinds; --json-log FILE lists every one"
+            rest = "other findings; --json-log FILE lists all"
             print_groups(report.groups, sum(report.codes.values()), rest)
         if output_format != "json":
             click.echo(_verdict(report, good=not failed and not report.bad_shards))
@@ -108,20 +77,20 @@ def validate(paths: tuple[str, ...], output_format: str, strict: bool, **options
 
 def _print_github(report: Validation) -> None:
     for group in report.groups:
-        place = group.locations[0]
+        first = group.locations[0]
         more = f" (and {decimal(group.count - 1)} more)" if group.count > 1 else ""
         message = _workflow(f"{group.path}: {group.message} [{group.code}]{more}", "\r\n%")
-        source = _workflow(place.source, "\r\n%:,")
-        click.echo(f"::{group.severity} file={source},line={place.line},title={group.code}::{message}")
+        source = _workflow(first.source, "\r\n%:,")
+        click.echo(f"::{group.severity} file={source},line={first.line},title={group.code}::{message}")
 
 
 def _workflow(text: str, special: str) -> str:
-    """Escape what has a meaning in a workflow command."""
+    """Escape characters that have a meaning in a workflow command."""
     return safe("".join(f"%{ord(char):02X}" if char in special else char for char in text))
 
 
 def _verdict(report: Validation, *, good: bool) -> str:
-    """One line that says it all."""
+    """Return the closing line."""
     word = click.style("valid" if good else "not valid", fg="green" if good else "red", bold=True)
     parts = [
         counted(report.lines, "line"),
@@ -133,6 +102,6 @@ def _verdict(report: Validation, *, good: bool) -> str:
         parts.append(f"{decimal(report.blank)} blank")
     if report.bad_shards:
         parts.append(f"{decimal(len(report.bad_shards))} of {counted(report.shards, 'shard')} unreadable")
-    timing = f"{megabytes(report.text_bytes)} {pace(report.text_bytes, report.seconds)}"
+    timing = f"{spell_bytes(report.text_bytes)} {spell_speed(report.text_bytes, report.seconds)}"
     early = "; stopped at --max-errors" if report.stopped_early else ""
     return f"{word}: {', '.join(parts)} ({timing}){early}"

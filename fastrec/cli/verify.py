@@ -6,17 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fastrec.cli.console import (
-    counted,
-    jobs_option,
-    megabytes,
-    pace,
-    print_json,
-    print_notice,
-    reader_may_leave,
-    safe,
-    verbose_option,
-)
+from fastrec.cli.console import allow_broken_pipe, print_json, print_notice
+from fastrec.cli.options import jobs_option, verbose_option
+from fastrec.cli.spelling import counted, safe, spell_bytes, spell_speed
 
 if TYPE_CHECKING:
     from fastrec.commands.verify import Verification
@@ -25,34 +17,34 @@ if TYPE_CHECKING:
 __all__ = ["verify"]
 
 
-@click.command(short_help="Check a corpus that was made before, byte by byte.")
+@click.command(short_help="Check that a corpus is intact.")
 @click.argument("corpus", type=click.Path())
 @jobs_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @verbose_option
 def verify(corpus: str, jobs: int, as_json: bool) -> None:
-    """Check a corpus that `fastrec normalize` made: checksums, order, normal form, no copies, and the books.
+    """Check a corpus that `fastrec normalize` published: checksums, sort order, normal form, duplicates, line counts.
 
-    All that is wrong is named, each problem on a line of its own, with the file and the line where it has one.
+    Every problem is printed on a line of its own, with the file and, if there is one, the line number.
 
     \b
     Exit codes:
-      0     the corpus is sound
-      1     something is wrong with it
-      2     the command line is wrong, or CORPUS is no corpus
-      3     it may not be read
+      0     the corpus is OK
+      1     the corpus is damaged
+      2     the command line is wrong, or CORPUS is not a corpus
+      3     the corpus could not be read
 
     \b
     Examples:
       fastrec verify corpus
       fastrec verify corpus --json | jq -r '.problems[].file' | sort -u
     """
-    from fastrec.cli.limits import cap_memory
+    from fastrec.cli.memory import cap_memory
     from fastrec.commands.verify import verify as run
 
     cap_memory(jobs)
     found = run(corpus, jobs=jobs)
-    with reader_may_leave():
+    with allow_broken_pipe():
         for notice in found.notices:
             print_notice(notice)
         if as_json:
@@ -66,15 +58,15 @@ def verify(corpus: str, jobs: int, as_json: bool) -> None:
 
 
 def _spelled(problem: Problem) -> str:
-    place = problem.file if problem.line is None else f"{problem.file}:{problem.line}"
-    return f"{safe(place)}: {safe(problem.message)} [{problem.kind}]"
+    location = problem.file if problem.line is None else f"{problem.file}:{problem.line}"
+    return f"{safe(location)}: {safe(problem.message)} [{problem.kind}]"
 
 
 def _verdict(found: Verification) -> str:
-    """One line that says it all."""
-    word = click.style("sound" if found.ok else "not sound", fg="green" if found.ok else "red", bold=True)
+    """Return the closing line."""
+    word = click.style("OK" if found.ok else "damaged", fg="green" if found.ok else "red", bold=True)
     problems = "" if found.ok else f"{counted(len(found.problems), 'problem')}; "
     return (
         f"{word}: {problems}{counted(found.parts, 'part')}, {counted(found.records, 'record')} "
-        f"({megabytes(found.text_bytes)} {pace(found.text_bytes, found.seconds)})"
+        f"({spell_bytes(found.text_bytes)} {spell_speed(found.text_bytes, found.seconds)})"
     )

@@ -157,7 +157,7 @@ def test_what_is_no_shard(command: str, bad: str, why: str) -> None:
 def test_a_damaged_part(command: str) -> None:
     """A part, or the rejects, of a corpus is corrupt: which file, and what tells more."""
     file = "rejects" if command.startswith(("rejects", "report")) else "part-00000"
-    said = f"error: damaged/{file}.jsonl.zst: zstd frame is corrupt", "normalize again. `fastrec verify damaged` lists"
+    said = f"error: damaged/{file}.jsonl.zst: zstd frame is corrupt", "`fastrec verify damaged` lists all problems"
     assert_refused(OF_CORPORA[command], "damaged", 3, *said)
 
 
@@ -167,7 +167,7 @@ def test_verify_finds_a_damaged_part() -> None:
     done = run(["verify", "damaged"])
     assert done.returncode == 1
     assert "part-00000.jsonl.zst: zstd frame is corrupt" in done.stdout
-    assert "not sound: " in done.stdout
+    assert "damaged: " in done.stdout
 
 
 @pytest.mark.usefixtures("place")
@@ -178,7 +178,7 @@ def test_a_damaged_shard(command: str) -> None:
     done = run(OF_SHARDS[command], "damaged-shards")
     assert done.returncode == 3
     assert done.stdout == ""
-    assert "error: 1 shard could not be read whole" in done.stderr
+    assert "error: 1 shard could not be read " in done.stderr
     assert "damaged-shards/shard-00001.jsonl.zst: zstd frame is corrupt" in done.stderr
     assert "Fetch them again" in done.stderr
     kept = {path.split("/")[0] for path in all_files() - before}
@@ -227,7 +227,7 @@ def test_a_wrong_option(command: str) -> None:
         (["verify", "corpus", "--jobs", "0"], "'--jobs'"),
         (["verify"], "Missing argument 'CORPUS'"),
         (["rejects", "corpus", "--code", "bad"], "there is no code 'bad'; the codes are line.too_long"),
-        (["rejects", "corpus", "--extract", "a-file"], "a-file exists: name a new file"),
+        (["rejects", "corpus", "--extract", "a-file"], "a-file exists; choose a new file"),
         (["validate", "shards", "--format", "xml"], "'xml' is not one of 'text', 'json', 'github'"),
         (["schema", "corpus"], "Got unexpected extra argument (corpus)"),
         (["generate", "-o", "shards"], "shards is not empty, and its files would mix with the new shards; choose"),

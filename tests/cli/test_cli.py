@@ -17,7 +17,8 @@ from click.testing import CliRunner, Result
 
 import fastrec
 from fastrec.cli import cli
-from fastrec.cli.console import safe, size_option
+from fastrec.cli.options import Size
+from fastrec.cli.spelling import safe
 from fastrec.commands.validate.result import Validation
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.sources.formats import Format
@@ -345,7 +346,7 @@ def test_a_terminal_that_cannot_show_a_character_gets_its_escape(corpus: Path) -
 )
 def test_sizes_are_numbers_of_bytes_with_a_unit(text: str, size: int) -> None:
     """K, M, G and T are powers of 1,024, with or without iB."""
-    assert size_option.convert(text, None, None) == size
+    assert Size().convert(text, None, None) == size
 
 
 @pytest.mark.parametrize(
@@ -355,7 +356,7 @@ def test_what_is_not_a_size_is_refused(tmp_path: Path, text: str) -> None:
     """A wrong size is a wrong command line, with an example of a right one."""
     done = invoke("validate", tmp_path, f"--max-line-bytes={text}")
     assert done.exit_code == 2
-    assert "write a number of bytes, or 512M, 2GiB" in done.stderr
+    assert "use a number of bytes, or a unit: 512M, 2GiB" in done.stderr
 
 
 @pytest.mark.usefixtures("corpus")

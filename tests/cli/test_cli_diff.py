@@ -54,9 +54,9 @@ def run(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[bytes]:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["old", "new"], 0, "compared: of 2 models, counted per evaluation, 1 fell and 0 rose with p < 0.05"),
-        (["old", "new", "--fail-on", "0.5", "--p", "0.01"], 1, "regression: org/m on arithmetic fell by more than 0.5"),
-        (["old", "new", "--fail-on", "30"], 0, "no regression: nothing fell by more than 30 points with p < 0.05"),
+        (["old", "new"], 0, "compared: 1 worse and 0 better with p < 0.05, of 2 models (counted per evaluation)"),
+        (["old", "new", "--fail-on", "0.5", "--p", "0.01"], 1, "regression: org/m on arithmetic lost more than 0.5"),
+        (["old", "new", "--fail-on", "30"], 0, "no regression: no model lost more than 30 points with p < 0.05"),
         (["old", "old", "--fail-on", "0"], 0, "no regression"),
         (["new", "old", "--fail-on", "0"], 0, "no regression"),
         (["old", "by-model"], 2, "fastrec normalize by-model -o NEW --sort-by evaluation_name,sample_hash"),
@@ -99,7 +99,7 @@ def test_the_table_shows_it_at_once() -> None:
     assert lines[3].split()[4:] == ["0.00", "0", "0", "1"]
     assert ["$.evaluation.score", "9"] in [line.split() for line in lines]
     assert lines[-2].startswith("80 pairs: 71 unchanged, 9 changed; 0 added, 0 removed (")
-    assert lines[-1] == "regression: org/m on arithmetic fell by more than 1 points with p < 0.05"
+    assert lines[-1] == "regression: org/m on arithmetic lost more than 1 points with p < 0.05"
 
 
 def test_examples_are_listed_on_demand() -> None:
@@ -127,7 +127,7 @@ def test_markdown_is_a_comment() -> None:
     """The verdict first, tables that GitHub draws, examples folded away."""
     done = invoke("old", "new", "--format", "markdown", "--fail-on", "1", "--examples", "1")
     lines = done.stdout.splitlines()
-    assert lines[0] == "**regression**: `org/m` on `arithmetic` fell by more than 1 points with p < 0.05"
+    assert lines[0] == "**regression**: `org/m` on `arithmetic` lost more than 1 points with p < 0.05"
     assert "| `arithmetic` | `org/m` | 40 | 65.0% | 42.5% | -22.50 | 9 | 0 | 0.0039 | **regressed** |" in lines
     assert "<details><summary>flipped</summary>" in lines
     for index, line in enumerate(lines):

@@ -187,7 +187,7 @@ def test_the_closing_line_says_it_all() -> None:
 def test_verbose_prints_the_table() -> None:
     """With -v the summary is printed as a table, models by accuracy."""
     result = invoke("good.jsonl", "-o", "out", "-v")
-    assert "arithmetic: 8 records, 1 model, 1 sample, 1 answered by all models" in result.stdout
+    assert "arithmetic: 8 records, 1 model, 1 question, 1 answered by all models" in result.stdout
     assert [word for word in ("model", "org/model", "100.0%") if word not in result.stdout] == []
 
 
@@ -259,7 +259,7 @@ def test_options_reach_the_job() -> None:
 
 def test_rejects_are_pointed_to() -> None:
     """Exit code 1 comes with the command that says why; what --max-rejects allows does not."""
-    hint = b"note: `fastrec rejects out` says why lines were rejected\n"
+    hint = b"note: run `fastrec rejects out` to see why lines were rejected\n"
     done = run("bad.jsonl", "-o", "out")
     assert done.returncode == 1
     assert done.stderr.endswith(hint)

@@ -98,14 +98,14 @@ def test_another_file_can_be_named() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[normalize]\nlevle = 5\n", "`fastrec normalize` has no option 'levle': did you mean 'level'?"),
-        ("jbos = 5\n", "no command has an option 'jbos': did you mean 'jobs'?"),
-        ("[normalise]\nlevel = 5\n", "there is no command 'normalise': did you mean 'normalize'?"),
+        ("[normalize]\nlevle = 5\n", "`fastrec normalize` has no option 'levle'; did you mean 'level'?"),
+        ("jbos = 5\n", "no command has an option 'jbos'; did you mean 'jobs'?"),
+        ("[normalise]\nlevel = 5\n", "there is no command 'normalise'; did you mean 'normalize'?"),
         ("[normalize\n", "the settings are not TOML"),
         ("[normalize]\nlevel = 'high'\n", "fastrec.toml: [normalize]: level: 'high' is not a valid integer\n"),
         ("jobs = 2.5\n", "fastrec.toml: jobs: '2.5' is not a valid integer\n"),
-        ("jobs = true\n", "fastrec.toml: jobs: expected a text or a number, found True\n"),
-        ("[stats]\nmodel = {a = 1}\n", "fastrec.toml: [stats]: model: expected a text or a number, found {'a': 1}\n"),
+        ("jobs = true\n", "fastrec.toml: jobs: expected a string or a number, found True\n"),
+        ("[stats]\nmodel = {a = 1}\n", "fastrec.toml: [stats]: model: expected a string or a number, found {'a': 1}\n"),
         ("[normalize]\nquiet = 'no'\n", "fastrec.toml: [normalize]: quiet: expected true or false, found 'no'\n"),
     ],
 )
@@ -130,8 +130,8 @@ def test_a_missing_file_of_settings_is_told() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["normalise", "in"], "there is no command 'normalise': did you mean 'normalize'?"),
-        (["xyz"], "there is no command 'xyz': there are normalize, "),
+        (["normalise", "in"], "there is no command 'normalise'; did you mean 'normalize'?"),
+        (["xyz"], "there is no command 'xyz'; the commands are normalize, "),
         (["normalize", "in", "--ouput", "out"], "--output"),
     ],
 )
@@ -169,7 +169,7 @@ def test_a_defect_shows_no_traceback_unless_asked_for() -> None:
     command = [sys.executable, "-c", script, "normalize", "in", "-o", "out"]
     plain = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert plain.returncode == 3
-    assert "this should not happen: TypeError" in plain.stderr
+    assert "unexpected error: TypeError" in plain.stderr
     assert "Traceback" not in plain.stderr
     detailed = subprocess.run([*command, "-vv"], capture_output=True, text=True, timeout=60, check=False)
     assert "Traceback" in detailed.stderr

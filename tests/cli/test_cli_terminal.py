@@ -45,7 +45,7 @@ def test_tables_fit_into_a_terminal(corpus: Path, columns: int) -> None:
     head, lines = shown(columns, "stats", corpus)
     assert max(len(line) for line in lines if line.startswith("  ")) <= columns
     assert ("p99 ms" in head) is (columns == 119)
-    assert any("a wider terminal shows tokens, p99 ms" in line for line in lines) is (columns < 119)
+    assert any("too narrow for these columns: tokens, p99 ms" in line for line in lines) is (columns < 119)
 
 
 def test_what_models_are_ranked_by_is_shown(corpus: Path) -> None:
@@ -59,7 +59,7 @@ def test_a_difference_fits_into_a_terminal(corpus: Path) -> None:
     """What a model lost, and how likely that is, stays."""
     head, lines = shown(60, "diff", corpus, corpus)
     assert head.split() == ["model", "common", "old", "new", "points", "p"]
-    assert any(line.endswith("a wider terminal shows wrong→right, right→wrong, too") for line in lines)
+    assert any(line.endswith("too narrow for these columns: wrong→right, right→wrong") for line in lines)
 
 
 def test_a_pipe_gets_every_column(corpus: Path) -> None:

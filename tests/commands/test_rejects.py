@@ -173,7 +173,7 @@ def test_a_line_that_was_too_long_is_left_out_with_its_place(tmp_path: Path) -> 
     done = invoke(tmp_path / "corpus", "--extract", "-")
     assert (done.exit_code, done.stdout) == (0, "nonsense\nmore\n")
     first, second = done.stderr.splitlines()
-    assert first == f"note: {source}:2 was too long to be kept: it is left out here, mend it there"
+    assert first == f"note: {source}:2 was too long to store, so it is not extracted; fix it in its shard"
     assert second == "2 rejected lines"
 
 
@@ -257,7 +257,7 @@ def test_a_file_that_is_there_is_not_overwritten(fresh: Path, tmp_path: Path) ->
     mend.write_bytes(b"mended")
     done = run(fresh, "--extract", mend)
     assert done.returncode == 2
-    assert done.stderr.decode() == f"error: {mend} exists: name a new file, so that nothing in it is lost\n"
+    assert done.stderr.decode() == f"error: {mend} exists; choose a new file, so that nothing in it is lost\n"
     assert mend.read_bytes() == b"mended"
 
 

@@ -218,7 +218,7 @@ def test_no_common_questions_are_said(tmp_path: Path) -> None:
     assert (evaluation.common_questions, evaluation.by_model, evaluation.chosen) == (0, [], 2)
     for output_format in ("table", "markdown"):
         done = invoke(corpus, "--common", "--format", output_format)
-        assert (done.exit_code, "no sample was answered by all of them" in done.stdout) == (0, True)
+        assert (done.exit_code, "no question was answered by all of them" in done.stdout) == (0, True)
 
 
 def test_coverage_counts_samples_not_records(tmp_path: Path) -> None:
@@ -322,7 +322,7 @@ def test_the_table_has_a_line_for_each_model(corpus: Path) -> None:
     lines = done.stdout.splitlines()
     (evaluation,) = stats(corpus, evaluations=["trivia_choice"]).evaluations
     assert lines[0].startswith(f"trivia_choice: {evaluation.records} records, {evaluation.models} models, ")
-    assert lines[0].endswith(f"{evaluation.questions} samples, {evaluation.common_questions} answered by all models")
+    assert lines[0].endswith(f"{evaluation.questions} questions, {evaluation.common_questions} answered by all models")
     assert lines[1].split()[:4] == ["model", "n", "coverage", "accuracy"]
     assert [line.split()[0] for line in lines[2:]] == [model.model_id for model in evaluation.by_model]
     assert f"{evaluation.by_model[0].accuracy:.1%}" in lines[2]

@@ -609,7 +609,7 @@ def test_the_result_for_a_good_corpus_is_one_line(fresh: Path) -> None:
     done = invoke(fresh)
     assert (done.exit_code, done.stderr) == (0, "")
     (line,) = done.stdout.splitlines()
-    assert line.startswith(f"sound: {len(list(fresh.glob('part-*')))} parts, ")
+    assert line.startswith(f"OK: {len(list(fresh.glob('part-*')))} parts, ")
     assert line.endswith(" MB/s)")
 
 
@@ -622,7 +622,7 @@ def test_problems_are_lines_of_stdout(corpus: Path) -> None:
     first, second, verdict = done.stdout.splitlines()
     assert first == f"{MIDDLE}: expected a file, found none [file.missing]"
     assert second.startswith(r"stray\x1b[31m\n: ")
-    assert verdict.startswith("not sound: 2 problems; ")
+    assert verdict.startswith("damaged: 2 problems; ")
     assert done.stderr.startswith("note: the statistics in summary.json were not checked")
 
 

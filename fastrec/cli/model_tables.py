@@ -1,0 +1,136 @@
+"""Tables of models for each evaluation: plain text, Markdown and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from fastrec.cli.spelling import counted, decimal, safe
+from fastrec.cli.tables import markdown_table, print_hidden, print_table
+
+if TYPE_CHECKING:
+    from fastrec.summary.document import Tokens
+    from fastrec.summary.ranking import EvaluationStats, ModelStats, Stats
+
+__all__ = ["csv_of", "markdown_of", "print_stats"]
+
+# Columns and their cells. A column that is empty for all models of an evaluation is left out.
+_COLUMNS: Final[dict[str, Callable[[ModelStats], str]]] = {
+    "model": lambda model: safe(model.model_id),
+    "n": lambda model: decimal(model.records),
+    "coverage": lambda model: f"{model.coverage:.1%}",
+    "accuracy": lambda model: f"{model.accuracy:.1%}",
+    "accuracy ±": lambda model: _or_empty(model.accuracy_standard_error, "± {:.1%}"),
+    "score": lambda model: _or_empty(model.mean_score, "{:.4g}"),
+    "score ±": lambda model: _or_empty(model.score_standard_error, "± {:.2g}"),
+    "errors": lambda model: decimal(model.errors),
+    "tokens": lambda model: _total(model.tokens),
+    "tokens each": lambda model: _or_empty(model.tokens_per_record, "{:,.0f}"),
+    "p50 ms": lambda model: _or_empty(model.latency_ms.p50, "{:,.0f}"),
+    "p99 ms": lambda model: _or_empty(model.latency_ms.p99, "{:,.0f}"),
+}
+
+# Columns that a narrow terminal hides, the least important first. The column that models are ranked by stays.
+_OPTIONAL: Final = ("tokens", "p99 ms", "score ±", "tokens each", "errors", "p50 ms", "score", "coverage", "accuracy ±")
+_RANKED_BY: Final = {"tokens": "tokens each", "latency": "p50 ms"}
+_NO_COMMON: Final = "no question was answered by all of them; choose fewer models with --model, or omit --common"
+
+_CSV_FIELDS: Final[dict[str, Callable[[ModelStats], object]]] = {
+    "model_id": lambda model: safe(model.model_id),
+    "records": lambda model: model.records,
+    "questions": lambda model: model.questions,
+    "coverage": lambda model: model.coverage,
+    "correct": lambda model: model.correct,
+    "accuracy": lambda model: model.accuracy,
+    "accuracy_standard_error": lambda model: model.accuracy_standard_error,
+    "mean_score": lambda model: model.mean_score,
+    "score_standard_error": lambda model: model.score_standard_error,
+    "errors": lambda model: model.errors,
+    "records_with_tokens": lambda model: model.tokens.records,
+    "input_tokens": lambda model: model.tokens.input,
+    "output_tokens": lambda model: model.tokens.output,
+    "total_tokens": lambda model: model.tokens.total,
+    "records_with_latency": lambda model: model.latency_ms.records,
+    "latency_ms_p50": lambda model: model.latency_ms.p50,
+    "latency_ms_p90": lambda model: model.latency_ms.p90,
+    "latency_ms_p99": lambda model: model.latency_ms.p99,
+}
+
+
+def _or_empty(value: float | None, pattern: str) -> str:
+    return "" if value is None else pattern.format(value)
+
+
+def _total(tokens: Tokens) -> str:
+    if not tokens.records:
+        return ""
+    return decimal(tokens.total) if isinstance(tokens.total, int) else "huge"
+
+
+def print_stats(stats: Stats, most: int | None = None) -> None:
+    """Print a table for each evaluation, with at most `most` models."""
+    optional = [name for name in _OPTIONAL if name != _RANKED_BY.get(stats.by, stats.by)]
+    hidden: list[str] = []
+    for number, evaluation in enumerate(stats.evaluations):
+        name = click.style(safe(evaluation.evaluation_name), bold=True)
+        click.echo(f"{'' if number == 0 else chr(10)}{name}: {_about(evaluation)}")
+        if not evaluation.by_model:
+            click.echo(f"  {_NO_COMMON}")
+            continue
+        hidden += print_table(*_table(evaluation.by_model[:most]), optional)
+        if most is not None and len(evaluation.by_model) > most:
+            click.echo(f"  … and {counted(len(evaluation.by_model) - most, 'more model')}; `fastrec stats` lists all")
+    print_hidden(hidden)
+
+
+def _about(evaluation: EvaluationStats) -> str:
+    """Describe an evaluation in one line."""
+    some = evaluation.chosen < evaluation.models
+    models = f"{decimal(evaluation.chosen) + ' of ' if some else ''}{counted(evaluation.models, 'model')}"
+    about = f"{counted(evaluation.records, 'record')}, {models}, {counted(evaluation.questions, 'question')}"
+    if evaluation.common_questions is None:
+        return about
+    return f"{about}, {decimal(evaluation.common_questions)} answered by all {'these ' if some else ''}models"
+
+
+def _table(models: Sequence[ModelStats]) -> tuple[list[str], list[list[str]]]:
+    """Return the names of the columns that are not empty, and the rows."""
+    columns = {name: [spell(model) for model in models] for name, spell in _COLUMNS.items()}
+    columns = {name: cells for name, cells in columns.items() if any(cells)}
+    return list(columns), [list(row) for row in zip(*columns.values(), strict=True)]
+
+
+def markdown_of(stats: Stats) -> Iterator[str]:
+    """Yield the lines of a Markdown table for each evaluation."""
+    for number, evaluation in enumerate(stats.evaluations):
+        if number:
+            yield ""
+        yield f"**{_escaped(safe(evaluation.evaluation_name))}**: {_about(evaluation)}"
+        yield ""
+        if not evaluation.by_model:
+            yield _NO_COMMON
+            continue
+        names, rows = _table(evaluation.by_model)
+        yield from markdown_table(names, [[_escaped(cell) for cell in row] for row in rows])
+
+
+def _escaped(text: str) -> str:
+    """Escape what has a meaning in Markdown or in HTML."""
+    return re.sub(r"([\\`*_\[\]|~#!])", r"\\\1", text).replace("&", "&amp;").replace("<", "&lt;")
+
+
+def csv_of(stats: Stats) -> str:
+    """Return all models of all evaluations as one CSV table, with numbers in full precision."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["evaluation_name", "rank", *_CSV_FIELDS])
+    for evaluation in stats.evaluations:
+        for rank, model in enumerate(evaluation.by_model, 1):
+            values = [spell(model) for spell in _CSV_FIELDS.values()]
+            writer.writerow([safe(evaluation.evaluation_name), rank, *values])
+    return out.getvalue()

@@ -1,0 +1,89 @@
+"""Types of option values, and the options that several commands share."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+__all__ = [
+    "Count",
+    "Number",
+    "Size",
+    "choice_option",
+    "jobs_option",
+    "no_progress_option",
+    "quiet_option",
+    "reading_options",
+    "verbose_option",
+]
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+class Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """A number of bytes: `65536`, `512M`, `2GiB`; K, M, G and T are powers of 1,024."""
+
+    name = "size"
+    _PATTERN = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*(?:([KMGT])(?:i?B)?|B)?", re.IGNORECASE)
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number of bytes."""
+        if isinstance(value, int):
+            return value
+        match = self._PATTERN.fullmatch(str(value).strip())
+        if not match:
+            self.fail(f"{value!r} is not a size; use a number of bytes, or a unit: 512M, 2GiB", param, ctx)
+        unit = 1024 ** (" KMGT".index(match[2].upper()) if match[2] else 0)
+        return int(float(match[1]) * unit) if "." in match[1] else int(match[1]) * unit
+
+
+class Count(click.IntRange):
+    """An integer within bounds. Errors of `click.IntRange` say "not a valid integer range"; these do not."""
+
+    name = "integer"
+
+
+class Number(click.FloatRange):
+    """A number within bounds."""
+
+    name = "number"
+
+
+def choice_option(
+    name: str, choices: Sequence[str], text: str, *, to: str | None = None, **more: Any
+) -> Callable[[_Command], _Command]:
+    """Make an option with fixed values; the first is the default. `to` names the parameter of the function."""
+    names = (name,) if to is None else (name, to)
+    return click.option(*names, type=click.Choice(choices), default=choices[0], show_default=True, help=text, **more)
+
+
+def _cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+jobs_option = click.option("-j", "--jobs", type=Count(min=1), metavar="N", envvar="FASTREC_JOBS", show_envvar=True,
+                           default=_cores, show_default="all cores",
+                           help="Number of processes. Small inputs always use one.")  # fmt: skip
+no_progress_option = click.option("--no-progress", is_flag=True, envvar="FASTREC_NO_PROGRESS", show_envvar=True,
+                                  help="Do not show progress on a terminal.")  # fmt: skip
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
+verbose_option = click.option("-v", "--verbose", count=True, expose_value=False,
+                              help="With -vv, print a traceback for unexpected errors.")  # fmt: skip
+
+
+def reading_options(command: _Command) -> _Command:
+    """Add the options about reading shards."""
+    for option in (
+        click.option("--max-window", type=Size(), default="128MiB", show_default=True, help="Largest zstd window."),
+        click.option("--max-line-bytes", type=Size(), default="1GiB", show_default=True,
+                     help="Longer lines are invalid."),
+        click.option("--files-from", type=click.Path(), metavar="FILE",
+                     help="Read more paths from this file (- for stdin), one per line."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
