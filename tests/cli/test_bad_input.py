@@ -14,6 +14,7 @@ import pytest
 
 import fastrec
 from fastrec.cli import cli
+from tests.systems import in_terminal, needs_script
 
 COMMANDS = cli.list_commands(click.Context(cli))
 
@@ -268,15 +269,13 @@ def test_no_terminal(command: str) -> None:
 
 
 @pytest.mark.usefixtures("place")
-@pytest.mark.skipif(not shutil.which("script"), reason="there is no `script` to make a terminal with")
+@needs_script
 @pytest.mark.parametrize("command", ["normalize", "stats", "validate"])
 def test_a_terminal_that_is_to_be_read(command: str) -> None:
     """At a terminal `-` would wait for ever without a word: the word is said, and Ctrl-D ends it."""
     arguments = " ".join(argument.format("-") for argument in OF_SHARDS[command])
     line = f"{sys.executable} -m fastrec {arguments}"
-    done = subprocess.run(
-        ["script", "-qec", line, "/dev/null"], input=b"\x04", capture_output=True, timeout=60, check=True
-    )
+    done = subprocess.run(in_terminal(line), input=b"\x04", capture_output=True, timeout=60, check=True)
     assert b"reading from this terminal: type or paste lines, and end with Ctrl-D" in done.stdout
 
 

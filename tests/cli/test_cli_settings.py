@@ -13,6 +13,7 @@ import pytest
 from tests.normalize.normalizing import Corpus, write
 from tests.normalize.test_failures import lines_of
 from tests.samples import sample
+from tests.systems import in_terminal, needs_script
 
 
 @pytest.fixture(autouse=True)
@@ -175,14 +176,13 @@ def test_a_defect_shows_no_traceback_unless_asked_for() -> None:
     assert "Traceback" in detailed.stderr
 
 
+@needs_script
 def test_colours_and_progress_can_be_switched_off() -> None:
     """On a terminal too: NO_COLOR leaves no escape sequence, FASTREC_NO_PROGRESS draws nothing."""
-    if not Path("/usr/bin/script").exists():
-        pytest.skip("there is no `script` to make a terminal with")
     command = f"{sys.executable} -m fastrec normalize in -o out --overwrite"
     for environment, has_escape in (({}, True), ({"NO_COLOR": "1", "FASTREC_NO_PROGRESS": "1"}, False)):
         done = subprocess.run(
-            ["script", "-qec", command, "/dev/null"],
+            in_terminal(command),
             capture_output=True,
             timeout=60,
             env={**os.environ, **environment},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ from click.testing import CliRunner
 
 import fastrec
 from fastrec.cli import cli
+from tests.systems import in_terminal, needs_script
 
 COMMANDS = cli.list_commands(None)  # type: ignore[arg-type]
 
@@ -28,17 +28,14 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def shown(columns: int, *arguments: str | Path) -> tuple[str, list[str]]:
     """The head of the first table that a terminal shows, and all lines."""
-    if not shutil.which("script"):
-        pytest.skip("there is no `script` to make a terminal with")
     command = f"stty cols {columns}; {sys.executable} -m fastrec {' '.join(map(str, arguments))}"
     environment = {**{name: value for name, value in os.environ.items() if name != "COLUMNS"}, "NO_COLOR": "1"}
-    done = subprocess.run(
-        ["script", "-qec", command, "/dev/null"], capture_output=True, env=environment, timeout=60, check=False
-    )
+    done = subprocess.run(in_terminal(command), capture_output=True, env=environment, timeout=60, check=False)
     lines = done.stdout.decode().splitlines()
     return next(line for line in lines if line.startswith("  model")), lines
 
 
+@needs_script
 @pytest.mark.parametrize("columns", [50, 80, 119])
 def test_tables_fit_into_a_terminal(corpus: Path, columns: int) -> None:
     """Columns that there is no room for are left out, and named."""
@@ -48,6 +45,7 @@ def test_tables_fit_into_a_terminal(corpus: Path, columns: int) -> None:
     assert any("too narrow for these columns: tokens, p99 ms" in line for line in lines) is (columns < 119)
 
 
+@needs_script
 def test_what_models_are_ranked_by_is_shown(corpus: Path) -> None:
     """However narrow it is."""
     assert "p50 ms" not in shown(50, "stats", corpus)[0]
@@ -55,6 +53,7 @@ def test_what_models_are_ranked_by_is_shown(corpus: Path) -> None:
     assert "tokens each" in shown(50, "stats", corpus, "--by", "tokens")[0]
 
 
+@needs_script
 def test_a_difference_fits_into_a_terminal(corpus: Path) -> None:
     """What a model lost, and how likely that is, stays."""
     head, lines = shown(60, "diff", corpus, corpus)

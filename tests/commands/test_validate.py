@@ -28,6 +28,7 @@ from fastrec.sources.formats import Format
 from tests.judge.test_hostile import PLACES, line_with
 from tests.samples import sample
 from tests.sources.compressing import FORMATS, compressed
+from tests.systems import needs_dev_full
 
 EVERYTHING = {"duplicates": 0.05, "conflicts": 0.05, "unknown_keys": 0.3, "rejects": 0.15, "blanks": 0.05}
 GOOD = json.dumps(sample()).encode().replace(b'"sample_hash": "00ff", ', b"")
@@ -426,7 +427,7 @@ def test_the_log_never_overwrites_a_shard(tmp_path: Path, link: bool) -> None:
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("log", ["missing/log.jsonl", "/dev/full"])
+@pytest.mark.parametrize("log", ["missing/log.jsonl", pytest.param("/dev/full", marks=needs_dev_full)])
 def test_a_log_that_cannot_be_written_is_an_error(tmp_path: Path, log: str) -> None:
     """Whether it cannot be opened or the disk is full: the error names the log."""
     path = write(tmp_path / "a.jsonl", [BAD] * 1_000)

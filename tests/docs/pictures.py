@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.docs.reference import DOCS, ROOT
+from tests.systems import in_terminal
 
 ASSETS: Final = DOCS / "assets"
 _COMMANDS: Final = (
@@ -36,10 +37,8 @@ def typed(command: str, folder: Path) -> str:
         "PYTHONPATH": str(ROOT),
         "TERM": "xterm-256color",
     }
-    in_terminal = f"stty cols {_COLUMNS}; {command}"
-    done = subprocess.run(
-        ["script", "-qec", in_terminal, "/dev/null"], cwd=folder, env=environment, capture_output=True, check=False
-    )
+    arguments = in_terminal(f"stty cols {_COLUMNS}; {command}")
+    done = subprocess.run(arguments, cwd=folder, env=environment, capture_output=True, check=False)
     return re.sub(r"\r\x1b\[K[^\r\n]*(?=\r\x1b\[K)|\r\x1b\[K", "", done.stdout.decode())
 
 

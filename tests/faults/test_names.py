@@ -14,12 +14,13 @@ from tests.normalize.normalizing import audited, write
 from tests.normalize.test_failures import lines_of
 from tests.samples import sample
 from tests.sources.compressing import Format, compressed
+from tests.systems import needs_byte_names
 
 NAMES = [
     b"with space.jsonl",
     b"with\nnewline.jsonl",
     b"with'quote\".jsonl",
-    b"bad-\xff\xfe-utf8.jsonl",
+    pytest.param(b"bad-\xff\xfe-utf8.jsonl", marks=needs_byte_names),
     b"--leading-dash.jsonl",
     b"-",
     b"esc\x1b[31mred\x07.jsonl",

@@ -16,9 +16,9 @@ import pytest
 from tests.faults.failing import contents
 from tests.normalize.normalizing import audited, write
 from tests.normalize.test_failures import lines_of
+from tests.systems import needs_dev_full
 
 FULL = Path("/dev/full")
-needs_full = pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +37,7 @@ def fastrec(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[byte
     return done
 
 
-@needs_full
+@needs_dev_full
 @pytest.mark.parametrize("options", [["--json"], ["-v"]])
 def test_a_full_stdout_is_named_and_the_corpus_is_there(options: list[str], tmp_path: Path) -> None:
     """When the report cannot be printed, the error says so, and that the corpus is published all the same."""
@@ -50,7 +50,7 @@ def test_a_full_stdout_is_named_and_the_corpus_is_there(options: list[str], tmp_
     audited(tmp_path / "out")
 
 
-@needs_full
+@needs_dev_full
 @pytest.mark.parametrize(
     "arguments",
     [["schema"], ["validate", "in.jsonl"], ["verify", "out"], ["rejects", "out"], ["rejects", "out", "--extract", "-"]],
@@ -64,7 +64,7 @@ def test_a_full_stdout_is_an_error(arguments: list[str]) -> None:
     assert done.stderr == b"error: standard output: No space left on device\n"
 
 
-@needs_full
+@needs_dev_full
 @pytest.mark.parametrize(
     ("arguments", "code"), [(["in.jsonl", "-o", "out"], 1), (["missing", "-o", "out"], 2), (["in.jsonl"], 2)]
 )
@@ -88,7 +88,7 @@ def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
     audited(tmp_path / "out")
 
 
-@needs_full
+@needs_dev_full
 def test_rejects_are_not_extracted_through_a_link() -> None:
     """A name that is taken, by a link to a device for one, is refused before anything is written."""
     fastrec("normalize", "in.jsonl", "-o", "out")

@@ -25,6 +25,7 @@ from fastrec.sources.formats import Format
 from tests.normalize.normalizing import Corpus, normalized, write
 from tests.samples import sample
 from tests.sources.compressing import compressed
+from tests.systems import needs_memory_limit
 
 
 def lines_of(source: str, count: int = 5) -> list[bytes]:
@@ -362,6 +363,7 @@ def test_books_that_do_not_balance_are_not_published(
     assert not (tmp_path / "out").exists()
 
 
+@needs_memory_limit
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_line_that_memory_does_not_hold_names_its_shard(jobs: int, shard: Path, tmp_path: Path) -> None:
     """Under a limit of memory, a giant line ends in an error with its shard, not in a killed process."""
