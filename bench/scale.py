@@ -26,8 +26,9 @@ from typing import Final
 from unittest.mock import patch
 
 from bench.scale_workers import RECORD, Charged, SimulatedWorkers, fingerprint_of
+from fastrec.corpus.local_output import LocalOutput
 from fastrec.corpus.manifest import Manifest
-from fastrec.corpus.publish import Kind, Workplace
+from fastrec.corpus.output import Kind
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.driver import Normalizer, purpose_of
 from fastrec.normalize.journal import Journal
@@ -90,8 +91,8 @@ def simulate(
         for number, some in enumerate(lines)
     ]
     with tempfile.TemporaryDirectory(prefix="fastrec-scale-") as folder:
-        place = Workplace(Path(folder) / "out", Kind("a corpus", "manifest.json"), f"{folder}/work")
-        place.prepare(fresh=False)
+        output = LocalOutput(Path(folder) / "out", Kind("a corpus", "manifest.json"), f"{folder}/work")
+        output.prepare(fresh=False)
         engine = SimulatedWorkers(result, lines, random.Random(seed))
         with (
             patch("fastrec.sorting.key_sample.fingerprint", fingerprint_of),
@@ -102,10 +103,10 @@ def simulate(
         ):
             if stop_after:
                 with contextlib.suppress(KeyboardInterrupt):
-                    _drive(shards, options, place, engine, _Stop(stop_after))
+                    _drive(shards, options, output, engine, _Stop(stop_after))
                 result.stopped_bytes = _peak()
-            manifest = _drive(shards, options, place, engine, NoProgress())
-        result.journal_bytes = Path(place.working("journal")).stat().st_size
+            manifest = _drive(shards, options, output, engine, NoProgress())
+        result.journal_bytes = Path(output.working("journal")).stat().st_size
     assert sum(part.records for part in manifest.parts) == records
     assert len(manifest.parts) == result.parts
     result.peak_bytes = _peak()
@@ -114,10 +115,10 @@ def simulate(
 
 
 def _drive(
-    shards: list[Shard], options: Options, place: Workplace, engine: SimulatedWorkers, progress: NoProgress
+    shards: list[Shard], options: Options, output: LocalOutput, engine: SimulatedWorkers, progress: NoProgress
 ) -> Manifest:
-    with Journal(place.working("journal"), purpose_of(options)) as journal:
-        driver = Normalizer(shards, RunContext(options, place, engine, journal, progress, lambda _: None))
+    with Journal(output.working("journal"), purpose_of(options)) as journal:
+        driver = Normalizer(shards, RunContext(options, output, engine, journal, progress, lambda _: None))
         return driver.run()[0]
 
 

@@ -104,8 +104,9 @@ class SimulatedWorkers:
         for number, argument in enumerate(arguments):
             yield number, pickle.loads(pickle.dumps(simulated(argument)))
 
-    def reach(self, directories: Iterable[str]) -> None:
-        """Nobody has to reach anything."""
+    def on_every_worker(self, _question: Callable[[Any], Any], _argument: Any) -> dict[str, Any]:
+        """There are no real workers."""
+        return {}
 
     def __enter__(self) -> Self:
         return self

@@ -52,6 +52,26 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     store_block_bytes: int = 8 << 20
     """Size of a request when an object is read sequentially; it takes much longer than the round trip."""
 
+    # Engines
+    pool_look_seconds: float = 1.0
+    """Time between two checks of the worker processes of a pool."""
+    pool_leave_seconds: float = 5.0
+    """Time for idle workers of a pool to end before they are killed."""
+    cluster_connect_seconds: float = 10.0
+    """Time for a scheduler and a first worker to answer at the start."""
+    cluster_patience_seconds: float = 30.0
+    """Time without scheduler, workers or answers after which a run on a cluster fails."""
+    cluster_count_seconds: float = 5.0
+    """Time after which the workers of a cluster are counted again."""
+
+    # Publishing
+    lock_wait_seconds: float = 5.0
+    """Time for the workers of a killed run to end, and to release its lock."""
+    lease_renew_seconds: float = 20.0
+    """Time between two renewals of a lease."""
+    lease_lapse_seconds: float = 120.0
+    """Time without renewal after which the holder of a lease is presumed dead."""
+
     # Reading a corpus: cat, diff, export
     skim_bytes: int = 1 << 18
     """Buffer for skimming a part. It fits into the cache; diff, which skims two parts in turns, is slower with more."""

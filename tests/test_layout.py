@@ -69,7 +69,7 @@ EDGES = {
     "sorting": {"schemas", "storage"},
     "judge": {"errors", "limits", "schemas", "sources"},
     "sources": {"errors", "limits", "storage"},
-    "engine": {"_version", "errors", "storage"},
+    "engine": {"_version", "errors", "limits"},
     "storage": {"errors", "limits"},
     "schemas": {"errors"},
     "errors": set(),
@@ -224,7 +224,7 @@ import fastrec.cli
 from fastrec.sources import tasks
 from fastrec.sources.tasks import growth
 if TYPE_CHECKING:
-    from fastrec.engine import Engine
+    from fastrec.engine import make_engine
 def f():
     try:
         from fastrec.judge.judge import Judge

@@ -1,6 +1,6 @@
-"""The lock: one run at a time writes an output.
+"""The lock: one run at a time writes an output on this machine.
 
-.OUT.fastrec-lock    held by the run that writes OUT; who that is, stands in it
+.OUT.fastrec-lock    locked by the run that writes OUT; names its process
 """
 
 from __future__ import annotations
@@ -20,15 +20,14 @@ from fastrec.errors import LockedError, naming
 
 __all__ = ["locked"]
 
-_WORKERS_END: Final = 5.0  # seconds within which the workers of a killed run have ended, and with them its lock
 _HOLDER: Final = re.compile(r"process (\d+) on (.*) since ")
 
 
 @contextlib.contextmanager
-def locked(output: Path) -> Iterator[None]:
-    """Hold the lock of an output. It goes with the process and its workers, however they end, so it is never stale."""
+def locked(output: Path, wait_seconds: float) -> Iterator[None]:
+    """Hold the lock of an output. It ends with the process and its workers, however they end: it is never stale."""
     path = output.parent / f".{output.name}.fastrec-lock"
-    descriptor = _take_lock(path, output)
+    descriptor = _take_lock(path, output, wait_seconds)
     try:
         with naming(str(path)):
             since = datetime.now(UTC).isoformat(timespec="seconds")
@@ -36,7 +35,7 @@ def locked(output: Path) -> Iterator[None]:
             os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()} since {since}\n".encode(), 0)
         yield
     finally:
-        with contextlib.suppress(OSError):  # the file is only a name: it does no harm if it stays
+        with contextlib.suppress(OSError):  # a file that stays does no harm: only the lock on it counts
             path.unlink()
         with contextlib.suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_UN)
@@ -44,32 +43,32 @@ def locked(output: Path) -> Iterator[None]:
             os.close(descriptor)
 
 
-def _take_lock(path: Path, output: Path) -> int:
+def _take_lock(path: Path, output: Path, wait_seconds: float) -> int:
     """Take the lock, and return its descriptor.
 
-    Forked workers hold it too. If a run was killed, they may still write for a moment, and whoever came in between
-    would find its files changed: so their end is waited for.
+    Forked workers hold the lock too. The workers of a killed run may write for another moment and would disturb this
+    run, so wait for their end.
     """
-    deadline = time.monotonic() + _WORKERS_END
+    deadline = time.monotonic() + wait_seconds
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             holder = _lock(path, descriptor)
-            if holder is None and _is_the_same(path, descriptor):
+            if holder is None and _is_same_file(path, descriptor):
                 return descriptor
         except BaseException:
             os.close(descriptor)
             raise
         os.close(descriptor)
         if holder is None:
-            continue  # its last holder has removed it since we opened it
+            continue  # its last holder removed the file after we opened it
         if not _is_dead(holder) or time.monotonic() > deadline:
             raise LockedError(str(output), holder or "which has only just begun")
         time.sleep(0.05)
 
 
 def _lock(path: Path, descriptor: int) -> str | None:
-    """Lock a file; if another process holds it, give what that says of itself."""
+    """Lock a file; if another process holds the lock, return the description of that process."""
     with naming(str(path)):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -79,7 +78,7 @@ def _lock(path: Path, descriptor: int) -> str | None:
 
 
 def _is_dead(holder: str) -> bool:
-    """Tell whether the process that a lock names is known to have ended."""
+    """Return whether the process that a lock names is known to have ended."""
     found = _HOLDER.match(holder)
     if not found or found[2] != socket.gethostname():
         return False
@@ -92,7 +91,7 @@ def _is_dead(holder: str) -> bool:
     return False
 
 
-def _is_the_same(path: Path, descriptor: int) -> bool:
+def _is_same_file(path: Path, descriptor: int) -> bool:
     try:
         return os.path.samestat(path.stat(), os.fstat(descriptor))
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What an engine is."""
+"""The interface of an engine."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ Result = TypeVar("Result")
 
 
 class Engine(Protocol):
-    """Runs tasks. A context manager: leaving it ends whatever was started."""
+    """Runs tasks. A context manager: on exit, all processes that it started end."""
 
     jobs: int
 
     def run(self, task: Callable[[Argument], Result], arguments: Iterable[Argument]) -> Iterator[tuple[int, Result]]:
-        """Run a task on each argument; give the number of the argument and the result, as they finish.
+        """Run a task on each argument; yield the number of the argument and the result, as tasks finish.
 
-        Arguments are taken only as fast as tasks are started, a few ahead, so that they can be made on the fly. What a
-        task raises is raised here.
+        Arguments are taken only a few ahead of the running tasks, so that they can be made lazily. An exception of a
+        task is raised here.
         """
         ...
 
-    def reach(self, directories: Iterable[str]) -> None:
-        """Make sure that whoever runs tasks can read and write below directories of this machine."""
+    def on_every_worker(self, question: Callable[[Argument], Result], argument: Argument) -> dict[str, Result]:
+        """Call a function once on every worker of a cluster; nothing if all workers are processes of this engine."""
         ...
 
     def __enter__(self) -> Self: ...

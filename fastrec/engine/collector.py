@@ -1,4 +1,4 @@
-"""The garbage collector, which tasks that make many small objects do better without."""
+"""Switching the garbage collector off for tasks that make many small objects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["collector_off"]
 
 @contextmanager
 def collector_off() -> Iterator[None]:
-    """Keep the collector off: what tasks make holds no cycles, and it would walk all of it again and again."""
+    """Switch the collector off: objects of tasks form no cycles, and it would scan all of them again and again."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -1,15 +1,15 @@
 """The pool engine: tasks in worker processes.
 
-Where this process has a single thread, workers are forked from it: they start within milliseconds, with all modules
-loaded. Everywhere else a forked copy may inherit a lock that nobody will ever release, and workers are fresh
-interpreters, in the pool that joblib uses (loky), half a second later. Its executor is used directly rather than
-through `joblib.Parallel`, whose generators pull arguments without waiting for the results to be taken.
+If this process has a single thread, workers are forked: they start within milliseconds, with all modules loaded.
+Otherwise a forked process may inherit a lock that is never released, so workers are fresh interpreters that start half
+a second later, in the pool that joblib uses (loky). Its executor is used directly: the generators of `joblib.Parallel`
+take arguments without waiting for the consumer of the results.
 
-A worker that dies takes its pool with it, and nobody can tell which task killed it. So a new pool starts, and all tasks
-that were under way are suspects: each is tried again alone. Whoever kills its worker then is named.
+A worker that dies breaks its pool, and nobody knows which task killed it. So a new pool starts, and all tasks that were
+running are suspects: each runs again alone. A task that kills its worker again is named in the error.
 
-A worker that dies while it hands over a result leaves half a message, and the executor would wait for the other half
-for ever, as long as anyone could still write it. So the engine looks after its workers itself, and ends such a pool.
+A worker that dies while it sends a result leaves half a message, and the executor waits for the other half as long as
+any process could still write it. So the engine checks its workers itself, and ends such a pool.
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from fastrec.errors import WorkerDiedError
+from fastrec.limits import LIMITS, Limits
 
 __all__ = ["PoolEngine"]
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
-_AHEAD: Final = 2  # tasks per worker that are handed over in advance, so that none waits for the next
-_LOOK_EVERY: Final = 1.0  # seconds between two looks at the workers
-_STOPPED_LOOKS: Final = 5  # so often a worker is found stopped before it is taken for dead
-_DEAD_LOOKS: Final = 2  # so often one is found dead before the pool that has not noticed is ended
-_NOTICES_WITHIN: Final = 0.5  # seconds within which an executor notices that its workers were killed
-_LEAVES_WITHIN: Final = 5.0  # seconds within which workers that have nothing more to do are gone
-_PARENT_EVERY: Final = 0.1  # seconds between two looks of a worker at its parent
+_AHEAD: Final = 2  # tasks per worker that are submitted in advance, so that no worker waits for the next one
+_STOPPED_CHECKS: Final = 5  # a worker found stopped this many times in a row is killed
+_DEAD_CHECKS: Final = 2  # a pool in which a dead worker is found this many times in a row is ended
+_NOTICE_SECONDS: Final = 0.5  # for an executor to notice that its workers were killed
+_PARENT_SECONDS: Final = 0.1  # between two checks of a worker that its parent is alive
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _STOPPED: Final = ("T", "t")
 _DEAD: Final = "Z"
 
 
 class PoolEngine:
-    """Runs tasks in so many processes; the same processes serve every call of `run`."""
+    """Runs tasks in worker processes; the same processes serve every call of `run`."""
 
-    def __init__(self, jobs: int) -> None:
+    def __init__(self, jobs: int, limits: Limits = LIMITS) -> None:
         self.jobs = jobs
+        self._limits = limits
         self._executor: Any = None
         self._stopped: Counter[int] = Counter()
-        self._dead_looks = 0
+        self._dead_checks = 0
 
     def run(self, task: Callable[[Argument], Result], arguments: Iterable[Argument]) -> Iterator[tuple[int, Result]]:
         """Run a task on each argument, in any order."""
@@ -80,24 +80,24 @@ class PoolEngine:
                     suspects.append((number, argument))
                     continue
                 yield number, result
-            if suspects and not running:  # with its pool, all that ran has come to an end, one way or the other
+            if suspects and not running:  # all tasks of the broken pool have ended
                 yield from self._run_alone(task, suspects)
                 suspects = []
 
     def _finished(self, running: Iterable[Future[Result]]) -> set[Future[Result]]:
-        """Wait until something has finished; none if nothing runs."""
+        """Wait until at least one task has finished; empty if none runs."""
         running = set(running)
         while running:
-            done, _ = wait(running, timeout=_LOOK_EVERY, return_when=FIRST_COMPLETED)
+            done, _ = wait(running, timeout=self._limits.pool_look_seconds, return_when=FIRST_COMPLETED)
             if done:
                 return done
-            self._look_after_workers()
+            self._check_workers()
         return set()
 
     def _run_alone(
         self, task: Callable[[Argument], Result], suspects: list[tuple[int, Argument]]
     ) -> Iterator[tuple[int, Result]]:
-        """Run tasks one by one in a pool of one; then start the full pool again."""
+        """Run tasks one at a time in a pool of one worker; then start the full pool again."""
         self._end(kill=True)
         self._start(1)
         for number, argument in sorted(suspects, key=lambda suspect: suspect[0]):
@@ -111,40 +111,40 @@ class PoolEngine:
         self._end(kill=False)
         self._start(self.jobs)
 
-    def _look_after_workers(self) -> None:
-        """Kill workers that somebody stopped and that nobody lets go on, and all of them if one is dead."""
+    def _check_workers(self) -> None:
+        """Kill workers that stay stopped; kill all workers if one is dead."""
         states = {pid: _state(pid) for pid in self._workers()}
         for pid, state in states.items():
             self._stopped[pid] = self._stopped[pid] + 1 if state in _STOPPED else 0
-            if self._stopped[pid] >= _STOPPED_LOOKS:
+            if self._stopped[pid] >= _STOPPED_CHECKS:
                 _kill(pid)
-        self._dead_looks = self._dead_looks + 1 if _DEAD in states.values() else 0
-        if self._dead_looks == _DEAD_LOOKS:
+        self._dead_checks = self._dead_checks + 1 if _DEAD in states.values() else 0
+        if self._dead_checks == _DEAD_CHECKS:
             for pid in states:
                 _kill(pid)
             _end_results(self._executor._result_queue)  # noqa: SLF001 - see below
 
     def _workers(self) -> list[int]:
-        return list(self._executor._processes or ())  # noqa: SLF001 - neither executor shows them otherwise
+        return list(self._executor._processes or ())  # noqa: SLF001 - neither executor has a public way
 
     def _start(self, jobs: int) -> None:
         with _undisturbed():
             self._start_executor(jobs)
         self._stopped.clear()
-        self._dead_looks = 0
+        self._dead_checks = 0
 
     def _start_executor(self, jobs: int) -> None:
         if _is_alone():
             fork = multiprocessing.get_context("fork")
             self._executor = concurrent.futures.ProcessPoolExecutor(jobs, fork, _become_worker, (os.getpid(),))
         else:
-            from joblib.externals.loky import ProcessPoolExecutor  # noqa: PLC0415 - takes 100 ms to load
+            from joblib.externals.loky import ProcessPoolExecutor  # noqa: PLC0415 - takes 100 ms
 
             self._executor = ProcessPoolExecutor(jobs, initializer=_become_worker, initargs=(os.getpid(),))
         self._executor.submit(os.getpid)  # the first task starts all workers
 
     def _end(self, *, kill: bool) -> None:
-        """Let the workers go. One that does not, since somebody stopped it, say, is killed after a while."""
+        """End the workers. One that does not end, such as a stopped one, is killed after a while."""
         executor, workers = self._executor, self._workers()
         results, manager = executor._result_queue, executor._executor_manager_thread  # noqa: SLF001 - see above
         for pid in workers if kill else ():
@@ -152,20 +152,21 @@ class PoolEngine:
         executor.shutdown(wait=False)
         if manager is None:
             return
-        manager.join(_NOTICES_WITHIN if kill else _LEAVES_WITHIN)
+        manager.join(_NOTICE_SECONDS if kill else self._limits.pool_leave_seconds)
         if manager.is_alive():
             for pid in workers:
                 _kill(pid)
             _end_results(results)
             manager.join()
 
-    def reach(self, directories: Iterable[str]) -> None:
-        """Whatever this process sees, its workers see."""
+    def on_every_worker(self, _question: Callable[[Argument], Result], _argument: Argument) -> dict[str, Result]:
+        """There is no cluster."""
+        return {}
 
     def __enter__(self) -> Self:
         try:
             self._start(self.jobs)
-        except BaseException:  # a signal that had to wait, for one
+        except BaseException:  # such as a signal that was blocked during the start
             if self._executor is not None:
                 self._end(kill=True)
             raise
@@ -174,21 +175,21 @@ class PoolEngine:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Let the workers go; after an error, without waiting for what they do."""
+        """End the workers; after an error, without waiting for their tasks."""
         self._end(kill=kind is not None)
 
 
 def _is_alone() -> bool:
-    """Tell whether this process runs on Linux and has one thread: then nothing can be amiss in a forked copy of it."""
+    """Return whether this process runs on Linux with a single thread, so that it can safely be forked."""
     return sys.platform == "linux" and len(os.listdir("/proc/self/task")) == 1  # noqa: PTH208
 
 
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Let signals wait.
+    """Block signals.
 
-    One that came in the middle of a start would leave workers that nobody knows of, and one that came to a worker in
-    its first moments would still be handled as in its parent.
+    A signal in the middle of a start would leave unknown workers behind, and a new worker would handle it like its
+    parent.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
@@ -198,9 +199,9 @@ def _undisturbed() -> Iterator[None]:
 
 
 def _end_results(results: Any) -> None:
-    """Close our end of what workers hand results over through: when no worker has one either, its reader notices."""
+    """Close our end of the pipe for results: once the workers have closed theirs, its reader notices."""
     if results is not None:
-        results._writer.close()  # noqa: SLF001 - there is no other way
+        results._writer.close()  # noqa: SLF001 - there is no public way
 
 
 def _kill(pid: int) -> None:
@@ -209,7 +210,7 @@ def _kill(pid: int) -> None:
 
 
 def _state(pid: int) -> str:
-    """Return the letter that Linux has for the state of a process; none if nobody knows."""
+    """Return the state letter of a process on Linux; empty if it is unknown."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
             return file.read().rpartition(b")")[2].split()[0].decode()
@@ -218,14 +219,14 @@ def _state(pid: int) -> str:
 
 
 def _become_worker(parent: int) -> None:
-    """Leave interrupts from the keyboard to the parent, and do not outlive it."""
+    """Leave keyboard interrupts to the parent, and end when the parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
     def watch() -> None:
         while os.getppid() == parent:
-            time.sleep(_PARENT_EVERY)
+            time.sleep(_PARENT_SECONDS)
         os.kill(os.getpid(), signal.SIGKILL)
 
     threading.Thread(target=watch, daemon=True).start()

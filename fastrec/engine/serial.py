@@ -1,4 +1,4 @@
-"""The serial engine: tasks one after the other, in this process."""
+"""The serial engine: tasks in this process, one after the other."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ Result = TypeVar("Result")
 
 
 class SerialEngine:
-    """Runs tasks here and now."""
+    """Runs tasks in this process."""
 
     jobs = 1
 
     def run(self, task: Callable[[Argument], Result], arguments: Iterable[Argument]) -> Iterator[tuple[int, Result]]:
-        """Run a task on each argument in turn."""
+        """Run a task on each argument, in order."""
         for number, argument in enumerate(arguments):
             yield number, task(argument)
 
-    def reach(self, directories: Iterable[str]) -> None:
-        """This process sees what it sees."""
+    def on_every_worker(self, _question: Callable[[Argument], Result], _argument: Argument) -> dict[str, Result]:
+        """There is no cluster."""
+        return {}
 
     def __enter__(self) -> Self:
         return self
@@ -31,4 +32,4 @@ class SerialEngine:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing was started."""
+        """Nothing was started, so nothing ends."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from fastrec.engine import Engine
+from fastrec.engine.base import Engine
 from fastrec.normalize import rounds
 from fastrec.normalize.pass1 import SortResult, SortTask
 from fastrec.sorting.key_sample import KeySample, SampledKey, sample_again

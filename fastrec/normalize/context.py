@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fastrec.corpus.publish import Workplace
-from fastrec.engine import Engine
+from fastrec.corpus.output import Output
+from fastrec.engine.base import Engine
 from fastrec.normalize.journal import Journal
 from fastrec.normalize.options import Options
 from fastrec.normalize.progress import Progress
@@ -19,7 +19,7 @@ class RunContext:
     """How a run works, where, by whom, and who hears of it."""
 
     options: Options
-    place: Workplace
+    output: Output
     engine: Engine
     journal: Journal
     progress: Progress

@@ -63,7 +63,7 @@ class Normalizer:
     def __init__(self, shards: Sequence[Shard], context: RunContext) -> None:
         self._shards = shards
         self._context = context
-        self._feeder = SortTasks(shards, context.place.work, context.options)
+        self._feeder = SortTasks(shards, context.output.work, context.options)
         self._intake = RunCollector()
         self._orders: dict[int, SortTask] = {}
         self._merged: list[Merged] = []
@@ -99,7 +99,7 @@ class Normalizer:
         rejects = self._write_rejects(results, parts)
         parts = self._parts.number([part for part in parts if part.records])
         document = summary.to_json()
-        summary_file = self._context.place.named("summary", ".json")
+        summary_file = self._context.output.named("summary", ".json")
         manifest = Manifest(
             fastrec=__version__,
             schema=DEFAULT_SCHEMA.name,
@@ -115,8 +115,8 @@ class Normalizer:
             inputs=[entry for number, entry in enumerate(inputs) if number not in self._skipped],
             skipped=[str(error) for _, error in sorted(self._skipped.items())],
         )
-        self._context.place.write(summary_file, document)
-        self._context.place.write_manifest(manifest.to_json())
+        self._context.output.write(summary_file, document)
+        self._context.output.write_marker(manifest.to_json())
         return manifest, summary
 
     def _pass1(self) -> list[SortResult]:
@@ -197,9 +197,9 @@ class Normalizer:
 
     def _find_earlier(self) -> list[tuple[SortTask, SortResult]]:
         """Find what an earlier run has sorted, and remove what is of no use."""
-        make_order = partial(SortTask, directory=self._context.place.work, options=self._context.options)
+        make_order = partial(SortTask, directory=self._context.output.work, options=self._context.options)
         earlier = find_tasks(self._context.journal.entries, self._feeder.pieces(), self._context.engine, make_order)
-        self._context.place.sweep({*self._context.journal.files(), *earlier.files(), *self._parts.earlier_files()})
+        self._context.output.sweep({*self._context.journal.files(), *earlier.files(), *self._parts.earlier_files()})
         self._feeder.go_on_from(earlier)
         if count := len(earlier.tasks) + len(earlier.chunks):
             of = sum(isinstance(entry, TaskDone) for entry in self._context.journal.entries)
@@ -253,9 +253,9 @@ class Normalizer:
         ]
         keeps = self._context.options.conflicts == "keep"
         conflicts = [] if keeps else [f"{self._parts.census_path(part.number)}-conflicts" for part in parts]
-        name = self._context.place.named("rejects", ".jsonl.zst")
+        name = self._context.output.named("rejects", ".jsonl.zst")
         names = [utf8(shard.path) for shard in self._shards]
-        written = write_rejects(self._context.place.staged(name), ranges, conflicts, names)
+        written = write_rejects(self._context.output.staged(name), ranges, conflicts, names)
         if written is None:
             return None
         count = sum(books.rejected for result in results for books in result.pieces)

@@ -49,14 +49,14 @@ class Parts:
         return {self._part_path(part.number) for part in parts} | {file.path for part in parts for file in part.kept}
 
     def _part_path(self, number: int) -> str:
-        return self._context.place.staged(self._part_name(number))
+        return self._context.output.staged(self._part_name(number))
 
     def _part_name(self, number: int) -> str:
-        return self._context.place.named(f"part-{number:05d}", SUFFIXES[self._context.options.compression])
+        return self._context.output.named(f"part-{number:05d}", SUFFIXES[self._context.options.compression])
 
     def census_path(self, number: int) -> str:
         """Where the census of a part goes; what was left out of it stands beside, with `-conflicts` added."""
-        return self._context.place.working(f"census-{number:05d}")
+        return self._context.output.working(f"census-{number:05d}")
 
     def make(
         self,
@@ -77,7 +77,7 @@ class Parts:
         self._ranges = list(pairwise([None, *cuts, None])) if runs else []
         self._places = ""
         if places:
-            self._places = self._context.place.working("places")
+            self._places = self._context.output.working("places")
             write_locations(self._places, places)
         self._made_of = _made_of(results, self._context.journal.purpose)
         self._context.progress.start("merge", sum(run.data_bytes for run in runs))
@@ -99,7 +99,7 @@ class Parts:
     def _count_census(self, prefixes: Sequence[str], *, gather_across: bool) -> Census:
         context = self._context
         return count_census(
-            prefixes, str(context.place.work), context.engine, context.options.limits, across_hashes=gather_across
+            prefixes, str(context.output.work), context.engine, context.options.limits, across_hashes=gather_across
         )
 
     def _order(self, number: int, leave_out: frozenset[bytes]) -> PartTask:
@@ -146,12 +146,12 @@ class Parts:
     def number(self, parts: list[Part]) -> list[Part]:
         """Close the gaps that parts of which nothing was kept leave behind, and remove what dead workers left."""
         wanted = {self._part_path(part.number) for part in parts}
-        for path in self._context.place.staged_files():
+        for path in self._context.output.staged_files():
             if parent_and_name(path)[1].startswith("part-") and path not in wanted:
                 storage_of(path).remove(path)
         for number, part in enumerate(parts):
             if number != part.number:
-                self._context.place.rename(self._part_name(part.number), self._part_name(number))
+                self._context.output.rename(self._part_name(part.number), self._part_name(number))
                 part.number = number
         return parts
 

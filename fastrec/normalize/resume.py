@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from fastrec.engine import Engine
+from fastrec.engine.base import Engine
 from fastrec.errors import ShardError
 from fastrec.normalize.journal import JournalEntry, MergeDone, PartDone, TaskDone
 from fastrec.normalize.merging import Merged

@@ -80,7 +80,7 @@ class Rounds:
         self._context.progress.start("round", sum(one.run.data_bytes for one in loose))
         while len(loose) > groups * fan_in:
             loose = self._round(loose, -(-len(loose) // fan_in), orders, None, "")
-        path = join(self._context.place.work, f"cuts-{cuts_hash}")
+        path = join(self._context.output.work, f"cuts-{cuts_hash}")
         write_blocks(path, [cuts])
         ready += self._round(loose, groups, orders, path, cuts_hash)
         self._context.progress.finish()
@@ -116,7 +116,7 @@ class Rounds:
             MergeTask(
                 first + number,
                 [whole_run(one.run) for one in parcel],
-                self._context.place.work,
+                self._context.output.work,
                 cuts,
                 self._context.options,
             )

@@ -21,7 +21,8 @@ import msgspec
 
 from fastrec.corpus.documents import MANIFEST
 from fastrec.corpus.manifest import Manifest
-from fastrec.corpus.publish import Kind, Workplace, check_output, too_little_space, workplace
+from fastrec.corpus.output import Kind, Output
+from fastrec.corpus.publish import check_output, open_output, too_little_space
 from fastrec.engine import make_engine
 from fastrec.engine.jobs import is_small
 from fastrec.errors import UsageError, shown, utf8
@@ -30,6 +31,7 @@ from fastrec.normalize.driver import Normalizer, purpose_of
 from fastrec.normalize.journal import Journal
 from fastrec.normalize.options import Options
 from fastrec.normalize.progress import NoProgress, Progress
+from fastrec.normalize.reach import check_reachable
 from fastrec.sources.inputs import find_shards
 from fastrec.sources.shard import Shard
 from fastrec.sources.tasks import TASK_BYTES, gather_tasks, growth, total_text
@@ -166,11 +168,13 @@ def run(
         work_dir = scratch_directory()  # all workers are here: what they pass on need not go through the store
     kind = Kind("a corpus", MANIFEST)
     with (
-        workplace(target, kind, work_dir, overwrite=options.overwrite, fresh=options.fresh) as place,
-        _kept_for_the_next_run(place),
+        open_output(
+            target, kind, work_dir, overwrite=options.overwrite, fresh=options.fresh, limits=options.limits
+        ) as made,
+        _kept_for_the_next_run(made),
     ):
-        manifest, summary = run_passes(shards, options, place, progress=progress, notice=note)
-        place.publish()
+        manifest, summary = run_passes(shards, options, made, progress=progress, notice=note)
+        made.publish()
     return NormalizeResult(
         output=utf8(target),
         summary=summary,
@@ -188,39 +192,40 @@ def run(
 def run_passes(
     shards: Sequence[Shard],
     options: Options,
-    place: Workplace,
+    output: Output,
     *,
     progress: Progress | None,
     notice: Callable[[str], None],
 ) -> tuple[Manifest, Summary]:
     """Run both passes: the corpus is in the place it is published from then, and is not published."""
-    if scarce := too_little_space(place, shards):
+    if scarce := too_little_space(output, shards):
         notice(scarce)
     small = is_small(total_text(shards)) and not any(shard.stream for shard in shards)
-    private = any(map(is_private, (place.work, place.staged(""), *(shard.path for shard in shards))))
+    private = any(map(is_private, (output.work, output.staged(""), *(shard.path for shard in shards))))
     if private and options.engine == "dask":
         raise UsageError("what is in the memory of this process cannot be seen by a cluster: give --engine pool")
     if (small or private) and options.engine == "pool":
         options = msgspec.structs.replace(options, jobs=1, memory=options.memory_per_job * options.jobs)
     with (
-        Journal(place.working("journal"), purpose_of(options)) as journal,
-        make_engine(options.jobs, options.engine, options.scheduler) as engine,
+        Journal(output.working("journal"), purpose_of(options)) as journal,
+        make_engine(options.jobs, options.engine, options.scheduler, options.limits) as engine,
     ):
-        engine.reach((place.working(""), place.staged("")))
-        return Normalizer(shards, RunContext(options, place, engine, journal, progress or NoProgress(), notice)).run()
+        if options.engine == "dask":
+            check_reachable((output.working(""), output.staged("")), engine)
+        return Normalizer(shards, RunContext(options, output, engine, journal, progress or NoProgress(), notice)).run()
 
 
 @contextlib.contextmanager
-def _kept_for_the_next_run(place: Workplace) -> Iterator[None]:
+def _kept_for_the_next_run(output: Output) -> Iterator[None]:
     """If the run fails, say where its work is; if there is none worth keeping, remove it."""
     try:
         yield
     except BaseException as exc:
-        if place.holds_work():
+        if output.holds_work():
             exc.add_note(
-                f"What was finished is kept in {shown(place.work)}: the same command goes on from there, "
+                f"What was finished is kept in {shown(output.work)}: the same command goes on from there, "
                 "or starts anew with --fresh."
             )
         else:
-            place.clear()
+            output.clear()
         raise

@@ -17,7 +17,7 @@ from typing import Final, Self
 
 import msgspec
 
-from fastrec.engine import Engine
+from fastrec.engine.base import Engine
 from fastrec.limits import Limits
 from fastrec.sorting.files import ViewsWriter, pack_block, read_blocks
 from fastrec.storage import storage_of

@@ -12,7 +12,7 @@ from typing import Self
 
 import msgspec
 
-from fastrec.engine import Engine
+from fastrec.engine.base import Engine
 from fastrec.sorting.files import read_blocks, write_blocks
 from fastrec.storage.digests import FileDigest
 from fastrec.summary.census import census_of_part

@@ -24,6 +24,7 @@ from fastrec.commands.verify import verify
 from fastrec.corpus import exchange, lock
 from fastrec.corpus.documents import read_manifest
 from fastrec.errors import BadShardsError, CorpusError, FastrecError, LockedError, UsageError
+from fastrec.limits import Limits
 from fastrec.normalize import pass1
 from fastrec.normalize.run import normalize
 from fastrec.sources.formats import Format
@@ -195,10 +196,9 @@ def test_workers_of_a_dead_run(host: str, held: Any, shard: Path, tmp_path: Path
 
 def test_workers_that_do_not_end(held: Any, shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are not waited for for ever."""
-    monkeypatch.setattr(lock, "_WORKERS_END", 0.2)
     monkeypatch.setattr(lock, "_is_dead", lambda _: True)
     with pytest.raises(LockedError):
-        normalize(shard, tmp_path / "out")
+        normalize(shard, tmp_path / "out", limits=Limits(lock_wait_seconds=0.2))
     assert held.poll() is None
 
 

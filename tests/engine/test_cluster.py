@@ -16,7 +16,9 @@ import pytest
 from fastrec.engine import cluster
 from fastrec.engine.cluster import ClusterEngine
 from fastrec.errors import ClusterError, UsageError, WorkerDiedError
+from fastrec.limits import Limits
 from fastrec.normalize.options import Options
+from fastrec.normalize.reach import check_reachable
 from fastrec.normalize.run import run
 from tests.engine.test_pool import die_always
 from tests.normalize.normalizing import Corpus, normalized
@@ -25,6 +27,8 @@ from tests.services.dask import LOOSE, Cluster, Killer
 distributed = pytest.importorskip("distributed", reason="the extra `dask` is not installed")
 
 pytestmark = LOOSE
+
+IMPATIENT = Limits(cluster_patience_seconds=3.0)
 
 
 @pytest.fixture
@@ -97,10 +101,9 @@ def test_a_killed_worker_costs_nothing_but_time(three: Cluster) -> None:
         assert sorted([*got, *results]) == [(number, number) for number in range(12)]
 
 
-def test_workers_that_come_later_get_work(one: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cluster that grows with its work is given more of it."""
-    monkeypatch.setattr(cluster, "_COUNT_EVERY", 0.0)
-    with ClusterEngine(1, one.address) as engine:
+def test_workers_that_join_later_get_work(one: Cluster) -> None:
+    """A growing cluster gets more tasks."""
+    with ClusterEngine(1, one.address, Limits(cluster_count_seconds=0.0)) as engine:
         results = engine.run(whoami, range(40))
         seen = {next(results)[1]}
         assert engine.jobs == 1
@@ -120,11 +123,10 @@ def test_a_task_that_keeps_killing_is_named(three: Cluster) -> None:
 
 
 @pytest.mark.parametrize("who", ["workers", "scheduler"])
-def test_when_nobody_is_left_the_run_ends(who: str, three: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All workers dead, or the scheduler: an error within the time that is stated, no hang."""
-    monkeypatch.setattr(cluster, "_PATIENCE", 3.0)
+def test_the_run_fails_when_the_cluster_is_gone(who: str, three: Cluster) -> None:
+    """If all workers or the scheduler are dead, an error is raised within the time limit."""
     begin = time.monotonic()
-    with pytest.raises(ClusterError) as caught, ClusterEngine(1, three.address) as engine:
+    with pytest.raises(ClusterError) as caught, ClusterEngine(1, three.address, IMPATIENT) as engine:
         for number, _ in engine.run(slowly, range(100)):
             if number == 2:
                 for process in three.workers if who == "workers" else [three.scheduler]:
@@ -133,10 +135,10 @@ def test_when_nobody_is_left_the_run_ends(who: str, three: Cluster, monkeypatch:
     assert three.address in str(caught.value)
 
 
-def test_a_result_that_dies_with_the_last_worker_ends_the_run(one: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task has ended, and nobody is left to hand its result over or to make it again: no hang."""
-    monkeypatch.setattr(cluster, "_PATIENCE", 3.0)
-    with pytest.raises(ClusterError, match="there were no workers"), ClusterEngine(1, one.address) as engine:
+def test_a_result_lost_with_the_last_worker_ends_the_run(one: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task has finished, and no worker is left to send its result or to run it again: an error, no hang."""
+    gone = pytest.raises(ClusterError, match="there were no workers")
+    with gone, ClusterEngine(1, one.address, IMPATIENT) as engine:
         wait = engine._finished
 
         def all_die(running: Iterable[object]) -> list[object]:
@@ -150,10 +152,9 @@ def test_a_result_that_dies_with_the_last_worker_ends_the_run(one: Cluster, monk
         list(engine.run(slowly, range(3)))
 
 
-def test_a_result_that_dies_with_its_worker_is_made_again(three: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task has ended, its worker dies before the result is fetched: another worker runs the task."""
-    monkeypatch.setattr(cluster, "_PATIENCE", 3.0)
-    with ClusterEngine(1, three.address) as engine:
+def test_a_result_lost_with_its_worker_is_computed_again(three: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a worker dies before its result is fetched, another worker runs the task."""
+    with ClusterEngine(1, three.address, IMPATIENT) as engine:
         wait = engine._finished
 
         def all_but_one_die(running: Iterable[object]) -> list[object]:
@@ -173,42 +174,41 @@ def test_an_error_of_time_in_a_task_is_the_task_s(calm: Cluster) -> None:
         list(engine.run(too_slow, [1]))
 
 
-def test_a_scheduler_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wrong address is told within seconds."""
-    monkeypatch.setattr(cluster, "_CONNECT", 1.0)
+def test_a_missing_scheduler_is_named() -> None:
+    """A wrong address is reported within seconds."""
     with (
         pytest.raises(ClusterError, match=r"tcp://127\.0\.0\.1:9: no scheduler with workers"),
-        ClusterEngine(1, "tcp://127.0.0.1:9"),
+        ClusterEngine(1, "tcp://127.0.0.1:9", Limits(cluster_connect_seconds=1.0)),
     ):
         pass
 
 
-def test_a_frozen_scheduler_is_told_at_the_start(one: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that accepts connections and says nothing, from the first moment or behind the greeting: no hang."""
-    monkeypatch.setattr(cluster, "_CONNECT", 2.0)
-    with ClusterEngine(1, one.address):
+def test_a_frozen_scheduler_is_reported_at_the_start(one: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scheduler that accepts connections but never answers, or only the handshake: an error, no hang."""
+    limits = Limits(cluster_connect_seconds=2.0)
+    with ClusterEngine(1, one.address, limits):
         pass
     one.scheduler.send_signal(signal.SIGSTOP)
     with pytest.raises(ClusterError, match="no scheduler with workers answers there"):
-        ClusterEngine(1, one.address).__enter__()
+        ClusterEngine(1, one.address, limits).__enter__()
     one.scheduler.send_signal(signal.SIGCONT)
     connect = cluster._bounded_client
 
-    def freeze(address: object) -> object:
-        client = connect(address)
+    def freeze(address: object, seconds: float) -> object:
+        client = connect(address, seconds)
         one.scheduler.send_signal(signal.SIGSTOP)
         return client
 
     monkeypatch.setattr(cluster, "_bounded_client", freeze)
     with pytest.raises(ClusterError, match="no scheduler with workers answers there"):
-        ClusterEngine(1, one.address).__enter__()
+        ClusterEngine(1, one.address, limits).__enter__()
 
 
 def test_a_worker_that_dies_while_it_is_asked_is_done_without(three: Cluster, tmp_path: Path) -> None:
     """At the start too, a worker that dies costs nothing."""
     with ClusterEngine(1, three.address) as engine:
         engine._client.wait_for_workers(3, timeout=30)
-        assert list(engine._ask(one_dies, tmp_path / "mark").values()) == ["alive", "alive"]
+        assert list(engine.on_every_worker(one_dies, tmp_path / "mark").values()) == ["alive", "alive"]
 
 
 def test_a_worker_without_fastrec_is_named(tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_a_late_worker_of_another_version_is_refused(one: Cluster, tmp_path: Pat
         one.environment["PYTHONPATH"] += f":{tmp_path}"
         one.workers.append(one.start_worker())
         engine._client.wait_for_workers(2, timeout=30)
-        with pytest.raises(ClusterError, match=r"a worker that came late has .*'msgspec': '0\.1'"):
+        with pytest.raises(ClusterError, match=r"a worker that joined late has .*'msgspec': '0\.1'"):
             list(engine.run(slowly, range(20)))
 
 
@@ -245,20 +245,19 @@ def test_what_does_not_close_in_time_fails_no_run(calm: Cluster, monkeypatch: py
         assert list(engine.run(slowly, [1])) == [(0, 1)]
 
 
-def test_a_worker_that_does_not_answer_at_the_start_is_told(one: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A frozen worker is no reason to wait without end."""
+def test_a_worker_that_does_not_answer_at_the_start_is_reported(one: Cluster) -> None:
+    """The start does not wait for a frozen worker for ever."""
     with ClusterEngine(1, one.address) as engine:
         engine._client.wait_for_workers(1, timeout=30)
     one.workers[0].send_signal(signal.SIGSTOP)
-    monkeypatch.setattr(cluster, "_PATIENCE", 2.0)
     with pytest.raises(ClusterError, match="some workers did not answer for 2 seconds"):
-        ClusterEngine(1, one.address).__enter__()
+        ClusterEngine(1, one.address, Limits(cluster_patience_seconds=2.0)).__enter__()
 
 
 def test_workers_of_another_version_are_refused(calm: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker with another fastrec, Python or msgspec is named, with both versions."""
-    real = ClusterEngine._ask
-    monkeypatch.setattr(ClusterEngine, "_ask", lambda engine, *_: real(engine, versions_of_another))
+    real = ClusterEngine.on_every_worker
+    monkeypatch.setattr(ClusterEngine, "on_every_worker", lambda engine, *_: real(engine, versions_of_another))
     with (
         pytest.raises(ClusterError, match=r"worker tcp://.* has fastrec 0\.0\.1 and this process"),
         ClusterEngine(1, calm.address),
@@ -266,20 +265,21 @@ def test_workers_of_another_version_are_refused(calm: Cluster, monkeypatch: pyte
         pass
 
 
-def test_a_directory_that_workers_do_not_see_is_refused(
+def test_a_directory_that_workers_cannot_see_is_refused(
     calm: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What this process can write to and a worker cannot is told before any work."""
+    """A directory that this process can write to, but a worker cannot, is reported before any work."""
+    directories = [str(tmp_path)]
     with ClusterEngine(1, calm.address) as engine:
-        engine.reach([str(tmp_path)])
-        real = engine._ask
-        monkeypatch.setattr(engine, "_ask", lambda question, mark: real(question, "/nowhere" + mark))
+        check_reachable(directories, engine)
+        ask = engine.on_every_worker
+        monkeypatch.setattr(engine, "on_every_worker", lambda question, probe: ask(question, "/nowhere" + probe))
         with pytest.raises(UsageError, match="cannot be reached by tcp://"):
-            engine.reach([str(tmp_path)])
-        monkeypatch.setattr(cluster, "_PATIENCE", 0.1)
-        monkeypatch.setattr(engine, "_ask", lambda *_: real(time.sleep, 1))
+            check_reachable(directories, engine)
+        monkeypatch.setattr(engine, "_limits", Limits(cluster_patience_seconds=0.1))
+        monkeypatch.setattr(engine, "on_every_worker", lambda *_: ask(time.sleep, 1))
         with pytest.raises(ClusterError, match="some workers did not answer"):
-            engine.reach([str(tmp_path)])
+            check_reachable(directories, engine)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from fastrec.commands.generate.stream import Recipe, lines
-from fastrec.engine import Engine, make_engine
+from fastrec.engine import make_engine
 from fastrec.engine import pool as pools
+from fastrec.engine.base import Engine
 from fastrec.errors import ShardError
 from fastrec.normalize.options import Options
 from fastrec.normalize.progress import NoProgress
+from fastrec.normalize.reach import check_reachable
 from fastrec.normalize.run import normalize as normalize_shards
 from tests.engine.test_pool import die_once, double, fail
 from tests.normalize.normalizing import Corpus, normalized, write
@@ -97,9 +99,9 @@ def test_what_a_task_raises_is_raised_here(engine: Engine) -> None:
     assert (caught.value.path, caught.value.reason, caught.value.offset) == ("a.jsonl", "is torn", 17)
 
 
-def test_directories_are_reached(engine: Engine, tmp_path: Path) -> None:
-    """Whoever runs tasks sees what is written here; the look leaves nothing behind."""
-    engine.reach([str(tmp_path)])
+def test_directories_are_reachable(engine: Engine, tmp_path: Path) -> None:
+    """Workers see what this process writes; the check leaves nothing behind."""
+    check_reachable([str(tmp_path)], engine)
     assert list(tmp_path.iterdir()) == []
 
 

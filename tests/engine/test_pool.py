@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from fastrec.engine import PoolEngine
 from fastrec.engine import pool as module
+from fastrec.engine.pool import PoolEngine
 from fastrec.errors import WorkerDiedError
+from fastrec.limits import Limits
 
 NO_SIGNALS = not Path("/proc/self/stat").exists()
 
@@ -89,10 +90,9 @@ def test_a_task_that_kills_twice_is_named() -> None:
 
 
 @pytest.mark.skipif(NO_SIGNALS, reason="needs /proc to see that a process is stopped")
-def test_a_stopped_worker_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker that was stopped is taken for dead after a while, and its task done again."""
-    monkeypatch.setattr(module, "_LOOK_EVERY", 0.05)
-    with PoolEngine(2) as engine:
+def test_a_stopped_worker_is_noticed(tmp_path: Path) -> None:
+    """A worker that stays stopped is killed after a while, and its task runs again."""
+    with PoolEngine(2, Limits(pool_look_seconds=0.05)) as engine:
         arguments = [(str(tmp_path / "mark"), number) for number in range(8)]
         assert sorted(engine.run(stop_once, arguments)) == [(number, number) for number in range(8)]
 
@@ -129,11 +129,10 @@ def much(number: int) -> bytes:
 @pytest.mark.parametrize("_kind", ["forked"], indirect=True)  # only they have what is patched here
 @pytest.mark.timeout(60)
 def test_a_worker_that_dies_with_half_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody will ever send the other half: the pool is ended, and the task done again."""
-    monkeypatch.setattr(module, "_LOOK_EVERY", 0.1)
+    """The other half never comes: the pool is ended, and the task runs again."""
     half = Half(tmp_path / "mark", lambda: os.kill(os.getpid(), signal.SIGKILL))
     monkeypatch.setattr(Connection, "_send", half.send)
-    with PoolEngine(2) as engine:
+    with PoolEngine(2, Limits(pool_look_seconds=0.1)) as engine:
         assert {number for number, _ in engine.run(much, range(8))} == set(range(8))
     assert half._mark.exists()
 
@@ -155,7 +154,7 @@ def test_an_error_does_not_wait_for_half_a_result(tmp_path: Path, monkeypatch: p
 
 SCRIPT = """
 import sys, time
-from fastrec.engine import PoolEngine
+from fastrec.engine.pool import PoolEngine
 from tests.engine.test_pool import sleep
 import os
 with PoolEngine(2) as engine:
@@ -165,10 +164,9 @@ with PoolEngine(2) as engine:
 
 
 @pytest.mark.timeout(60)
-def test_a_stopped_worker_does_not_keep_the_engine_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All is done, and a worker that was stopped in that moment will never go by itself."""
-    monkeypatch.setattr(module, "_LEAVES_WITHIN", 0.5)
-    with PoolEngine(2) as engine:
+def test_a_stopped_worker_does_not_keep_the_engine_from_ending() -> None:
+    """A worker that is stopped after the last task does not end by itself, so it is killed."""
+    with PoolEngine(2, Limits(pool_leave_seconds=0.5)) as engine:
         assert len(list(engine.run(double, range(5)))) == 5
         os.kill(engine._workers()[0], signal.SIGSTOP)
 

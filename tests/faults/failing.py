@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fastrec.corpus import publish
+from fastrec.corpus import local_output
 from fastrec.errors import FastrecError
 from fastrec.normalize import pass1_tasks
 from fastrec.normalize.options import Options
@@ -92,7 +92,7 @@ def cut_small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def no_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a file system where two directories cannot change places in one step."""
-    monkeypatch.setattr(publish, "exchange", lambda *_: False)
+    monkeypatch.setattr(local_output, "exchange", lambda *_: False)
 
 
 def try_fault(scene: Scene, faults: Faults) -> bool:

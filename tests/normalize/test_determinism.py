@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fastrec.commands.generate.stream import Recipe, lines
-from fastrec.engine import SerialEngine
+from fastrec.engine.serial import SerialEngine
 from fastrec.normalize import pass1_tasks
 from fastrec.normalize import run as module
 from fastrec.normalize.options import Options

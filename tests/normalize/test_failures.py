@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from fastrec.engine import SerialEngine
+from fastrec.engine.serial import SerialEngine
 from fastrec.errors import BadShardsError, FastrecError, ShardCorruptError, ShardTruncatedError, UsageError
 from fastrec.normalize import driver, pass1_tasks
 from fastrec.normalize import run as module

@@ -16,7 +16,7 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastrec.engine import SerialEngine
+from fastrec.engine.serial import SerialEngine
 from fastrec.normalize import pass1_tasks
 from fastrec.normalize import run as module
 from fastrec.normalize.options import Options

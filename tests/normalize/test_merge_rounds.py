@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastrec.engine import SerialEngine
+from fastrec.engine.serial import SerialEngine
 from fastrec.limits import Limits
 from fastrec.normalize import collector, driver, options, pass1_tasks, rounds
 from fastrec.normalize.merging import MergeTask, merge_some

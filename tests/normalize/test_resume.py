@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from fastrec.corpus import publish as publishing
-from fastrec.engine import SerialEngine
+from fastrec.corpus import local_output, publish
+from fastrec.engine.serial import SerialEngine
 from fastrec.errors import BadShardsError, LockedError, UsageError
 from fastrec.normalize import driver, parts, pass1, pass1_tasks
 from fastrec.normalize.options import Options
@@ -337,8 +337,8 @@ def test_a_crash_between_the_renames_loses_nothing(
                 raise KeyboardInterrupt
         return real(path, target)
 
-    monkeypatch.setattr(publishing, "exchange", lambda *_: False)
-    monkeypatch.setattr(publishing.Workplace, "_take_back", lambda *_: None)  # a killed process does nothing more
+    monkeypatch.setattr(local_output, "exchange", lambda *_: False)
+    monkeypatch.setattr(local_output.LocalOutput, "_undo", lambda *_: None)  # a killed process does nothing more
     monkeypatch.setattr(Path, "rename", rename)
     with pytest.raises(KeyboardInterrupt):
         normalize(shards, tmp_path / "out", overwrite=True)
@@ -357,7 +357,7 @@ def test_too_little_space_is_noticed_before_the_work(
 ) -> None:
     """An estimate of what the work takes is compared with what is free; it is only a warning."""
     usage = shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(publishing.shutil, "disk_usage", lambda _: usage._replace(free=10))
+    monkeypatch.setattr(publish.shutil, "disk_usage", lambda _: usage._replace(free=10))
     heard: list[str] = []
     report = run([shards], tmp_path / "out", Options(), notice=heard.append)
     assert "has 0.0 GB left" in heard[0]

@@ -17,6 +17,7 @@ import fastrec
 from fastrec.commands.rejects import rejects
 from fastrec.corpus import lease as leases
 from fastrec.errors import LockedError, UsageError
+from fastrec.limits import LIMITS, Limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
 from fastrec.storage.object_store import OBJECT_STORE
@@ -246,9 +247,9 @@ def test_names_of_machines_are_no_proof(inputs: str, s3: S3) -> None:
 
 
 @pytest.mark.parametrize("wrong", [-3_600, 3_600])
-def test_clocks_that_differ(wrong: int, inputs: str, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who renews a lease is alive, and who does not is dead, whatever its clock says."""
-    monkeypatch.setattr(leases, "_RENEW", 1.0)
+def test_clocks_that_differ(wrong: int, inputs: str, s3: S3) -> None:
+    """A holder that renews its lease is alive, and one that does not is dead, whatever its clock says."""
+    limits = Limits(lease_renew_seconds=1.0)
     there = {"token": "x", "process": 1, "host": "elsewhere", "since": "noon"}
 
     def renew() -> None:
@@ -264,16 +265,16 @@ def test_clocks_that_differ(wrong: int, inputs: str, s3: S3, monkeypatch: pytest
     renewing.start()
     try:
         with pytest.raises(LockedError):
-            normalize(inputs)
+            normalize(inputs, limits=limits)
     finally:
         dead.set()
         renewing.join()
-    normalize(inputs)
+    normalize(inputs, limits=limits)
 
 
 def test_of_two_that_start_at_once_one_has_the_lease(inputs: str, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both find none; the other is a moment faster, and is sure to have it by now."""
-    other = leases.Lease(f"{OUT}/.fastrec-writing", OUT)
+    other = leases.Lease(f"{OUT}/.fastrec-writing", OUT, LIMITS)
     look = leases.Lease._holder
     looks = []
 
@@ -308,10 +309,9 @@ def test_a_run_that_lost_its_lease_publishes_nothing(inputs: str, s3: S3, monkey
     assert "nightly/corpus/manifest.json" not in s3.objects()
 
 
-def test_a_lease_is_renewed(inputs: str, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As long as a run works, it says so."""
-    monkeypatch.setattr(leases, "_RENEW", 0.01)
-    normalize(inputs)
+def test_a_lease_is_renewed(inputs: str, s3: S3) -> None:
+    """A run renews its lease as long as it works."""
+    normalize(inputs, limits=Limits(lease_renew_seconds=0.01))
     renewals = [request for request in s3.requests() if request.startswith("PUT") and ".fastrec-writing" in request]
     assert len(renewals) > 1
 

@@ -24,8 +24,10 @@ from fastrec.commands.export.card import card
 from fastrec.commands.export.matrix import write_answers, write_matrix
 from fastrec.commands.export.table import COLUMNS, ExportTask, write_table
 from fastrec.corpus.documents import read_manifest
+from fastrec.corpus.local_output import LocalOutput, open_local_output
 from fastrec.corpus.manifest import Manifest
-from fastrec.corpus.publish import Kind, Workplace, check_output, workplace
+from fastrec.corpus.output import Kind
+from fastrec.corpus.publish import check_output
 from fastrec.corpus.scan import parts_of, run_in_order
 from fastrec.engine.jobs import check_jobs
 from fastrec.errors import UsageError, shown
@@ -67,7 +69,7 @@ def export(
         output: The directory to publish. It must not exist, unless it is an export and `overwrite` is true.
         format: `parquet`, `csv` or `matrix`.
         jobs: Processes to use; a small corpus is exported in this process.
-        overwrite: Whether to replace an existing export.
+        overwrite: Whether to remade an existing export.
         limits: Sizes of buffers.
 
     Raises:
@@ -85,18 +87,18 @@ def export(
     parts = parts_of(directory, manifest)
     check_output(target, [directory])
     with (
-        workplace(target, Kind("an export", _MARKER), overwrite=overwrite, fresh=True) as place,
-        place.cleared_on_failure(),
+        open_local_output(target, Kind("an export", _MARKER), overwrite=overwrite, fresh=True) as made,
+        made.cleared_on_failure(),
     ):
-        task, folder, suffix = _plan(format, place)
+        task, folder, suffix = _plan(format, made)
         folder.mkdir(exist_ok=True)
         tasks = [
             ExportTask(part, str(folder / f"part-{number:05d}{suffix}"), limits) for number, part in enumerate(parts)
         ]
         rows = sum(run_in_order(task, tasks, text_bytes=manifest.text_bytes, jobs=jobs))
-        notices = _finish(format, place, [task.output for task in tasks])
-        files = _describe(format, place.staging, manifest, notices)
-        place.publish()
+        notices = _finish(format, made, [task.output for task in tasks])
+        files = _describe(format, made.staging, manifest, notices)
+        made.publish()
     return Exported(
         output=os.fspath(output),
         format=format,
@@ -118,11 +120,11 @@ def _check(form: str, jobs: int) -> None:
         raise UsageError("Parquet needs pyarrow, which is not installed: pip install 'fastrec[parquet]'")
 
 
-def _plan(form: str, place: Workplace) -> tuple[Callable[[ExportTask], int], Path, str]:
+def _plan(form: str, made: LocalOutput) -> tuple[Callable[[ExportTask], int], Path, str]:
     """Return the task, the directory for its files, and the suffix of their names."""
     if form == "parquet":
-        return _write_parquet, place.staging / "data", ".parquet"
-    work = Path(place.work)
+        return _write_parquet, made.staging / "data", ".parquet"
+    work = Path(made.work)
     return (write_table, work, ".csv") if form == "csv" else (write_answers, work, ".jsonl")
 
 
@@ -132,20 +134,20 @@ def _write_parquet(task: ExportTask) -> int:
     return count
 
 
-def _finish(form: str, place: Workplace, files: Sequence[str]) -> list[str]:
+def _finish(form: str, made: LocalOutput, files: Sequence[str]) -> list[str]:
     """Join the files of the parts if the format is a single table; return notices for the user."""
     if form == "csv":
-        with (place.staging / "records.csv").open("wb") as table:
+        with (made.staging / "records.csv").open("wb") as table:
             table.write(",".join(COLUMNS).encode() + b"\n")
             for path in files:
                 with open(path, "rb") as file:  # noqa: PTH123
                     shutil.copyfileobj(file, table, 1 << 20)
     elif form == "matrix":
-        repeated = write_matrix(files, Path(place.work), place.staging)
+        repeated = write_matrix(files, Path(made.work), made.staging)
         if repeated:
             return [f"{repeated:,} answers are left out: only a model's first answer to a question is in the matrix"]
     elif not files:
-        import_module("fastrec.commands.export.parquet").write_empty(str(place.staging / "data" / "part-00000.parquet"))
+        import_module("fastrec.commands.export.parquet").write_empty(str(made.staging / "data" / "part-00000.parquet"))
     return []
 
 

@@ -22,8 +22,9 @@ import msgspec
 from fastrec.commands.stats.choice import choose
 from fastrec.commands.stats.common import only_common
 from fastrec.corpus.documents import MANIFEST, read_manifest, read_summary
+from fastrec.corpus.local_output import LocalOutput
 from fastrec.corpus.manifest import Manifest
-from fastrec.corpus.publish import Kind, Workplace
+from fastrec.corpus.output import Kind
 from fastrec.errors import BadShardsError, FastrecError, UsageError
 from fastrec.limits import LIMITS, Limits
 from fastrec.normalize.options import Options
@@ -117,13 +118,13 @@ def _sorted(
     if options.work_dir:
         Path(options.work_dir).mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="fastrec-", dir=options.work_dir) as scratch:
-        place = Workplace(Path(scratch) / "corpus", Kind("a corpus", MANIFEST), join(scratch, "work"))
-        place.prepare(fresh=True)
+        output = LocalOutput(Path(scratch) / "corpus", Kind("a corpus", MANIFEST), join(scratch, "work"))
+        output.prepare(fresh=True)
         try:
-            manifest, summary = run_passes(shards, options, place, progress=progress, notice=notice)
+            manifest, summary = run_passes(shards, options, output, progress=progress, notice=notice)
         except BadShardsError as exc:
             count = "1 shard" if len(exc.errors) == 1 else f"{len(exc.errors):,} shards"
             lines = [f"{count} could not be read completely, so there are no statistics:"]
             lines += [f"  {error}" for error in exc.errors]
             raise FastrecError("\n".join([*lines, "Fetch them again, or leave them out."])) from exc
-        yield str(place.staging), manifest, summary
+        yield str(output.staging), manifest, summary

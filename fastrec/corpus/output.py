@@ -1,0 +1,83 @@
+"""The interface of an output: a directory that a run makes, and publishes when it is complete."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from fastrec.storage import storage_of
+from fastrec.storage.digests import fingerprint
+from fastrec.storage.paths import is_url, join, parent_and_name, without_file_protocol
+
+__all__ = ["Kind", "Output", "work_of"]
+
+
+class Kind(NamedTuple):
+    """A kind of output. An output replaces only another one of its kind."""
+
+    name: str
+    """As in messages: a corpus."""
+    marker: str
+    """The name of the file that marks a directory as an output of this kind."""
+
+
+class Output(Protocol):
+    """An output directory while it is made, and the work directory that belongs to it."""
+
+    work: str
+    """The work directory."""
+
+    def staged(self, name: str) -> str:
+        """Return the path that a file of the output has before it is published."""
+
+    def named(self, stem: str, suffix: str) -> str:
+        """Return the name that a file of the output gets."""
+
+    def staged_files(self) -> list[str]:
+        """List the files of the output that are not published."""
+
+    def rename(self, name: str, new_name: str) -> None:
+        """Rename a file of the output before it is published."""
+
+    def write_marker(self, document: bytes) -> None:
+        """Write the file that marks the output as complete."""
+
+    def publish(self) -> None:
+        """Publish the output atomically. If that fails, an old output stays as it was."""
+
+    def clear(self) -> None:
+        """Remove everything that is not published, as far as that is possible."""
+
+    def working(self, name: str) -> str:
+        """Return the path of a work file."""
+        return join(self.work, name)
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a small file of the output."""
+        path = self.staged(name)
+        storage_of(path).write_all(path, data)
+
+    def sweep(self, keep: Collection[str]) -> None:
+        """Remove all unpublished files and work files, except those to keep."""
+        for directory, files in ((self.staged(""), self.staged_files()), (self.work, self._work_files())):
+            storage_of(directory).remove(*(path for path in files if path not in keep))
+
+    def holds_work(self) -> bool:
+        """Return whether there is anything that the next run can use."""
+        try:
+            files = (*self._work_files(), *self.staged_files())
+            return any(not parent_and_name(path)[1].startswith("journal") for path in files)
+        except OSError:  # the disk may be what failed: keep too much rather than too little
+            return True
+
+    def _work_files(self) -> list[str]:
+        return storage_of(self.work).files_in(self.work)
+
+
+def work_of(output: str, work_dir: str) -> str:
+    """Return the work directory of an output below `work_dir`, which outputs of the same name may share."""
+    work_dir = without_file_protocol(work_dir)
+    directory = work_dir.rstrip("/") if is_url(work_dir) else str(Path(work_dir).resolve())
+    return join(directory, f".{parent_and_name(output)[1]}.{fingerprint(os.fsencode(output)):016x}.fastrec-work")
