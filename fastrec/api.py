@@ -159,7 +159,7 @@ def _spelled(record: Record) -> bytes:
     try:
         line = _spell(record)
     except UnicodeEncodeError as exc:
-        finding = Finding("json.surrogate", "$", "expected whole surrogate pairs, found half of one")
+        finding = Finding("json.surrogate", "$", "a string contains half of a surrogate pair")
         raise InvalidRecordError((finding,)) from exc
     except RecursionError as exc:
         finding = Finding("json.depth", "$", f"expected at most {MAX_DEPTH} levels of nesting, found more")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, Final
 
@@ -78,8 +78,12 @@ def _findings(root: Any, error: Any, schema: Schema) -> Iterator[Finding]:
             rule = rules[steps[0]]
             yield Finding(rule.code, json_path(steps), f"{rule.message}, found {found}")
         return
-    expected = _EXPECTED[keyword](_at(schema.document, schema_path[:-1]))
-    yield Finding(_CODES[keyword], json_path(steps), f"expected {expected}, found {found}")
+    if keyword == "required":
+        yield Finding("schema.required", json_path(steps), "the required field is missing")
+        return
+    code, expected = _KEYWORDS[keyword]
+    wanted = expected(_at(schema.document, schema_path[:-1]))
+    yield Finding(code, json_path(steps), f"expected {wanted}, found {found}")
 
 
 def _types(schema: dict[str, Any]) -> str:
@@ -104,17 +108,10 @@ def _at(value: Any, steps: list[str | int]) -> Any:
     return value
 
 
-_CODES: Final = {
-    "type": "schema.type",
-    "required": "schema.required",
-    "enum": "schema.enum",
-    "minimum": "schema.minimum",
-    "oneOf": "schema.one_of",
-}
-_EXPECTED: Final = {
-    "type": _types,
-    "required": lambda schema: "a value, since the field is required",
-    "enum": lambda schema: _either([f'"{option}"' for option in schema["enum"]]),
-    "minimum": lambda schema: f"at least {schema['minimum']}",
-    "oneOf": _forms,
+# By keyword of the schema: the code of an error, and the function that describes the expected value.
+_KEYWORDS: Final[dict[str, tuple[str, Callable[[dict[str, Any]], str]]]] = {
+    "type": ("schema.type", _types),
+    "enum": ("schema.enum", lambda schema: _either([f'"{option}"' for option in schema["enum"]])),
+    "minimum": ("schema.minimum", lambda schema: f"at least {schema['minimum']}"),
+    "oneOf": ("schema.one_of", _forms),
 }

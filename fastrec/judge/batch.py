@@ -1,4 +1,4 @@
-"""What comes out of judging a chunk: records in normal form, rejects, warnings, and counts that add up."""
+"""The result of judging a chunk: records, invalid lines, warnings, and line counts that add up."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["Batch", "HashReplaced", "Warned"]
 
 
 class Warned(msgspec.Struct, frozen=True):
-    """A warning and the line that it is about."""
+    """A warning and the number of its line."""
 
     line: int
     finding: Finding
 
 
 class HashReplaced(msgspec.Struct, frozen=True):
-    """A record whose `sample_hash` was not the computed one."""
+    """A record whose `sample_hash` was wrong."""
 
     evaluation_name: str
     model_id: str
@@ -29,7 +29,7 @@ class HashReplaced(msgspec.Struct, frozen=True):
     computed: str
 
     def sort_key(self) -> tuple[str, str, bool, int, str, str, str]:
-        """Order by name, model and sample; integers before strings."""
+        """Return the key to sort by: evaluation, model, sample; integers before strings."""
         number, text = (0, self.sample_id) if isinstance(self.sample_id, str) else (self.sample_id, "")
         is_text = isinstance(self.sample_id, str)
         return self.evaluation_name, self.model_id, is_text, number, text, self.given, self.computed
@@ -41,17 +41,17 @@ class Batch(msgspec.Struct):
     lines: int = 0
     blank: int = 0
     records: list[Record] = msgspec.field(default_factory=list)
-    """The valid ones in the order of the lines; unknown keys may be missing here, never in the normal form."""
+    """The valid records in the order of the lines; unknown keys may be missing here, but not in the normal form."""
     numbers: list[int] = msgspec.field(default_factory=list)
-    """The line number of each record."""
+    """Line number of each record."""
     ends: list[int] = msgspec.field(default_factory=list)
-    """Where each record's normal form ends, newline included, in the buffer that it was written to."""
+    """End of each record's normal form, newline included, in the buffer of normal forms."""
     rejected: list[InvalidLine] = msgspec.field(default_factory=list)
     warnings: list[Warned] = msgspec.field(default_factory=list)
     verified: int = 0
     filled: int = 0
     replaced: list[HashReplaced] = msgspec.field(default_factory=list)
-    """Records that came with another `sample_hash` than the computed one."""
+    """Records whose `sample_hash` was wrong."""
     slow: int = 0
     """Valid records that took the slow path."""
 

@@ -1,12 +1,12 @@
-"""The judge's main loop: a chunk of lines in; records in normal form and rejects out.
+"""The judge: turns a chunk of lines into records in normal form and invalid lines.
 
-For each line, in this order: decode into Structs (types, bounds, required and unknown keys, UTF-8, numbers), the
-conditional rules, `sample_hash`, nulls that say nothing, encode. A line that fails any of it goes to the slow path,
-whose word is final either way; so the fast path may refuse too much, but never accept too much.
+The fast path, for each line: decode into Structs (types, bounds, required and unknown keys, UTF-8, numbers), check the
+conditional rules, compute `sample_hash`, drop nulls, encode. A line that fails a step goes to the slow path, which
+decides. So the fast path may refuse too much, but never accepts too much.
 
-One flaw passes the decoder unseen: of two equal keys the last one wins. Each dropped key drops a colon, so the colons
-of the chunk are weighed against those of its normal form, once per chunk and at memory speed; only if they do not
-balance is each line weighed alone.
+The decoder misses one flaw: of two equal keys it silently keeps the last. Each dropped key drops a colon, so the judge
+compares the number of colons in a chunk and in its normal form, once per chunk and at memory speed. Only if they differ
+does it compare line by line.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fastrec.judge.normal import normal_form, spell
 from fastrec.judge.slow import judge_slowly
 from fastrec.judge.warnings import warnings_of
 from fastrec.schemas.build import build
-from fastrec.schemas.hashes import remembering
+from fastrec.schemas.hashes import cached_hash
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.schema import Schema
 from fastrec.schemas.v0_2_0 import Record
@@ -33,14 +33,14 @@ __all__ = ["Judge", "SampleHashMode"]
 
 SampleHashMode = Literal["replace", "fill", "verify"]
 
-_MOST_LEARNED: Final = 256  # unknown keys that become fields; a record with further ones stays on the slow path
+_MOST_LEARNED: Final = 256  # unknown keys that become fields; records with further ones take the slow path
 _GIANT: Final = 16 << 20
-_ROOM: Final = 6  # bytes that judging may take for each byte of a chunk: up to four a character, and copies
+_ROOM: Final = 6  # bytes of memory per byte of a chunk: up to four per character, and copies
 _REFUSALS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class Judge:
-    """Judges lines. Make one per process: it learns the unknown keys that its input has, and decoders do not pickle."""
+    """Judges lines. Make one per process: it learns the unknown keys of its input, and decoders do not pickle."""
 
     def __init__(
         self,
@@ -56,22 +56,21 @@ class Judge:
         Args:
             schema: The version that records are judged by.
             algorithm: How `sample_hash` is computed.
-            sample_hash: What becomes of a `sample_hash` that is not the computed one.
-            warnings: Look for what is odd about valid records too.
-            fill: Compute a `sample_hash` that is absent. Whoever only asks for verdicts can do without, and gets normal
-                forms that lack it.
+            sample_hash: What to do with a wrong `sample_hash`.
+            warnings: Also look for warnings about valid records.
+            fill: Compute a missing `sample_hash`. Without it judging is faster, but normal forms may lack the field.
         """
         self._schema = schema
-        self._hash = remembering(schema.hashes[algorithm])
+        self._hash = cached_hash(schema.hashes[algorithm])
         self._mode = sample_hash
         self._warnings = warnings
         self._fill = fill
         self._decode = msgspec.json.Decoder(schema.record).decode
         self._encode_into = msgspec.json.Encoder(order="deterministic").encode_into
         self._learned: dict[str, set[str]] = {}
-        self._met: set[tuple[str, str]] = set()  # keys to be learned in the next lesson
-        self._lessons = 0  # decoders built so far
-        self._patience = 1  # slow records to wait for before the next one is built
+        self._seen: set[tuple[str, str]] = set()  # unknown keys that the next decoder will know
+        self._decoders = 0  # built so far
+        self._wait = 1  # slow records until the next one is built
 
     def judge_chunk(self, data: bytes, into: bytearray, *, line: int = 1, offset: int = 0) -> Batch:
         """Judge a chunk of lines and append the normal form of each record, newline included, to `into`.
@@ -84,14 +83,14 @@ class Judge:
         """
         start = len(into)
         if len(data) > _GIANT:
-            # The decoder crashes where memory fails it. So ask for what it may need, untouched and given back at once:
-            # if there is not enough, this is a MemoryError.
+            # The decoder crashes when memory runs out. So allocate what it may need, untouched, and free it at once: if
+            # there is not enough, this raises MemoryError.
             bytearray(_ROOM * len(data))
         batch, balanced = self._judge_fast(data, into, line, offset)
         if balanced:
             return batch
-        # A key was dropped somewhere in here. Weigh the lines one by one; whoever is out of balance goes to the
-        # slow path, which sees duplicate keys.
+        # A key was dropped somewhere in the chunk. Compare line by line: lines with a difference take the slow path,
+        # which sees duplicate keys.
         del into[start:]
         batch = Batch()
         position = 0
@@ -111,10 +110,10 @@ class Judge:
         return batch
 
     def _judge_fast(self, data: bytes, into: bytearray, line: int, offset: int) -> tuple[Batch, bool]:
-        """Judge a chunk, and tell whether the colons balance: whether no key was dropped unseen.
+        """Judge a chunk; return also whether the colons balance, which means that no key was dropped.
 
-        This is the loop that everything waits for. It is one long function because a call per record costs
-        more than most of its steps, and it hands the decoder views into the chunk to save a copy of every line.
+        This is the hottest loop of fastrec. It is one long function because a call per record costs more than most of
+        its steps. It passes views into the chunk to the decoder, which saves a copy of every line.
         """
         batch = Batch()
         records, numbers, ends = batch.records, batch.numbers, batch.ends
@@ -125,8 +124,8 @@ class Judge:
         size = len(data)
         start = len(into)
         next_newline = data.find
-        next_null = find(data, b"null") % (size + 1)  # -1 becomes size: past every line
-        excess = 0  # colons that the input may have more than the output
+        next_null = find(data, b"null") % (size + 1)  # -1 becomes size: after every line
+        excess = 0  # colons that the input has more than the output for good reason
         filled = verified = number = position = 0
         while position < size:
             end = next_newline(b"\n", position)
@@ -156,7 +155,7 @@ class Judge:
                         record.sample_hash = computed
             if valid:
                 if with_warnings:
-                    for finding in warnings_of(record, given, computed):
+                    for finding in warnings_of(record, self._schema, given, computed):
                         batch.warnings.append(Warned(line + number, finding))
                 if next_null < end:
                     excess += drop_nulls(record)
@@ -171,7 +170,7 @@ class Judge:
                 length = len(into)
                 self._judge_slow(raw, into, batch, line + number, offset + position)
                 excess += _colons(raw) - count(memoryview(into)[length:], b":")
-                decode = self._decode  # it may have learned
+                decode = self._decode  # it may know more keys now
             position = end + 1
             number += 1
         batch.lines = number
@@ -180,7 +179,7 @@ class Judge:
         return batch, _colons(data) - count(memoryview(into)[start:], b":") == excess
 
     def _judge_slow(self, raw: bytes, into: bytearray, batch: Batch, line: int, offset: int) -> None:
-        """Judge one line by the slow path and add what comes of it to the batch."""
+        """Judge one line by the slow path and add the result to the batch."""
         if not raw.strip(b" \t\r"):
             batch.blank += 1
             return
@@ -205,7 +204,7 @@ class Judge:
         else:
             batch.replaced.append(_replaced(record, given, computed))
         if self._warnings:
-            batch.warnings += [Warned(line, finding) for finding in warnings_of(record, given, computed)]
+            batch.warnings += [Warned(line, finding) for finding in warnings_of(record, self._schema, given, computed)]
         into += spell(normal)
         into.append(10)
         batch.records.append(record)
@@ -216,29 +215,29 @@ class Judge:
             self._learn(unknown)
 
     def _learn(self, unknown: dict[str, set[str]]) -> None:
-        """Make fields of unknown keys, so that the next such record is fast.
+        """Turn unknown keys into fields of a new record class, so that further records with them are fast.
 
-        A class and a decoder cost a millisecond or two, so the wait for the next lesson doubles each time: an
-        input with new keys in every record spends almost nothing on lessons that do not help.
+        A class and its decoder take a millisecond or two to build, so the wait for the next one doubles each time:
+        input with new keys in every record spends almost no time on decoders that do not help.
         """
         for path, keys in unknown.items():
-            self._met.update((path, key) for key in keys if key not in self._learned.get(path, ()) and can_widen(key))
+            self._seen.update((path, key) for key in keys if key not in self._learned.get(path, ()) and can_widen(key))
         room = _MOST_LEARNED - sum(map(len, self._learned.values()))
-        if not self._met or room <= 0:
+        if not self._seen or room <= 0:
             return
-        self._patience -= 1
-        if self._patience > 0:
+        self._wait -= 1
+        if self._wait > 0:
             return
-        for path, key in sorted(self._met)[:room]:
+        for path, key in sorted(self._seen)[:room]:
             self._learned.setdefault(path, set()).add(key)
-        self._met.clear()
-        self._lessons += 1
-        self._patience = 2**self._lessons
+        self._seen.clear()
+        self._decoders += 1
+        self._wait = 2**self._decoders
         self._decode = msgspec.json.Decoder(widen(self._schema.record, self._learned)).decode
 
 
 def _colons(text: bytes) -> int:
-    """Count the colons of JSON text, those that are spelled as an escape too."""
+    """Count the colons of JSON text, including escaped ones."""
     colons: int = count(text, b":")
     if find(text, b"\\u003") >= 0:
         colons += count(text, b"\\u003a") + count(text, b"\\u003A")

@@ -1,7 +1,8 @@
-"""The normal form of a record that is held as a plain dict: same values, one spelling.
+"""The normal form of a record in a plain dict: same values, one spelling.
 
-Known keys stand in schema order, unknown ones after them by code point, free-form objects by code point all the way
-down; a `null` that says the same as absence goes; an integral number in an integer field becomes an integer.
+Known keys are in schema order, unknown keys follow by code point, and free-form objects are sorted by code point at
+every level. A `null` that means the same as absence is left out. An integral number in an integer field becomes an
+integer.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from fastrec.schemas.shape import Shape
 __all__ = ["normal_form", "spell"]
 
 
-# The parser's long integers are the only values that msgspec does not know; they are spelled as they came.
+# The parser's long integers are the only values that msgspec does not know; they keep their digits.
 spell = msgspec.json.Encoder(enc_hook=lambda value: msgspec.Raw(value.text.encode())).encode
 
 
 def normal_form(value: dict[str, Any], shape: Shape, unknown: dict[str, set[str]]) -> dict[str, Any]:
-    """Return the normal form of an object, and add the unknown keys met to `unknown`, by the path of their object."""
+    """Return the normal form of an object, and add its unknown keys to `unknown`, by the path of their object."""
     normal: dict[str, Any] = {}
     for name, field in shape.fields.items():
         if name not in value:

@@ -1,7 +1,7 @@
-"""Strict JSON: the value of a line, with everything that is wrong with its spelling, not only the first flaw.
+"""Strict JSON: parse a line and list every flaw in it, not only the first.
 
-The order: UTF-8, then depth, then syntax; each of these ends the look at a line. Flaws that leave a value behind
-(duplicate keys, numbers beyond a double, halves of surrogate pairs) are collected with their places.
+The checks, in this order: UTF-8, depth, syntax. A line that fails one of them has no value. Other flaws (duplicate
+keys, numbers too large for a double, halves of surrogate pairs) are collected with their JSON paths.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from fastrec.judge.findings import Finding, json_path
 __all__ = ["MAX_DEPTH", "MAX_DIGITS", "LongInteger", "parse"]
 
 MAX_DEPTH: Final = 256
-"""Levels of objects and arrays in a line; the record itself is the first."""
+"""Levels of objects and arrays in a line; the record itself is the first level."""
 
 MAX_DIGITS: Final = 1_000_000
-"""Digits of an integer: turning more of them into a number takes longer than a nightly job should give one line."""
+"""Digits of an integer: converting more of them takes too long for one line of a nightly job."""
 
-_PYTHON_DIGITS: Final = 4_300  # what int() takes by default, and msgspec too
+_PYTHON_DIGITS: Final = 4_300  # the limit of int(), and of msgspec
 
-# A string, or a bracket outside of strings. A string that does not end is the parser's business, not ours.
+# A string, or a bracket outside strings. The parser reports a string without an end.
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -35,7 +35,7 @@ _spell = msgspec.json.Encoder(enc_hook=lambda number: number.text).encode
 
 
 class LongInteger(int):
-    """An integer beyond 64 bits; it keeps the digits it came with, since Python spells no more than 4,300."""
+    """An integer beyond 64 bits; it keeps its digits, since Python prints no more than 4,300."""
 
     text: str
 
@@ -44,42 +44,49 @@ class LongInteger(int):
 
 
 class _NoNumber(float):
-    """Stands where the text has no finite number."""
+    """Placeholder for a number that is not finite."""
 
     text: str
 
 
 def parse(line: bytes) -> tuple[Any, list[Finding]]:
-    """Return the value of a line and its flaws; with a flaw in UTF-8, depth or syntax there is no value."""
+    """Return the value of a line and its flaws; the value is None after a flaw in UTF-8, depth or syntax."""
     try:
         text = line.decode()
     except UnicodeDecodeError as exc:
-        found = f"byte 0x{line[exc.start]:02x} at byte {exc.start:,} of the line"
-        return None, [Finding("json.utf8", "$", f"expected UTF-8, found {found}")]
+        where = f"0x{line[exc.start]:02x} at byte {exc.start:,} of the line"
+        return None, [Finding("json.utf8", "$", f"not UTF-8: {where}")]
     if line.count(b"[") + line.count(b"{") > MAX_DEPTH and (depth := _depth(line)) > MAX_DEPTH:
         return None, [Finding("json.depth", "$", f"expected at most {MAX_DEPTH} levels of nesting, found {depth:,}")]
     reader = _Reader()
     try:
         value = reader.read(text)
     except json.JSONDecodeError as exc:
-        found = f"{exc.msg}, at byte {len(text[: exc.pos].encode()):,} of the line"
-        return None, [Finding("json.syntax", "$", f"expected one JSON object, found: {found}")]
+        return None, [Finding("json.syntax", "$", _syntax_error(text, exc))]
     if not reader.flawed and (_ESCAPED_SURROGATE.search(text) is None or _is_spellable(value)):
         return value, []
     flaws = list(_flaws(value, reader.duplicates))
-    # An object with a key twice may itself have been dropped by a key twice further out, but that one is in the value.
+    # A duplicate key may drop an object that has a duplicate key itself, but the outer one is still in the value.
     assert bool(reader.duplicates) == any(flaw.code == "json.duplicate_key" for flaw in flaws)
     return value, flaws
 
 
+def _syntax_error(text: str, exc: json.JSONDecodeError) -> str:
+    """Describe a syntax error: by the beginning of a line that is no JSON at all, else by the position of the error."""
+    if not text[: exc.pos].strip():
+        beginning = text.strip()
+        return f"not JSON; the line begins with `{beginning[:16]}{'…' if len(beginning) > 16 else ''}`"
+    return f"invalid JSON at byte {len(text[: exc.pos].encode()):,} of the line: {exc.msg}"
+
+
 class _Reader:
-    """Reads JSON with the stdlib's parser, and notes the flaws that it would let pass."""
+    """Reads JSON with the parser of the standard library, and notes the flaws that it accepts."""
 
     def __init__(self) -> None:
         self.flawed = False
         self.duplicates: dict[int, list[str]] = {}
-        """The keys that came again, by the id of their object."""
-        self._kept: list[Any] = []  # those objects, so that no other gets the id of one that was dropped
+        """Keys that occur more than once, by the id of their object."""
+        self._kept: list[Any] = []  # keeps these objects alive, so that no other object gets their id
 
     def read(self, text: str) -> Any:
         return json.loads(
@@ -115,7 +122,7 @@ class _Reader:
 
 
 def _is_spellable(value: Any) -> bool:
-    """Tell whether all strings of a value can be spelled in UTF-8: the encoder looks faster than a walk does."""
+    """Say whether all strings of a value can be encoded in UTF-8; the encoder is faster than a walk."""
     try:
         _spell(value)
     except UnicodeEncodeError:
@@ -142,7 +149,7 @@ def _long_integer(text: str) -> LongInteger:
 
 
 def _digits(text: str) -> int:
-    """Turn digits into a number by halves, since `int` takes quadratic time and therefore refuses long ones."""
+    """Convert digits by halves: `int` takes quadratic time, and refuses long numbers for that reason."""
     if len(text) <= _PYTHON_DIGITS:
         return int(text)
     half = len(text) // 2
@@ -151,7 +158,7 @@ def _digits(text: str) -> int:
 
 
 def _flaws(root: Any, duplicates: dict[int, list[str]]) -> Iterator[Finding]:
-    """Walk a value and name the place of every flaw in it."""
+    """Find every flaw in a value, with its JSON path."""
     pending: list[tuple[tuple[str | int, ...], Any]] = [((), root)]
     while pending:
         steps, value = pending.pop()
@@ -160,7 +167,7 @@ def _flaws(root: Any, duplicates: dict[int, list[str]]) -> Iterator[Finding]:
                 yield Finding(
                     "json.duplicate_key",
                     json_path((*steps, _spellable(key))),
-                    "expected each key once, found this one twice",
+                    "the object has this key more than once",
                 )
             for key in value:
                 if not _is_text(key):
@@ -181,7 +188,7 @@ def _surrogate(steps: tuple[str | int, ...], what: str) -> Finding:
     return Finding(
         "json.surrogate",
         json_path(steps),
-        f"expected whole surrogate pairs, found half of one in this {what}",
+        f"this {what} contains half of a surrogate pair",
     )
 
 

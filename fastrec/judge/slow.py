@@ -1,4 +1,4 @@
-"""The slow path: what the fast path refused is parsed strictly and judged by the arbiter, whose word is final."""
+"""The slow path: parse a line strictly and let the arbiter decide. It judges the lines that the fast path refuses."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _NO_VALUE = frozenset({"json.utf8", "json.depth", "json.syntax", "json.surrogate
 
 
 def judge_slowly(line: bytes, schema: Schema) -> dict[str, Any] | tuple[Finding, ...]:
-    """Judge one line: the record as a dict, or every reason why it is not valid."""
+    """Judge one line: return the record as a dict, or every reason why the line is not valid."""
     value, flaws = parse(line)
     if flaws:
-        # The schema is asked too where there is a value to ask about: a line should not have to be mended twice.
-        askable = not any(flaw.code in _NO_VALUE for flaw in flaws)
-        return in_order([*flaws, *errors_of(value, schema)] if askable else flaws)
+        # If there is a value, list its schema errors too, so that nobody has to fix the line twice.
+        has_value = not any(flaw.code in _NO_VALUE for flaw in flaws)
+        return in_order([*flaws, *errors_of(value, schema)] if has_value else flaws)
     if not is_valid(value, schema):
         return errors_of(value, schema)
     record: dict[str, Any] = value

@@ -1,30 +1,31 @@
-"""Warnings: what is odd about a valid record. A row a warning; none of them changes a verdict.
+"""Warnings: likely mistakes in valid records. They never change a verdict.
 
-Each row is a function from a record to the places and messages of what it finds. A row that only speaks of
-conversations is not asked about single turns.
+Each row of the table is a function that yields the JSON paths and messages of its warnings about a record. Rows about
+conversations are skipped for single turns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Any, Final
 
 from msgspec import UNSET, UnsetType
 
 from fastrec.judge.findings import Finding, describe
-from fastrec.schemas.v0_2_0 import Interaction, Record
+from fastrec.schemas.schema import Schema
 
 __all__ = ["ROWS", "warnings_of"]
 
-Row = Callable[[Record, list[Interaction]], Iterator[tuple[str, str]]]
+Row = Callable[[Any, list[Any], str], Iterator[tuple[str, str]]]
+"""From a record, its turns and the name of their field to paths and messages."""
 
 
-def _num_turns_missing(record: Record, turns: list[Interaction]) -> Iterator[tuple[str, str]]:
+def _num_turns_missing(record: Any, turns: list[Any], field: str) -> Iterator[tuple[str, str]]:
     if record.evaluation.num_turns is UNSET:
-        yield "$.evaluation.num_turns", f"expected the number of turns, {len(turns):,}, found nothing"
+        yield "$.evaluation.num_turns", f"missing; the number of turns is {len(turns):,}"
 
 
-def _num_turns(record: Record, turns: list[Interaction]) -> Iterator[tuple[str, str]]:
+def _num_turns(record: Any, turns: list[Any], field: str) -> Iterator[tuple[str, str]]:
     given = record.evaluation.num_turns
     if given is not UNSET and given != len(turns):
         yield (
@@ -33,7 +34,7 @@ def _num_turns(record: Record, turns: list[Interaction]) -> Iterator[tuple[str, 
         )
 
 
-def _tool_calls_count(record: Record, turns: list[Interaction]) -> Iterator[tuple[str, str]]:
+def _tool_calls_count(record: Any, turns: list[Any], field: str) -> Iterator[tuple[str, str]]:
     given = record.evaluation.tool_calls_count
     if given is not UNSET:
         count = sum(len(turn.tool_calls) for turn in turns if turn.tool_calls)
@@ -44,14 +45,14 @@ def _tool_calls_count(record: Record, turns: list[Interaction]) -> Iterator[tupl
             )
 
 
-def _turn_idx(record: Record, turns: list[Interaction]) -> Iterator[tuple[str, str]]:
+def _turn_idx(record: Any, turns: list[Any], field: str) -> Iterator[tuple[str, str]]:
     for index, turn in enumerate(turns):
         if turn.turn_idx != index:
-            yield f"$.interactions[{index}].turn_idx", f"expected {index}, found {describe(turn.turn_idx)}"
-            return  # one gap shifts all that follow
+            yield f"$.{field}[{index}].turn_idx", f"expected {index}, found {describe(turn.turn_idx)}"
+            return  # one gap shifts all later turns
 
 
-def _attribution_turn(record: Record, turns: list[Interaction]) -> Iterator[tuple[str, str]]:
+def _attribution_turn(record: Any, turns: list[Any], field: str) -> Iterator[tuple[str, str]]:
     last = max(len(turns) - 1, 0)
     for index, attribution in enumerate(record.answer_attribution):
         if attribution.turn_idx > last:
@@ -59,7 +60,7 @@ def _attribution_turn(record: Record, turns: list[Interaction]) -> Iterator[tupl
             yield path, f"expected at most the last turn, {last}, found {describe(attribution.turn_idx)}"
 
 
-def _tool_call_id(record: Record, turns: list[Interaction]) -> Iterator[tuple[str, str]]:
+def _tool_call_id(record: Any, turns: list[Any], field: str) -> Iterator[tuple[str, str]]:
     calls: set[str] = set()
     for index, turn in enumerate(turns):
         if turn.tool_calls:
@@ -69,17 +70,17 @@ def _tool_call_id(record: Record, turns: list[Interaction]) -> Iterator[tuple[st
             for call in [answered] if isinstance(answered, str) else answered:
                 if call not in calls:
                     yield (
-                        f"$.interactions[{index}].tool_call_id",
-                        "expected the id of an earlier tool call, found another",
+                        f"$.{field}[{index}].tool_call_id",
+                        "not the id of an earlier tool call",
                     )
 
 
-def _total_tokens(record: Record, turns: list[Interaction]) -> Iterator[tuple[str, str]]:
+def _total_tokens(record: Any, turns: list[Any], field: str) -> Iterator[tuple[str, str]]:
     usage = record.token_usage
     if usage:
         total = usage.input_tokens + usage.output_tokens
         if usage.total_tokens != total:
-            yield "$.token_usage.total_tokens", "expected input_tokens + output_tokens, found another sum"
+            yield "$.token_usage.total_tokens", "not the sum of input_tokens and output_tokens"
 
 
 ROWS: Final[dict[str, Row]] = {
@@ -102,20 +103,20 @@ _SINGLE_TURN: Final = [(code, row) for code, row in ROWS.items() if code not in 
 _CONVERSATION: Final = list(ROWS.items())
 
 
-def warnings_of(record: Record, given_hash: str | UnsetType, computed_hash: str) -> list[Finding]:
-    """List what is odd about a valid record; the hashes are the `sample_hash` it came with and what it ought to be."""
-    turns = record.interactions or []
+def warnings_of(record: Any, schema: Schema, given_hash: str | UnsetType, computed_hash: str) -> list[Finding]:
+    """List the warnings about a valid record; the hashes are its own `sample_hash` and the right one."""
+    turns = getattr(record, schema.turns_field) or []
     found = [
         Finding(code, path, message)
         for code, row in (_SINGLE_TURN if record.interaction_type == "single_turn" else _CONVERSATION)
-        for path, message in row(record, turns)
+        for path, message in row(record, turns, schema.turns_field)
     ]
     if given_hash is not UNSET and given_hash != computed_hash:
         found.append(
             Finding(
                 "warn.sample_hash",
                 "$.sample_hash",
-                "expected the hash of input.raw + input.reference, found another",
+                "not the hash of input.raw + input.reference",
             )
         )
     return found

@@ -1,4 +1,4 @@
-"""`sample_hash`, which identifies a question: two records with the same hash answer the same one."""
+"""`sample_hash`, which identifies a question: records with the same hash answer the same question."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from xxhash import xxh3_128_hexdigest
 
 from fastrec.errors import UsageError
 
-__all__ = ["HASHES", "Hash", "remembering", "sample_hash"]
+__all__ = ["HASHES", "Hash", "cached_hash", "sample_hash"]
 
 Hash = Callable[[str, str], str]
 
 _SLOTS: Final = 4_096
-_LONGEST: Final = 16 << 10  # characters; longer inputs are not remembered, so that memory stays bounded
+_LONGEST: Final = 16 << 10  # characters; longer inputs are not cached, which bounds the memory
 
 
 def _sha256(raw: str, reference: str) -> str:
@@ -29,7 +29,7 @@ def _xxh3_128(raw: str, reference: str) -> str:
 
 
 HASHES: Final[dict[str, Hash]] = {"sha256": _sha256, "xxh3_128": _xxh3_128}
-"""By name: the functions from `input.raw` and `input.reference` to a `sample_hash`."""
+"""By name, the functions that compute `sample_hash` from `input.raw` and `input.reference`."""
 
 
 def sample_hash(raw: str, reference: str, *, algorithm: str = "sha256") -> str:
@@ -45,15 +45,15 @@ def sample_hash(raw: str, reference: str, *, algorithm: str = "sha256") -> str:
     return HASHES[algorithm](raw, reference)
 
 
-def remembering(compute: Hash) -> Hash:
-    """Return a hash function that remembers the inputs it met last.
+def cached_hash(compute: Hash) -> Hash:
+    """Return a hash function with a cache of its latest inputs.
 
-    Many models answer the same questions, so most hashes of a task were computed before. A slot is found by lengths and
-    ends of the inputs and counts only if they are equal to the last character: what comes out is what `compute` gives.
+    Many models answer the same questions, so most hashes of a task were computed before. The slot of an input depends
+    on its length and its end, which is cheap to compute. A slot is used only if the whole input is equal.
     """
     slots: list[tuple[str, str, str]] = [("", "", compute("", ""))] * _SLOTS
 
-    def recall(raw: str, reference: str) -> str:
+    def cached(raw: str, reference: str) -> str:
         slot = hash((len(raw), len(reference), raw[-32:], reference[-16:])) % _SLOTS
         known_raw, known_reference, digest = slots[slot]
         if known_raw == raw and known_reference == reference:
@@ -63,4 +63,4 @@ def remembering(compute: Hash) -> Hash:
             slots[slot] = (raw, reference, digest)
         return digest
 
-    return recall
+    return cached

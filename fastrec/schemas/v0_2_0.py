@@ -77,7 +77,7 @@ class AnswerAttribution(Base, kw_only=True):
 
 
 class Evaluation(Base, kw_only=True):
-    """The verdict on a sample."""
+    """The score of an answer."""
 
     score: int | float | bool
     is_correct: bool
@@ -97,7 +97,7 @@ class TokenUsage(Base, kw_only=True):
 
 
 class Performance(Base, kw_only=True):
-    """How long it took, in milliseconds."""
+    """Durations in milliseconds."""
 
     latency_ms: Milliseconds | UnsetType | None = UNSET
     time_to_first_token_ms: Milliseconds | UnsetType | None = UNSET
@@ -105,7 +105,7 @@ class Performance(Base, kw_only=True):
 
 
 class Record(Base, kw_only=True):
-    """One evaluated sample: one line of a shard."""
+    """One answer of one model to one question: one line of a shard."""
 
     schema_version: str
     evaluation_id: str
@@ -137,36 +137,36 @@ SCHEMA: Final = Schema(
             "rule.single_turn_output",
             _SINGLE_TURN,
             "output",
-            "single_turn needs `output` as an object",
+            "single_turn must have `output` as an object",
             "record.output",
         ),
         Rule(
             "rule.single_turn_interactions",
             _SINGLE_TURN,
             "interactions",
-            "single_turn has no `interactions`",
+            "single_turn must not have `interactions`",
             "record.interactions.__class__ is not list",
         ),
         Rule(
             "rule.multi_turn_interactions",
             _CONVERSATION,
             "interactions",
-            "multi_turn and agentic need `interactions` as an array",
+            "multi_turn and agentic must have `interactions` as an array",
             "record.interactions.__class__ is list",
         ),
         Rule(
             "rule.multi_turn_output",
             _CONVERSATION,
             "output",
-            "multi_turn and agentic have no `output`",
+            "multi_turn and agentic must not have `output`",
             "not record.output",
         ),
-        # `metrics` is not among the schema's properties, and yet the schema has a rule for it.
+        # The schema has this rule although `metrics` is not one of its properties.
         Rule(
             "rule.metrics_num_turns",
             _CONVERSATION,
             "metrics",
-            "multi_turn and agentic: a `metrics` object needs `num_turns`",
+            "in multi_turn and agentic, a `metrics` object must have `num_turns`",
             'getattr(record, "metrics", None).__class__ is not dict or "num_turns" in record.metrics',
         ),
     ),

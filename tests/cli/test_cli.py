@@ -151,7 +151,7 @@ def test_text_groups_findings_with_counts_places_and_a_verdict(corpus: Path) -> 
     write(corpus / "more.jsonl", [BAD] * 5 + [WARNED, b""])
     done = run("validate", "bad.jsonl", "more.jsonl")
     lines = done.stdout.decode().splitlines()
-    at = lines.index("    $.model_id: expected a value, since the field is required, found nothing")
+    at = lines.index("    $.model_id: the required field is missing")
     assert lines[at - 1] == "error schema.required  7 ×"
     assert lines[at + 1] == "    bad.jsonl:2, bad.jsonl:3, more.jsonl:1, …"
     assert "warning warn.sample_hash  1 ×" in lines

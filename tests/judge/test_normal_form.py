@@ -156,12 +156,12 @@ def test_unknown_keys_in_every_record_soon_take_the_fast_path() -> None:
 
 
 def test_new_keys_in_every_record_do_not_make_a_class_each() -> None:
-    """The wait between two lessons doubles, so an adversary cannot make the judge build classes for ever."""
+    """The wait for the next decoder doubles, so hostile input cannot make the judge build decoders forever."""
     machine = Judge()
     lines = [json.dumps(sample(**{f"key_{number}": number})).encode() for number in range(300)]
     batch = machine.judge_chunk(b"\n".join(lines), bytearray())
     assert len(batch.records) == 300
-    assert machine._lessons < 10
+    assert machine._decoders < 10
 
 
 def test_decoders_see_bytes_not_text() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastrec.errors import UsageError
-from fastrec.schemas.hashes import HASHES, remembering, sample_hash
+from fastrec.schemas.hashes import HASHES, cached_hash, sample_hash
 from fastrec.storage.digests import fingerprint
 
 # Inputs that fall into the same slot: equal lengths and equal ends.
@@ -38,7 +38,7 @@ def test_an_unknown_algorithm_is_refused() -> None:
 @pytest.mark.parametrize("algorithm", HASHES)
 def test_memory_changes_no_hash(algorithm: str) -> None:
     """Inputs that share a slot, are too long to be kept, or come again and again get the hash they always have."""
-    plain, remembered = HASHES[algorithm], remembering(HASHES[algorithm])
+    plain, remembered = HASHES[algorithm], cached_hash(HASHES[algorithm])
     long = ("x" * 20_000, "y")
     for raw, reference in (*RIVALS, long, long, ("", ""), *RIVALS, *RIVALS):
         assert remembered(raw, reference) == plain(raw, reference)
@@ -52,7 +52,7 @@ def test_what_was_met_is_not_computed_again() -> None:
         asked.append(raw)
         return raw + reference
 
-    remembered = remembering(compute)
+    remembered = cached_hash(compute)
     asked.clear()
     for raw in ("short", "x" * 20_000):
         assert [remembered(raw, "!"), remembered(raw, "!")] == [raw + "!"] * 2
@@ -62,7 +62,7 @@ def test_what_was_met_is_not_computed_again() -> None:
 @given(st.lists(st.tuples(st.text(max_size=40), st.text(max_size=40)), max_size=30))
 def test_memory_is_transparent(inputs: list[tuple[str, str]]) -> None:
     """Any sequence of inputs gives what the plain function gives."""
-    remembered = remembering(HASHES["sha256"])
+    remembered = cached_hash(HASHES["sha256"])
     for raw, reference in inputs + inputs:
         assert remembered(raw, reference) == sample_hash(raw, reference)
 
