@@ -76,7 +76,8 @@ def _syntax_error(text: str, exc: json.JSONDecodeError) -> str:
     if not text[: exc.pos].strip():
         beginning = text.strip()
         return f"not JSON; the line begins with `{beginning[:16]}{'…' if len(beginning) > 16 else ''}`"
-    return f"invalid JSON at byte {len(text[: exc.pos].encode()):,} of the line: {exc.msg}"
+    problem = exc.msg[0].lower() + exc.msg[1:].removesuffix(" starting at")
+    return f"invalid JSON at byte {len(text[: exc.pos].encode()):,} of the line: {problem}"
 
 
 class _Reader:
