@@ -219,7 +219,7 @@ def test_a_wrong_option(command: str) -> None:
         (["normalize", "shards", "-o", "shards/new"], "the output shards/new lies in the input shards"),
         (["normalize", "shards"], "Missing option '-o' / '--output'"),
         (["stats", "corpus", "--by", "beauty"], "'beauty' is not one of 'accuracy', 'score'"),
-        (["report", "corpus", "-o", "a-file"], "a-file exists: name another file, or give --overwrite"),
+        (["report", "corpus", "-o", "a-file"], "a-file exists; choose another file, or add --overwrite"),
         (["diff", "corpus", "other", "--by", "colour"], "by 'colour'; the fields are evaluation_name,"),
         (["diff", "corpus"], "Missing argument 'NEW'"),
         (["cat", "corpus", "--limit", "none"], "'--limit': 'none' is not a valid integer"),

@@ -47,7 +47,7 @@ ARGUMENTS: dict[str, Deed] = {
     r"mix must be one of .*, not 'none'": lambda path: generate(path / "new", mix="none"),
     r"a share must be between 0 and 1": lambda path: generate(path / "new", rejects=1.5),
     r"the number of shards must be at least 1": lambda path: generate(path / "new", shards=0),
-    r"the hash is one of sha256, xxh3_128, not 'md5'": lambda path: validate(path / "in.jsonl", algorithm="md5"),
+    r"algorithm must be one of sha256, xxh3_128, not 'md5'": lambda path: validate(path / "in.jsonl", algorithm="md5"),
 }
 
 
@@ -64,7 +64,7 @@ def test_wrong_arguments(message: str, tmp_path: Path) -> None:
     [
         ("format", 99, "format is 99"),
         ("schema", "0.3", "schema: expected"),
-        ("sort_fields", ["model_id"], "sort_fields: expected all fields of a key, found model_id"),
+        ("sort_fields", ["model_id"], "sort_fields: expected all sort fields, found model_id"),
     ],
 )
 def test_manifests_of_another_kind(key: str, value: object, said: str, shard: Path, tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ def test_numbers_beyond_a_double_are_shown(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, records)))
     fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus")
     text = Page(make_page(tmp_path / "corpus")).text
-    assert "very many" in text
+    assert "huge" in text
     assert "1e+308" in text
 
 
@@ -153,9 +153,9 @@ def test_the_page_says_what_it_leaves_out(demo: Path) -> None:
     """A corpus of thousands of models makes no page that a browser cannot show."""
     few = Limits(report_cells=24, report_columns=6, report_rows=3, report_charts=2)
     text = Page(make_page(demo, few)).text
-    assert "Shown: 4 of 10 models with the most records; fastrec stats lists all." in text
-    assert "Shown: 6 of 8 evaluations with the most records; fastrec stats lists all." in text
-    assert "Shown: 2 of 8 evaluations; fastrec stats lists all." in text
+    assert "Shown: 4 of 10 models with the most records; `fastrec stats` lists all." in text
+    assert "Shown: 6 of 8 evaluations with the most records; `fastrec stats` lists all." in text
+    assert "Shown: 2 of 8 evaluations; `fastrec stats` lists all." in text
 
 
 # What it must not hold
@@ -197,7 +197,7 @@ def test_a_file_that_is_there_needs_overwrite(demo: Path, tmp_path: Path) -> Non
     link.symlink_to(target)
     done = run(demo, "-o", link)
     assert (done.returncode, done.stdout) == (2, b"")
-    assert b"link.html exists: name another file, or give --overwrite to replace it" in done.stderr
+    assert b"link.html exists; choose another file, or add --overwrite to replace it" in done.stderr
     assert target.read_text() == "mine"
     result = invoke(demo, "-o", link, "--overwrite")
     assert (result.exit_code, result.stdout) == (0, "")
@@ -218,9 +218,9 @@ def test_the_file_can_be_read_by_whom_the_umask_allows(demo: Path, tmp_path: Pat
     [
         (("missing", "a.html"), 2, "missing is not a corpus: there is no such directory"),
         (("empty", "a.html"), 2, "empty is not a corpus: it holds no manifest.json"),
-        (("demo", "empty"), 2, "empty is not a file: name one, or - for standard output"),
+        (("demo", "empty"), 2, "empty is not a file; choose a file, or - for standard output"),
         (("demo", "/dev/null"), 2, "/dev/null is not a file"),
-        (("demo", "demo/a.html"), 2, "demo/a.html lies in the corpus"),
+        (("demo", "demo/a.html"), 2, "demo/a.html is inside the corpus"),
         (("demo", "missing/a.html"), 3, "missing/a.html cannot be written: No such file or directory"),
         (("demo", "file/a.html"), 3, "file/a.html cannot be written: Not a directory"),
     ],

@@ -125,9 +125,9 @@ def test_it_opens(open_page: Any) -> None:
     assert page.title() == "demo: fastrec report"
     titles = page.locator("h2").all_inner_texts()
     assert titles == page.locator("nav a").all_inner_texts()
-    assert {"Books", "Evaluations × models", "Distributions", "Rejects", "Inputs"} <= set(titles)
-    page.click("nav >> text=Rejects")
-    assert page.locator("h2 >> text=Rejects").bounding_box()["y"] < 200
+    assert {"Line counts", "Evaluations × models", "Distributions", "Rejected lines", "Inputs"} <= set(titles)
+    page.click("nav >> text=Rejected lines")
+    assert page.locator("h2 >> text=Rejected lines").bounding_box()["y"] < 200
 
 
 def test_columns_sort(open_page: Any) -> None:

@@ -1,11 +1,11 @@
-"""`report`: one page that shows a corpus, and needs nothing but itself.
+"""`report`: one self-contained HTML page about a corpus.
 
-1. Read the manifest, the summary, and from the rejects file a few examples of each code (`examples`).
-2. Write sections (`sections`, `evaluations`): plain HTML that can be read without a script, escaped by construction
-   (`html`), with small drawings (`charts`).
-3. Put the page together with its style and its script, which sorts, searches and turns the light off. The page's own
-   policy allows that one script and that one style, by their hashes, and nothing from anywhere else.
-4. Write the file: whole or not at all.
+1. Read the manifest, the summary, and a few examples of rejected lines for each code.
+2. Make the sections (`sections`, `evaluations`): HTML that works without a script and is escaped by construction
+   (`html`), with small charts (`charts`).
+3. Add the style and the script, which sorts, searches and switches the theme. The page's content security policy
+   allows only this script and this style, by their hashes, and no network.
+4. Write the file atomically.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from pathlib import Path
 
 from fastrec._version import __version__
 from fastrec.commands.report.evaluations import evaluation_tables, heat_maps, histograms, tokens
-from fastrec.commands.report.examples import examples
 from fastrec.commands.report.html import Html, counted, decimal, joined, tag
-from fastrec.commands.report.sections import books, conflicts, hashes, inputs, rejects
+from fastrec.commands.report.sections import conflicts, examples, hashes, inputs, line_counts, rejected_lines
 from fastrec.corpus.documents import read_manifest, read_summary
 from fastrec.errors import FastrecError, UsageError, shown
 from fastrec.limits import LIMITS, Limits
@@ -32,21 +31,21 @@ __all__ = ["make_page", "write_report"]
 
 
 def write_report(corpus: str | os.PathLike[str], output: str | os.PathLike[str], *, overwrite: bool = False) -> int:
-    """Write the page of a corpus to a file, and return its size.
+    """Write the report about a corpus to a file, and return its size.
 
     Raises:
-        UsageError: The directory is no corpus, or the file is there, or lies in the corpus.
+        UsageError: The directory is not a corpus, or the file exists or is inside the corpus.
         CorpusError: The manifest, the summary or the rejects file is damaged.
-        ShardError: The rejects file could not be read whole.
+        ShardError: The rejects file could not be read completely.
         FastrecError: The file cannot be written.
     """
     target = Path(output)
     if target.exists() and not target.is_file():
-        raise UsageError(f"{shown(str(target))} is not a file: name one, or - for standard output")
+        raise UsageError(f"{shown(str(target))} is not a file; choose a file, or - for standard output")
     if target.exists() and not overwrite:
-        raise UsageError(f"{shown(str(target))} exists: name another file, or give --overwrite to replace it")
+        raise UsageError(f"{shown(str(target))} exists; choose another file, or add --overwrite to replace it")
     if not is_url(os.fspath(corpus)) and Path(corpus).resolve() in target.resolve().parents:
-        raise UsageError(f"{shown(str(target))} lies in the corpus, which holds nothing but its own files: move it")
+        raise UsageError(f"{shown(str(target))} is inside the corpus; choose a file outside of it")
     page = make_page(corpus)
     try:
         _write(target, page)
@@ -56,8 +55,8 @@ def write_report(corpus: str | os.PathLike[str], output: str | os.PathLike[str],
 
 
 def _write(target: Path, page: bytes) -> None:
-    """Put the page in its place when it is whole."""
-    target = target.resolve()  # behind a link, so that the link stays
+    """Write a temporary file and rename it to the target."""
+    target = target.resolve()  # replaces the file that a symbolic link points to, not the link
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name[:50]}.", dir=target.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -77,20 +76,20 @@ def _name_of(directory: str) -> str:
 
 
 def make_page(corpus: str | os.PathLike[str], limits: Limits = LIMITS) -> bytes:
-    """Make the page of a corpus. It depends on the corpus alone: no time, no host."""
+    """Make the report about a corpus. It depends on the corpus alone: no time, no host name."""
     directory = os.fspath(corpus)
     manifest = read_manifest(directory)
     summary = read_summary(directory, manifest)
     found = rank_all(summary)
     sections = [
-        ("Books", books(summary)),
+        ("Line counts", line_counts(summary)),
         ("Evaluations × models", heat_maps(found, limits)),
         ("Models by evaluation", evaluation_tables(found, limits)),
         ("Distributions", histograms(found, limits)),
         ("Tokens", tokens(summary, limits)),
         ("Duplicates and conflicts", conflicts(summary)),
         ("Hashes and ids", hashes(summary)),
-        ("Rejects", rejects(summary, examples(directory, manifest))),
+        ("Rejected lines", rejected_lines(summary, examples(directory, manifest))),
         ("Inputs", inputs(manifest)),
     ]
     models = len({model.model_id for evaluation in summary.evaluations for model in evaluation.by_model})
@@ -116,7 +115,7 @@ def _document(name: str, about: str, sections: list[tuple[str, str, Html]]) -> s
         tag("style", style),
     ]
     body = [
-        tag("a", "Skip to the contents", href="#s0", class_="skip"),
+        tag("a", "Skip to content", href="#s0", class_="skip"),
         tag("header", tag("h1", name), tag("p", about, class_="soft")),
         tag(
             "div",
@@ -130,9 +129,9 @@ def _document(name: str, about: str, sections: list[tuple[str, str, Html]]) -> s
             class_="tools",
             role="search",
         ),
-        tag("nav", *(tag("a", title, href=f"#{place}") for title, place, _ in sections), aria_label="Sections"),
-        tag("main", *(tag("section", tag("h2", title), body, id=place) for title, place, body in sections)),
-        tag("footer", f"Written by fastrec {__version__}. This page loads nothing, and sends nothing."),
+        tag("nav", *(tag("a", title, href=f"#{anchor}") for title, anchor, _ in sections), aria_label="Sections"),
+        tag("main", *(tag("section", tag("h2", title), content, id=anchor) for title, anchor, content in sections)),
+        tag("footer", f"Written by fastrec {__version__}. This page uses no network."),
         tag("script", script),
     ]
     page = joined([tag("head", *head), tag("body", *body)])
@@ -140,5 +139,5 @@ def _document(name: str, about: str, sections: list[tuple[str, str, Html]]) -> s
 
 
 def _allowed(text: str) -> str:
-    """Name a script or a style by its hash."""
+    """Return the policy entry that allows a script or a style by its hash."""
     return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"

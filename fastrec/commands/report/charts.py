@@ -1,4 +1,4 @@
-"""Small drawings: bars and ranges beside a number, a stacked bar, a histogram. All of them are plain SVG."""
+"""Small charts as plain SVG: bars and ranges next to a number, a stacked bar, a histogram."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ _BINS: Final = 20
 
 
 def bar(share: float, error: float | None) -> Html:
-    """Draw a share from 0 to 1, with a whisker of a standard error to both sides. The number stands beside it."""
-    parts = [tag("rect", class_="track", y=3, width=_WIDTH, height=6), _rect("fill", 0, share)]
+    """Draw a share from 0 to 1, with an error bar of one standard error to both sides."""
+    parts = [
+        tag("rect", class_="track", y=3, width=_WIDTH, height=6),
+        tag("rect", class_="fill", x=0, y=3, width=_short(share * _WIDTH), height=6),
+    ]
     if error:
         low, high = max(share - error, 0) * _WIDTH, min(share + error, 1) * _WIDTH
         parts.append(tag("line", class_="whisker", x1=_short(low), x2=_short(high), y1=6, y2=6))
@@ -25,21 +28,21 @@ def bar(share: float, error: float | None) -> Html:
 
 
 def latency_scale(values: Sequence[float]) -> tuple[float, float] | None:
-    """Give the ends of a logarithmic scale that holds all latencies; None if there are none above zero."""
+    """Return the ends of a logarithmic scale for latencies; None if none is above zero."""
     above = [value for value in values if value > 0]
     return (math.log(min(above)), math.log(max(above))) if above else None
 
 
 def latency_range(quantiles: Sequence[float | None], scale: tuple[float, float] | None) -> Html:
-    """Draw median, 90th and 99th percentile: a dot, a thick line and a thin one."""
+    """Draw the median as a dot, the 90th percentile as a thick line and the 99th as a thin one."""
     if scale is None or None in quantiles:
         return Html("")
     low, high = scale
-    places = [
+    positions = [
         4 + (_WIDTH - 8) * ((math.log(value) - low) / (high - low) if value and high > low else 0)
         for value in quantiles
     ]
-    p50, p90, p99 = map(_short, places)
+    p50, p90, p99 = map(_short, positions)
     return _small(
         [
             tag("line", class_="thin", x1=p50, x2=p99, y1=6, y2=6),
@@ -50,7 +53,7 @@ def latency_range(quantiles: Sequence[float | None], scale: tuple[float, float] 
 
 
 def stacked(parts: Sequence[tuple[str, int]]) -> Html:
-    """Draw how a whole divides into named parts, with a legend."""
+    """Draw the shares of named parts as one bar, with a legend."""
     whole = sum(count for _, count in parts)
     if not whole:
         return Html("")
@@ -63,13 +66,13 @@ def stacked(parts: Sequence[tuple[str, int]]) -> Html:
     legend = joined(tag("span", tag("i", class_=f"key {name}"), f"{name} {count / whole:.2%}") for name, count in parts)
     drawing = tag(
         "svg", *pieces, class_="stack", viewBox="0 0 1000 18", preserveAspectRatio="none", role="img",
-        aria_label=f"Of all lines {label}"
+        aria_label=f"Lines: {label}"
     )  # fmt: skip
     return joined([drawing, tag("p", legend, class_="legend")])
 
 
 def histogram(title: str, values: Sequence[float], *, unit: str = "", logarithmic: bool = False) -> Html:
-    """Draw how many models have which value; nothing if there are none."""
+    """Draw the number of models by value; empty if there are no values."""
     values = [value for value in values if value > 0 or not logarithmic]
     if not values:
         return Html("")
@@ -77,9 +80,9 @@ def histogram(title: str, values: Sequence[float], *, unit: str = "", logarithmi
     low, high = min(scaled), max(scaled)
     counts = [0] * _BINS
     for value in scaled:
-        # Half of each, so that the widest range that doubles have does not overflow.
-        place = (value / 2 - low / 2) / (high / 2 - low / 2) if high > low else 0.5
-        counts[min(int(place * _BINS), _BINS - 1)] += 1
+        # The halves keep the widest range of doubles from overflowing.
+        position = (value / 2 - low / 2) / (high / 2 - low / 2) if high > low else 0.5
+        counts[min(int(position * _BINS), _BINS - 1)] += 1
     most = max(counts)
     heights = [(number, count / most * 56) for number, count in enumerate(counts) if count]
     bars = [
@@ -97,10 +100,6 @@ def histogram(title: str, values: Sequence[float], *, unit: str = "", logarithmi
         ),
         tag("p", tag("span", ends[0]), tag("span", ends[1]), class_="ends"),
     )  # fmt: skip
-
-
-def _rect(kind: str, start: float, share: float) -> Html:
-    return tag("rect", class_=kind, x=_short(start * _WIDTH), y=3, width=_short(share * _WIDTH), height=6)
 
 
 def _small(parts: Sequence[Html]) -> Html:

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import Final
 
 from fastrec.commands.report.charts import bar, histogram, latency_range, latency_scale
-from fastrec.commands.report.html import Html, counted, decimal, joined, num, percent, row, table, tag
+from fastrec.commands.report.html import Html, count_cell, counted, decimal, joined, num, percent, row, table, tag
 from fastrec.limits import Limits
 from fastrec.summary.document import Summary
 from fastrec.summary.ranking import EvaluationStats, ModelStats, Stats
 
 __all__ = ["evaluation_tables", "heat_maps", "histograms", "tokens"]
 
-_MOST_UPRIGHT: Final = 10  # with more columns their heads are turned, so that many are seen at once
+_MOST_UPRIGHT: Final = 10  # with more columns their headings are rotated
 
 
 def heat_maps(stats: Stats, limits: Limits) -> Html:
@@ -34,16 +34,13 @@ def heat_maps(stats: Stats, limits: Limits) -> Html:
         rows = [row(name, *(_heat(found.get(name), value) for found in by_model)) for name in names]
         return table(title, heads, rows, class_=f"heat {kind}" + " turned" * (len(evaluations) > _MOST_UPRIGHT))
 
+    coverage = "Coverage: the share of an evaluation's questions that a model answered"
     return joined(
         [
             _left_out(len(names), len(records), "models with the most records"),
             _left_out(len(evaluations), len(stats.evaluations), "evaluations with the most records"),
             map_of("Accuracy of models on evaluations", "accuracy", lambda model: model.accuracy),
-            map_of(
-                "Coverage: the share of an evaluation's samples that a model answered",
-                "coverage",
-                lambda model: model.coverage,
-            ),
+            map_of(coverage, "coverage", lambda model: model.coverage),
         ]
     )
 
@@ -69,35 +66,24 @@ def _evaluation(evaluation: EvaluationStats, most: int) -> Html:
     with_tokens = any(model.tokens.records for model in models)
     heads += ["tokens each"] * with_tokens + ["latency p50 · p99, ms"] * (scale is not None)
     rows = [_model(model, scale, with_tokens=with_tokens) for model in models]
-    counts = ((evaluation.records, "record"), (evaluation.models, "model"), (evaluation.questions, "sample"))
+    counts = ((evaluation.records, "record"), (evaluation.models, "model"), (evaluation.questions, "question"))
     about = (
         f"{evaluation.evaluation_name}: {', '.join(counted(*count) for count in counts)}, "
         f"{decimal(evaluation.common_questions or 0)} answered by all models"
     )
-    return joined(
-        [
-            table(about, heads, rows, class_="models"),
-            _left_out(len(models), len(evaluation.by_model), "most accurate models"),
-        ]
-    )
+    left_out = _left_out(len(models), len(evaluation.by_model), "most accurate models")
+    return joined([table(about, heads, rows, class_="models"), left_out])
 
 
 def _model(model: ModelStats, scale: tuple[float, float] | None, *, with_tokens: bool) -> Html:
+    accuracy, accuracy_error = model.accuracy, model.accuracy_standard_error
+    score = "" if model.mean_score is None else f"{model.mean_score:.4g}"
     cells = [
-        num(
-            model.accuracy,
-            percent(model.accuracy),
-            _error(model.accuracy_standard_error, "{:.1%}"),
-            bar(model.accuracy, model.accuracy_standard_error),
-        ),
-        num(
-            model.mean_score,
-            "" if model.mean_score is None else f"{model.mean_score:.4g}",
-            _error(model.score_standard_error, "{:.2g}"),
-        ),
-        num(model.records, decimal(model.records)),
+        num(accuracy, percent(accuracy), _error(accuracy_error, "{:.1%}"), bar(accuracy, accuracy_error)),
+        num(model.mean_score, score, _error(model.score_standard_error, "{:.2g}")),
+        count_cell(model.records),
         num(model.coverage, percent(model.coverage)),
-        num(model.errors, decimal(model.errors)),
+        count_cell(model.errors),
     ]
     if with_tokens:
         each = model.tokens_per_record
@@ -105,8 +91,7 @@ def _model(model: ModelStats, scale: tuple[float, float] | None, *, with_tokens:
     if scale is not None:
         latency = model.latency_ms
         spelled = "" if latency.p50 is None else f"{latency.p50:,.0f} · {latency.p99:,.0f}"
-        drawn = latency_range((latency.p50, latency.p90, latency.p99), scale)
-        cells.append(num(latency.p50, spelled, drawn))
+        cells.append(num(latency.p50, spelled, latency_range((latency.p50, latency.p90, latency.p99), scale)))
     return row(model.model_id, *cells)
 
 
@@ -115,22 +100,22 @@ def _error(error: float | None, pattern: str) -> Html:
 
 
 def histograms(stats: Stats, limits: Limits) -> Html:
-    """Show how the models of each evaluation spread."""
+    """Show the distribution of scores and latencies over the models of each evaluation."""
     cards = []
     for evaluation in stats.evaluations[: limits.report_charts]:
         scores = [model.mean_score for model in evaluation.by_model if model.mean_score is not None]
         latencies = [model.latency_ms.p50 for model in evaluation.by_model if model.latency_ms.p50 is not None]
-        drawn = [
+        charts = [
             histogram("Mean score", scores),
             histogram("Median latency, logarithmic", latencies, unit=" ms", logarithmic=True),
         ]
-        if any(drawn):
-            cards.append(tag("article", tag("h3", evaluation.evaluation_name), *drawn))
+        if any(charts):
+            cards.append(tag("article", tag("h3", evaluation.evaluation_name), *charts))
     if not cards:
         return Html("")
     return joined(
         [
-            tag("p", "How many models of an evaluation have which mean score and which median latency.", class_="soft"),
+            tag("p", "Number of models by mean score and by median latency, for each evaluation.", class_="soft"),
             tag("div", *cards, class_="cards"),
             _left_out(min(len(stats.evaluations), limits.report_charts), len(stats.evaluations), "evaluations"),
         ]
@@ -138,25 +123,22 @@ def histograms(stats: Stats, limits: Limits) -> Html:
 
 
 def tokens(summary: Summary, limits: Limits) -> Html:
-    """Show what each model has read and written, over all evaluations."""
+    """Show the tokens of each model, over all evaluations."""
     sums: dict[str, list[int]] = {}
     for evaluation in summary.evaluations:
         for model in evaluation.by_model:
-            if model.tokens.records:
-                counts = (model.records, model.tokens.records, *map(_number, (model.tokens.input, model.tokens.output)))
-                total = sums.setdefault(model.model_id, [0] * 5)
-                for place, count in enumerate((*counts, _number(model.tokens.total))):
-                    total[place] += count
+            used = model.tokens
+            if used.records:
+                counts = (model.records, used.records, *map(_number, (used.input, used.output, used.total)))
+                total = sums.get(model.model_id, [0] * len(counts))
+                sums[model.model_id] = [sum(pair) for pair in zip(total, counts, strict=True)]
     if not sums:
-        return tag("p", "No record says its tokens.")
-    rows = [row(name, *map(_big, counts)) for name, counts in sorted(sums.items(), key=lambda item: -item[1][4])]
-    heads = ("model", "records", "that say tokens", "input", "output", "total")
-    return joined(
-        [
-            table("Tokens by model, over evaluations where it says any", heads, rows[: limits.report_rows]),
-            _left_out(min(len(rows), limits.report_rows), len(rows), "models with the most tokens"),
-        ]
-    )
+        return tag("p", "No record has token counts.")
+    rows = [row(name, *map(_big, counts)) for name, counts in sorted(sums.items(), key=lambda item: -item[1][-1])]
+    heads = ("model", "records", "with token counts", "input", "output", "total")
+    title = "Tokens by model, over the evaluations that have token counts for it"
+    left_out = _left_out(min(len(rows), limits.report_rows), len(rows), "models with the most tokens")
+    return joined([table(title, heads, rows[: limits.report_rows]), left_out])
 
 
 def _number(count: int | str) -> int:
@@ -164,14 +146,15 @@ def _number(count: int | str) -> int:
 
 
 def _big(count: int) -> Html:
-    """Make a cell of a count that may be beyond a double."""
+    """Make a cell with a count that may be too large for a double."""
     try:
         return num(count, decimal(float(count)) if count < 1 << 53 else f"{float(count):.4g}")
     except OverflowError:
-        return num(float("inf"), "very many")
+        return num(float("inf"), "huge")
 
 
-def _left_out(shown: int, there: int, what: str) -> Html:
-    if shown >= there:
+def _left_out(shown: int, total: int, what: str) -> Html:
+    if shown >= total:
         return Html("")
-    return tag("p", f"Shown: {decimal(shown)} of {decimal(there)} {what}; fastrec stats lists all.", class_="soft")
+    text = f"Shown: {decimal(shown)} of {decimal(total)} {what}; `fastrec stats` lists all."
+    return tag("p", text, class_="soft")

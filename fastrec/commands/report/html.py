@@ -1,7 +1,7 @@
-"""HTML that is escaped by construction: text is text until an element is made of it.
+"""HTML that is escaped by construction.
 
-`tag` escapes every attribute, and every child that is not `Html`; and `Html` is what `tag` gives, or a file of this
-package. So nothing that a record says can become markup, wherever on the page it stands.
+`tag` escapes every attribute, and every child that is not `Html`. `Html` comes only from `tag` and from files of this
+package. So no text from a record can become markup.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Final
 
-__all__ = ["Html", "code", "counted", "decimal", "joined", "num", "percent", "row", "table", "tag", "visible"]
+__all__ = ["Html", "code", "count_cell", "counted", "decimal", "joined", "num", "percent", "row", "table", "tag"]
 
 _VOID: Final = {"meta", "input"}
 
@@ -24,15 +24,8 @@ class Html(str):
 Child = Html | str | int | None
 
 
-def visible(text: str) -> str:
-    """Show what would be invisible, steer a text or turn its direction as an escape."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
-
-
 def tag(name: str, /, *children: Child, **attributes: str | float | bool | None) -> Html:
-    r"""Make an element. Underscores in names of attributes stand for hyphens; one at the end is dropped.
+    r"""Make an element. Underscores in attribute names stand for hyphens; a trailing one is dropped.
 
     >>> tag("td", "a < b\x1b", class_="num", data_v=3, hidden=True)
     '<td class="num" data-v="3" hidden>a &lt; b\\x1b</td>'
@@ -49,52 +42,56 @@ def tag(name: str, /, *children: Child, **attributes: str | float | bool | None)
 
 
 def _escaped(text: str) -> str:
-    return escape(visible(text))
+    """Escape markup, and characters that are invisible or change the direction of text."""
+    if not text.isprintable():
+        text = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+    return escape(text)
 
 
 def joined(parts: Iterable[Html]) -> Html:
-    """Put markup together."""
+    """Join markup."""
     return Html("".join(parts))
 
 
 def decimal(number: float) -> str:
-    """Spell a count, or a number of which the digits after the point do not matter."""
+    """Format a number without decimals."""
     return f"{number:,.0f}"
 
 
 def counted(number: int, noun: str) -> str:
-    """Spell a count of things."""
+    """Format a count with its noun."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def percent(share: float) -> str:
-    """Spell a share."""
+    """Format a share as a percentage."""
     return f"{share:.1%}"
 
 
 def num(value: float | None, text: str, *more: Child, class_: str = "") -> Html:
-    """Make a cell with a number, by which its column is sorted."""
-    return tag("td", text, *more, class_=f"num {class_}".strip(), data_v=_sortable(value))
+    """Make a cell with a number, which its column is sorted by."""
+    sort_key = None if value is None else repr(value).replace("inf", "Infinity")  # as JavaScript spells it
+    return tag("td", text, *more, class_=f"num {class_}".strip(), data_v=sort_key)
 
 
-def _sortable(value: float | None) -> str | None:
-    """Spell a number as a script reads it."""
-    return None if value is None else repr(value).replace("inf", "Infinity")
+def count_cell(count: int) -> Html:
+    """Make a cell with a count."""
+    return num(count, decimal(count))
 
 
 def code(text: str) -> Html:
-    """Make a cell with something that is not read as words."""
+    """Make a cell with code."""
     return tag("td", tag("code", text))
 
 
 def row(name: str, *cells: Html | str) -> Html:
-    """Make a row: its name, and cells: text, or ready-made."""
+    """Make a row from its name and its cells, which are text or cells already."""
     made = [cell if isinstance(cell, Html) else tag("td", tag("span", cell)) for cell in cells]
     return tag("tr", tag("th", tag("span", name), scope="row"), *made)
 
 
 def table(caption: str, heads: Sequence[str], rows: Sequence[Html], *, class_: str = "") -> Html:
-    """Make a table under its title that scripts can sort and search, and that scrolls; nothing if it has no rows."""
+    """Make a table that scrolls and that the script can sort and search; empty if there are no rows."""
     if not rows:
         return Html("")
     head = joined(tag("th", tag("button", head, type="button"), scope="col") for head in heads)

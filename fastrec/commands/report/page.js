@@ -1,11 +1,11 @@
 "use strict";
-// The page can be read without this: it adds sorting, searching, a light switch, and prints what is folded away.
+// The page works without this script, which adds sorting, searching and a theme button, and unfolds details for print.
 const root = document.documentElement;
 root.classList.add("scripted");
 const all = (selector, within = document) => Array.from(within.querySelectorAll(selector));
 const byText = new Intl.Collator(undefined, { numeric: true }).compare;
 
-// Sorting: by number where cells have one, else by text; cells without a value come last either way.
+// Sorting: by number if the cells have one, else by text. Cells without a value come last in both directions.
 function sort(table, column, head) {
   const numeric = head.classList.contains("right");
   const direction = head.ariaSort ? (head.ariaSort === "ascending" ? -1 : 1) : numeric ? -1 : 1;
@@ -24,7 +24,7 @@ function sort(table, column, head) {
 }
 
 const tables = all("table").map((table) => {
-  const first = table.tBodies[0].rows[0].cells; // the cells of a column are of one kind
+  const first = table.tBodies[0].rows[0].cells; // all cells of a column have one kind
   all("thead th", table).forEach((head, column) => {
     head.classList.toggle("right", first[column].classList.contains("num"));
     head.firstElementChild.addEventListener("click", () => sort(table, column, head));
@@ -34,11 +34,11 @@ const tables = all("table").map((table) => {
   return { frame: table.closest(".frame"), rows };
 });
 
-// Searching: rows that hold all the words, in their cells or in the title of their table.
+// Searching: shows the rows that contain all words, in their cells or in the title of their table.
 function search(wanted) {
   const words = wanted.toLowerCase().split(/\s+/).filter(Boolean);
   let found = 0;
-  let there = 0;
+  let total = 0;
   for (const { frame, rows } of tables) {
     let here = 0;
     for (const { row, text } of rows) {
@@ -48,7 +48,7 @@ function search(wanted) {
     }
     frame.hidden = here === 0;
     found += here;
-    there += rows.length;
+    total += rows.length;
     const folded = frame.closest("details");
     if (folded) {
       folded.hidden = here === 0;
@@ -63,7 +63,7 @@ function search(wanted) {
     section.hidden = words.length > 0 && parts.every((part) => part.hidden);
     document.querySelector(`nav a[href="#${section.id}"]`).hidden = section.hidden;
   }
-  document.getElementById("matches").textContent = words.length ? `${found.toLocaleString("en")} of ${there.toLocaleString("en")} rows` : "";
+  document.getElementById("matches").textContent = words.length ? `${found.toLocaleString("en")} of ${total.toLocaleString("en")} rows` : "";
 }
 
 const input = document.getElementById("search");

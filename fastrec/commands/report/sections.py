@@ -1,4 +1,4 @@
-"""Sections about the corpus as a whole: books, conflicts, hashes, rejects, inputs."""
+"""Sections about the corpus as a whole: line counts, conflicts, hashes, rejected lines, inputs."""
 
 from __future__ import annotations
 
@@ -6,23 +6,26 @@ from collections.abc import Iterable
 from typing import Final
 
 from fastrec.commands.report.charts import stacked
-from fastrec.commands.report.examples import Example
-from fastrec.commands.report.html import Html, code, decimal, joined, num, percent, row, table, tag
+from fastrec.commands.report.html import Html, code, count_cell, decimal, joined, num, percent, row, table, tag
 from fastrec.corpus.manifest import Manifest
+from fastrec.corpus.rejects import decode_rejected, numbered_lines
 from fastrec.judge.codes import CODES
+from fastrec.storage.paths import join, parent_and_name
 from fastrec.summary.document import Summary
 
-__all__ = ["books", "conflicts", "hashes", "inputs", "rejects"]
+__all__ = ["conflicts", "examples", "hashes", "inputs", "line_counts", "rejected_lines"]
 
 _MOST_INPUTS: Final = 5_000
-_ACCOUNTS: Final = ("kept", "duplicates", "rejected", "blank")
+_COUNTS: Final = ("kept", "duplicates", "rejected", "blank")
+_EXAMPLES: Final = 5  # per code
+_EXCERPT_BYTES: Final = 160
 
 
-def books(summary: Summary) -> Html:
-    """Show what became of every line."""
-    accounts = [(name, getattr(summary.line_counts, name)) for name in _ACCOUNTS]
+def line_counts(summary: Summary) -> Html:
+    """Show the line counts of the corpus."""
+    counts = [(name, getattr(summary.line_counts, name)) for name in _COUNTS]
     kinds = [
-        table(title, (head, "records"), [row(name, _count(count)) for name, count in counts.items()])
+        table(title, (head, "records"), [row(name, count_cell(count)) for name, count in counts.items()])
         for title, head, counts in (
             ("Kept records by interaction type", "type", summary.interaction_types),
             ("Kept records by schema version", "version", summary.schema_versions),
@@ -30,16 +33,16 @@ def books(summary: Summary) -> Html:
     ]
     return joined(
         [
-            _tiles([("lines", summary.line_counts.lines), *accounts]),
-            stacked(accounts),
-            tag("p", "Every line is accounted for: lines = kept + duplicates + rejected + blank.", class_="soft"),
+            _tiles([("lines", summary.line_counts.lines), *counts]),
+            stacked(counts),
+            tag("p", "Every line is counted once: lines = kept + duplicates + rejected + blank.", class_="soft"),
             tag("div", *kinds, class_="pair"),
         ]
     )
 
 
 def conflicts(summary: Summary) -> Html:
-    """Show copies that were dropped, and identities with several records."""
+    """Show how many duplicates were dropped, and the identities that have several records."""
     found = summary.conflicts
     rows = [
         row(
@@ -47,117 +50,105 @@ def conflicts(summary: Summary) -> Html:
             example.model_id,
             example.evaluation_id,
             str(example.sample_id),
-            _count(example.records),
+            count_cell(example.records),
             code(", ".join(example.sample_hashes)),
         )
         for example in found.examples
     ]
+    tiles = [
+        ("duplicates dropped", summary.line_counts.duplicates),
+        ("identities with several records", found.identities),
+        ("records of these identities", found.records),
+    ]
+    title = f"Conflicts: the first {decimal(len(rows))} of {decimal(found.identities)}"
     heads = ("evaluation", "model", "evaluation_id", "sample_id", "records", "sample_hash")
-    return joined(
-        [
-            _tiles(
-                [
-                    ("exact copies dropped", summary.line_counts.duplicates),
-                    ("identities in conflict", found.identities),
-                    ("records that share one", found.records),
-                ]
-            ),
-            table(f"Conflicts: the first {decimal(len(rows))} of {decimal(found.identities)}", heads, rows),
-        ]
-    )
+    return joined([_tiles(tiles), table(title, heads, rows)])
 
 
 def hashes(summary: Summary) -> Html:
-    """Show hashes that were replaced, and ids and hashes that disagree."""
+    """Show wrong hashes, and ids and hashes that do not match one to one."""
     found = summary.sample_hash
-    replaced = [
-        row(
-            example.evaluation_name,
-            example.model_id,
-            str(example.sample_id),
-            code(example.given),
-            code(example.computed),
-        )
-        for example in found.examples
+    wrong = [
+        row(one.evaluation_name, one.model_id, str(one.sample_id), code(one.given), code(one.computed))
+        for one in found.examples
     ]
-    disagreeing = [
-        row(
-            evaluation.evaluation_name,
-            _count(evaluation.questions),
-            _count(evaluation.ids_with_many_hashes),
-            _count(evaluation.hashes_with_many_ids),
-        )
-        for evaluation in summary.evaluations
-        if evaluation.ids_with_many_hashes or evaluation.hashes_with_many_ids
+    mismatches = [
+        row(one.evaluation_name, *map(count_cell, (one.questions, one.ids_with_many_hashes, one.hashes_with_many_ids)))
+        for one in summary.evaluations
+        if one.ids_with_many_hashes or one.hashes_with_many_ids
     ]
+    wrong_title = f"Wrong hashes: the first {decimal(len(wrong))} of {decimal(found.replaced)}"
+    wrong_heads = ("evaluation", "model", "sample_id", "given", "computed")
+    heads = ("evaluation", "questions", "ids with several hashes", "hashes with several ids")
     return joined(
         [
             _tiles([("verified", found.verified), ("filled in", found.filled), ("replaced", found.replaced)]),
-            tag("p", f"Computed by {found.algorithm}; lines are counted, copies included.", class_="soft"),
-            table(
-                f"Hashes other than the computed one: the first {decimal(len(replaced))} of {decimal(found.replaced)}",
-                ("evaluation", "model", "sample_id", "given", "computed"),
-                replaced,
-            ),
-            table(
-                "Ids and hashes that disagree",
-                ("evaluation", "samples", "ids with several hashes", "hashes with several ids"),
-                disagreeing,
-            )
-            or tag("p", "No id carries several hashes, and no hash several ids."),
+            tag("p", f"Computed with {found.algorithm}; the numbers count lines, duplicates too.", class_="soft"),
+            table(wrong_title, wrong_heads, wrong),
+            table("Ids and hashes that do not match one to one", heads, mismatches)
+            or tag("p", "Every id has one hash, and every hash has one id."),
         ]
     )
 
 
-def rejects(summary: Summary, examples: dict[str, list[Example]]) -> Html:
-    """Show rejected lines by code, and a few of each."""
+def rejected_lines(summary: Summary, examples: dict[str, list[Html]]) -> Html:
+    """Show rejected lines by code, and a few examples of each."""
     counts = sorted(summary.rejected_by_code.items(), key=lambda item: (-item[1], item[0]))
     if not counts:
         return tag("p", "No line was rejected.")
     lines = summary.line_counts.lines
     rows = [
-        row(
-            name,
-            CODES[name].meaning if name in CODES else "",
-            _count(count),
-            num(count / lines, percent(count / lines)),
-        )
-        for name, count in counts
+        row(name, CODES[name].meaning if name in CODES else "", count_cell(n), num(n / lines, percent(n / lines)))
+        for name, n in counts
     ]
-    return joined(
-        [
-            table("Rejected lines by code", ("code", "meaning", "lines", "of all"), rows),
-            *(
-                tag("details", tag("summary", f"{name}: examples"), _examples(name, examples[name]))
-                for name, _ in counts
-                if name in examples
-            ),
-        ]
-    )
+    heads = ("location", "path", "message", "beginning of the line")
+    details = [
+        tag("details", tag("summary", f"{name}: examples"), table(f"Examples of {name}", heads, examples[name]))
+        for name, _ in counts
+        if name in examples
+    ]
+    return joined([table("Rejected lines by code", ("code", "meaning", "lines", "share"), rows), *details])
 
 
-def _examples(name: str, examples: Iterable[Example]) -> Html:
-    rows = [row(f"{one.source}:{one.line}", one.path, one.message, code(one.beginning)) for one in examples]
-    return table(f"Examples of {name}", ("place", "path", "message", "the line begins"), rows)
+def examples(corpus: str, manifest: Manifest) -> dict[str, list[Html]]:
+    """Read the first rejected lines of each code with different messages, as rows of a table.
+
+    Raises:
+        CorpusError: The rejects file is damaged.
+        ShardError: It could not be read completely.
+    """
+    found: dict[str, dict[tuple[str, str], Html]] = {}
+    if manifest.rejects is None:
+        return {}
+    path = join(corpus, parent_and_name(manifest.rejects.file)[1])
+    for number, line in numbered_lines(path):
+        rejected = decode_rejected(path, number, line)
+        some = found.setdefault(rejected.code, {})
+        error = (rejected.path, rejected.message)
+        if error not in some and len(some) < _EXAMPLES:
+            raw = rejected.exact_bytes()
+            excerpt = raw[:_EXCERPT_BYTES].decode(errors="backslashreplace") + "…" * (len(raw) > _EXCERPT_BYTES)
+            some[error] = row(f"{rejected.source}:{rejected.line}", *error, code(excerpt))
+    return {name: list(some.values()) for name, some in found.items()}
 
 
 def inputs(manifest: Manifest) -> Html:
-    """Show the books of each shard, and those that were left out."""
+    """Show the line counts of each shard, and the shards that were skipped."""
     rows = [
         row(
             entry.path,
             entry.format,
-            *map(_count, (entry.bytes, entry.lines, entry.kept, entry.duplicates, entry.rejected, entry.blank)),
+            *map(count_cell, (entry.bytes, entry.lines, entry.kept, entry.duplicates, entry.rejected, entry.blank)),
         )
         for entry in manifest.inputs[:_MOST_INPUTS]
     ]
-    of = f"{decimal(len(rows))} of {decimal(len(manifest.inputs))} shards, in the order they were given"
-    heads = ("shard", "format", "bytes", "lines", *_ACCOUNTS)
+    about = f"{decimal(len(rows))} of {decimal(len(manifest.inputs))} shards, in input order"
+    heads = ("shard", "format", "bytes", "lines", *_COUNTS)
     skipped = [tag("li", reason) for reason in manifest.skipped]
     return joined(
         [
-            tag("details", tag("summary", of), table("Shards that were read", heads, rows)) if rows else Html(""),
-            joined([tag("p", "Left out, since they could not be read:"), tag("ul", *skipped)]) if skipped else Html(""),
+            tag("details", tag("summary", about), table("Shards", heads, rows)) if rows else Html(""),
+            joined([tag("p", "Skipped, because they could not be read:"), tag("ul", *skipped)] if skipped else []),
         ]
     )
 
@@ -165,7 +156,3 @@ def inputs(manifest: Manifest) -> Html:
 def _tiles(numbers: Iterable[tuple[str, int]]) -> Html:
     tiles = (tag("div", tag("dt", name), tag("dd", decimal(count))) for name, count in numbers)
     return tag("dl", *tiles, class_="tiles")
-
-
-def _count(count: int) -> Html:
-    return num(count, decimal(count))

@@ -13,21 +13,18 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
-from operator import itemgetter
 from typing import Any
 
 import msgspec
 
 from fastrec.corpus.manifest import Manifest
-from fastrec.engine import make_engine
-from fastrec.engine.jobs import jobs_for
+from fastrec.corpus.scan import VERIFY_HINT, PartFile, parts_of, run_in_order
 from fastrec.errors import CorpusError, shown
 from fastrec.judge.judge import Judge
 from fastrec.judge.shards import judge_slice
 from fastrec.limits import Limits
 from fastrec.sorting.keys import key_maker, key_splitter, spell_text, text_of
 from fastrec.sources.shard import Slice, shard_at
-from fastrec.storage.paths import join, parent_and_name
 from fastrec.summary.ranking import Chosen
 from fastrec.summary.rows import row_of
 from fastrec.summary.summarize import model_summary
@@ -52,14 +49,13 @@ class Answers(msgspec.Struct):
 class PartTask(msgspec.Struct, frozen=True):
     """A task: read one part."""
 
-    path: str
-    records: int
+    part: PartFile
     sort_fields: tuple[str, ...]
     models: Models
     limits: Limits
 
     def __str__(self) -> str:
-        return f"reading {shown(self.path)}"
+        return f"reading {shown(self.part.path)}"
 
 
 class CommonQuestions(msgspec.Struct):
@@ -103,14 +99,9 @@ def only_common(
         spell_text(one.evaluation.evaluation_name): frozenset(spell_text(model.model_id) for model in one.models)
         for one in chosen
     }
-    tasks = [
-        PartTask(join(corpus, parent_and_name(part.file)[1]), part.records, manifest.sort_fields, models, limits)
-        for part in manifest.parts
-    ]
-    text_bytes = sum(part.text_bytes for part in manifest.parts)
-    with make_engine(jobs_for(text_bytes, len(tasks), jobs)) as engine:
-        found = dict(engine.run(_read_part, tasks))
-    common = _joined([found[number] for number in sorted(found)], models, limits)
+    tasks = [PartTask(part, manifest.sort_fields, models, limits) for part in parts_of(corpus, manifest)]
+    found = run_in_order(_read_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs)
+    common = _joined(found, models, limits)
     return [_recounted(one, common) for one in chosen]
 
 
@@ -162,30 +153,26 @@ def _read_part(task: PartTask) -> CommonQuestions:
 
 
 def _questions(task: PartTask) -> Iterator[Answers]:
-    """Group the records of chosen models by question, which the sort order puts side by side."""
-    for _, group in groupby(_records(task), key=itemgetter(0)):
-        answers = Answers([], [])
-        for _, fields, row in group:
-            answers.fields.append(fields)
-            answers.rows.append(row)
-        yield answers
+    """Group the records of chosen models by question; the sort order makes them adjacent."""
+    for _, group in groupby(_records(task), key=lambda record: record[0][:2]):
+        fields, rows = zip(*group, strict=True)
+        yield Answers(list(fields), list(rows))
 
 
-def _records(task: PartTask) -> Iterator[tuple[KeyFields, KeyFields, Any]]:
-    """Read the records of chosen models: the key of the question, all fields of the sort key, and the row."""
+def _records(task: PartTask) -> Iterator[tuple[KeyFields, Any]]:
+    """Read the records of chosen models: the fields of the sort key, and the row."""
+    path, expected = task.part.path, task.part.entry.records
     key_of, split = key_maker(task.sort_fields), key_splitter(task.sort_fields)
     records = 0
     # No limit on the line length: `normalize` accepted these lines.
-    for judged in judge_slice(_judge(), Slice(shard_at(task.path)), max_line_bytes=sys.maxsize):
+    for judged in judge_slice(_judge(), Slice(shard_at(path)), max_line_bytes=sys.maxsize):
         batch = judged.batch
         for invalid in batch.rejected:
-            problem = f"not a valid record: {invalid.findings[0].message}. `fastrec verify` lists all problems"
-            raise CorpusError(task.path, problem, invalid.line)
+            raise CorpusError(path, f"not a valid record: {invalid.findings[0].message}; {VERIFY_HINT}", invalid.line)
         records += len(batch.records)
         for record, line in zip(batch.records, batch.numbers, strict=True):
             fields = split(key_of(record))
             if fields[2] in task.models.get(fields[0], ()):
-                yield fields[:2], fields, row_of(record, 0, line)
-    if records != task.records:
-        problem = f"{records:,} records, but the manifest says {task.records:,}; `fastrec verify` lists all problems"
-        raise CorpusError(task.path, problem)
+                yield fields, row_of(record, 0, line)
+    if records != expected:
+        raise CorpusError(path, f"has {records:,} records, but the manifest says {expected:,}; {VERIFY_HINT}")
