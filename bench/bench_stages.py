@@ -13,6 +13,7 @@ import zstandard
 
 from fastrec.corpus.writer import ShardWriter
 from fastrec.judge.judge import Judge
+from fastrec.limits import LIMITS
 from fastrec.schemas.hashes import HASHES
 from fastrec.schemas.v0_2_0 import Record
 from fastrec.sorting.gather import gather, slice_run
@@ -57,7 +58,7 @@ class SortResult:
 
     def spill(self, path: Path) -> Run:
         """Sort and spill."""
-        return spill(str(path), self.text, self.ends, self.keys, self.rows, one_in=KeySample().one_in)
+        return spill(str(path), self.text, self.ends, self.keys, self.rows, one_in=KeySample(LIMITS).one_in)
 
 
 @pytest.fixture(scope="session")

@@ -30,7 +30,7 @@ from fastrec.corpus.local_output import LocalOutput
 from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.output import Kind
 from fastrec.normalize.context import RunContext
-from fastrec.normalize.driver import Normalizer, purpose_of
+from fastrec.normalize.driver import make_corpus, purpose_of
 from fastrec.normalize.journal import Journal
 from fastrec.normalize.options import Options
 from fastrec.normalize.progress import NoProgress
@@ -118,8 +118,7 @@ def _drive(
     shards: list[Shard], options: Options, output: LocalOutput, engine: SimulatedWorkers, progress: NoProgress
 ) -> Manifest:
     with Journal(output.working("journal"), purpose_of(options)) as journal:
-        driver = Normalizer(shards, RunContext(options, output, engine, journal, progress, lambda _: None))
-        return driver.run()[0]
+        return make_corpus(shards, RunContext(options, output, engine, journal, progress, lambda _: None))[0]
 
 
 def _peak() -> int:

@@ -16,13 +16,12 @@ from fastrec.corpus.rejects import RejectRange
 from fastrec.corpus.writer import Written
 from fastrec.limits import LIMITS
 from fastrec.normalize.merging import MergeTask
-from fastrec.normalize.pass1 import PieceCounts, SortResult, SortTask
+from fastrec.normalize.pass1 import HashCounts, PieceCounts, SortResult, SortTask
 from fastrec.normalize.pass2 import Part, PartTask
-from fastrec.sorting.cuts import cut_keys
 from fastrec.sorting.files import read_blocks
 from fastrec.sorting.gather import RunSlice
-from fastrec.sorting.key_sample import SampledKey
-from fastrec.sorting.spill import Fence, Run, index_of
+from fastrec.sorting.key_sample import SampledKey, cut_keys
+from fastrec.sorting.spill import Fence, Run
 from fastrec.storage.digests import FileDigest
 from fastrec.summary.census import QuestionCounts
 from fastrec.summary.census_files import Census
@@ -93,10 +92,10 @@ class SimulatedWorkers:
             "read_part_counts": read_part_counts,
             "_partition": self._partition,
             "_count": self._count,
-            "_task_holds": lambda _: True,
-            "_files_hold": lambda _: True,
-            "_part_holds": lambda _: True,
-            "_sample_again": self._sample_again,
+            "_task_unchanged": lambda _: True,
+            "_files_unchanged": lambda _: True,
+            "_part_unchanged": lambda _: True,
+            "_sample_run": self._sample_run,
         }
         simulated = tasks[task.__name__]
         if task.__name__ == "merge_some":
@@ -114,11 +113,11 @@ class SimulatedWorkers:
     def __exit__(self, *_: object) -> None:
         """Nothing was started."""
 
-    def cut(self, sample: Iterable[SampledKey], one_in: int, part_bytes: int) -> list[bytes]:
+    def cut(self, sample: Iterable[SampledKey], one_in: int, part_bytes: int, most_parts: int) -> list[bytes]:
         """Cut as the driver does, and note what comes of it."""
         result = self._result
         sample = list(sample)
-        cuts = cut_keys(sample, one_in, part_bytes)
+        cuts = cut_keys(sample, one_in, part_bytes, most_parts)
         result.parts, result.one_in, result.sampled = len(cuts) + 1, one_in, len(sample)
         bounds = [result.records * number // result.parts for number in range(result.parts + 1)]
         self._records_of = [end - start for start, end in pairwise(bounds)]
@@ -130,39 +129,46 @@ class SimulatedWorkers:
 
     def _sort(self, order: SortTask) -> SortResult:
         """Sort shards of which only the size is known."""
-        result = SortResult(order.number)
         options = order.options
         name = f"{order.number:06d}-{self._rng.randrange(1 << 32):08x}"
         at_once = (options.large_run_bytes if order.large else options.run_bytes) // (RECORD + _IN_MEMORY)
         waiting = 0
+        pieces: list[PieceCounts] = []
+        ranges: list[RejectRange] = []
+        runs: list[Run] = []
         rejects = f"{order.directory}/rejects-{name}"
         for piece in order.pieces:
             self._read(piece.slice.shard.size, _INPUT_READ)
             lines = self._lines[piece.shard]
             self._left.append((piece.number, lines))
             waiting += lines
-            books = PieceCounts(piece.number, piece.shard, 0, lines, text_bytes=lines * RECORD)
-            books.raw_bytes, books.raw_hash = piece.slice.shard.size, f"{self._rng.getrandbits(128):032x}"
-            result.pieces.append(books)
-            result.rejects.append(RejectRange(rejects, 0, 0, piece.shard, 0))
-        result.verified = waiting
+            counts = PieceCounts(
+                number=piece.number,
+                shard=piece.shard,
+                start=0,
+                lines=lines,
+                text_bytes=lines * RECORD,
+                raw_bytes=piece.slice.shard.size,
+                raw_hash=f"{self._rng.getrandbits(128):032x}",
+            )
+            pieces.append(counts)
+            ranges.append(RejectRange(rejects, 0, 0, piece.shard, 0))
+        hashes = HashCounts(verified=waiting)
         while waiting:
             count = min(waiting, at_once)
             waiting -= count
-            path = f"{order.directory}/run-{name}-{len(result.runs):04d}"
+            path = f"{order.directory}/run-{name}-{len(runs):04d}"
             run = self._run(path, count, fenced=order.fenced)
             sample = [self._sampled(order.one_in) for _ in range(self._share(count, order.one_in))]
-            result.runs.append(msgspec.structs.replace(run, sample=sample))
-            result.kept += [FileDigest(path, run.data_bytes, run.data_hash)]
-            result.kept += [FileDigest(index_of(path), run.index_bytes, run.index_hash)]
-        result.kept.append(FileDigest(rejects, 0, _HASH))
+            runs.append(msgspec.structs.replace(run, sample=sample))
+        files = (*(file for run in runs for file in run.files), FileDigest(rejects, 0, _HASH))
         self._write(0)
         self._read(1, _INPUT_READ)
         self._result.tasks += 1
-        self._result.runs += len(result.runs)
-        return result
+        self._result.runs += len(runs)
+        return SortResult(order.number, tuple(pieces), tuple(runs), tuple(ranges), Counter(), hashes, files)
 
-    def _sample_again(self, wanted: tuple[str, int, int]) -> list[SampledKey]:
+    def _sample_run(self, wanted: tuple[str, int, int]) -> list[SampledKey]:
         """Read an index again. Other keys are made up, so what is found of an earlier run holds but for its parts."""
         _, index_bytes, one_in = wanted
         self._read(index_bytes, _INPUT_READ)
@@ -208,7 +214,7 @@ class SimulatedWorkers:
         self._result.requests["rename"] += 1 + len(kept)
         low, high = (key or self._key(self._rng.getrandbits(64)) for key in (order.low, order.high))
         written = Written(records * RECORD // _PART_SHARE, _HASH * 2, records * RECORD, _HASH * 2)
-        return Part(order.number, written, records, low, high, kept=kept)
+        return Part(order.number, written, records, low, high, Counter(), tuple(kept))
 
     def books_of(self, path: str) -> Iterator[Any]:
         """Give the books of a part: they must balance, so its records come from the pieces in turn."""

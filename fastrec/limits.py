@@ -14,7 +14,7 @@ __all__ = ["LIMITS", "Limits"]
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits of a run. Nothing here changes the content of a corpus."""
+    """The limits of a run. None of them changes the records of a corpus."""
 
     # reading and judging
     chunk_bytes: int = 1 << 18
@@ -33,6 +33,38 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Rows of all tables of models together."""
     report_charts: int = 200
     """Evaluations with histograms."""
+
+    # Tasks
+    task_bytes: int = 32 << 20
+    """Text per task: large enough to hide its fixed costs, small enough to spread evenly over workers."""
+    small_input: int = 8 << 20
+    """Less text than this is handled by one process, because starting others takes longer."""
+
+    # Normalize
+    decompressed_chunk_bytes: int = 16 << 20
+    """Text per chunk of a shard that the driver decompresses."""
+    run_bytes: int = 40 << 20
+    """Most text per run, if memory allows it."""
+    window_bytes: int = 8 << 20
+    """Most text of a part merged at a time, if there are few runs."""
+    wide_window_bytes: int = 4 << 30
+    """Most text merged at a time, if there are many runs and memory allows it."""
+    read_bytes: int = 256 << 10
+    """Bytes to read of a run at a time, if memory allows it for all runs."""
+    unmerged_runs: int = 512
+    """More runs than this are merged before pass 2. Merging fewer would cost more than it saves."""
+    merged_runs: int = 256
+    """Runs after merging. With this many, a part of 64 MiB reads 256 KiB of each."""
+    merge_fan_in: int = 256
+    """Most runs merged at a time."""
+    least_merge_fan_in: int = 8
+    """Fewest runs merged at a time, so that a round pays off."""
+    sample_one_in: int = 32
+    """Initial sampling rate of keys. It changes where parts are cut."""
+    sampled_keys: int = 1 << 19
+    """Most sampled keys, in 160 MB: at least 4 per part. It changes where parts are cut."""
+    most_parts: int = 1 << 16
+    """Most parts of a corpus; beyond that, parts are larger. Their names have five digits."""
 
     # Summary
     census_fan_in: int = 256

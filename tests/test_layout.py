@@ -66,7 +66,7 @@ EDGES = {
     },
     "corpus": {"engine", "errors", "judge", "limits", "schemas", "sorting", "sources", "storage", "summary"},
     "summary": {"engine", "limits", "schemas", "sorting", "storage"},
-    "sorting": {"schemas", "storage"},
+    "sorting": {"limits", "schemas", "storage"},
     "judge": {"errors", "limits", "schemas", "sources"},
     "sources": {"errors", "limits", "storage"},
     "engine": {"_version", "errors", "limits"},

@@ -9,9 +9,8 @@ import pytest
 
 from bench.scale import Simulated, simulate
 from bench.scale_workers import reads_of
-from fastrec.normalize import rounds
+from fastrec.limits import Limits
 from fastrec.normalize.options import Options
-from fastrec.sorting import key_sample
 from fastrec.sorting.gather import RunSlice, gather, slice_merged, whole_run
 from fastrec.sorting.merge import merge_runs
 from fastrec.storage.local import LOCAL
@@ -19,15 +18,18 @@ from tests.sorting.test_runs import spilled
 
 MIB = 1 << 20
 BLOCK = 128 * 200
+SMALL_LIMITS = Limits(unmerged_runs=16, merged_runs=8, merge_fan_in=8, least_merge_fan_in=4, sampled_keys=1_024)
+"""Limits as far below the sizes of a small corpus as the real ones are below those of a huge corpus."""
 
 
 def requests(result: Simulated) -> int:
     return sum(count for name, count in result.requests.items() if name != "object")
 
 
-def simulated(records: int, **more: int) -> Simulated:
+def simulated(records: int, limits: Limits = SMALL_LIMITS, **more: int) -> Simulated:
     """Simulate a corpus of small runs and parts."""
-    return simulate(records, Options(jobs=4, part_size=MIB, memory=8 * MIB), shard_text=4 * MIB, **more)
+    options = Options(jobs=4, part_size=MIB, memory=8 * MIB, limits=limits)
+    return simulate(records, options, shard_text=4 * MIB, **more)
 
 
 def measured(records: int, **more: int) -> tuple[Simulated, int]:
@@ -39,15 +41,6 @@ def measured(records: int, **more: int) -> tuple[Simulated, int]:
         tracemalloc.stop()
 
 
-@pytest.fixture
-def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Limits as far below those of a small corpus as the real ones are below those of a huge one."""
-    for name, limit in (("MOST_RUNS", 16), ("MERGED_RUNS", 8), ("FAN_IN", 8), ("LEAST_FAN_IN", 4)):
-        monkeypatch.setattr(rounds, name, limit)
-    monkeypatch.setattr(key_sample, "SAMPLE_LIMIT", 1_024)
-
-
-@pytest.mark.usefixtures("small_limits")
 def test_four_times_the_records_take_four_times_as_much() -> None:
     """Tasks, objects, requests and memory of the driver grow no faster than the corpus, though runs × parts would."""
     one, held = measured(40_000)
@@ -61,7 +54,6 @@ def test_four_times_the_records_take_four_times_as_much() -> None:
     assert max(one.sampled, four.sampled) <= 1_024
 
 
-@pytest.mark.usefixtures("small_limits")
 def test_a_run_that_goes_on_takes_as_much() -> None:
     """What is read back from the journal is no more than what was held when it was written."""
     through, held = measured(40_000)
@@ -70,10 +62,9 @@ def test_a_run_that_goes_on_takes_as_much() -> None:
     assert held_again <= 1.5 * held
 
 
-def test_without_rounds_runs_times_parts_would_explode(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_rounds_runs_times_parts_would_explode() -> None:
     """The simulation can fail: with no limit on runs, requests grow with the square."""
-    monkeypatch.setattr(rounds, "MOST_RUNS", 10**9)
-    one, four = simulated(30_000), simulated(120_000)
+    one, four = (simulated(records, Limits(unmerged_runs=10**9)) for records in (30_000, 120_000))
     assert not four.merges
     assert four.slices >= 14 * one.slices
 

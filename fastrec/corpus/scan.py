@@ -17,6 +17,7 @@ from fastrec.corpus.manifest import KeyEntry, Manifest, PartEntry
 from fastrec.engine import make_engine
 from fastrec.engine.jobs import jobs_for
 from fastrec.errors import CorpusError
+from fastrec.limits import Limits
 from fastrec.schemas.registry import SCHEMAS
 from fastrec.sources.lines import MAX_LINE_BYTES, LongLine
 from fastrec.sources.shard import shard_at
@@ -57,7 +58,7 @@ def parts_of(corpus: str, manifest: Manifest) -> list[PartFile]:
 
 
 def run_in_order(
-    task: Callable[[Argument], Result], arguments: Sequence[Argument], *, text_bytes: int, jobs: int
+    task: Callable[[Argument], Result], arguments: Sequence[Argument], *, text_bytes: int, jobs: int, limits: Limits
 ) -> Generator[Result]:
     """Run a task on each argument, and yield the results in the order of the arguments.
 
@@ -66,10 +67,11 @@ def run_in_order(
         arguments: One argument per task.
         text_bytes: Text that all tasks read.
         jobs: Most processes to use.
+        limits: Says how much text pays for several processes.
     """
     early: dict[int, Result] = {}
     turn = 0
-    with make_engine(jobs_for(text_bytes, len(arguments), jobs)) as engine:
+    with make_engine(jobs_for(text_bytes, len(arguments), jobs, limits)) as engine:
         for number, result in engine.run(task, arguments):
             early[number] = result
             while turn in early:

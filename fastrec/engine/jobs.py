@@ -1,29 +1,25 @@
-"""How many processes pay for an amount of text."""
+"""How many processes to use for an amount of text."""
 
 from __future__ import annotations
 
-from typing import Final
-
 from fastrec.errors import UsageError
+from fastrec.limits import Limits
 
-__all__ = ["SMALL", "check_jobs", "is_small", "jobs_for"]
-
-SMALL: Final = 8 << 20
-"""Text that one process has handled before others would be of use."""
+__all__ = ["check_jobs", "is_small", "jobs_for"]
 
 
-def jobs_for(text_bytes: int, tasks: int, most: int) -> int:
-    """Choose a number of processes: no more than there are tasks, and one alone for a trifle.
+def jobs_for(text_bytes: int, tasks: int, most: int, limits: Limits) -> int:
+    """Choose a number of processes: one per task, at most `most`, and only one for a small input.
 
-    >>> jobs_for(1_000, 5, 8), jobs_for(10**9, 5, 8), jobs_for(10**9, 0, 8)
-    (1, 5, 1)
+    >>> [jobs_for(text_bytes, 5, 8, Limits()) for text_bytes in (1_000, 10**9)], jobs_for(10**9, 0, 8, Limits())
+    ([1, 5], 1)
     """
-    return 1 if is_small(text_bytes) else max(min(most, tasks), 1)
+    return 1 if is_small(text_bytes, limits) else max(min(most, tasks), 1)
 
 
-def is_small(text_bytes: int) -> bool:
-    """Tell whether one process has handled some text before others would be of use."""
-    return text_bytes < SMALL
+def is_small(text_bytes: int, limits: Limits) -> bool:
+    """Return whether one process handles some text faster than several."""
+    return text_bytes < limits.small_input
 
 
 def check_jobs(jobs: int) -> None:

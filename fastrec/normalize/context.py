@@ -1,4 +1,4 @@
-"""What all steps of a run work with."""
+"""What all steps of a run share: options, output, engine, journal, progress."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fastrec.corpus.output import Output
+from fastrec.corpus.writer import SUFFIXES
 from fastrec.engine.base import Engine
+from fastrec.limits import Limits
 from fastrec.normalize.journal import Journal
 from fastrec.normalize.options import Options
 from fastrec.normalize.progress import Progress
@@ -16,7 +18,7 @@ __all__ = ["RunContext"]
 
 @dataclass(frozen=True)
 class RunContext:
-    """How a run works, where, by whom, and who hears of it."""
+    """Shared context of a run."""
 
     options: Options
     output: Output
@@ -24,3 +26,20 @@ class RunContext:
     journal: Journal
     progress: Progress
     notice: Callable[[str], None]
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of the run."""
+        return self.options.limits
+
+    def part_name(self, number: int) -> str:
+        """Return the file name of a part."""
+        return self.output.named(f"part-{number:05d}", SUFFIXES[self.options.compression])
+
+    def part_path(self, number: int) -> str:
+        """Return the path of a part before it is published."""
+        return self.output.staged(self.part_name(number))
+
+    def census_path(self, number: int) -> str:
+        """Return the path prefix of the census, the counts and the left-out records of a part."""
+        return self.output.working(f"census-{number:05d}")

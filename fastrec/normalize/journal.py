@@ -1,13 +1,12 @@
-"""The journal: what a run has finished, so that the next run of the same command can go on from there.
+"""The journal: what a run has finished, so that the next run of the same command can resume.
 
     purpose │ entry │ entry │ …        each: length, fingerprint, msgpack
 
-The purpose says what the work is for: version, options, order. Work for another purpose is of no use. An entry is
-written when a task of pass 1, a merged run or a part is finished. A last entry that was cut off by a crash is as if
-never written.
+The purpose is everything besides the records that determines the bytes of the corpus: version, options, sort order. A
+journal of another purpose is discarded. An entry is written when a task of pass 1, a merge or a part is finished. If a
+crash cut off the last entry, it is ignored.
 
-Nothing is believed because it stands here. Before an entry is used, everything that it was made of and all that it left
-behind is read again, and its fingerprint compared.
+Entries are not trusted. Before one is used, its inputs and outputs are read again and their checksums compared.
 """
 
 from __future__ import annotations
@@ -18,58 +17,59 @@ from typing import Any, BinaryIO, Final, Self
 import msgspec
 
 from fastrec.errors import naming
-from fastrec.normalize.merging import Merged
+from fastrec.normalize.merging import MergedRun
 from fastrec.normalize.pass1 import Piece, SortResult
 from fastrec.normalize.pass2 import Part
 from fastrec.storage import storage_of
 from fastrec.storage.digests import fingerprint
 
-__all__ = ["Journal", "JournalEntry", "MergeDone", "PartDone", "TaskDone"]
+__all__ = ["FinishedMerge", "FinishedPart", "FinishedTask", "Journal", "JournalEntry"]
 
-_HEAD: Final = 12  # bytes before an entry: its length, its fingerprint
+_HEAD: Final = 12  # bytes before an entry: its length and fingerprint
 
 
-class TaskDone(msgspec.Struct, frozen=True, tag="task"):
-    """A task of pass 1 was finished, all its pieces read to their ends."""
+class FinishedTask(msgspec.Struct, frozen=True, tag="task"):
+    """A finished task of pass 1."""
 
     pieces: tuple[Piece, ...]
     result: SortResult
-    """Without what was sampled: that is read from the runs again."""
+    """Without the key sample, which is read from the runs again."""
 
 
-class MergeDone(msgspec.Struct, frozen=True, tag="merge"):
-    """Runs were merged, and may be gone since."""
+class FinishedMerge(msgspec.Struct, frozen=True, tag="merge"):
+    """A finished merge. The runs that were merged may be gone."""
 
-    merged: Merged
+    merged: MergedRun
 
 
-class PartDone(msgspec.Struct, frozen=True, tag="part"):
-    """A part was finished."""
+class FinishedPart(msgspec.Struct, frozen=True, tag="part"):
+    """A finished part."""
 
     made_of: str
-    """Fingerprint of all that went into it."""
+    """Fingerprint of everything that determines its content."""
     part: Part
 
 
-JournalEntry = TaskDone | MergeDone | PartDone
+JournalEntry = FinishedTask | FinishedMerge | FinishedPart
 
 
 class Journal:
-    """The file; open while a run works."""
+    """The journal file, open during a run."""
 
     def __init__(self, path: str, purpose: dict[str, Any]) -> None:
         self.purpose = purpose
         self.entries: list[JournalEntry] = []
+        """Entries of earlier runs."""
         self._log = storage_of(path).open_log(path)
         try:
             with naming(path):
-                self._go_to_the_end()
+                self._read()
         except BaseException:
             self._log.close()
             raise
 
-    def _go_to_the_end(self) -> None:
-        """Read the entries, cut off what is none, and begin anew if they are for another purpose."""
+    def _read(self) -> None:
+        """Read the entries, truncate the file after the last valid one, and start over if the purpose differs."""
         head = _framed(_encode(self.purpose))
         size = self._log.size()
         with self._log.reader() as file:
@@ -85,19 +85,21 @@ class Journal:
             self._log.append(head)
 
     def files(self) -> list[str]:
-        """Name the files that the journal is in."""
+        """Return the paths of the journal."""
         return self._log.files()
 
-    def forget(self, kind: type[JournalEntry]) -> None:
-        """Forget the entries of a kind, which have been looked at."""
-        self.entries = [entry for entry in self.entries if not isinstance(entry, kind)]
+    def take(self) -> list[JournalEntry]:
+        """Return the entries of earlier runs, and keep only those of parts, which are needed later."""
+        entries = self.entries
+        self.entries = [entry for entry in entries if isinstance(entry, FinishedPart)]
+        return entries
 
     def add(self, entry: JournalEntry) -> bool:
-        """Note that something is finished; tell whether it could be noted."""
+        """Append an entry; return whether it could be encoded."""
         try:
             body = _encode(entry)
         except (UnicodeEncodeError, OverflowError, TypeError):
-            # A path that is not UTF-8, or an example with a giant integer: that work cannot be used again.
+            # A path that is not UTF-8, or an example with a huge integer: this work cannot be reused.
             return False
         self._log.append(_framed(body))
         return True
@@ -124,4 +126,4 @@ def _to_counter(_kind: Any, value: Any) -> Any:
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(TaskDone | MergeDone | PartDone, dec_hook=_to_counter).decode
+_decode = msgspec.msgpack.Decoder(JournalEntry, dec_hook=_to_counter).decode

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from fastrec.corpus.manifest import InputEntry
 from fastrec.errors import FastrecError, utf8
-from fastrec.judge.batch import HashReplaced
-from fastrec.normalize.pass1 import HASH_EXAMPLES, PIECES, SortResult
+from fastrec.normalize.pass1 import PIECES, HashCounts, SortResult
 from fastrec.normalize.pass2 import Part
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Shard
@@ -31,12 +29,15 @@ def count_codes(results: Iterable[SortResult], parts: Iterable[Part]) -> Counter
 
 def count_hashes(results: Sequence[SortResult], algorithm: str) -> SampleHashes:
     """Count how given sample hashes compared with computed ones."""
-    replaced = (example for result in results for example in result.replaced_examples)
+    total = HashCounts()
+    for result in results:
+        hashes = result.hashes
+        total.add(hashes.verified, hashes.filled, hashes.replaced, hashes.examples)
     return SampleHashes(
         algorithm=algorithm,
-        verified=sum(result.verified for result in results),
-        filled=sum(result.filled for result in results),
-        replaced=sum(result.replaced for result in results),
+        verified=total.verified,
+        filled=total.filled,
+        replaced=total.replaced,
         examples=[
             HashExample(
                 evaluation_name=example.evaluation_name,
@@ -45,7 +46,7 @@ def count_hashes(results: Sequence[SortResult], algorithm: str) -> SampleHashes:
                 given=example.given,
                 computed=example.computed,
             )
-            for example in heapq.nsmallest(HASH_EXAMPLES, replaced, key=HashReplaced.sort_key)
+            for example in total.examples
         ],
     )
 

@@ -1,4 +1,4 @@
-"""Merging some runs into one: a task of the rounds between the passes."""
+"""Merge several runs into one: a task between the passes."""
 
 from __future__ import annotations
 
@@ -12,54 +12,44 @@ from fastrec.normalize.pass1 import release_buffer
 from fastrec.sorting.files import read_blocks
 from fastrec.sorting.gather import RunSlice
 from fastrec.sorting.merge import merge_runs
-from fastrec.sorting.spill import Run, index_of
-from fastrec.storage.digests import FileDigest
+from fastrec.sorting.spill import Run
 from fastrec.storage.paths import join
 
-__all__ = ["MergeTask", "Merged", "merge_some"]
+__all__ = ["MergeTask", "MergedRun", "merge_some"]
 
 
 class MergeTask(msgspec.Struct, frozen=True):
-    """What a worker is told."""
+    """A task that merges runs."""
 
     number: int
     slices: list[RunSlice]
     directory: str
     cuts: str | None
-    """The file that holds the first keys of the parts; None if the run will be merged again."""
+    """Path of a file with the first key of each part but the first; None if the run will be merged again."""
     options: Options
 
     def __str__(self) -> str:
         return f"merging {len(self.slices):,} runs"
 
 
-class Merged(msgspec.Struct, frozen=True):
-    """A run that was merged of others."""
+class MergedRun(msgspec.Struct, frozen=True):
+    """A run that replaces several runs of pass 1."""
 
     run: Run
-    """What it says was dropped, was dropped by it or by runs that were merged before."""
+    """Its dropped duplicates include those of all merges that led to it."""
     covers: list[str]
-    """The paths of the runs of pass 1 that it is made of."""
-    numbers: dict[int, list[int]]
-    """By the orders that those came from: the numbers of their pieces, as they stand in the index."""
+    """Paths of the runs of pass 1 that it replaces."""
+    pieces: dict[int, list[int]]
+    """By task of pass 1: the numbers of its pieces, as in the index."""
     cuts_hash: str
-    """Of the cuts that its bounds are for; empty if it has none."""
-
-    @property
-    def kept(self) -> list[FileDigest]:
-        """Its files."""
-        run = self.run
-        return [
-            FileDigest(run.path, run.data_bytes, run.data_hash),
-            FileDigest(index_of(run.path), run.index_bytes, run.index_hash),
-        ]
+    """Hash of the cuts that its bounds belong to; empty if it has no bounds."""
 
 
 @collector_off()
-def merge_some(order: MergeTask) -> Run:
+def merge_some(task: MergeTask) -> Run:
     """Merge some runs. Runs in a worker."""
     release_buffer()
-    cuts = None if order.cuts is None else next(read_blocks(order.cuts))
-    # Under a name of its own: a worker that was taken for dead may still be writing.
-    path = join(order.directory, f"merged-{order.number:06d}-{secrets.token_hex(4)}")
-    return merge_runs(path, order.slices, order.options.wide_window_bytes, cuts)
+    cuts = None if task.cuts is None else next(read_blocks(task.cuts))
+    # The random suffix keeps two workers apart if one was wrongly taken for dead.
+    path = join(task.directory, f"merged-{task.number:06d}-{secrets.token_hex(4)}")
+    return merge_runs(path, task.slices, task.options.wide_window_bytes, cuts)

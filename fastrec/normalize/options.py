@@ -1,4 +1,4 @@
-"""The options of a run, checked once, and what follows from them for tasks."""
+"""The options of a run, and the sizes of buffers that follow from them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ from fastrec.sorting.keys import FIELDS, sort_order
 from fastrec.sources.decompress import MAX_WINDOW
 from fastrec.sources.lines import MAX_LINE_BYTES
 
-__all__ = ["LEAST_READ", "MEMORY_PER_JOB", "PART_BYTES", "Conflicts", "Options"]
+__all__ = ["MEMORY_PER_JOB", "PART_BYTES", "Conflicts", "Options"]
 
 MEMORY_PER_JOB: Final = 512 << 20
 PART_BYTES: Final = 64 << 20
-LEAST_READ: Final = 256 << 10
-"""What should be read of a run at a time, if there is the memory for as much of each."""
 
 Conflicts = Literal["keep", "first", "reject"]
 
@@ -28,7 +26,7 @@ _GZIP_LEVELS: Final = range(10)
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """How to normalize. Only the first group has an influence on the corpus."""
+    """How to normalize. Only the first group of options influences the corpus."""
 
     hash: str = "sha256"
     sample_hash: Literal["replace", "fill", "verify"] = "replace"
@@ -43,12 +41,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     jobs: int = 1
     engine: Literal["pool", "dask"] = "pool"
     scheduler: str | None = None
-    """Address of a Dask scheduler; None stands for a cluster on this machine."""
+    """Address of a Dask scheduler; None starts a cluster on this machine."""
     memory: int | None = None
-    """Total budget in bytes; None stands for 512 MiB per job."""
+    """Memory limit in bytes for all jobs together; None is 512 MiB per job."""
     skip_bad_shards: bool = False
     fresh: bool = False
-    """Take nothing from an earlier run that did not finish."""
+    """Do not resume an interrupted run."""
     overwrite: bool = False
     work_dir: str | None = None
     limits: Limits = LIMITS
@@ -59,7 +57,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError(f"jobs must be at least 1, not {self.jobs}")
         _one_of("engine", self.engine, ("pool", "dask"))
         if self.scheduler and self.engine != "dask":
-            raise UsageError("a scheduler is of use with the engine dask only: give --engine dask")
+            raise UsageError("a scheduler needs the engine dask: give --engine dask")
         _one_of("hash", self.hash, tuple(HASHES))
         _one_of("sample_hash", self.sample_hash, ("replace", "fill", "verify"))
         _one_of("conflicts", self.conflicts, ("keep", "first", "reject"))
@@ -81,37 +79,37 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def memory_per_job(self) -> int:
-        """What one process may use."""
+        """Memory limit of one process."""
         return MEMORY_PER_JOB if self.memory is None else self.memory // self.jobs
 
     @property
     def run_bytes(self) -> int:
-        """How much a worker gathers before it spills: sorting and spilling need some more on top of it."""
-        return min(max(self.memory_per_job // 5, 1 << 20), 40 << 20)
+        """Text and bookkeeping that a worker collects before it spills; sorting needs some more memory."""
+        return min(max(self.memory_per_job // 5, 1 << 20), self.limits.run_bytes)
 
     @property
     def large_run_bytes(self) -> int:
-        """The same for huge inputs: fewer runs are worth more memory there."""
+        """The same for a huge input, where fewer runs are worth more memory."""
         return max(min(self.memory_per_job // 5, 96 << 20), self.run_bytes)
 
     @property
     def window_bytes(self) -> int:
-        """How much of a part is merged at a time."""
-        return min(max(self.memory_per_job // 32, 1 << 20), 8 << 20)
+        """Bytes of a part merged at a time."""
+        return min(max(self.memory_per_job // 32, 1 << 20), self.limits.window_bytes)
 
     def window_for(self, runs: int) -> int:
-        """How much is merged at a time of so many runs: more for many of them, so that reads do not get too small."""
-        return max(self.window_bytes, min(runs * LEAST_READ, self.memory_per_job // 8))
+        """Bytes merged at a time from this many runs: more for many runs, so that reads do not become too small."""
+        return max(self.window_bytes, min(runs * self.limits.read_bytes, self.memory_per_job // 8))
 
     @property
     def wide_window_bytes(self) -> int:
-        """How much is merged at a time where hundreds of runs must be read in as few reads as memory allows."""
-        return max(self.window_bytes, self.memory_per_job // 4)
+        """Bytes merged at a time from hundreds of runs, in as few reads as memory allows."""
+        return max(self.window_bytes, min(self.memory_per_job // 4, self.limits.wide_window_bytes))
 
     @property
     def fan_in(self) -> int:
-        """How many runs can be merged at a time, with reads that are not too small for each."""
-        return max(self.memory_per_job // 4 // (LEAST_READ // 4), 2)
+        """Runs that can be merged at a time without reads that are too small."""
+        return max(self.memory_per_job // 4 // (self.limits.read_bytes // 4), 2)
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -1,9 +1,9 @@
-"""Pass 1: from slices of shards to sorted runs.
+"""Pass 1: turn slices of shards into sorted runs.
 
-    read · split · judge · hash · normalize ──▶ buffer ──▶ sort · drop copies · spill
+    read · split · judge · hash · normalize ──▶ buffer ──▶ sort · drop duplicates · spill
 
-A task takes pieces of shards and gives back counts, fences of its runs, a sample of keys, and where its rejects are.
-Nothing of a record travels but through files.
+A task takes pieces of shards and returns counts, fences of its runs, a sample of keys, and the location of its rejected
+lines. Records only move through files.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 import secrets
 from collections import Counter
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
@@ -20,44 +21,55 @@ from fastrec.corpus.rejects import RejectRange, rejected_line
 from fastrec.engine.collector import collector_off
 from fastrec.errors import ShardError, out_of_memory, shown, utf8
 from fastrec.judge.batch import Batch, HashReplaced
+from fastrec.judge.findings import InvalidLine
 from fastrec.judge.judge import Judge
 from fastrec.judge.shards import invalid_line, judge_slice
 from fastrec.normalize.options import Options
 from fastrec.sorting.keys import key_maker
-from fastrec.sorting.spill import Run, index_of
-from fastrec.sorting.spill import spill as spill_run
+from fastrec.sorting.spill import Run, spill
 from fastrec.sources.lines import LongLine, ReadStats
 from fastrec.sources.shard import Slice
 from fastrec.storage import storage_of
 from fastrec.storage.digests import FileDigest, digest_of
 from fastrec.summary.rows import row_of
 
-__all__ = ["HASH_EXAMPLES", "PIECES", "Piece", "PieceCounts", "SortResult", "SortTask", "release_buffer", "sort_pieces"]
+__all__ = [
+    "HASH_EXAMPLES",
+    "PIECES",
+    "HashCounts",
+    "Piece",
+    "PieceCounts",
+    "SortResult",
+    "SortTask",
+    "release_buffer",
+    "sort_pieces",
+]
 
 HASH_EXAMPLES: Final = 10
 PIECES: Final = 1 << 24
-"""More pieces than a shard is ever cut into: the number of a piece, divided by it, is that of its shard."""
-_RECORD_BYTES: Final = 700  # what a record takes in memory beside its text: key, row, numbers
+"""More pieces than a shard is ever cut into. The number of a piece divided by this is the number of its shard."""
+_RECORD_BYTES: Final = 700  # memory of a record besides its text: key, row, numbers
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """A slice of a shard to be judged; a chunk of a shard that was decompressed elsewhere is one too."""
+    """A slice of a shard, or a chunk of a shard that the driver decompressed."""
 
     number: int
-    """Of the piece: pieces count up through the shards and within each."""
+    """Pieces are numbered in the order of shards and within each shard."""
     shard: int
-    """Of the shard that it belongs to."""
+    """Number of its shard."""
     source: str
-    """The name of that shard."""
+    """Path of its shard."""
     slice: Slice
+    """What to read: a slice of the shard, or the temporary file of the chunk."""
     offset: int = 0
-    """What to add to offsets within the slice, if it is a chunk."""
+    """For a chunk: added to offsets in its file."""
     line: int = 1
-    """Number of its first line, if it is a chunk."""
+    """For a chunk: number of its first line."""
     long_lines: tuple[LongLine, ...] = ()
-    """Lines before the chunk that were too long."""
+    """For a chunk: lines before it that were too long."""
     temporary: bool = False
-    """A chunk is deleted by whoever gave the order, once it was carried out."""
+    """Whether it is a chunk. The driver deletes its file when the task is done."""
 
     def __str__(self) -> str:
         if not self.temporary:
@@ -66,7 +78,7 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 class SortTask(msgspec.Struct, frozen=True):
-    """What a worker is told."""
+    """A task of pass 1."""
 
     number: int
     pieces: tuple[Piece, ...]
@@ -75,16 +87,16 @@ class SortTask(msgspec.Struct, frozen=True):
     large: bool = False
     """Whether runs may be larger than usual."""
     one_in: int = 1
-    """Which fraction of the keys is sampled."""
+    """Sampling rate of keys."""
     fenced: bool = True
-    """Whether the fences of runs are asked for."""
+    """Whether to return the fences of runs."""
 
     def __str__(self) -> str:
         return "reading " + "; ".join(map(str, self.pieces))
 
 
-class PieceCounts(msgspec.Struct):
-    """What became of the lines of a piece. Copies that were dropped here are counted by piece, in `SortResult`."""
+class PieceCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Line counts of a piece. Duplicates are counted in its runs."""
 
     number: int
     shard: int
@@ -96,32 +108,67 @@ class PieceCounts(msgspec.Struct):
     text_bytes: int = 0
     bom: bool = False
     raw_start: int = 0
+    """Where the bytes begin that were read of the shard."""
     raw_bytes: int = 0
     raw_hash: str = ""
-    """Of what was read of the shard: where it began, how much, and its 128-bit xxh3."""
+    """128-bit xxh3 of these bytes."""
     error: ShardError | None = None
+    """Why the piece could not be read whole. Its other counts are 0 then."""
 
 
-class SortResult(msgspec.Struct):
-    """What a worker gives back."""
+class HashCounts(msgspec.Struct):
+    """How given sample hashes compared with computed ones."""
 
-    order: int
-    pieces: list[PieceCounts] = msgspec.field(default_factory=list)
-    runs: list[Run] = msgspec.field(default_factory=list)
-    rejects: list[RejectRange] = msgspec.field(default_factory=list)
-    codes: Counter[str] = msgspec.field(default_factory=Counter)
     verified: int = 0
     filled: int = 0
     replaced: int = 0
-    replaced_examples: list[HashReplaced] = msgspec.field(default_factory=list)
-    kept: list[FileDigest] = msgspec.field(default_factory=list)
-    """The files that it left in the work directory."""
+    examples: list[HashReplaced] = msgspec.field(default_factory=list)
+
+    def add(self, verified: int, filled: int, replaced: int, examples: list[HashReplaced]) -> None:
+        """Add the counts of further records."""
+        self.verified += verified
+        self.filled += filled
+        if replaced:
+            self.replaced += replaced
+            self.examples = heapq.nsmallest(HASH_EXAMPLES, self.examples + examples, key=HashReplaced.sort_key)
+
+
+class SortResult(msgspec.Struct, frozen=True):
+    """The result of a task of pass 1."""
+
+    task: int
+    pieces: tuple[PieceCounts, ...]
+    runs: tuple[Run, ...]
+    rejects: tuple[RejectRange, ...]
+    """Rejected lines of each piece."""
+    codes: Counter[str]
+    """Rejected lines by code."""
+    hashes: HashCounts
+    files: tuple[FileDigest, ...]
+    """All files that the task wrote."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether a piece could not be read whole."""
+        return any(piece.error for piece in self.pieces)
+
+    def without_sample(self) -> SortResult:
+        """Return the result without the key sample."""
+        return self._with_runs(sample=[])
+
+    def without_fences(self) -> SortResult:
+        """Return the result without the fences of its runs."""
+        return self._with_runs(fences=[])
+
+    def _with_runs(self, **changes: Any) -> SortResult:
+        runs = tuple(msgspec.structs.replace(run, **changes) for run in self.runs)
+        return msgspec.structs.replace(self, runs=runs)
 
 
 @collector_off()
-def sort_pieces(order: SortTask) -> SortResult:
+def sort_pieces(task: SortTask) -> SortResult:
     """Judge, sort and spill some pieces. Runs in a worker."""
-    return _Sorter(order).run()
+    return _Sorter(task).run()
 
 
 @lru_cache(maxsize=4)
@@ -130,107 +177,144 @@ def _judge(algorithm: str, mode: Any) -> Judge:
 
 
 @lru_cache(maxsize=1)
-def _buffer(size: int) -> bytearray:
-    """Give the buffer of this process: memory that is touched once and then used by every task."""
+def _text_buffer(size: int) -> bytearray:
+    """Return the text buffer of this process. Reusing it for every task saves touching new memory."""
     return bytearray(size)
 
 
 def release_buffer() -> None:
-    """Give the buffer back: pass 2 has no use for it."""
-    _buffer.cache_clear()
+    """Free the text buffer, which later steps do not need."""
+    _text_buffer.cache_clear()
 
 
-class _Sorter:
-    """The state of a task: the buffer that fills up, and what was given up to disk."""
+class _RunBuffer:
+    """Records that wait to be spilled."""
 
-    def __init__(self, order: SortTask) -> None:
-        self._order = order
-        self._options = order.options
-        self._judge = _judge(order.options.hash, order.options.sample_hash)
-        self._key_of = key_maker(order.options.sort_fields)
-        self._result = SortResult(order.number)
-        # A task may be done twice at the same time, if its first worker was taken for dead: to files of other names.
-        self._name = f"{order.number:06d}-{secrets.token_hex(4)}"
-        self._run_bytes = order.options.large_run_bytes if order.large else order.options.run_bytes
-        self._text = _buffer(self._run_bytes)
-        self._size = 0  # of the text in the buffer
+    def __init__(self, task: SortTask) -> None:
+        options = task.options
+        self._most_bytes = options.large_run_bytes if task.large else options.run_bytes
+        self._key_of: Callable[[Any], bytes] = key_maker(options.sort_fields)
+        self._text = _text_buffer(self._most_bytes)
+        self._size = 0
         self._ends: list[int] = []
         self._keys: list[bytes] = []
         self._rows: list[Any] = []
 
-    def run(self) -> SortResult:
-        rejects_path = f"{self._order.directory}/rejects-{self._name}"
-        with storage_of(rejects_path).open_writer(rejects_path) as rejects:
-            for piece in self._order.pieces:
-                start = rejects.tell()
-                books = PieceCounts(piece.number, piece.shard, piece.offset + piece.slice.start)
-                self._result.pieces.append(books)
-                try:
-                    self._take(piece, books, rejects)
-                except ShardError as exc:
-                    books.error = exc
-                except MemoryError:
-                    books.error = out_of_memory(piece.source)
-                self._result.rejects.append(RejectRange(rejects_path, start, rejects.tell(), piece.shard, books.start))
-        self._spill()
-        self._result.kept.append(digest_of(rejects_path))
-        return self._result
+    def __bool__(self) -> bool:
+        return bool(self._keys)
 
-    def _take(self, piece: Piece, books: PieceCounts, rejects: Any) -> None:
-        stats, max_line_bytes = ReadStats(), self._options.max_line_bytes
-        long_lines = [invalid_line(line, max_line_bytes) for line in piece.long_lines]
-        self._add(piece, Batch(lines=len(long_lines), rejected=long_lines), bytearray(), books, rejects)
-        for judged in judge_slice(
-            self._judge,
-            piece.slice,
-            max_line_bytes=max_line_bytes,
-            max_window=self._options.max_window,
-            line=piece.line,
-            offset=piece.offset,
-            stats=stats,
-        ):
-            if self._size + len(judged.normal) + len(self._keys) * _RECORD_BYTES > self._run_bytes:
-                self._spill()
-            self._add(piece, judged.batch, judged.normal, books, rejects)
-        books.text_bytes, books.bom = stats.text_bytes, stats.bom
-        books.raw_start, books.raw_bytes, books.raw_hash = stats.raw_start, stats.raw_bytes, stats.raw_hash
+    def has_room(self, size: int) -> bool:
+        """Return whether a text of this size fits into memory."""
+        return self._size + size + len(self._keys) * _RECORD_BYTES <= self._most_bytes
 
-    def _add(self, piece: Piece, batch: Batch, normal: bytearray, books: PieceCounts, rejects: Any) -> None:
-        books.lines += batch.lines
-        books.blank += batch.blank
-        books.rejected += len(batch.rejected)
-        for line in batch.rejected:
-            self._result.codes[line.findings[0].code] += 1
-            rejects.write(rejected_line(utf8(piece.source), line).to_json())
-        result, number, key_of = self._result, piece.number, self._key_of
-        result.verified += batch.verified
-        result.filled += batch.filled
-        if batch.replaced:
-            result.replaced += len(batch.replaced)
-            result.replaced_examples = heapq.nsmallest(
-                HASH_EXAMPLES, result.replaced_examples + batch.replaced, key=HashReplaced.sort_key
-            )
+    def add(self, number: int, batch: Batch, normal: bytearray) -> None:
+        """Add the records of a chunk of a piece, with their normal forms."""
+        key_of = self._key_of
         start, self._size = self._size, self._size + len(normal)
-        self._text[start : self._size] = normal  # in place: the buffer has the room, unless a line is huge
+        self._text[start : self._size] = normal  # in place: the buffer is large enough, unless a line is huge
         self._ends += [start + end for end in batch.ends]
         self._keys += [key_of(record) for record in batch.records]
         self._rows += [row_of(record, number, line) for record, line in zip(batch.records, batch.numbers, strict=True)]
 
-    def _spill(self) -> None:
-        if not self._keys:
-            return
-        path = f"{self._order.directory}/run-{self._name}-{len(self._result.runs):04d}"
-        run = spill_run(
-            path,
-            self._text,
-            self._ends,
-            self._keys,
-            self._rows,
-            one_in=self._order.one_in,
-            fenced=self._order.fenced,
-        )
-        self._result.runs.append(run)
-        self._result.kept.append(FileDigest(path, run.data_bytes, run.data_hash))
-        self._result.kept.append(FileDigest(index_of(path), run.index_bytes, run.index_hash))
+    def spill(self, path: str, task: SortTask) -> Run:
+        """Write the records as a sorted run, and forget them."""
+        run = spill(path, self._text, self._ends, self._keys, self._rows, one_in=task.one_in, fenced=task.fenced)
         self._size = 0
         self._ends, self._keys, self._rows = [], [], []
+        return run
+
+
+class _Sorter:
+    """The state of a task."""
+
+    def __init__(self, task: SortTask) -> None:
+        self._task = task
+        self._judge = _judge(task.options.hash, task.options.sample_hash)
+        self._buffer = _RunBuffer(task)
+        # The random suffix keeps two workers apart if one was wrongly taken for dead.
+        self._name = f"{task.number:06d}-{secrets.token_hex(4)}"
+        self._runs: list[Run] = []
+        self._codes: Counter[str] = Counter()
+        self._hashes = HashCounts()
+
+    def run(self) -> SortResult:
+        pieces: list[PieceCounts] = []
+        ranges: list[RejectRange] = []
+        path = f"{self._task.directory}/rejects-{self._name}"
+        with storage_of(path).open_writer(path) as rejects:
+            for piece in self._task.pieces:
+                start = rejects.tell()
+                counts = self._sort(piece, rejects)
+                pieces.append(counts)
+                ranges.append(RejectRange(path, start, rejects.tell(), piece.shard, counts.start))
+        if self._buffer:
+            self._spill()
+        files = [file for run in self._runs for file in run.files]
+        return SortResult(
+            self._task.number,
+            tuple(pieces),
+            tuple(self._runs),
+            tuple(ranges),
+            self._codes,
+            self._hashes,
+            (*files, digest_of(path)),
+        )
+
+    def _sort(self, piece: Piece, rejects: Any) -> PieceCounts:
+        start = piece.offset + piece.slice.start
+        try:
+            return self._read(piece, start, rejects)
+        except ShardError as exc:
+            error = exc
+        except MemoryError:
+            error = out_of_memory(piece.source)
+        return PieceCounts(number=piece.number, shard=piece.shard, start=start, error=error)
+
+    def _read(self, piece: Piece, start: int, rejects: Any) -> PieceCounts:
+        options, buffer, source = self._task.options, self._buffer, utf8(piece.source)
+        invalid = [invalid_line(line, options.max_line_bytes) for line in piece.long_lines]
+        lines, blank, rejected = len(invalid), 0, 0
+        stats = ReadStats()
+        for batch, normal, _, _ in judge_slice(
+            self._judge,
+            piece.slice,
+            max_line_bytes=options.max_line_bytes,
+            max_window=options.max_window,
+            line=piece.line,
+            offset=piece.offset,
+            stats=stats,
+        ):
+            if buffer and not buffer.has_room(len(normal)):
+                self._spill()
+            buffer.add(piece.number, batch, normal)
+            self._hashes.add(batch.verified, batch.filled, len(batch.replaced), batch.replaced)
+            lines += batch.lines
+            blank += batch.blank
+            invalid += batch.rejected
+            if invalid:
+                rejected += self._reject(source, invalid, rejects)
+                invalid = []
+        rejected += self._reject(source, invalid, rejects)
+        return PieceCounts(
+            number=piece.number,
+            shard=piece.shard,
+            start=start,
+            lines=lines,
+            blank=blank,
+            rejected=rejected,
+            text_bytes=stats.text_bytes,
+            bom=stats.bom,
+            raw_start=stats.raw_start,
+            raw_bytes=stats.raw_bytes,
+            raw_hash=stats.raw_hash,
+        )
+
+    def _reject(self, source: str, lines: list[InvalidLine], rejects: Any) -> int:
+        for line in lines:
+            self._codes[line.findings[0].code] += 1
+            rejects.write(rejected_line(source, line).to_json())
+        return len(lines)
+
+    def _spill(self) -> None:
+        path = f"{self._task.directory}/run-{self._name}-{len(self._runs):04d}"
+        self._runs.append(self._buffer.spill(path, self._task))

@@ -1,4 +1,4 @@
-"""Who hears how far a run is."""
+"""Progress of a run, as it is reported to the caller."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ __all__ = ["NoProgress", "Progress"]
 
 
 class Progress(Protocol):
-    """Hears how far a run is."""
+    """Receives the progress of a run."""
 
     def start(self, stage: str, total_bytes: int) -> None:
-        """A pass begins that will go over so many bytes, at a guess."""
+        """A stage begins; `total_bytes` is an estimate."""
 
     def advance(self, size: int, records: int, rejects: int) -> None:
-        """So many more bytes, records and rejects are done."""
+        """Some more bytes, records and rejected lines are done."""
 
     def finish(self) -> None:
-        """The pass is over."""
+        """The stage is over."""
 
 
 class NoProgress:
-    """Hears nothing."""
+    """Ignores all progress."""
 
     def start(self, stage: str, total_bytes: int) -> None:
-        """Nothing is shown."""
+        """Ignore the beginning of a stage."""
 
     def advance(self, size: int, records: int, rejects: int) -> None:
-        """Nothing is shown."""
+        """Ignore the progress of a stage."""
 
     def finish(self) -> None:
-        """Nothing is shown."""
+        """Ignore the end of a stage."""

@@ -1,12 +1,13 @@
-"""`normalize`: from any pile of shards to one sorted corpus.
+"""`normalize`: turn shards into one sorted corpus.
 
     shards ──▶ pass 1, one task per slice of input ──▶ runs ──▶ pass 2, one task per part ──▶ parts ──▶ publish
 
-1. Find the shards; check where the corpus is to go.
-2. Pass 1 (`driver`, `feed`, `pass1`): judge, normalize and sort, into runs on disk.
-3. Cut the keys into parts; pass 2 (`pass2`): gather, drop copies, count and compress each part.
-4. Put the books together (`books`): summary and manifest; they must balance.
-5. Publish by one rename (`publish`).
+1. Find the shards and check the output path.
+2. Pass 1 (`pass1_driver`, `pass1_tasks`, `pass1`): judge, normalize and sort records into runs on disk.
+3. Choose the cuts between parts, and merge runs if there are too many (`rounds`).
+4. Pass 2 (`parts`, `pass2`): gather, deduplicate, count and compress each part.
+5. Write summary and manifest (`driver`), and check that line counts add up (`line_counts`).
+6. Publish the output directory atomically.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from fastrec.engine import make_engine
 from fastrec.engine.jobs import is_small
 from fastrec.errors import UsageError, shown, utf8
 from fastrec.normalize.context import RunContext
-from fastrec.normalize.driver import Normalizer, purpose_of
+from fastrec.normalize.driver import make_corpus, purpose_of
 from fastrec.normalize.journal import Journal
 from fastrec.normalize.options import Options
 from fastrec.normalize.progress import NoProgress, Progress
 from fastrec.normalize.reach import check_reachable
 from fastrec.sources.inputs import find_shards
 from fastrec.sources.shard import Shard
-from fastrec.sources.tasks import TASK_BYTES, gather_tasks, growth, total_text
+from fastrec.sources.tasks import gather_tasks, growth, total_text
 from fastrec.storage.local import scratch_directory
 from fastrec.storage.paths import is_private, is_url, without_file_protocol
 from fastrec.summary.document import Summary
@@ -43,47 +44,47 @@ __all__ = ["NoProgress", "NormalizeResult", "Options", "Plan", "Progress", "norm
 
 
 class NormalizeResult(msgspec.Struct, kw_only=True):
-    """What a run did: the summary of the corpus, and what it took to make it."""
+    """The result of a run."""
 
     output: str
-    """Where the corpus is published."""
+    """Path of the corpus."""
     summary: Summary
-    """What is in it: the document `summary.json`."""
+    """The document `summary.json`."""
     parts: int
-    """How many it has."""
+    """Number of parts."""
     shards: int
     """Files read."""
     input_bytes: int
     """Their size."""
     text_bytes: int
-    """Text in them, once it was decompressed."""
+    """Their size after decompression."""
     output_bytes: int
     """Size of the parts."""
     seconds: float
-    """How long it took."""
+    """Duration of the run."""
     skipped: list[str]
-    """Shards that could not be read and were left out, with `--skip-bad-shards`."""
+    """Bad shards that were left out, with `--skip-bad-shards`."""
     notices: list[str]
-    """What is good to know."""
+    """Notices for the user."""
 
 
 class Plan(msgspec.Struct, kw_only=True):
-    """What a run would do."""
+    """What a run would do, without doing it."""
 
     shards: int
     """Files that would be read."""
     input_bytes: int
     """Their size."""
     estimated_text_bytes: int
-    """How much text they may hold."""
+    """Estimated size after decompression."""
     tasks: int
     """Tasks of the first pass."""
     estimated_parts: int
-    """How many parts the corpus may have."""
+    """Estimated number of parts."""
     paths: list[str]
-    """The files."""
+    """Paths of the files."""
     notices: list[str]
-    """What is good to know."""
+    """Notices for the user."""
 
 
 def normalize(
@@ -94,36 +95,36 @@ def normalize(
     progress: Progress | None = None,
     **options: Any,
 ) -> Summary:
-    """Turn a pile of shards into one sorted corpus at `output`, and return its summary.
+    """Turn shards into one sorted corpus at `output`, and return its summary.
 
     Args:
         inputs: Files, directories, globs, or `-` for standard input.
         output: The directory to publish; it must not exist, unless `overwrite` is given.
-        files_from: A file with further paths, one a line.
-        progress: Hears how far the run is.
+        files_from: A file with further paths, one per line.
+        progress: Receives the progress of the run.
         **options: The fields of `Options`: `jobs`, `memory`, `part_size`, `level`, `compression`, `sort_by`, `hash`,
             `sample_hash`, `conflicts`, `skip_bad_shards`, `fresh`, `overwrite`, `work_dir`, `max_line_bytes`,
             `max_window`, `engine`, `scheduler`.
 
     Raises:
-        UsageError: An argument makes no sense; nothing was done.
-        BadShardsError: Some shards could not be read whole; all of them are named, nothing was published.
+        UsageError: An argument is wrong; nothing was done.
+        BadShardsError: Some shards could not be read whole. It lists all of them; nothing was published.
     """
     names = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
     return run(names, output, Options(**options), files_from=files_from, progress=progress).summary
 
 
 def plan(names: Sequence[str | os.PathLike[str]], options: Options, *, files_from: str | None = None) -> Plan:
-    """Say what a run would do, without doing it."""
+    """Plan a run without doing it."""
     shards, notices = find_shards([os.fspath(name) for name in names], files_from=files_from)
     text = total_text(shards)
-    task_bytes = min(TASK_BYTES, options.run_bytes)
+    task_bytes = min(options.limits.task_bytes, options.run_bytes)
     slices = [piece for shard in shards for piece in shard.slices(task_bytes)]
     return Plan(
         shards=len(shards),
         input_bytes=sum(shard.size for shard in shards),
         estimated_text_bytes=text,
-        tasks=len(gather_tasks(slices, task_bytes * growth(text))),
+        tasks=len(gather_tasks(slices, task_bytes * growth(text, options.limits.task_bytes))),
         estimated_parts=-(-text // options.part_size),
         paths=[utf8(shard.path) for shard in shards],
         notices=notices,
@@ -139,15 +140,15 @@ def run(
     progress: Progress | None = None,
     notice: Callable[[str], None] | None = None,
 ) -> NormalizeResult:
-    """Normalize, and report what it took.
+    """Turn shards into one sorted corpus at `output`.
 
     Args:
         names: Files, directories, globs, or `-` for standard input.
         output: The directory to publish.
-        options: How to do it.
-        files_from: A file with further paths, one a line.
-        progress: Hears how far the run is.
-        notice: Hears what is good to know, when it is found out; the report has all of it too.
+        options: How to normalize.
+        files_from: A file with further paths, one per line.
+        progress: Receives the progress of the run.
+        notice: Receives each notice at once; the result has all of them too.
     """
     started = time.perf_counter()
     notices: list[str] = []
@@ -165,13 +166,13 @@ def run(
     check_output(target, paths, shards)
     work_dir = options.work_dir
     if work_dir is None and is_url(target) and not options.scheduler:
-        work_dir = scratch_directory()  # all workers are here: what they pass on need not go through the store
+        work_dir = scratch_directory()  # all workers are on this machine: temporary files can stay local
     kind = Kind("a corpus", MANIFEST)
     with (
         open_output(
             target, kind, work_dir, overwrite=options.overwrite, fresh=options.fresh, limits=options.limits
         ) as made,
-        _kept_for_the_next_run(made),
+        _resumable(made),
     ):
         manifest, summary = run_passes(shards, options, made, progress=progress, notice=note)
         made.publish()
@@ -197,13 +198,13 @@ def run_passes(
     progress: Progress | None,
     notice: Callable[[str], None],
 ) -> tuple[Manifest, Summary]:
-    """Run both passes: the corpus is in the place it is published from then, and is not published."""
+    """Make a corpus in the staging directory of `output`, without publishing it."""
     if scarce := too_little_space(output, shards):
         notice(scarce)
-    small = is_small(total_text(shards)) and not any(shard.stream for shard in shards)
+    small = is_small(total_text(shards), options.limits) and not any(shard.stream for shard in shards)
     private = any(map(is_private, (output.work, output.staged(""), *(shard.path for shard in shards))))
     if private and options.engine == "dask":
-        raise UsageError("what is in the memory of this process cannot be seen by a cluster: give --engine pool")
+        raise UsageError("a cluster cannot read files in the memory of this process: give --engine pool")
     if (small or private) and options.engine == "pool":
         options = msgspec.structs.replace(options, jobs=1, memory=options.memory_per_job * options.jobs)
     with (
@@ -212,19 +213,19 @@ def run_passes(
     ):
         if options.engine == "dask":
             check_reachable((output.working(""), output.staged("")), engine)
-        return Normalizer(shards, RunContext(options, output, engine, journal, progress or NoProgress(), notice)).run()
+        return make_corpus(shards, RunContext(options, output, engine, journal, progress or NoProgress(), notice))
 
 
 @contextlib.contextmanager
-def _kept_for_the_next_run(output: Output) -> Iterator[None]:
-    """If the run fails, say where its work is; if there is none worth keeping, remove it."""
+def _resumable(output: Output) -> Iterator[None]:
+    """If the run fails, tell the user that it can be resumed; if nothing was finished, remove the work directory."""
     try:
         yield
     except BaseException as exc:
         if output.holds_work():
             exc.add_note(
-                f"What was finished is kept in {shown(output.work)}: the same command goes on from there, "
-                "or starts anew with --fresh."
+                f"Finished work is kept in {shown(output.work)}: the same command resumes from there, "
+                "or starts over with --fresh."
             )
         else:
             output.clear()

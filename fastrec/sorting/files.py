@@ -1,7 +1,4 @@
-"""Work files: whole buffers written and stretches read, and blocks of rows that can be read one by one.
-
-All that runs and the census read and write goes through here.
-"""
+"""Temporary files of runs and of the census: buffers written in order, and blocks of rows read one by one."""
 
 from __future__ import annotations
 
@@ -14,6 +11,7 @@ from xxhash import xxh3_128
 from fastrec.storage import storage_of
 
 __all__ = [
+    "IndexBlock",
     "ViewsWriter",
     "missing_of",
     "pack_block",
@@ -23,11 +21,10 @@ __all__ = [
     "write_blocks",
 ]
 
-_MOST_VIEWS: Final = 256  # for one writev: every system takes more, but what they hold is still in the cache then
+_MOST_VIEWS: Final = 256  # per writev: systems accept more, but this many are still in the cache for the checksum
 _LENGTH: Final = 4
-_STRETCH: Final = 1 << 20  # bytes of an index that are read at a time, if it is read whole
-
-_SOME: Final = 256 << 10  # bytes of a file of blocks that are read at a time
+_STRETCH: Final = 1 << 20  # bytes of an index read at a time, if it is read whole
+_READ_BYTES: Final = 256 << 10  # bytes of a file of blocks read at a time
 
 IndexBlock = tuple[list[bytes], list[int], list[Any]]
 """Keys, sizes and rows of some records."""
@@ -38,7 +35,7 @@ _decode_index = msgspec.msgpack.Decoder(IndexBlock).decode
 
 
 class ViewsWriter:
-    """A work file, written from front to back without joining what it is made of; it is there on leaving."""
+    """Writes a temporary file from many buffers without joining them. The file exists once the context is left."""
 
     def __init__(self, path: str) -> None:
         self._digest = xxh3_128()
@@ -46,7 +43,7 @@ class ViewsWriter:
         self._file = storage_of(path).create(path, for_work=True)
 
     def write(self, views: list[memoryview]) -> None:
-        """Write buffers one after the other."""
+        """Append buffers."""
         for first in range(0, len(views), _MOST_VIEWS):
             batch = views[first : first + _MOST_VIEWS]
             self._file.writev(batch)
@@ -55,7 +52,7 @@ class ViewsWriter:
                 self._digest.update(view)
 
     def hash(self) -> str:
-        """Return the 128-bit xxh3 of what was written."""
+        """Return the 128-bit xxh3 of the content."""
         return self._digest.hexdigest()
 
     def __enter__(self) -> Self:
@@ -70,13 +67,13 @@ class ViewsWriter:
 
 
 def pack_block(rows: Any) -> bytes:
-    """Spell a block of rows as it stands in a file of blocks."""
+    """Encode a block of rows, with its length in front."""
     block = _encode(rows)
     return len(block).to_bytes(_LENGTH, "big") + block
 
 
 def write_blocks(path: str, blocks: Iterable[Any]) -> tuple[int, str]:
-    """Write a file of blocks; return its size and the 128-bit xxh3 of it."""
+    """Write a file of blocks; return its size and 128-bit xxh3."""
     with ViewsWriter(path) as file:
         for block in blocks:
             file.write([memoryview(pack_block(block))])
@@ -84,16 +81,16 @@ def write_blocks(path: str, blocks: Iterable[Any]) -> tuple[int, str]:
 
 
 def read_blocks(path: str) -> Iterator[Any]:
-    """Give the blocks of a file one by one; it is open only while some are read, so thousands can be merged."""
+    """Yield the blocks of a file. It is open only during a read, so thousands of files can be merged."""
     end = storage_of(path).size_of(path)
-    position = 0  # of what was not read yet
+    position = 0  # of the next read
     data = b""
 
     def need(count: int) -> None:
         nonlocal data, position
         missing = count - len(data)
         if missing > 0:
-            size = max(missing, min(_SOME, end - position))
+            size = max(missing, min(_READ_BYTES, end - position))
             data += storage_of(path).read_range(path, size, position)
             position += size
 
@@ -106,7 +103,7 @@ def read_blocks(path: str) -> Iterator[Any]:
 
 
 def unpack_blocks(data: bytes) -> tuple[list[IndexBlock], bytes]:
-    """Read the blocks of an index that are whole in some bytes of it; give the rest back."""
+    """Decode the complete blocks in some bytes of an index; return them and the rest."""
     blocks: list[IndexBlock] = []
     view = memoryview(data)
     position = 0
@@ -120,15 +117,15 @@ def unpack_blocks(data: bytes) -> tuple[list[IndexBlock], bytes]:
 
 
 def missing_of(cut_off: bytes) -> int:
-    """Say how many bytes of a block are missing behind its beginning; 0 if not even its length is known."""
+    """Return how many bytes of an incomplete block are missing; 0 if its length is incomplete too."""
     return _LENGTH + int.from_bytes(cut_off[:_LENGTH], "big") - len(cut_off) if len(cut_off) >= _LENGTH else 0
 
 
-def read_index(path: str, start: int, end: int) -> Iterator[IndexBlock]:
-    """Give the blocks of a stretch of an index."""
+def read_index(path: str, start: int, end: int, *, at_once: int = _STRETCH) -> Iterator[IndexBlock]:
+    """Yield the blocks of a range of an index, reading `at_once` bytes at a time."""
     rest = b""
     while start < end:
-        size = min(_STRETCH, end - start)
+        size = min(at_once, end - start)
         blocks, rest = unpack_blocks(rest + storage_of(path).read_range(path, size, start))
         start += size
         yield from blocks

@@ -1,62 +1,84 @@
-"""The sample of keys that cuts the corpus into parts: a set chosen by the keys' own hashes, and never larger than so.
+"""The sample of keys that decides where the corpus is cut into parts. It depends on the set of keys alone.
 
-A record is sampled if the hash of its key is low enough. When more distinct ones come than are to be kept, the bar is
-halved and all above it are dropped. So what is left in the end is all that is below the highest bar under which no more
-than `SAMPLE_LIMIT` lie: it depends on what came, not on when, where or how often.
+A key is sampled if its hash is below a threshold. When the sample holds too many distinct keys, the threshold is halved
+and all keys above it are dropped. So the final sample does not depend on where, when or how often a key was seen.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 import msgspec
 
+from fastrec.limits import LIMITS, Limits
 from fastrec.sorting.files import read_index
 from fastrec.storage.digests import fingerprint
 
-__all__ = ["SAMPLE_LIMIT", "SAMPLE_ONE_IN", "KeySample", "SampledKey", "sample_again", "sample_of"]
-
-SAMPLE_ONE_IN: Final = 32
-"""Of the keys, this fraction is sampled to begin with."""
-SAMPLE_LIMIT: Final = 1 << 19
-"""So many are kept at most, in 160 MB: at least 4 to a part, if there are as many parts as may be."""
+__all__ = ["KeySample", "SampledKey", "cut_keys", "sample_index", "sample_of"]
 
 
 class SampledKey(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
-    """A record that was sampled: its key and its size."""
+    """The key of a sampled record, and the size of the record."""
 
     key: bytes
     size: int
 
 
 class KeySample:
-    """What is sampled of all runs."""
+    """The sample of all runs."""
 
-    def __init__(self) -> None:
-        self.one_in = SAMPLE_ONE_IN
-        """The fraction of keys that is sampled by now."""
-        self.kept: set[SampledKey] = set()
+    def __init__(self, limits: Limits) -> None:
+        self.one_in = limits.sample_one_in
+        """The current sampling rate: one key in this many."""
+        self.keys: set[SampledKey] = set()
+        self._most = limits.sampled_keys
 
     def add(self, sampled: Iterable[SampledKey]) -> None:
-        """Take what a run was sampled for, with this or an earlier, larger fraction."""
-        bar = 2**64 // self.one_in
-        self.kept.update(one for one in sampled if fingerprint(one.key) < bar)
-        while len(self.kept) > SAMPLE_LIMIT:
+        """Add the sample of a run, taken at this or an earlier, higher rate."""
+        self.keys.update(_below(sampled, self.one_in))
+        while len(self.keys) > self._most:
             self.one_in *= 2
-            bar = 2**64 // self.one_in
-            self.kept = {one for one in self.kept if fingerprint(one.key) < bar}
+            self.keys = set(_below(self.keys, self.one_in))
+
+
+def _below(sampled: Iterable[SampledKey], one_in: int) -> Iterable[SampledKey]:
+    threshold = 2**64 // one_in
+    return (one for one in sampled if fingerprint(one.key) < threshold)
 
 
 def sample_of(keys: Sequence[bytes], sizes: Iterable[int], one_in: int) -> list[SampledKey]:
     """Sample some records."""
-    bar = 2**64 // one_in
-    return [SampledKey(key, size) for key, size in zip(keys, sizes, strict=True) if fingerprint(key) < bar]
+    threshold = 2**64 // one_in
+    return [SampledKey(key, size) for key, size in zip(keys, sizes, strict=True) if fingerprint(key) < threshold]
 
 
-def sample_again(path: str, index_bytes: int, one_in: int) -> list[SampledKey]:
-    """Sample a run that is on disk."""
-    sampled: list[SampledKey] = []
-    for keys, sizes, _ in read_index(path, 0, index_bytes):
-        sampled += sample_of(keys, sizes, one_in)
-    return sampled
+def sample_index(path: str, index_bytes: int, one_in: int) -> list[SampledKey]:
+    """Sample the records of a run on disk, given the path of its index."""
+    blocks = read_index(path, 0, index_bytes)
+    return [sampled for keys, sizes, _ in blocks for sampled in sample_of(keys, sizes, one_in)]
+
+
+def cut_keys(
+    sample: Iterable[SampledKey], one_in: int, part_bytes: int, most_parts: int = LIMITS.most_parts
+) -> list[bytes]:
+    """Cut the corpus into parts of about equal size: return the first key of each part but the first.
+
+    Args:
+        sample: The sampled keys. Equal keys of equal size are duplicates and count once.
+        one_in: The sampling rate.
+        part_bytes: Text per part. Parts are larger if there would be more than `most_parts`.
+        most_parts: The highest number of parts.
+    """
+    distinct = sorted(set(sample))
+    total = sum(sampled.size for sampled in distinct) * one_in
+    parts = min(-(-total // part_bytes), most_parts)  # rounded up: two workers share what is too large for one part
+    cuts: list[bytes] = []
+    seen, goal = 0, 1
+    for sampled in distinct:
+        if goal < parts and seen * one_in * parts >= goal * total:
+            if not cuts or cuts[-1] != sampled.key:
+                cuts.append(sampled.key)
+            while goal < parts and seen * one_in * parts >= goal * total:
+                goal += 1
+        seen += sampled.size
+    return cuts

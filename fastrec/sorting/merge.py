@@ -1,8 +1,8 @@
-"""Merging: from some runs to one, read from front to back, exact copies dropped as everywhere.
+"""Merge several runs into one, without duplicates.
 
-Where a corpus takes thousands of runs, each part would have to look into all of them for a few records. So they are
-merged first. Where the parts will be cut is known by then: a merged run notes where each of them begins, two numbers
-instead of a fence for every block.
+With thousands of runs, each part would have to read a few records from all of them. So runs are merged first. The cuts
+between parts are known by then, and a merged run records where each part begins: two numbers per part instead of a
+fence per block.
 """
 
 from __future__ import annotations
@@ -20,18 +20,26 @@ from fastrec.sorting.spill import BLOCK_ROWS, Run, index_of, write_index
 __all__ = ["merge_runs"]
 
 
-def merge_runs(path: str, slices: Sequence[RunSlice], window_bytes: int, cuts: Sequence[bytes] | None) -> Run:
+def merge_runs(
+    path: str,
+    slices: Sequence[RunSlice],
+    window_bytes: int,
+    cuts: Sequence[bytes] | None,
+    *,
+    block_rows: int = BLOCK_ROWS,
+) -> Run:
     """Merge runs into one.
 
     Args:
-        path: Where to put the data file.
+        path: Path of the new data file.
         slices: The runs, whole.
-        window_bytes: How much is merged at a time.
-        cuts: The first keys of all parts but the first; None if the run will be merged again.
+        window_bytes: Bytes merged at a time.
+        cuts: The first key of each part but the first; None if the run will be merged again.
+        block_rows: Rows per block of the index.
     """
     dropped: Counter[int] = Counter()
     with ViewsWriter(path) as data, ViewsWriter(index_of(path)) as index:
-        merged = _Merged(index, cuts)
+        merged = _MergedIndex(index, cuts, block_rows)
         for window in gather(slices, None, None, window_bytes):
             data.write(window.texts)
             merged.add(window)
@@ -47,20 +55,19 @@ def merge_runs(path: str, slices: Sequence[RunSlice], window_bytes: int, cuts: S
         dropped=dict(dropped),
         data_hash=data.hash(),
         index_hash=index.hash(),
-        bounds=bounds,
+        bounds=b"" if cuts is None else bounds,
     )
 
 
-class _Merged:
-    """The index of a merged run: blocks that are full, or end where a part begins."""
+class _MergedIndex:
+    """Writes the index of a merged run in blocks that are full or end where a part begins."""
 
-    def __init__(self, index: ViewsWriter, cuts: Sequence[bytes] | None) -> None:
+    def __init__(self, index: ViewsWriter, cuts: Sequence[bytes] | None, block_rows: int) -> None:
         self._index = index
-        self._bounded = cuts is not None
-        self._cuts = iter(cuts or ())
-        self._cut = next(self._cuts, None)
+        self._block_rows = block_rows
+        self._cuts = list(reversed(cuts or ()))
         self._bounds = array("Q", [0, 0])
-        self._data_offset = 0  # behind all records that are in blocks
+        self._data_offset = 0  # end of the records in blocks
         self._keys: list[bytes] = []
         self._sizes: list[int] = []
         self._rows: list[Any] = []
@@ -69,23 +76,21 @@ class _Merged:
     def add(self, window: Window) -> None:
         first = 0
         sizes = list(map(len, window.texts))
-        while self._cut is not None and window.keys[-1] >= self._cut:
-            last = bisect_left(window.keys, self._cut)
+        while self._cuts and window.keys[-1] >= self._cuts[-1]:
+            last = bisect_left(window.keys, self._cuts.pop())
             self._append(window.keys[first:last], sizes[first:last], window.rows[first:last])
             self._write_blocks(1)
             self._bound()
-            self._cut = next(self._cuts, None)
             first = last
         self._append(window.keys[first:], sizes[first:], window.rows[first:])
-        self._write_blocks(BLOCK_ROWS)
+        self._write_blocks(self._block_rows)
 
     def finish(self) -> bytes:
-        """Write what is left; give the bounds, if any part is to be found by them."""
+        """Write the remaining rows; return the bounds of all parts."""
         self._write_blocks(1)
-        for _ in [] if self._cut is None else [self._cut, *self._cuts]:
+        for _ in range(len(self._cuts) + 1):
             self._bound()
-        self._bound()
-        return self._bounds.tobytes() if self._bounded else b""
+        return self._bounds.tobytes()
 
     def _append(self, keys: list[bytes], sizes: list[int], rows: list[Any]) -> None:
         self._keys += keys
@@ -97,10 +102,10 @@ class _Merged:
         self._bounds.extend((self._index.size, self._data_offset))
 
     def _write_blocks(self, least: int) -> None:
-        """Write full blocks, and what is left if it has at least so many rows."""
+        """Write full blocks, and the rest too if it has at least `least` rows."""
         position = 0
         while len(self._keys) - position >= least:
-            end = position + BLOCK_ROWS
+            end = position + self._block_rows
             sizes = self._sizes[position:end]
             write_index(self._index, self._keys[position:end], sizes, self._rows[position:end])
             self._data_offset += sum(sizes)

@@ -1,8 +1,8 @@
-"""Spilling: from judged records in memory to a sorted run on disk.
+"""Write records from memory to disk as a sorted run.
 
-A run is two files. The data file holds the records' normal forms, sorted by key and then by their bytes, exact copies
-dropped. The index file holds, in blocks of rows, each record's key, length and row of statistics. The first key of
-each block is a `Fence`: whoever holds the fences can find a range of keys with one read of each file.
+A run is two files. The data file holds the records' normal forms, sorted by key and then by their bytes, without
+duplicates. The index file holds, in blocks, each record's key, length and row of statistics. A `Fence` holds the first
+key of a block, so a range of keys can be found with one read of each file.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import Any, Final
 
 import msgspec
 
-from fastrec.sorting.copies import in_order
+from fastrec.sorting.duplicates import in_order
 from fastrec.sorting.files import ViewsWriter, pack_block
 from fastrec.sorting.key_sample import SampledKey, sample_of
+from fastrec.storage.digests import FileDigest
 
 __all__ = ["BLOCK_ROWS", "Fence", "Run", "index_of", "spill", "write_index"]
 
@@ -25,7 +26,7 @@ Row = Sequence[Any]
 
 
 class Fence(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Where a block begins."""
+    """The first key of a block, and where the block begins."""
 
     key: bytes
     index_offset: int
@@ -36,43 +37,60 @@ class Run(msgspec.Struct, frozen=True, array_like=True):
     """A sorted run on disk."""
 
     path: str
-    """Of the data file; the index stands beside it with `.index` added."""
+    """Path of the data file; the index has the same path with `.index` added."""
     records: int
     data_bytes: int
     index_bytes: int
     fences: list[Fence]
-    """None if there are so many runs that they will be merged before a range of keys is looked for."""
+    """Empty if there are so many runs that they will be merged before a range of keys is needed."""
     sample: list[SampledKey]
     dropped: dict[int, int]
-    """How many exact copies of each source were dropped."""
+    """Duplicates dropped, by source."""
     data_hash: str = ""
     """128-bit xxh3 of the data file."""
     index_hash: str = ""
     renumbered: dict[int, int] | None = None
-    """By sources as they stand in the index: what they are called now."""
+    """Current numbers of the sources, by their numbers in the index; None if these are still right."""
     bounds: bytes = b""
-    """Of a run that was merged, instead of fences: offsets in index and data at which each part begins, 64 bits each,
-    and at which the last one ends."""
+    """For a merged run, instead of fences: the offsets in index and data where each part begins, and where the last one
+    ends, 64 bits each."""
+
+    @property
+    def files(self) -> tuple[FileDigest, FileDigest]:
+        """Its two files, with their checksums."""
+        return (
+            FileDigest(self.path, self.data_bytes, self.data_hash),
+            FileDigest(index_of(self.path), self.index_bytes, self.index_hash),
+        )
 
 
 def index_of(path: str) -> str:
-    """Name the index that stands beside a data file."""
+    """Return the path of the index of a data file."""
     return f"{path}.index"
 
 
 def spill(
-    path: str, text: bytearray, ends: list[int], keys: list[bytes], rows: list[Row], *, one_in: int, fenced: bool = True
+    path: str,
+    text: bytearray,
+    ends: list[int],
+    keys: list[bytes],
+    rows: list[Row],
+    *,
+    one_in: int,
+    fenced: bool = True,
+    block_rows: int = BLOCK_ROWS,
 ) -> Run:
     """Sort records and write them as a run.
 
     Args:
-        path: Where to put the data file.
-        text: The normal forms, one after the other in any order.
-        ends: Where each ends.
-        keys: The key of each.
-        rows: The row of each; its first item is the record's source.
-        one_in: Which fraction of the keys is sampled.
-        fenced: Whether somebody will look for a range of keys.
+        path: Path of the data file.
+        text: The normal forms, one after the other, in any order.
+        ends: Where each one ends.
+        keys: The key of each record.
+        rows: The row of each record; its first value is the record's source.
+        one_in: The sampling rate of keys.
+        fenced: Whether ranges of keys will be needed.
+        block_rows: Rows per block of the index.
     """
     starts = [0, *ends[:-1]]
     with memoryview(text) as view:
@@ -85,8 +103,8 @@ def spill(
     fences: list[Fence] = []
     data_offset = 0
     with ViewsWriter(index_of(path)) as index:
-        for first in range(0, len(order), BLOCK_ROWS):
-            last = first + BLOCK_ROWS
+        for first in range(0, len(order), block_rows):
+            last = first + block_rows
             if fenced:
                 fences.append(Fence(keys[first], index.size, data_offset))
             write_index(index, keys[first:last], sizes[first:last], [rows[number] for number in order[first:last]])

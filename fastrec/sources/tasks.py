@@ -14,15 +14,12 @@ from fastrec.sources.source import Source
 
 __all__ = [
     "LARGE",
-    "TASK_BYTES",
     "gather_tasks",
     "growth",
     "tasks_of",
     "total_text",
 ]
 
-TASK_BYTES: Final = 32 << 20
-"""Text per task: enough to make its fixed costs negligible, little enough to spread evenly over workers."""
 LARGE: Final = 64 << 30
 """From this much text on tasks are larger, because there are more than enough of them."""
 _MOST: Final = 1 << 16  # tasks: the driver holds a few kilobytes per task
@@ -35,12 +32,12 @@ def total_text(sources: Iterable[Source]) -> int:
     return sum(source.estimated_text for source in sources)
 
 
-def tasks_of(sources: Iterable[Source], task_bytes: int = TASK_BYTES) -> list[tuple[Slice, ...]]:
+def tasks_of(sources: Iterable[Source], task_bytes: int) -> list[tuple[Slice, ...]]:
     """Cut sources into slices, and group those into tasks."""
     return gather_tasks([piece for source in sources for piece in source.slices(task_bytes)], task_bytes)
 
 
-def gather_tasks(slices: Sequence[Slice], task_bytes: int = TASK_BYTES) -> list[tuple[Slice, ...]]:
+def gather_tasks(slices: Sequence[Slice], task_bytes: int) -> list[tuple[Slice, ...]]:
     """Group slices into tasks of about `task_bytes`, or less if there would be too few tasks to share."""
     task_bytes = min(task_bytes, max(sum(piece.estimated_text for piece in slices) // _FEWEST, _SMALLEST))
     tasks: list[tuple[Slice, ...]] = []
@@ -57,10 +54,10 @@ def gather_tasks(slices: Sequence[Slice], task_bytes: int = TASK_BYTES) -> list[
     return tasks
 
 
-def growth(text_bytes: int) -> int:
+def growth(text_bytes: int, task_bytes: int) -> int:
     """Return the factor by which tasks are larger for this much text.
 
-    >>> growth(10**9), growth(10**11), growth(10**14)
-    (1, 2, 46)
+    >>> [growth(text_bytes, 32 << 20) for text_bytes in (10**9, 10**11, 10**14)]
+    [1, 2, 46]
     """
-    return 1 if text_bytes < LARGE else max(-(-text_bytes // (_MOST * TASK_BYTES)), 2)
+    return 1 if text_bytes < LARGE else max(-(-text_bytes // (_MOST * task_bytes)), 2)

@@ -155,9 +155,7 @@ def count_census(
     census = Census()
     for number, counted in engine.run(_count, (_CountTask(lists, across_hashes) for lists in partitions)):
         census += counted
-        for prefix in partitions[number]:
-            for name in _LISTS:
-                storage_of(directory).remove(f"{prefix}-{name}")
+        storage_of(directory).remove(*(f"{prefix}-{name}" for prefix in partitions[number] for name in _LISTS))
     return census
 
 

@@ -158,8 +158,8 @@ class Summary(Base, kw_only=True):
     rejected_by_code: Annotated[dict[str, int], Meta(description="Rejected lines by the code of their first error.")]
     conflicts: Conflicts
     sample_hash: SampleHashes
-    interaction_types: Annotated[dict[str, int], Meta(description="Kept records by interaction_type.")]
-    schema_versions: Annotated[dict[str, int], Meta(description="Kept records by schema_version.")]
+    interaction_types: Annotated[dict[str, int], Meta(description="FileDigest records by interaction_type.")]
+    schema_versions: Annotated[dict[str, int], Meta(description="FileDigest records by schema_version.")]
     evaluations: Annotated[list[EvaluationSummary], Meta(description="By evaluation_name.")]
 
     def to_json(self) -> bytes:

@@ -119,7 +119,7 @@ class Tally(msgspec.Struct):
     models: dict[tuple[bytes, bytes], ModelTally] = msgspec.field(default_factory=dict)
     """By evaluation_name and model_id, encoded as in sort keys."""
     sources: Counter[int] = msgspec.field(default_factory=Counter)
-    """Kept records by piece of input."""
+    """FileDigest records by piece of input."""
 
     def add(self, fields: Iterable[Sequence[bytes]], rows: Sequence[Sequence[Any]]) -> None:
         """Add records, given their key fields and rows."""

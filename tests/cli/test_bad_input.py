@@ -184,7 +184,7 @@ def test_a_damaged_shard(command: str) -> None:
     assert "Fetch them again" in done.stderr
     kept = {path.split("/")[0] for path in all_files() - before}
     assert kept <= {".new.fastrec-work", ".new.fastrec-new"}
-    assert ".new.fastrec-work: the same command goes on from there" in done.stderr or not kept
+    assert ".new.fastrec-work: the same command resumes from there" in done.stderr or not kept
 
 
 @pytest.mark.usefixtures("place")

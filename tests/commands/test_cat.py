@@ -155,9 +155,8 @@ def test_a_pool_prints_the_same_in_the_same_order(
     corpus: Corpus, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Parts are searched in parallel and printed in order; no temporary file stays."""
-    monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    assert list(fastrec.cat(corpus.path, **asked, jobs=2)) == reference(corpus, **asked)
+    assert list(fastrec.cat(corpus.path, **asked, jobs=2, limits=Limits(small_input=0))) == reference(corpus, **asked)
     assert not list(tmp_path.iterdir())
 
 
@@ -295,10 +294,9 @@ def test_buffers_may_end_anywhere(plain: Corpus, size: int) -> None:
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_blocks_are_whole_lines(plain: Corpus, jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_are_whole_lines(plain: Corpus, jobs: int) -> None:
     """Whatever their length: joining pieces of lines would take quadratic time."""
-    limits = Limits(skim_bytes=100, cat_block_bytes=100)
-    monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
+    limits = Limits(skim_bytes=100, cat_block_bytes=100, small_input=0)
     for selection in (Selection(), Selection(model="org/1"), Selection(where_error=True)):
         blocks = list(module.cat_blocks(plain.path, selection, jobs=jobs, limits=limits))
         assert len(blocks) > len(plain.parts)
@@ -372,13 +370,12 @@ def test_a_missing_or_damaged_part_is_reported(damaged: Path, options: list[str]
     assert f"{part}: cannot be found: No such file or directory".encode() in done.stderr
 
 
-def test_a_worker_reports_a_damaged_part(damaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_reports_a_damaged_part(damaged: Path) -> None:
     """The error of a task is raised in the driver."""
-    monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
     part = sorted(damaged.glob("part-*"))[3]
     part.write_bytes(part.read_bytes()[:-6])
     with pytest.raises(ShardError, match="ends inside"):
-        list(fastrec.cat(damaged, where_error=True, jobs=2))
+        list(fastrec.cat(damaged, where_error=True, jobs=2, limits=Limits(small_input=0)))
 
 
 def test_a_part_that_was_edited_is_an_error(tmp_path: Path) -> None:

@@ -340,9 +340,8 @@ def test_an_empty_corpus_can_be_compared(old: Path, tmp_path: Path) -> None:
     assert diff(empty, empty).models == []
 
 
-def test_jobs_do_not_change_the_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_do_not_change_the_result(tmp_path: Path) -> None:
     """One process and two give the same document, for generated corpora with all kinds of changes."""
-    monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
     recipe = Recipe(records=600, seed=5, conflicts=0.1, unknown_keys=0.2, mix="single_turn")
     every = list(lines(recipe))
     dice = random.Random(1)
@@ -353,7 +352,8 @@ def test_jobs_do_not_change_the_result(tmp_path: Path, monkeypatch: pytest.Monke
                 some = [line.replace(was, now) if dice.random() < 0.3 else line for line in some]
         (tmp_path / f"{name}.jsonl").write_bytes(b"\n".join(some))
         fastrec.normalize(tmp_path / f"{name}.jsonl", tmp_path / name, part_size=1 << 16)
-    one, two = (diff(tmp_path / "old", tmp_path / "new", jobs=jobs, examples=MANY) for jobs in (1, 2))
+    limits = Limits(small_input=0)
+    one, two = (diff(tmp_path / "old", tmp_path / "new", jobs=jobs, examples=MANY, limits=limits) for jobs in (1, 2))
     one.seconds = two.seconds = 0
     assert one == two
     assert len(list((tmp_path / "old").glob("part-*"))) > 6

@@ -29,9 +29,8 @@ from fastrec.commands.export.columns import batch_of, table_schema
 from fastrec.commands.export.decode import Decoder
 from fastrec.commands.generate.stream import Recipe, lines
 from fastrec.corpus.writer import ShardWriter
-from fastrec.engine.jobs import SMALL
 from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError
-from fastrec.limits import Limits
+from fastrec.limits import LIMITS, Limits
 from tests import strategies
 from tests.normalize.normalizing import Corpus, normalized, write
 from tests.reference import schema
@@ -200,7 +199,7 @@ def test_every_reader_restores_generated_records(tmp_path: Path) -> None:
     """With unknown keys and repeats, written by two processes."""
     write(tmp_path / "a.jsonl", list(lines(Recipe(records=1_500, seed=3, unknown_keys=0.3, conflicts=0.1))))
     corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus", part_size=2 << 20)
-    assert sum(map(len, corpus.texts)) > SMALL
+    assert sum(map(len, corpus.texts)) > LIMITS.small_input
     assert_equal(corpus, exported(corpus, tmp_path / "tables", jobs=2))
 
 
@@ -438,13 +437,12 @@ def test_an_edited_part_is_reported(tmp_path: Path, corpus: Path, format_: str, 
     assert not (tmp_path / "tables").exists()
 
 
-def test_an_error_in_a_worker_publishes_nothing(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_a_worker_publishes_nothing(corpus: Path, tmp_path: Path) -> None:
     """No temporary file stays either."""
-    monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
     part = max(corpus.glob("part-*"))
     part.write_bytes(part.read_bytes()[:-6])
     with pytest.raises(ShardError, match="ends inside"):
-        fastrec.export(corpus, tmp_path / "tables", jobs=2)
+        fastrec.export(corpus, tmp_path / "tables", jobs=2, limits=Limits(small_input=0))
     assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
 
 

@@ -169,12 +169,10 @@ def counts(records: list[dict[str, Any]]) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("pattern", ["*", "*7b", "*1*", "org-3/*"])
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_common_questions_are_those_that_all_chosen_models_answered(
-    corpus: Path, pattern: str, jobs: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_common_questions_are_those_that_all_chosen_models_answered(corpus: Path, pattern: str, jobs: int) -> None:
     """Counted over parts in one process or two, samples that are cut in two included, as plain Python counts."""
-    monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
-    found = numbers(stats(corpus, models=[pattern], common=True, jobs=jobs, limits=Limits(stats_batch_records=7)))
+    limits = Limits(stats_batch_records=7, small_input=0)
+    found = numbers(stats(corpus, models=[pattern], common=True, jobs=jobs, limits=limits))
     assert {
         key: (
             model.records,

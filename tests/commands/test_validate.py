@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 from collections import Counter
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from fastrec.errors import FastrecError, UsageError
 from fastrec.judge.codes import CODES
 from fastrec.judge.judge import Judge
 from fastrec.limits import LIMITS, Limits
-from fastrec.sources import tasks as plan
 from fastrec.sources.formats import Format
 from tests.judge.test_hostile import PLACES, line_with
 from tests.samples import sample
@@ -36,16 +34,8 @@ BAD = b'{"nonsense": true}'
 SUFFIXES = {Format.PLAIN: "", Format.ZSTD: ".zst", Format.GZIP: ".gz", Format.BZ2: ".bz2", Format.XZ: ".xz"}
 
 
-@pytest.fixture
-def pool(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make no input too small for a pool."""
-    monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
-
-
-@pytest.fixture
-def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cut plain files every few lines."""
-    monkeypatch.setattr(module, "tasks_of", partial(plan.tasks_of, task_bytes=5_000))
+SMALL_TASKS = Limits(small_input=0, task_bytes=5_000)
+"""Cut plain files every few lines, and use several processes for any input."""
 
 
 def write(path: Path, lines: list[bytes], end: bytes = b"\n") -> Path:
@@ -154,7 +144,6 @@ def test_groups_are_limited_and_counts_are_not(tmp_path: Path) -> None:
 # The same report, however the work is done
 
 
-@pytest.mark.usefixtures("pool", "small_tasks")
 def test_the_report_does_not_depend_on_jobs_or_compression(tmp_path: Path) -> None:
     """The same lines give the same report and log with one job and with two, plain, cut or compressed."""
     recipe = {"records": 240, "seed": 11, "warnings": 0.2, **EVERYTHING}
@@ -167,7 +156,7 @@ def test_the_report_does_not_depend_on_jobs_or_compression(tmp_path: Path) -> No
             for path in map(Path, made.paths):
                 (folder / f"{path.name}{SUFFIXES[format_]}").write_bytes(compressed(format_, path.read_bytes()))
         for jobs in (1, 2) if format_ in (Format.PLAIN, Format.ZSTD) else (1,):
-            found = balanced(validate([folder], jobs=jobs, json_log=tmp_path / "log"))
+            found = balanced(validate([folder], jobs=jobs, json_log=tmp_path / "log", limits=SMALL_TASKS))
             reports.append(plain(found, folder))
             logs.append([(Path(entry.pop("source")).name.split(".")[0], entry) for entry in log_of(tmp_path / "log")])
     assert reports[0]["lines"] == 240
@@ -176,19 +165,16 @@ def test_the_report_does_not_depend_on_jobs_or_compression(tmp_path: Path) -> No
     assert all(log == logs[0] for log in logs)
 
 
-@pytest.mark.usefixtures("pool")
 @pytest.mark.parametrize("task_bytes", [50, 999, 5_000, 20_000])
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
-def test_a_file_cut_into_ranges_keeps_its_line_numbers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task_bytes: int, end: bytes
-) -> None:
+def test_a_file_cut_into_ranges_keeps_its_line_numbers(tmp_path: Path, task_bytes: int, end: bytes) -> None:
     """Wherever a plain file is cut, groups and log name the lines of the file, not those of a range."""
-    monkeypatch.setattr(module, "tasks_of", partial(plan.tasks_of, task_bytes=task_bytes))
+    limits = Limits(small_input=0, task_bytes=task_bytes)
     lines = [BAD if number % 7 == 0 else b"" if number % 10 == 3 else GOOD for number in range(1, 61)]
     large = write(tmp_path / "large.jsonl", lines, end)
     small = write(tmp_path / "small.jsonl", [GOOD, BAD], end)
     assert len(list(_shard(large).slices(task_bytes))) > 1
-    found = balanced(validate([small, large, tmp_path / "small.jsonl"], json_log=tmp_path / "log"))
+    found = balanced(validate([small, large, tmp_path / "small.jsonl"], json_log=tmp_path / "log", limits=limits))
     expected = [number for number in range(1, 61) if number % 7 == 0]
     log = [entry for entry in log_of(tmp_path / "log") if entry["path"] == "$.model_id"]
     assert [(entry["source"], entry["line"]) for entry in log] == [
@@ -238,13 +224,12 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.usefixtures("pool", "small_tasks")
 def test_hostile_lines_get_the_same_verdict_with_one_job_and_with_two(tmp_path: Path) -> None:
     """Lines made to break a reader get the designed verdict, in this process and in a worker."""
     path = write(tmp_path / "hostile.jsonl", [line for line, _ in HOSTILE])
     reports, logs = [], []
     for jobs in (1, 2):
-        found = balanced(validate([path], jobs=jobs, json_log=tmp_path / "log"))
+        found = balanced(validate([path], jobs=jobs, json_log=tmp_path / "log", limits=SMALL_TASKS))
         reports.append(plain(found, tmp_path))
         logs.append(log_of(tmp_path / "log"))
     assert reports[0] == reports[1]
@@ -268,25 +253,20 @@ def test_a_pool_is_started_only_for_enough_text(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(module, "make_engine", note)
     paths = [write(tmp_path / name, [GOOD] * 40) for name in ("a.jsonl", "b.jsonl")]
     validate(paths, jobs=jobs)
-    monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
-    monkeypatch.setattr(module, "tasks_of", partial(plan.tasks_of, task_bytes=100_000))
-    validate(paths, jobs=jobs)
+    validate(paths, jobs=jobs, limits=Limits(small_input=0, task_bytes=100_000))
     assert asked == [1, 1]
-    monkeypatch.setattr(module, "tasks_of", partial(plan.tasks_of, task_bytes=10_000))
-    validate(paths, jobs=jobs)
+    validate(paths, jobs=jobs, limits=Limits(small_input=0, task_bytes=10_000))
     assert asked[-1] == jobs
 
 
 # Limits
 
 
-@pytest.mark.usefixtures("small_tasks")
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_max_errors_stops_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:
+def test_max_errors_stops_early(tmp_path: Path, jobs: int) -> None:
     """Once enough lines are invalid, what follows is not looked at, and the report says so."""
-    monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
     paths = [write(tmp_path / f"{n}.jsonl", [GOOD, BAD] * 20) for n in range(5)]
-    found = balanced(validate(paths, jobs=jobs, max_errors=25))
+    found = balanced(validate(paths, jobs=jobs, max_errors=25, limits=SMALL_TASKS))
     assert found.stopped_early
     assert 25 <= found.invalid < 50
     assert found.lines < 200
@@ -308,13 +288,12 @@ def test_max_errors_that_is_not_reached_changes_nothing(tmp_path: Path) -> None:
     assert (found.lines, found.invalid, found.stopped_early) == (3, 2, False)
 
 
-@pytest.mark.usefixtures("small_tasks")
 @pytest.mark.parametrize("length", [1_999, 2_000, 2_001, 9_000])
 def test_a_line_over_the_limit_is_invalid_with_its_number(tmp_path: Path, length: int) -> None:
     """A line longer than the limit is invalid as such; those around it keep their verdicts and numbers."""
     long_line = GOOD + b" " * (length - len(GOOD))
     path = write(tmp_path / "a.jsonl", [GOOD, GOOD, long_line, BAD, GOOD, long_line])
-    found = balanced(validate([path], max_line_bytes=2_000, json_log=tmp_path / "log"))
+    found = balanced(validate([path], max_line_bytes=2_000, json_log=tmp_path / "log", limits=SMALL_TASKS))
     entries = [entry for entry in log_of(tmp_path / "log") if entry["code"] == "line.too_long"]
     if length <= 2_000:
         assert (found.invalid, entries) == (1, [])
@@ -330,11 +309,8 @@ def test_a_line_over_the_limit_is_invalid_with_its_number(tmp_path: Path, length
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_bad_shards_are_all_named_and_none_of_their_lines_count(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
-) -> None:
+def test_bad_shards_are_all_named_and_none_of_their_lines_count(tmp_path: Path, jobs: int) -> None:
     """A truncated or corrupt shard is never half-used, in the counts, the groups and the log alike."""
-    monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
     # The first half of each bad shard reads well, and is long enough to be judged: of two frames, or members, the
     # second one is damaged.
     text = (GOOD + b"\n" + BAD + b"\n") * 100
@@ -344,7 +320,9 @@ def test_bad_shards_are_all_named_and_none_of_their_lines_count(
     (tmp_path / "2.jsonl").write_bytes(b"\xef\xbb\xbf" + GOOD + b"\n[]\n")
     (tmp_path / "3.jsonl.gz").write_bytes(gz + gz[:-8] + bytes(4) + gz[-4:])
     (tmp_path / "4.jsonl.gz").write_bytes(gz)
-    found = balanced(validate([tmp_path], jobs=jobs, json_log=tmp_path / "log", limits=Limits(chunk_bytes=500)))
+    found = balanced(
+        validate([tmp_path], jobs=jobs, json_log=tmp_path / "log", limits=Limits(chunk_bytes=500, small_input=0))
+    )
     assert [Path(bad.split(": ")[0]).name for bad in found.bad_shards] == ["1.jsonl.zst", "3.jsonl.gz"]
     assert "at byte" in found.bad_shards[0]
     assert (found.lines, found.valid, found.invalid, found.shards) == (202, 101, 101, 4)
@@ -354,7 +332,6 @@ def test_bad_shards_are_all_named_and_none_of_their_lines_count(
     assert not found.ok
 
 
-@pytest.mark.usefixtures("small_tasks")
 def test_a_cut_file_that_changes_is_named_once_and_counts_for_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -371,7 +348,7 @@ def test_a_cut_file_that_changes_is_named_once_and_counts_for_nothing(
         return judge_chunk(self, *args, **options)
 
     monkeypatch.setattr(Judge, "judge_chunk", change_at_the_third)
-    found = balanced(validate([changing, other], json_log=tmp_path / "log"))
+    found = balanced(validate([changing, other], json_log=tmp_path / "log", limits=SMALL_TASKS))
     assert len(found.bad_shards) == 1
     assert "changed" in found.bad_shards[0]
     assert (found.lines, found.valid, found.invalid) == (2, 1, 1)

@@ -24,6 +24,7 @@ from fastrec.commands.verify.problems import KINDS, MOST_PROBLEMS
 from fastrec.corpus.manifest import tree_hash
 from fastrec.corpus.writer import ShardWriter
 from fastrec.errors import UsageError
+from fastrec.limits import Limits
 from fastrec.sources.shard import shard_at
 
 RECIPE = Recipe(
@@ -550,12 +551,11 @@ def test_the_problems_of_one_file_are_bounded(corpus: Path) -> None:
 @pytest.mark.parametrize(
     "damage", [None, swap_parts, *(DAMAGE[name][0] for name in ("a dropped line", "a stray file"))]
 )
-def test_jobs_do_not_change_the_result(corpus: Path, monkeypatch: pytest.MonkeyPatch, damage: Damage | None) -> None:
+def test_jobs_do_not_change_the_result(corpus: Path, damage: Damage | None) -> None:
     """Two processes find the same problems as one, in the same order."""
-    monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
     if damage:
         damage(corpus)
-    one, two = verify(corpus, jobs=1), verify(corpus, jobs=2)
+    one, two = (verify(corpus, jobs=jobs, limits=Limits(small_input=0)) for jobs in (1, 2))
     two.seconds = one.seconds
     assert one == two
 

@@ -15,6 +15,7 @@ from fastrec.engine import make_engine
 from fastrec.engine import pool as pools
 from fastrec.engine.base import Engine
 from fastrec.errors import ShardError
+from fastrec.limits import Limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.progress import NoProgress
 from fastrec.normalize.reach import check_reachable
@@ -45,13 +46,13 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> dic
     if "cluster" in name and importlib.util.find_spec("distributed") is None:
         pytest.skip("the extra `dask` is not installed")
     monkeypatch.setattr(pools, "_is_alone", lambda: name == "forked")
-    monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
+    limits = Limits(small_input=0)
     if name == "serial":
-        return {"jobs": 1}
+        return {"jobs": 1, "limits": limits}
     if "cluster" not in name:
-        return {"jobs": 2}
+        return {"jobs": 2, "limits": limits}
     there = request.getfixturevalue("cluster").address if "there" in name else None
-    return {"jobs": 2, "engine": "dask", "scheduler": there}
+    return {"jobs": 2, "engine": "dask", "scheduler": there, "limits": limits}
 
 
 @pytest.fixture

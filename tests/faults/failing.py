@@ -13,11 +13,10 @@ import pytest
 
 from fastrec.corpus import local_output
 from fastrec.errors import FastrecError
-from fastrec.normalize import pass1_tasks
+from fastrec.limits import Limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.progress import NoProgress
 from fastrec.normalize.run import run
-from fastrec.sorting import key_sample
 from fastrec.sources.formats import Format
 from tests.faults.injecting import Faults
 from tests.normalize.normalizing import audited, write
@@ -25,6 +24,10 @@ from tests.normalize.test_failures import lines_of
 
 LASTING = (errno.ENOSPC, errno.EROFS, errno.EDQUOT)
 """Reasons that stay: where a disk is full, the next write fails too."""
+
+
+SMALL_TASKS = Limits(task_bytes=2_000, sample_one_in=1)
+"""Cut small corpora into several tasks and parts."""
 
 
 class Scene(msgspec.Struct):
@@ -78,16 +81,10 @@ def make_scene(folder: Path, *, replace: bool, **options: Any) -> Scene:
         write(folder / "old.jsonl", lines_of("old"))
         run([folder / "old.jsonl"], folder / "old", Options())
         old = contents(folder / "old")
-    options = {"part_size": 6_000, "memory": 5 << 20, **options}
+    options = {"part_size": 6_000, "memory": 5 << 20, "limits": SMALL_TASKS, **options}
     run([shards], folder / "whole", Options(**options))
     assert len(audited(folder / "whole").parts) > 1
     return Scene(folder / "place", shards, options, contents(folder / "whole"), old)
-
-
-def cut_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cut small corpora into several tasks and parts."""
-    monkeypatch.setattr(pass1_tasks, "TASK_BYTES", 2_000)
-    monkeypatch.setattr(key_sample, "SAMPLE_ONE_IN", 1)
 
 
 def no_exchange(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ import msgspec
 import pytest
 
 from fastrec.normalize.options import Options
-from tests.faults.failing import LASTING, Scene, contents, cut_small, make_scene, no_exchange, try_fault
+from tests.faults.failing import LASTING, Scene, contents, make_scene, no_exchange, try_fault
 from tests.faults.fuzzing import damaged, try_shards
 from tests.faults.injecting import OPERATIONS, REASONS, Faults
 from tests.faults.processes import HAS_PROC, Pile, Process, check_after, command, generate, generate_one, make_pile
@@ -76,10 +76,8 @@ class Soak:
         self._patch = pytest.MonkeyPatch()
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        with self._patch.context() as patch:
-            cut_small(patch)
-            self._scenes = [self._scene("new", replace=False), self._scene("replaced", replace=True, conflicts="first")]
-            self._scenes.append(self._scene("rejected", replace=True, conflicts="reject", compression="gz"))
+        self._scenes = [self._scene("new", replace=False), self._scene("replaced", replace=True, conflicts="first")]
+        self._scenes.append(self._scene("rejected", replace=True, conflicts="reject", compression="gz"))
         self._cases: list[Callable[[random.Random], None]] = [self.fault] * 6 + [self.fuzz] * 6
         if HAS_PROC:
             self._piles = [
@@ -102,7 +100,6 @@ class Soak:
         """One call of a run fails, or that and all later ones of its kind."""
         operation, reason = dice.choice(list(OPERATIONS)), dice.choice(REASONS)
         with self._patch.context() as patch:
-            cut_small(patch)
             if dice.random() < 0.3:
                 no_exchange(patch)
             scene = dice.choice(self._scenes)

@@ -8,16 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from tests.faults.failing import LASTING, Scene, contents, cut_small, make_scene, no_exchange, try_fault
+from tests.faults.failing import LASTING, Scene, contents, make_scene, no_exchange, try_fault
 from tests.faults.injecting import OPERATIONS, REASONS, Faults
-from tests.normalize.test_merge_rounds import merge_early
+from tests.normalize.test_merge_rounds import MERGE_EARLY
 
 SCENES: dict[str, dict[str, Any]] = {
     "new": {"replace": False},
     "replaced": {"replace": True, "conflicts": "first"},
     "two renames": {"replace": True, "compression": "gz"},
-    "rounds": {"replace": False, "conflicts": "first"},
+    "rounds": {
+        "replace": False,
+        "conflicts": "first",
+        "limits": replace(MERGE_EARLY, task_bytes=2_000, sample_one_in=1),
+    },
 }
 ONLY = {
     "two renames": ("rename", "fsync", "stat", "unlink", "rmdir"),
@@ -29,11 +34,8 @@ CASES = [(scene, operation) for scene in SCENES for operation in OPERATIONS if o
 @pytest.fixture
 def scene(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
     """A new corpus, or one that takes the place of another."""
-    cut_small(monkeypatch)
     if request.param == "two renames":
         no_exchange(monkeypatch)
-    if request.param == "rounds":
-        merge_early(monkeypatch)
     return make_scene(tmp_path, **SCENES[request.param])
 
 

@@ -75,8 +75,8 @@ def test_a_signal_at_a_random_moment(seed: int, number: signal.Signals, pile: Pi
     assert code == 128 + number, said
     assert "error: interrupted" in said if number == signal.SIGINT else "error: terminated" in said
     if not out.exists():
-        assert "the same command goes on from there, or starts anew with --fresh" in said
-        assert "going on from an earlier run" in run_again(pile, out)
+        assert "the same command resumes from there, or starts over with --fresh" in said
+        assert "resuming an interrupted run" in run_again(pile, out)
 
 
 def is_journalled(journal: Path) -> bool:

@@ -9,14 +9,14 @@ import resource
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fastrec.commands.generate.stream import Recipe, lines
 from fastrec.engine.serial import SerialEngine
-from fastrec.normalize import pass1_tasks
+from fastrec.limits import Limits
 from fastrec.normalize import run as module
-from fastrec.normalize.options import Options
 from fastrec.sources.formats import Format
 from tests.normalize.normalizing import EVERYTHING, Corpus, check_places, normalized, raw_of, shuffled_shards, write
 from tests.samples import sample
@@ -38,27 +38,19 @@ def expected(pile: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Corp
     return normalized(pile, tmp_path_factory.mktemp("expected") / "out", part_size=PART)
 
 
-@pytest.fixture
-def pool(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make no input too small for a pool."""
-    monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
+SMALL_RUNS = Limits(task_bytes=20_000, run_bytes=30_000, window_bytes=3_000)
+"""Cut plain files every few lines, spill runs of a few records, and merge in small windows."""
+DECOMPRESS_IN_DRIVER: dict[str, Any] = {
+    "jobs": 2,
+    "limits": Limits(small_input=0, task_bytes=100, decompressed_chunk_bytes=10_000),
+}
+"""Options with which the driver decompresses every compressed shard into small chunks."""
 
 
 @pytest.fixture
-def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cut plain files every few lines, spill runs of a few records, and merge in small windows, in this process."""
-    monkeypatch.setattr(pass1_tasks, "TASK_BYTES", 20_000)
-    monkeypatch.setattr(Options, "run_bytes", 30_000)
-    monkeypatch.setattr(Options, "window_bytes", 3_000)
-
-
-@pytest.fixture
-def feeding(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hand every compressed shard on in small chunks, as is done for many jobs, but do all in this process."""
-    monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
+def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run all tasks in this process, as if there were several jobs."""
     monkeypatch.setattr(module, "make_engine", lambda *_: SerialEngine())
-    monkeypatch.setattr(pass1_tasks, "TASK_BYTES", 100)
-    monkeypatch.setattr(pass1_tasks, "_FED_BYTES", 10_000)
 
 
 def test_there_is_something_to_get_wrong(expected: Corpus) -> None:
@@ -69,34 +61,29 @@ def test_there_is_something_to_get_wrong(expected: Corpus) -> None:
     assert expected.summary["sample_hash"]["replaced"] > 0
 
 
-@pytest.mark.usefixtures("pool")
 @pytest.mark.parametrize(("jobs", "memory"), [(1, 64 * MIB), (1, 1024 * MIB), (2, 64 * MIB), (4, 1024 * MIB)])
 def test_jobs_and_memory_do_not_matter(
     jobs: int, memory: int, pile: list[Path], expected: Corpus, tmp_path: Path
 ) -> None:
     """1, 2 and 4 jobs, with little memory and with much, publish the same bytes."""
-    corpus = normalized(pile, tmp_path / "out", part_size=PART, jobs=jobs, memory=memory)
+    limits = Limits(small_input=0)
+    corpus = normalized(pile, tmp_path / "out", part_size=PART, jobs=jobs, memory=memory, limits=limits)
     assert corpus.same_for_all == expected.same_for_all
     assert corpus.manifest == expected.manifest
     assert corpus.rejects == expected.rejects
 
 
-@pytest.mark.usefixtures("small_tasks")
 @pytest.mark.parametrize("conflicts", ["keep", "first", "reject"])
-def test_runs_and_windows_do_not_matter(
-    conflicts: str, pile: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_and_windows_do_not_matter(conflicts: str, pile: list[Path], tmp_path: Path) -> None:
     """Hundreds of small runs, merged in many windows, give what one run gives."""
-    corpus = normalized(pile, tmp_path / "out", part_size=PART, conflicts=conflicts)
-    monkeypatch.undo()
+    corpus = normalized(pile, tmp_path / "out", part_size=PART, conflicts=conflicts, limits=SMALL_RUNS)
     other = normalized(pile, tmp_path / "other", part_size=PART, conflicts=conflicts)
     assert corpus.same_for_all == other.same_for_all
     assert corpus.rejects == other.rejects
     assert corpus.manifest == other.manifest
 
 
-@pytest.mark.usefixtures("pool")
-def test_many_runs_in_many_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_runs_in_many_processes(tmp_path: Path) -> None:
     """Ranges of plain files, fed chunks and small shards, all at once in two processes, give what one task gives."""
     several = list(lines(Recipe(records=900, seed=3, **EVERYTHING)))
     shards = [
@@ -105,9 +92,8 @@ def test_many_runs_in_many_processes(tmp_path: Path, monkeypatch: pytest.MonkeyP
     ]
     shards += shuffled_shards(several[800:], 5, tmp_path / "small")
     one = normalized(shards, tmp_path / "one", part_size=100_000)
-    monkeypatch.setattr(pass1_tasks, "TASK_BYTES", 200_000)
-    monkeypatch.setattr(pass1_tasks, "_FED_BYTES", 200_000)
-    two = normalized(shards, tmp_path / "two", part_size=100_000, jobs=2, memory=2 * MIB)
+    limits = Limits(small_input=0, task_bytes=200_000, decompressed_chunk_bytes=200_000)
+    two = normalized(shards, tmp_path / "two", part_size=100_000, jobs=2, memory=2 * MIB, limits=limits)
     assert two.same_for_all == one.same_for_all
     assert two.rejects == one.rejects
     assert two.manifest["inputs"] == one.manifest["inputs"]
@@ -158,13 +144,13 @@ def test_copies_elsewhere_do_not_move_the_cuts(pile: list[Path], expected: Corpu
 # Shards that are read in pieces
 
 
-@pytest.mark.usefixtures("feeding")
+@pytest.mark.usefixtures("one_process")
 @pytest.mark.parametrize("conflicts", ["keep", "first"])
 def test_a_fed_shard_is_the_same_shard(conflicts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A compressed shard that is handed on in chunks gives the same bytes, and rejects at the same places."""
     several = list(LINES)
     shard = write(tmp_path / "in.jsonl", [b"\xef\xbb\xbf" + several[0], *several[1:]], Format.ZSTD)
-    corpus = normalized(shard, tmp_path / "out", part_size=PART, jobs=2, conflicts=conflicts)
+    corpus = normalized(shard, tmp_path / "out", part_size=PART, conflicts=conflicts, **DECOMPRESS_IN_DRIVER)
     monkeypatch.undo()
     other = normalized(shard, tmp_path / "other", part_size=PART, conflicts=conflicts)
     assert corpus.same_for_all == other.same_for_all
@@ -173,27 +159,27 @@ def test_a_fed_shard_is_the_same_shard(conflicts: str, tmp_path: Path, monkeypat
     check_places(corpus)
 
 
-@pytest.mark.usefixtures("feeding")
+@pytest.mark.usefixtures("one_process")
 @pytest.mark.parametrize("head", [b"\xef\xbb\xbf", b"\x1f\x8b\x08\x00", b"\x28\xb5\x2f\xfd", b"BZh9", b"\xfd7zXZ\x00"])
 def test_the_middle_of_a_text_is_not_its_start(head: bytes, tmp_path: Path) -> None:
     """A chunk that begins with a byte order mark or with the first bytes of a compressed file stays what it is."""
     several = [head + line for line in LINES[:60]]
     shard = write(tmp_path / "in.jsonl", [LINES[0], *several], Format.ZSTD)
-    corpus = normalized(shard, tmp_path / "out", jobs=2)
+    corpus = normalized(shard, tmp_path / "out", **DECOMPRESS_IN_DRIVER)
     assert [raw_of(reject) for reject in corpus.rejects] == several
     assert [reject["line"] for reject in corpus.rejects] == list(range(2, 62))
     assert corpus.line_counts["kept"] == 1
     check_places(corpus)
 
 
-@pytest.mark.usefixtures("feeding")
+@pytest.mark.usefixtures("one_process")
 @pytest.mark.parametrize("places", [(0,), (3, 4), (9,), (0, 1, 9), tuple(range(10))])
 def test_long_lines_between_chunks_keep_their_places(places: tuple[int, ...], tmp_path: Path) -> None:
     """Lines over the limit, before, between and behind chunks, are rejected at their right line and offset."""
     long = b"x" * 30_000
     several = [long if number in places else LINES[number][:4_000] for number in range(10)]
     shard = write(tmp_path / "in.jsonl", several, Format.GZIP)
-    corpus = normalized(shard, tmp_path / "out", jobs=2, max_line_bytes=20_000)
+    corpus = normalized(shard, tmp_path / "out", max_line_bytes=20_000, **DECOMPRESS_IN_DRIVER)
     found = [reject["line"] for reject in corpus.rejects if reject.get("truncated")]
     assert found == [place + 1 for place in places]
     check_places(corpus)
@@ -202,15 +188,11 @@ def test_long_lines_between_chunks_keep_their_places(places: tuple[int, ...], tm
 @pytest.mark.parametrize("task_bytes", [1_000, 7_777, 100_000])
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
 @pytest.mark.parametrize("conflicts", ["keep", "reject"])
-def test_ranges_of_a_plain_file_know_their_lines(
-    task_bytes: int, mark: bytes, conflicts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ranges_of_a_plain_file_know_their_lines(task_bytes: int, mark: bytes, conflicts: str, tmp_path: Path) -> None:
     """A plain file that is cut into byte ranges has the right line and offset in every reject, conflicts included."""
     shard = tmp_path / "in.jsonl"
     shard.write_bytes(mark + b"\n".join(LINES[:200]))
-    monkeypatch.setattr(pass1_tasks, "TASK_BYTES", task_bytes)
-    corpus = normalized(shard, tmp_path / "out", conflicts=conflicts)
-    monkeypatch.undo()
+    corpus = normalized(shard, tmp_path / "out", conflicts=conflicts, limits=Limits(task_bytes=task_bytes))
     whole = normalized(shard, tmp_path / "whole", conflicts=conflicts)
     assert corpus.same_for_all == whole.same_for_all
     assert corpus.rejects == whole.rejects
@@ -218,13 +200,13 @@ def test_ranges_of_a_plain_file_know_their_lines(
     check_places(corpus)
 
 
-@pytest.mark.usefixtures("feeding")
+@pytest.mark.usefixtures("one_process")
 def test_a_stream_is_fed_in_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Standard input, beside a file, is handed on in chunks, and its rejects have their places."""
     data = b"".join(line + b"\n" for line in LINES[:100])
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
     other = write(tmp_path / "in.jsonl", LINES[100:], Format.GZIP)
-    corpus = normalized([other, "-"], tmp_path / "out", part_size=PART, jobs=2)
+    corpus = normalized([other, "-"], tmp_path / "out", part_size=PART, **DECOMPRESS_IN_DRIVER)
     monkeypatch.undo()
     expected = normalized(write(tmp_path / "all.jsonl", LINES), tmp_path / "expected", part_size=PART)
     assert corpus.same_for_all == expected.same_for_all
@@ -247,13 +229,11 @@ def few_files() -> Iterator[None]:
 
 @pytest.mark.usefixtures("few_files")
 @pytest.mark.parametrize("conflicts", ["keep", "first"])
-def test_many_parts_and_runs_need_few_open_files(
-    conflicts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_parts_and_runs_need_few_open_files(conflicts: str, tmp_path: Path) -> None:
     """Hundreds of parts and runs are merged with fewer files open than there are of them."""
-    monkeypatch.setattr(Options, "run_bytes", 50_000)
     several = [json.dumps(sample(sample_id=number // 2, error=str(number))).encode() for number in range(5_000)]
-    corpus = normalized(write(tmp_path / "in.jsonl", several), tmp_path / "out", part_size=1_024, conflicts=conflicts)
+    options: dict[str, Any] = {"part_size": 1_024, "conflicts": conflicts, "limits": Limits(run_bytes=50_000)}
+    corpus = normalized(write(tmp_path / "in.jsonl", several), tmp_path / "out", **options)
     assert len(corpus.parts) > 64
     assert len(corpus.rejects) == (2_500 if conflicts == "first" else 0)
 

@@ -17,7 +17,8 @@ import pytest
 
 from fastrec.engine.serial import SerialEngine
 from fastrec.errors import BadShardsError, FastrecError, ShardCorruptError, ShardTruncatedError, UsageError
-from fastrec.normalize import driver, pass1_tasks
+from fastrec.limits import Limits
+from fastrec.normalize import driver
 from fastrec.normalize import run as module
 from fastrec.normalize.progress import NoProgress
 from fastrec.normalize.run import normalize
@@ -58,30 +59,32 @@ def shards(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.fixture
-def feeding(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hand every compressed shard on in small chunks, as for many jobs, but in this process."""
-    monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
-    monkeypatch.setattr(module, "make_engine", lambda *_: SerialEngine())
-    monkeypatch.setattr(pass1_tasks, "TASK_BYTES", 900)
-    monkeypatch.setattr(pass1_tasks, "_FED_BYTES", 1_000)
+DECOMPRESS_IN_DRIVER = {
+    "jobs": 2,
+    "limits": Limits(small_input=0, task_bytes=900, decompressed_chunk_bytes=1_000),
+}
+"""Options with which the driver decompresses every compressed shard into small chunks."""
 
-
-WAYS = {
-    "one task": lambda monkeypatch: {},
-    "a task each": lambda monkeypatch: monkeypatch.setattr(pass1_tasks, "TASK_BYTES", 4_000) or {},
-    "fed": lambda monkeypatch: {"jobs": 2},
-    "a pool": lambda monkeypatch: monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0) or {"jobs": 2},
+WAYS: dict[str, dict[str, Any]] = {
+    "one task": {},
+    "a task each": {"limits": Limits(task_bytes=4_000)},
+    "decompressed by the driver": DECOMPRESS_IN_DRIVER,
+    "a pool": {"jobs": 2, "limits": Limits(small_input=0)},
 }
 
 
+@pytest.fixture
+def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run all tasks in this process, as if there were several jobs."""
+    monkeypatch.setattr(module, "make_engine", lambda *_: SerialEngine())
+
+
 @pytest.fixture(params=WAYS)
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Options for each way in which a shard may come to a worker."""
-    if request.param == "fed":
-        request.getfixturevalue("feeding")
-    options: dict[str, Any] = WAYS[request.param](monkeypatch)
-    return options
+def way(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Options for each way in which a worker gets a shard."""
+    if request.param == "decompressed by the driver":
+        request.getfixturevalue("one_process")
+    return WAYS[request.param]
 
 
 # Bad shards
@@ -140,15 +143,15 @@ def append(path: Path, text: bytes) -> None:
         file.write(text)
 
 
-def test_a_file_that_grows_between_its_ranges_is_bad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_grows_between_its_ranges_is_bad(tmp_path: Path) -> None:
     """A plain file that changes while others of its ranges are read is not half-used."""
-    monkeypatch.setattr(pass1_tasks, "TASK_BYTES", 2_000)
+    limits = Limits(task_bytes=2_000)
     growing = write(tmp_path / "growing.jsonl", lines_of("growing", 20))
     good = write(tmp_path / "later.jsonl", lines_of("good"))
     for skip in (False, True):
         meddler = Meddler(lambda: append(growing, text_of("growing", 1)))
         if skip:
-            corpus = normalized([growing, good], tmp_path / "out", meddler, skip_bad_shards=True)
+            corpus = normalized([growing, good], tmp_path / "out", meddler, skip_bad_shards=True, limits=limits)
             assert sources(corpus) == {"good": 5}
             assert "growing.jsonl: changed after it was found" in corpus.manifest["skipped"][0]
         else:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -17,9 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastrec.engine.serial import SerialEngine
-from fastrec.normalize import pass1_tasks
+from fastrec.limits import LIMITS, Limits
 from fastrec.normalize import run as module
-from fastrec.normalize.options import Options
 from fastrec.sorting.keys import FIELDS
 from fastrec.sources.formats import Format
 from tests import reference
@@ -113,17 +111,8 @@ def write_pile(folder: Path, pile: list[list[Line]]) -> list[Path]:
     ]
 
 
-@contextmanager
-def in_pieces() -> Iterator[None]:
-    """Read, spill and merge a few lines at a time: ranges of plain files, chunks of the others, many runs."""
-    with ExitStack() as stack:
-        stack.enter_context(patch("fastrec.engine.jobs.SMALL", 0))
-        stack.enter_context(patch.object(module, "make_engine", lambda *_: SerialEngine()))
-        stack.enter_context(patch.object(pass1_tasks, "TASK_BYTES", 500))
-        stack.enter_context(patch.object(pass1_tasks, "_FED_BYTES", 1_000))
-        stack.enter_context(patch.object(Options, "run_bytes", 2_000))
-        stack.enter_context(patch.object(Options, "window_bytes", 100))
-        yield
+IN_PIECES = Limits(small_input=0, task_bytes=500, decompressed_chunk_bytes=1_000, run_bytes=2_000, window_bytes=100)
+"""Read, spill and merge a few lines at a time: ranges of plain files, chunks of the others, many runs."""
 
 
 choices = st.fixed_dictionaries(
@@ -142,8 +131,11 @@ def test_every_line_is_accounted_for(pile: list[list[Line]], options: dict[str, 
     """Over any mix of lines and options: distinct records are preserved, copies dropped, bad lines kept whole."""
     with tempfile.TemporaryDirectory() as folder:
         shards = write_pile(Path(folder), pile)
-        with in_pieces() if pieces else nullcontext():
-            corpus = normalized(shards, Path(folder) / "out", part_size=1_024, jobs=1 + pieces, **options)
+        limits = IN_PIECES if pieces else LIMITS
+        with patch.object(module, "make_engine", lambda *_: SerialEngine()):
+            corpus = normalized(
+                shards, Path(folder) / "out", part_size=1_024, jobs=1 + pieces, limits=limits, **options
+            )
         check_places(corpus)
         lines = [line for some in pile for line in some]
         bad = [line for line in lines if line.raw.strip(b" \t\r") and line.value is None]

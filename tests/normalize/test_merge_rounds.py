@@ -12,15 +12,17 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from fastrec.engine.serial import SerialEngine
 from fastrec.limits import Limits
-from fastrec.normalize import collector, driver, options, pass1_tasks, rounds
+from fastrec.normalize import pass1_driver, rounds
+from fastrec.normalize import run as module
+from fastrec.normalize.journal import FinishedTask
 from fastrec.normalize.merging import MergeTask, merge_some
-from fastrec.normalize.options import Options
+from fastrec.normalize.pass1 import SortResult, SortTask, sort_pieces
 from fastrec.normalize.progress import NoProgress
 from fastrec.normalize.run import normalize
-from fastrec.sorting import key_sample
 from fastrec.sorting.spill import Run
 from fastrec.sources.formats import Format
 from fastrec.summary import census_files as census
@@ -37,22 +39,20 @@ def pile(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return list(shuffled_shards(LINES, 9, tmp_path_factory.mktemp("pile")))
 
 
-def make_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spill runs of a few records, and merge a few of them at a time, as if there were hundreds of thousands."""
-    monkeypatch.setattr(pass1_tasks, "TASK_BYTES", 20_000)
-    monkeypatch.setattr(Options, "run_bytes", 30_000)
-    monkeypatch.setattr(Options, "window_bytes", 3_000)
-    monkeypatch.setattr(Options, "wide_window_bytes", 5_000)
-    monkeypatch.setattr(options, "LEAST_READ", 4)
-    merge_early(monkeypatch)
-
-
-def merge_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Merge runs even if there are few, and let tasks take the census and add up the books."""
-    for name, limit in (("MOST_RUNS", 2), ("MERGED_RUNS", 2), ("FAN_IN", 3), ("LEAST_FAN_IN", 2)):
-        monkeypatch.setattr(rounds, name, limit)
-    limits = Limits(census_fan_in=2, census_partitions=3, part_counts_per_task=2)
-    monkeypatch.setattr(Options, "limits", limits)
+MERGE_EARLY = Limits(
+    unmerged_runs=2,
+    merged_runs=2,
+    merge_fan_in=3,
+    least_merge_fan_in=2,
+    census_fan_in=2,
+    census_partitions=3,
+    part_counts_per_task=2,
+)
+"""Merge runs even if there are few, and count the census and the parts in tasks."""
+SMALL_RUNS = replace(
+    MERGE_EARLY, task_bytes=20_000, run_bytes=30_000, window_bytes=3_000, wide_window_bytes=5_000, read_bytes=4
+)
+"""Also spill runs of a few records, and merge a few records at a time."""
 
 
 @pytest.fixture
@@ -69,14 +69,11 @@ def merged(monkeypatch: pytest.MonkeyPatch) -> list[MergeTask]:
 
 
 @pytest.mark.parametrize("conflicts", ["keep", "first", "reject"])
-def test_rounds_do_not_matter(
-    conflicts: str, pile: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, merged: list[MergeTask]
-) -> None:
+def test_rounds_do_not_matter(conflicts: str, pile: list[Path], tmp_path: Path, merged: list[MergeTask]) -> None:
     """Dozens of runs, merged by threes in several rounds, give what is given without: parts, rejects and books."""
     other = normalized(pile, tmp_path / "other", part_size=PART, conflicts=conflicts)
     assert not merged
-    make_small(monkeypatch)
-    corpus = normalized(pile, tmp_path / "out", part_size=PART, conflicts=conflicts)
+    corpus = normalized(pile, tmp_path / "out", part_size=PART, conflicts=conflicts, limits=SMALL_RUNS)
     assert [order.cuts is None for order in merged].count(True) > 3, "there was one round only"
     assert max(len(order.slices) for order in merged) == 3
     assert corpus.same_for_all == other.same_for_all
@@ -86,51 +83,42 @@ def test_rounds_do_not_matter(
 
 
 @pytest.mark.parametrize("engine", ["pool", "dask"])
-def test_rounds_in_several_processes(
-    engine: str, pile: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rounds_in_several_processes(engine: str, pile: list[Path], tmp_path: Path) -> None:
     """The same tasks run in a pool and on a cluster, to the same bytes."""
     if engine == "dask":
         pytest.importorskip("distributed")
     other = normalized(pile, tmp_path / "other", part_size=PART, conflicts="first")
-    monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
-    monkeypatch.setattr(pass1_tasks, "TASK_BYTES", 20_000)
-    merge_early(monkeypatch)
-    corpus = normalized(pile, tmp_path / "out", part_size=PART, conflicts="first", jobs=2, engine=engine)
+    limits = replace(MERGE_EARLY, small_input=0, task_bytes=20_000)
+    options: dict[str, Any] = {"jobs": 2, "engine": engine, "limits": limits}
+    corpus = normalized(pile, tmp_path / "out", part_size=PART, conflicts="first", **options)
     assert corpus.same_for_all == other.same_for_all
     assert corpus.rejects == other.rejects
 
 
 @pytest.mark.parametrize("limit", [0, 10, 100, 300])
-def test_the_limit_of_the_sample_makes_the_same_cuts_everywhere(
-    limit: int, pile: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_limit_of_the_sample_makes_the_same_cuts_everywhere(limit: int, pile: list[Path], tmp_path: Path) -> None:
     """With a sample that is thinned while it comes, the cut into shards and tasks and their order do not matter."""
-    monkeypatch.setattr(key_sample, "SAMPLE_ONE_IN", 1)
-    monkeypatch.setattr(key_sample, "SAMPLE_LIMIT", limit)
-    corpora = [normalized(pile, tmp_path / "one", part_size=PART)]
-    monkeypatch.setattr(pass1_tasks, "TASK_BYTES", 5_000)
-    corpora.append(normalized(pile[::-1], tmp_path / "two", part_size=PART))
+    sampling = {"sample_one_in": 1, "sampled_keys": limit}
+    limits = Limits(**sampling)
+    corpora = [normalized(pile, tmp_path / "one", part_size=PART, limits=limits)]
+    limits = Limits(task_bytes=5_000, **sampling)
+    corpora.append(normalized(pile[::-1], tmp_path / "two", part_size=PART, limits=limits))
     shards = list(shuffled_shards(LINES[::-1], 3, tmp_path / "in"))
-    make_small(monkeypatch)
-    corpora.append(normalized(shards, tmp_path / "three", part_size=PART))
+    corpora.append(normalized(shards, tmp_path / "three", part_size=PART, limits=replace(SMALL_RUNS, **sampling)))
     assert len({tuple(corpus.same_for_all.items()) for corpus in corpora}) == 1
     assert (len(corpora[0].parts) > 1) is (limit > 0)
 
 
 def test_a_bad_shard_leaves_nothing_in_the_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is left out because its shard is bad does not move the cuts, even if it drove others out of the sample."""
-    monkeypatch.setattr(key_sample, "SAMPLE_ONE_IN", 1)
-    monkeypatch.setattr(key_sample, "SAMPLE_LIMIT", 150)
-    monkeypatch.setattr(pass1_tasks, "TASK_BYTES", 500)
-    monkeypatch.setattr(pass1_tasks, "_FED_BYTES", 20_000)
-    monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
-    monkeypatch.setattr("fastrec.normalize.run.make_engine", lambda *_: SerialEngine())
+    limits = Limits(sample_one_in=1, sampled_keys=150, task_bytes=500, decompressed_chunk_bytes=20_000, small_input=0)
+    monkeypatch.setattr(module, "make_engine", lambda *_: SerialEngine())
     good = write(tmp_path / "in" / "good.jsonl", LINES[:150])
     bad = write(tmp_path / "in" / "bad.jsonl", LINES[150:], Format.ZSTD)
     bad.write_bytes(bad.read_bytes()[:-9])
-    corpus = normalized([good, bad], tmp_path / "out", part_size=5_000, skip_bad_shards=True, jobs=2)
-    alone = normalized(good, tmp_path / "alone", part_size=5_000)
+    options: dict[str, Any] = {"part_size": 5_000, "limits": limits}
+    corpus = normalized([good, bad], tmp_path / "out", skip_bad_shards=True, jobs=2, **options)
+    alone = normalized(good, tmp_path / "alone", **options)
     assert corpus.manifest["skipped"]
     assert len(alone.parts) > 3
     assert [part.read_bytes() for part in corpus.parts] == [part.read_bytes() for part in alone.parts]
@@ -141,59 +129,58 @@ def test_streams_and_fed_shards_are_merged_too(
     engine_jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Runs that no later run could use again are merged with the others, and the corpus is the same."""
-    make_small(monkeypatch)
-    monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
-    monkeypatch.setattr(pass1_tasks, "_FED_BYTES", 10_000)
+    limits = replace(SMALL_RUNS, small_input=0, decompressed_chunk_bytes=10_000)
     data = b"".join(line + b"\n" for line in LINES[:100])
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
     shards = [write(tmp_path / "a.jsonl", LINES[100:200], Format.GZIP), write(tmp_path / "b.jsonl", LINES[200:])]
-    corpus = normalized([*shards, "-"], tmp_path / "out", part_size=PART, jobs=engine_jobs)
+    corpus = normalized([*shards, "-"], tmp_path / "out", part_size=PART, jobs=engine_jobs, limits=limits)
     monkeypatch.undo()
     expected = normalized(write(tmp_path / "all.jsonl", LINES), tmp_path / "expected", part_size=PART)
     assert corpus.same_for_all == expected.same_for_all
 
 
-def test_the_driver_holds_no_fences_of_runs_that_will_be_merged(
+def test_the_driver_drops_the_fences_of_runs_that_will_be_merged(
     pile: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As soon as there are too many runs, fences are neither asked for nor kept; nor is any sample but the one."""
-    held: list[tuple[int, int, int]] = []
-    slim = collector.RunCollector.slim
+    """Once there are too many runs, fences are neither requested nor kept; samples and checksums are never kept."""
+    held: list[tuple[int, int]] = []
+    requested: list[bool] = []
 
-    def note(self: collector.RunCollector, result: Any) -> None:
-        slim(self, result)
-        held.append(
-            (
-                sum(len(run.fences) for some in self._fenced for run in some.runs),
-                sum(len(run.fences) for run in result.runs),
-                sum(len(run.sample) for run in result.runs) + len(result.kept),
-            )
-        )
+    class Watched(pass1_driver._Pass1):
+        def _add(self, task: FinishedTask) -> None:
+            super()._add(task)
+            results = [finished.result for finished in self._finished.values()]
+            fences = sum(len(run.fences) for result in results for run in result.runs)
+            other = sum(len(run.sample) for result in results for run in result.runs)
+            held.append((fences, other + sum(len(result.files) for result in results)))
 
-    monkeypatch.setattr(collector.RunCollector, "slim", note)
-    make_small(monkeypatch)
-    normalized(pile, tmp_path / "out", part_size=PART)
-    assert held[0][0] > 0
-    assert held[-1] == (0, 0, 0)
-    assert {other for _, _, other in held} == {0}
+    def sort(task: SortTask) -> SortResult:
+        requested.append(task.fenced)
+        return sort_pieces(task)
+
+    monkeypatch.setattr(pass1_driver, "_Pass1", Watched)
+    monkeypatch.setattr(pass1_driver, "sort_pieces", sort)
+    normalized(pile, tmp_path / "out", part_size=PART, limits=SMALL_RUNS)
+    assert requested[0]
+    assert not requested[-1]
+    assert held[-1] == (0, 0)
+    assert {other for _, other in held} == {0}
 
 
 # Going on
 
 
 @pytest.fixture
-def shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def shards(tmp_path: Path) -> Path:
     """Eight shards, a task each, with copies of records within and across them, and many parts."""
-    make_small(monkeypatch)
-    monkeypatch.setattr(pass1_tasks, "TASK_BYTES", 5_000)
-    monkeypatch.setattr(key_sample, "SAMPLE_ONE_IN", 1)
     for number, name in enumerate("bcdefghi"):
         some = [*LINES[number * 20 : number * 20 + 20], *lines_of("same", 3)]
         write(tmp_path / "in" / f"{name}.jsonl", some, Format.ZSTD if name in "ce" else Format.PLAIN)
     return tmp_path / "in"
 
 
-OPTIONS: dict[str, Any] = {"part_size": PART, "conflicts": "first"}
+LIMITS = replace(SMALL_RUNS, task_bytes=5_000, sample_one_in=1)
+OPTIONS: dict[str, Any] = {"part_size": PART, "conflicts": "first", "limits": LIMITS}
 
 
 def work_of(out: Path) -> set[str]:
@@ -214,7 +201,7 @@ def test_a_run_goes_on_from_the_middle_of_a_round(
     interrupt(shards, tmp_path / "out", count, "round", **OPTIONS)
     assert len(merged) == count
     assert "merged" in work_of(tmp_path / "out")
-    monkeypatch.setattr(driver, "sort_pieces", None)  # nobody may sort
+    monkeypatch.setattr(pass1_driver, "sort_pieces", None)  # nothing may be sorted
     assert everything(normalized(shards, tmp_path / "out", **OPTIONS)) == whole
     assert len(merged) <= total + 2  # other groups, perhaps, but nothing is merged that was
 
@@ -269,18 +256,16 @@ def test_several_interruptions_in_a_row(shards: Path, tmp_path: Path) -> None:
     assert everything(corpus) == everything(normalized(shards, tmp_path / "anew", **OPTIONS))
 
 
-def test_runs_without_fences_are_merged_however_few(
-    shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, merged: list[MergeTask]
-) -> None:
+def test_runs_without_fences_are_merged_however_few(shards: Path, tmp_path: Path, merged: list[MergeTask]) -> None:
     """An earlier run with more shards asked for no fences; what is left of it is merged, as nobody knows its blocks."""
     interrupt(shards, tmp_path / "out", 1, "round", **OPTIONS)
     for name in "bcdefg":
         next(shards.glob(f"{name}.*")).unlink()
-    monkeypatch.setattr(rounds, "MOST_RUNS", 1_000)
-    corpus = normalized(shards, tmp_path / "out", **OPTIONS)
+    options = {**OPTIONS, "limits": replace(LIMITS, unmerged_runs=1_000)}
+    corpus = normalized(shards, tmp_path / "out", **options)
     assert merged
     merged.clear()
-    assert everything(corpus) == everything(normalized(shards, tmp_path / "anew", **OPTIONS))
+    assert everything(corpus) == everything(normalized(shards, tmp_path / "anew", **options))
     assert not merged
 
 

@@ -21,6 +21,7 @@ import fastrec
 from fastrec.commands.generate import generate
 from fastrec.commands.generate.stream import Recipe, lines
 from fastrec.errors import UsageError
+from fastrec.limits import Limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import normalize, plan
 from fastrec.sorting.keys import FIELDS
@@ -53,8 +54,7 @@ def line_of(**changes: Any) -> bytes:
 def test_the_demo_becomes_the_golden_corpus(jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The corpus that ships with the project is normalized to the committed text, byte for byte, at 1 and 2 jobs."""
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
-    found = produce(tmp_path / "out", jobs=jobs)
+    found = produce(tmp_path / "out", jobs=jobs, limits=Limits(small_input=0))
     assert sorted(found) == sorted(path.name for path in GOLDEN.iterdir())
     for name, text in found.items():
         assert text == (GOLDEN / name).read_bytes(), f"{name} differs; if that is meant: python -m tests.golden.update"

@@ -16,15 +16,24 @@ import pytest
 from fastrec.corpus import local_output, publish
 from fastrec.engine.serial import SerialEngine
 from fastrec.errors import BadShardsError, LockedError, UsageError
-from fastrec.normalize import driver, parts, pass1, pass1_tasks
+from fastrec.limits import Limits
+from fastrec.normalize import driver, parts, pass1, pass1_driver
+from fastrec.normalize import run as module
 from fastrec.normalize.options import Options
 from fastrec.normalize.progress import NoProgress
 from fastrec.normalize.run import normalize, run
-from fastrec.sorting import key_sample
 from fastrec.sources.formats import Format
-from tests.normalize.normalizing import Corpus, normalized, write
+from tests.normalize import normalizing
+from tests.normalize.normalizing import Corpus, write
 from tests.normalize.test_failures import lines_of, names_in, text_of
 from tests.sources.compressing import compressed
+
+A_TASK_EACH = Limits(task_bytes=5_000)
+"""Make one task per shard of `shards`."""
+
+
+def normalized(inputs: Any, output: Path, **options: Any) -> Corpus:
+    return normalizing.normalized(inputs, output, **{"limits": A_TASK_EACH, **options})
 
 
 class StopAfter(NoProgress):
@@ -46,9 +55,8 @@ class StopAfter(NoProgress):
 
 
 @pytest.fixture
-def shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Six shards, a task each, with copies of records within and across them."""
-    monkeypatch.setattr(pass1_tasks, "TASK_BYTES", 5_000)
+def shards(tmp_path: Path) -> Path:
+    """Six shards, a task each, with duplicates within and across them."""
     for name in "bcdefg":
         suffix, pack = (".jsonl.zst", Format.ZSTD) if name in "ce" else (".jsonl", Format.PLAIN)
         text = text_of(name) + text_of("same", 3) + (b"{\n" if name == "d" else b"")
@@ -67,7 +75,7 @@ def sorted_orders(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         orders.append([Path(piece.source).name[0] for piece in order.pieces])
         return pass1.sort_pieces(order)
 
-    monkeypatch.setattr(driver, "sort_pieces", note)
+    monkeypatch.setattr(pass1_driver, "sort_pieces", note)
     return orders
 
 
@@ -78,7 +86,7 @@ def everything(corpus: Corpus) -> dict[str, bytes]:
 
 def interrupt(shards: Path, out: Path, count: int = 3, stage: str = "sort", **options: Any) -> KeyboardInterrupt:
     with pytest.raises(KeyboardInterrupt) as caught:
-        run([shards], out, Options(**options), progress=StopAfter(count, stage))
+        run([shards], out, Options(**{"limits": A_TASK_EACH, **options}), progress=StopAfter(count, stage))
     assert not out.exists()
     return caught.value
 
@@ -91,11 +99,11 @@ def test_finished_tasks_are_not_done_again(
     whole = everything(normalized(shards, tmp_path / "whole"))
     sorted_orders.clear()
     error = interrupt(shards, tmp_path / "out", count)
-    assert "the same command goes on from there" in error.__notes__[0]
+    assert "the same command resumes from there" in error.__notes__[0]
     assert len(sorted_orders) == count
-    report = run([shards], tmp_path / "out", Options())
+    report = run([shards], tmp_path / "out", Options(limits=A_TASK_EACH))
     assert sorted(chain(*sorted_orders)) == list("bcdefg")
-    assert f"going on from an earlier run: {count} of its {count} finished tasks are used again" in report.notices
+    assert f"resuming an interrupted run: {count} of its {count} finished tasks are reused" in report.notices
     assert everything(Corpus(tmp_path / "out")) == whole
     assert names_in(tmp_path) == ["in", "out", "whole"]
 
@@ -164,8 +172,8 @@ def test_finished_parts_are_not_made_again(
     conflicts: str, shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that was stopped in the second pass goes on with the parts that are missing."""
-    options: dict[str, Any] = {"part_size": 2_000, "conflicts": conflicts}
-    monkeypatch.setattr(key_sample, "SAMPLE_ONE_IN", 1)
+    limits = Limits(task_bytes=5_000, sample_one_in=1)
+    options: dict[str, Any] = {"part_size": 2_000, "conflicts": conflicts, "limits": limits}
     whole = normalized(shards, tmp_path / "whole", **options)
     assert len(whole.parts) > 3
     interrupt(shards, tmp_path / "out", 2, "merge", **options)
@@ -183,7 +191,7 @@ def test_fresh_takes_nothing(shards: Path, tmp_path: Path, sorted_orders: list[l
     """With `fresh` all is done again."""
     interrupt(shards, tmp_path / "out")
     sorted_orders.clear()
-    report = run([shards], tmp_path / "out", Options(fresh=True))
+    report = run([shards], tmp_path / "out", Options(fresh=True, limits=A_TASK_EACH))
     assert sorted(chain(*sorted_orders)) == list("bcdefg")
     assert report.notices == []
 
@@ -244,19 +252,18 @@ def test_chunks_of_a_fed_shard_are_met_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sorted_orders: list[list[str]]
 ) -> None:
     """A large compressed shard is decompressed again, but what was sorted of it is not sorted again."""
-    monkeypatch.setattr(pass1_tasks, "TASK_BYTES", 1_000)
-    monkeypatch.setattr(pass1_tasks, "_FED_BYTES", 2_000)
-    monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
-    monkeypatch.setattr("fastrec.normalize.run.make_engine", lambda *_: SerialEngine())
+    limits = Limits(task_bytes=1_000, decompressed_chunk_bytes=2_000, small_input=0)
+    options: dict[str, Any] = {"jobs": 2, "limits": limits}
+    monkeypatch.setattr(module, "make_engine", lambda *_: SerialEngine())
     path = tmp_path / "in" / "huge.jsonl.zst"
     path.parent.mkdir()
     path.write_bytes(compressed(Format.ZSTD, text_of("huge", 40)))
-    whole = everything(normalized(path.parent, tmp_path / "whole", jobs=2))
+    whole = everything(normalized(path.parent, tmp_path / "whole", **options))
     total = len(sorted_orders)
     assert total > 4
-    interrupt(path.parent, tmp_path / "out", 3, jobs=2)
+    interrupt(path.parent, tmp_path / "out", 3, **options)
     sorted_orders.clear()
-    assert everything(normalized(path.parent, tmp_path / "out", jobs=2)) == whole
+    assert everything(normalized(path.parent, tmp_path / "out", **options)) == whole
     assert len(sorted_orders) == total - 3
 
 
@@ -266,7 +273,7 @@ def test_a_bad_shard_can_be_mended(shards: Path, tmp_path: Path, sorted_orders: 
     good = (shards / "c.jsonl.zst").read_bytes()
     (shards / "c.jsonl.zst").write_bytes(good[:-5])
     with pytest.raises(BadShardsError):
-        normalize(shards, tmp_path / "out")
+        normalize(shards, tmp_path / "out", limits=A_TASK_EACH)
     (shards / "c.jsonl.zst").write_bytes(good)
     sorted_orders.clear()
     assert everything(normalized(shards, tmp_path / "out")) == whole
@@ -359,7 +366,7 @@ def test_too_little_space_is_noticed_before_the_work(
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(publish.shutil, "disk_usage", lambda _: usage._replace(free=10))
     heard: list[str] = []
-    report = run([shards], tmp_path / "out", Options(), notice=heard.append)
+    report = run([shards], tmp_path / "out", Options(limits=A_TASK_EACH), notice=heard.append)
     assert "has 0.0 GB left" in heard[0]
     assert report.notices == heard
 
@@ -387,8 +394,8 @@ def test_conflicts_of_parts_that_are_no_more_are_not_listed(
     shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If fewer parts are made than before, what the others left out is not among the rejects."""
-    monkeypatch.setattr(key_sample, "SAMPLE_ONE_IN", 1)
-    options: dict[str, Any] = {"part_size": 1_100, "conflicts": "reject"}
+    limits = Limits(task_bytes=5_000, sample_one_in=1)
+    options: dict[str, Any] = {"part_size": 1_100, "conflicts": "reject", "limits": limits}
     write(shards / "h.jsonl", [line.replace(b'"score": ', b'"score": 1') for line in lines_of("same", 3)])
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(driver, "write_rejects", stop)

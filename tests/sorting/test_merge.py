@@ -7,16 +7,15 @@ from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastrec.sorting import key_sample
-from fastrec.sorting.cuts import cut_keys
+from fastrec.limits import Limits
+from fastrec.sorting.files import read_index
 from fastrec.sorting.gather import RunSlice, Window, gather, slice_merged, whole_run
-from fastrec.sorting.key_sample import KeySample, SampledKey, sample_again
+from fastrec.sorting.key_sample import KeySample, SampledKey, cut_keys, sample_index
 from fastrec.sorting.merge import merge_runs
 from fastrec.sorting.spill import Run, index_of
 from fastrec.storage.digests import fingerprint
@@ -57,7 +56,7 @@ def test_merged_runs_give_what_their_runs_give(
     """In groups of any size, once or twice over: the same records of the same sources, and every copy is counted."""
     block_rows, window_bytes, groups = layout["block_rows"], layout["window_bytes"], layout["groups"]
     cuts = sorted(set(cuts))
-    with tempfile.TemporaryDirectory() as folder, patch("fastrec.sorting.merge.BLOCK_ROWS", block_rows):
+    with tempfile.TemporaryDirectory() as folder:
         runs = spilled(folder, pile, block_rows)
         expected = list(gathered(runs, cuts, window_bytes))
         dropped: Counter[int] = Counter()
@@ -66,7 +65,11 @@ def test_merged_runs_give_what_their_runs_give(
             parcels = [runs[number::groups] for number in range(min(groups, len(runs)))]
             runs = [
                 merge_runs(
-                    f"{folder}/{level}-{number}", list(map(whole_run, parcel)), window_bytes, cuts if last else None
+                    f"{folder}/{level}-{number}",
+                    list(map(whole_run, parcel)),
+                    window_bytes,
+                    cuts if last else None,
+                    block_rows=block_rows,
                 )
                 for number, parcel in enumerate(parcels)
             ]
@@ -90,15 +93,18 @@ def check_index(run: Run) -> None:
     windows = windows_of(slices, None, None, 100)
     assert sum(len(window.keys) for window in windows) == run.records
     assert sum(len(text) for window in windows for text in window.texts) == run.data_bytes
-    everything = sample_again(index_of(run.path), run.index_bytes, 1)
+    everything = sample_index(index_of(run.path), run.index_bytes, 1)
     assert [one.key for one in everything] == [key for window in windows for key in window.keys]
 
 
 @given(piles, st.sampled_from([1, 2, 7]), st.sampled_from([1, 7, 64, 1000]))
 def test_an_index_is_read_in_pieces_of_any_size(pile: list[list[Item]], block_rows: int, least: int) -> None:
     """Blocks that are cut off by the end of a read are put together again."""
-    with patch("fastrec.sorting.gather._LEAST_INDEX", least), patch("fastrec.sorting.files._STRETCH", least):
-        check(pile, block_rows, 1, [b"b", b"c"])
+    check(pile, block_rows, 1, [b"b", b"c"], least_index=least)
+    with tempfile.TemporaryDirectory() as folder:
+        for run in spilled(folder, pile, block_rows):
+            path, size = index_of(run.path), run.index_bytes
+            assert list(read_index(path, 0, size, at_once=least)) == list(read_index(path, 0, size))
 
 
 def test_a_run_is_read_in_large_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,19 +140,17 @@ def test_the_sample_does_not_depend_on_arrival(pile: list[list[SampledKey]], lim
     one_in = 1
     while len(expected := {one for one in everything if fingerprint(one.key) < 2**64 // one_in}) > limit:
         one_in *= 2
-    with patch.object(key_sample, "SAMPLE_LIMIT", limit), patch.object(key_sample, "SAMPLE_ONE_IN", 1):
-        for _ in range(3):
-            gathered_sample = KeySample()
-            for some in [*rng.sample(pile, len(pile)), *(rng.choices(pile, k=3) if pile else [])]:
-                # A worker that was told of an earlier bar sends too much, never too little.
-                gathered_sample.add(some)
-            assert (gathered_sample.kept, gathered_sample.one_in) == (expected, one_in)
+    for _ in range(3):
+        found = KeySample(Limits(sampled_keys=limit, sample_one_in=1))
+        for some in [*rng.sample(pile, len(pile)), *(rng.choices(pile, k=3) if pile else [])]:
+            # A worker may sample at an earlier, higher rate: it sends too many keys, never too few.
+            found.add(some)
+        assert (found.keys, found.one_in) == (expected, one_in)
 
 
 def test_there_are_no_more_parts_than_may_be() -> None:
     """A corpus that would take more parts has larger ones."""
     several = [SampledKey(b"%06d" % number, 100) for number in range(1_000)]
-    with patch("fastrec.sorting.cuts.MOST_PARTS", 7):
-        cuts = cut_keys(several, 32, 1)
+    cuts = cut_keys(several, 32, 1, most_parts=7)
     assert len(cuts) == 6
-    assert cuts == cut_keys(several, 32, -(-1_000 * 100 * 32 // 7))
+    assert cuts == cut_keys(several, 32, -(-1_000 * 100 * 32 // 7), most_parts=1_000)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import importlib
 import os
 import tempfile
 from collections import Counter
@@ -11,23 +10,19 @@ from collections.abc import Iterator
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from xxhash import xxh3_128
 
-from fastrec.sorting.cuts import cut_keys
+from fastrec.limits import LIMITS
 from fastrec.sorting.files import ViewsWriter, read_blocks, write_blocks
 from fastrec.sorting.gather import Window, gather, slice_run
-from fastrec.sorting.key_sample import SAMPLE_ONE_IN, SampledKey
+from fastrec.sorting.key_sample import SampledKey, cut_keys
 from fastrec.sorting.spill import Run, spill
 from fastrec.storage.digests import fingerprint
 from fastrec.storage.local import LOCAL
-
-# The package offers a function of the module's name.
-module = importlib.import_module("fastrec.sorting.spill")
 
 Item = tuple[bytes, bytes]
 """A key and a text."""
@@ -40,31 +35,34 @@ piles = st.lists(st.lists(items, min_size=1, max_size=40), max_size=5)
 def spilled(folder: str, pile: list[list[Item]], block_rows: int) -> list[Run]:
     """Spill each list of items as a run; the source of a row is the number of the list, its line counts in it."""
     runs = []
-    with patch.object(module, "BLOCK_ROWS", block_rows):
-        for number, some in enumerate(pile):
-            ends, text = [], bytearray()
-            for _, body in some:
-                text += body
-                ends.append(len(text))
-            rows = [(number, line) for line in range(len(some))]
-            name = f"{folder}/run-{number}"
-            runs.append(spill(name, text, ends, [key for key, _ in some], rows, one_in=SAMPLE_ONE_IN))
+    for number, some in enumerate(pile):
+        ends, text = [], bytearray()
+        for _, body in some:
+            text += body
+            ends.append(len(text))
+        rows = [(number, line) for line in range(len(some))]
+        keys_of_run = [key for key, _ in some]
+        one_in = LIMITS.sample_one_in
+        name = f"{folder}/run-{number}"
+        runs.append(spill(name, text, ends, keys_of_run, rows, one_in=one_in, block_rows=block_rows))
     return runs
 
 
-def gathered(runs: list[Run], cuts: list[bytes], window_bytes: int) -> Iterator[Window]:
+def gathered(runs: list[Run], cuts: list[bytes], window_bytes: int, **options: int) -> Iterator[Window]:
     for low, high in pairwise([None, *cuts, None]):
         slices = [piece for run in runs if (piece := slice_run(run, low, high))]
-        for window in gather(slices, low, high, window_bytes):
+        for window in gather(slices, low, high, window_bytes, **options):
             assert low is None or window.keys[0] >= low
             assert high is None or window.keys[-1] < high
             yield window
 
 
-def check(pile: list[list[Item]], block_rows: int, window_bytes: int, cuts: list[bytes]) -> list[Window]:
+def check(
+    pile: list[list[Item]], block_rows: int, window_bytes: int, cuts: list[bytes], **options: int
+) -> list[Window]:
     with tempfile.TemporaryDirectory() as folder:
         runs = spilled(folder, pile, block_rows)
-        windows = list(gathered(runs, cuts, window_bytes))
+        windows = list(gathered(runs, cuts, window_bytes, **options))
         found = [(key, bytes(text)) for window in windows for key, text in zip(window.keys, window.texts, strict=True)]
         assert found == sorted({item for some in pile for item in some})
         # Every record is accounted for, and of copies the one of the lowest source stays.
@@ -233,7 +231,7 @@ def test_the_sample_is_taken_by_the_keys_hash(tmp_path: Path) -> None:
     """One key in so many is sampled, whichever run it is in, with its size."""
     pile = [[(b"%05d" % number, b"x" * (number % 9) + b"\n") for number in range(4_000)]]
     run = spilled(str(tmp_path), pile, 128)[0]
-    wanted = [key for key, _ in pile[0] if fingerprint(key) < 2**64 // SAMPLE_ONE_IN]
+    wanted = [key for key, _ in pile[0] if fingerprint(key) < 2**64 // LIMITS.sample_one_in]
     assert [sampled.key for sampled in run.sample] == wanted
     assert 80 < len(wanted) < 180
     sizes = {key: len(text) for key, text in pile[0]}

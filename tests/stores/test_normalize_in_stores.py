@@ -60,13 +60,12 @@ def normalize(inputs: Any, output: str = OUT, **options: Any) -> fastrec.Summary
 @pytest.mark.parametrize("jobs", [1, 2])
 @pytest.mark.parametrize("work_dir", [None, "s3://bucket/tmp", "a directory"])
 def test_the_same_bytes_as_on_this_machine(
-    jobs: int, work_dir: str | None, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    jobs: int, work_dir: str | None, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     """From a store to a store, wherever the work is done; it is gone afterwards."""
     s3: S3 = request.getfixturevalue("s3")
-    monkeypatch.setattr("fastrec.engine.jobs.SMALL", 0)
     work = str(tmp_path / "work") if work_dir == "a directory" else work_dir
-    normalize(request.getfixturevalue("inputs"), jobs=jobs, work_dir=work)
+    normalize(request.getfixturevalue("inputs"), jobs=jobs, work_dir=work, limits=Limits(small_input=0))
     assert comparable(published(s3)) == request.getfixturevalue("local").same_for_all
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
@@ -177,7 +176,7 @@ def test_what_a_killed_run_has_left_is_used_or_swept(
     notices: list[str] = []
     s3.requests()
     run([inputs], OUT, Options(part_size=PART_SIZE, work_dir="s3://bucket/tmp"), notice=notices.append)
-    assert "going on from an earlier run" in notices[0]
+    assert "resuming an interrupted run" in notices[0]
     assert not [request for request in s3.requests() if request.startswith("PUT /bucket/nightly/corpus/part-")]
     assert comparable(published(s3)) == local.same_for_all
 
@@ -340,7 +339,7 @@ def test_objects_in_memory(shards: Path, local: Corpus) -> None:
     normalize("memory://in", "memory://out/corpus", jobs=2)
     files = {name: fs.cat_file(f"/out/corpus/{name}") for name in local.same_for_all}
     assert files == local.same_for_all
-    with pytest.raises(UsageError, match="cannot be seen by a cluster"):
+    with pytest.raises(UsageError, match="a cluster cannot read files in the memory"):
         normalize("memory://in", "memory://out/other", engine="dask")
 
 

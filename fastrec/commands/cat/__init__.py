@@ -95,7 +95,7 @@ def cat_blocks(
         for part in parts_of(directory, manifest)
         if wanted.may_be_in(part.entry)
     ]
-    blocks = _search(tasks, jobs=1 if wanted.is_contiguous else jobs, limited=limit is not None)
+    blocks = _search(tasks, jobs=1 if wanted.is_contiguous else jobs, limited=limit is not None, limits=limits)
     return blocks if limit is None else _first_lines(blocks, limit)
 
 
@@ -115,20 +115,20 @@ class _SearchTask(msgspec.Struct, frozen=True):
         return f"reading {shown(self.part.path)}"
 
 
-def _search(tasks: Sequence[_SearchTask], *, jobs: int, limited: bool) -> Generator[bytes]:
+def _search(tasks: Sequence[_SearchTask], *, jobs: int, limited: bool, limits: Limits) -> Generator[bytes]:
     """Yield the matching text of parts in order."""
     text_bytes = sum(task.part.entry.text_bytes for task in tasks) // _SPEED
     # With a limit, the first part often has all the lines that are needed.
-    here = len(tasks) if jobs_for(text_bytes, len(tasks), jobs) == 1 else int(limited)
+    here = len(tasks) if jobs_for(text_bytes, len(tasks), jobs, limits) == 1 else int(limited)
     for task in tasks[:here]:
         yield from _matching_text(task)
     if here == len(tasks):
         return
     with tempfile.TemporaryDirectory(prefix="fastrec-") as scratch:
         rest = [msgspec.structs.replace(task, output=f"{scratch}/{n}") for n, task in enumerate(tasks[here:])]
-        with closing(run_in_order(_search_part, rest, text_bytes=text_bytes, jobs=jobs)) as done:
+        with closing(run_in_order(_search_part, rest, text_bytes=text_bytes, jobs=jobs, limits=limits)) as done:
             for task in done:
-                yield from _take(task.output, task.limits.cat_block_bytes)
+                yield from _take(task.output, limits.cat_block_bytes)
 
 
 def _search_part(task: _SearchTask) -> _SearchTask:

@@ -65,7 +65,7 @@ def diff(
     before, after = read_corpus(os.fspath(old)), read_corpus(os.fspath(new))
     plan = make_plan(before, after, fields, examples, limits)
     changes = Changes()
-    for result in run_in_order(compare_range, plan.tasks, text_bytes=plan.text_bytes, jobs=jobs):
+    for result in run_in_order(compare_range, plan.tasks, text_bytes=plan.text_bytes, jobs=jobs, limits=limits):
         changes.add(result, examples)
     models = [
         _compare_models(before, after, key, changes.models.get(key, ModelChanges()), fail_on=fail_on, p=p)

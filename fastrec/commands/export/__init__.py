@@ -95,7 +95,7 @@ def export(
         tasks = [
             ExportTask(part, str(folder / f"part-{number:05d}{suffix}"), limits) for number, part in enumerate(parts)
         ]
-        rows = sum(run_in_order(task, tasks, text_bytes=manifest.text_bytes, jobs=jobs))
+        rows = sum(run_in_order(task, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits))
         notices = _finish(format, made, [task.output for task in tasks])
         files = _describe(format, made.staging, manifest, notices)
         made.publish()

@@ -100,7 +100,7 @@ def only_common(
         for one in chosen
     }
     tasks = [PartTask(part, manifest.sort_fields, models, limits) for part in parts_of(corpus, manifest)]
-    found = run_in_order(_read_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs)
+    found = run_in_order(_read_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
     common = _joined(found, models, limits)
     return [_recounted(one, common) for one in chosen]
 

@@ -102,9 +102,9 @@ def validate(
                 algorithm,
                 limits,
             )
-            for number, slices in enumerate(tasks_of(shards))
+            for number, slices in enumerate(tasks_of(shards, limits.task_bytes))
         ]
-        results = stack.enter_context(closing(_in_order(tasks, _jobs_for(shards, len(tasks), jobs))))
+        results = stack.enter_context(closing(_in_order(tasks, _jobs_for(shards, len(tasks), jobs, limits))))
         for shard, found in _by_shard(_enough(results, max_errors), limits):
             validation.add(shard.path, found)
             if not found.error:
@@ -135,9 +135,11 @@ def _open_log(path: str, shards: Iterable[Shard]) -> FindingLog:
     return FindingLog(path)
 
 
-def _jobs_for(shards: Sequence[Shard], tasks: int, jobs: int) -> int:
+def _jobs_for(shards: Sequence[Shard], tasks: int, jobs: int, limits: Limits) -> int:
     """Return how many processes to use: one for streams, which only this process can read."""
-    return 1 if any(shard.stream for shard in shards) else jobs_for(total_text(shards), tasks, jobs)
+    if any(shard.stream for shard in shards):
+        return 1
+    return jobs_for(total_text(shards), tasks, jobs, limits)
 
 
 def _in_order(tasks: list[_SliceTask], jobs: int) -> Generator[tuple[Slice, SliceFindings], None, None]:

@@ -24,6 +24,7 @@ from fastrec.corpus.manifest import Manifest, key_entry
 from fastrec.corpus.scan import PartFile, run_in_order
 from fastrec.engine.jobs import check_jobs
 from fastrec.errors import CorpusError, UsageError, utf8
+from fastrec.limits import LIMITS, Limits
 from fastrec.normalize.options import Options
 from fastrec.schemas.registry import SCHEMAS
 from fastrec.storage import storage_of
@@ -56,12 +57,13 @@ class Verification(msgspec.Struct, kw_only=True):
         return not self.problems
 
 
-def verify(corpus: str | os.PathLike[str], *, jobs: int = 1) -> Verification:
+def verify(corpus: str | os.PathLike[str], *, jobs: int = 1, limits: Limits = LIMITS) -> Verification:
     """Check a published corpus.
 
     Args:
         corpus: A directory that `normalize` published.
         jobs: Processes to use; a small corpus is checked in this process.
+        limits: Bounds of the work.
 
     Raises:
         UsageError: The directory is not a corpus, or another argument is invalid.
@@ -79,7 +81,7 @@ def verify(corpus: str | os.PathLike[str], *, jobs: int = 1) -> Verification:
     except _OptionsError as exc:
         verification.problems.append(Problem(MANIFEST, None, "manifest.options", str(exc)))
     else:
-        _check(directory, manifest, options, jobs, verification)
+        _check(directory, manifest, options, verification, jobs=jobs, limits=limits)
     verification.seconds = time.perf_counter() - started
     return verification
 
@@ -101,7 +103,9 @@ def _options_of(manifest: Manifest) -> Options:
     return options
 
 
-def _check(corpus: str, manifest: Manifest, options: Options, jobs: int, verification: Verification) -> None:
+def _check(
+    corpus: str, manifest: Manifest, options: Options, verification: Verification, *, jobs: int, limits: Limits
+) -> None:
     """Check a corpus whose manifest can be read."""
     problems = verification.problems
     is_file = _list_files(corpus)
@@ -114,7 +118,7 @@ def _check(corpus: str, manifest: Manifest, options: Options, jobs: int, verific
     ]
     with tempfile.TemporaryDirectory(prefix="fastrec-") as scratch:
         tasks = [CheckTask(part, options, f"{scratch}/{number}") for number, part in enumerate(parts)]
-        checked = list(run_in_order(check_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs))
+        checked = list(run_in_order(check_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits))
         problems += _compare_parts(checked, manifest.sort_fields)
         verification.parts = len(checked)
         verification.records = sum(part.records for part in checked)

@@ -1,4 +1,4 @@
-"""Exact copies: found by comparing bytes, among records whose keys are equal."""
+"""Find duplicates by comparing the bytes of records whose keys are equal."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ __all__ = ["in_order"]
 
 
 def in_order(keys: Sequence[bytes], rows: Sequence[Any], text: Callable[[int], bytes]) -> tuple[list[int], list[int]]:
-    """Sort records by key, then by their bytes; of exact copies the one of the lowest source stays.
+    """Sort records by key, then by their bytes; of duplicates, keep the one of the lowest source.
 
     Args:
         keys: The key of each record.
-        rows: The row of each; its first item is the record's source.
-        text: Gives the bytes of a record; asked only where keys are equal.
+        rows: The row of each record; its first value is the record's source.
+        text: Returns the bytes of a record; only called where keys are equal.
 
     Returns:
-        The numbers of the records that stay, in order, and those of the copies.
+        The positions of the records to keep, in order, and those of the duplicates.
     """
     order = sorted(range(len(keys)), key=keys.__getitem__)
     if len(set(keys)) == len(keys):
