@@ -1,13 +1,11 @@
-"""Which compression a shard has: told by its first bytes, never by its name.
+"""The compression of a shard, detected by its first bytes, never by its name.
 
-A name lies more often than a magic number does: downloads lose or gain a suffix, clients decompress on the
-fly. So `detect` looks at the first bytes alone, and the suffix only serves a notice to the user when the
-two disagree.
+Names are less reliable than magic numbers: downloads lose or gain a suffix, and clients decompress on the fly. So
+`detect` uses only the first bytes; the suffix only serves for a notice if the two disagree.
 
-Input that is shorter than a magic number and begins one (`(`, `B`, `P*M`, 0x1F …) counts as that format,
-whose decompressor then reports it as truncated. No record begins with any of these bytes, so no valid line
-is lost this way, and a download that broke off after two bytes is never mistaken for text. Empty input is
-plain: it has no lines.
+Input that is shorter than a magic number but begins like one (`(`, `B`, `P*M`, 0x1F …) counts as that format, whose
+decompressor then reports it as truncated. No record begins with these bytes, so no valid line is lost, and a download
+that stopped after two bytes is never taken for text. Empty input is plain: it has no lines.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ __all__ = ["MAGIC_BYTES", "Format", "detect", "format_of_name", "is_text"]
 
 
 class Format(enum.Enum):
-    """How a shard's text is stored; the value is the name that users see."""
+    """How a shard is compressed; the value is the name that users see."""
 
     PLAIN = "plain"
     ZSTD = "zstd"
@@ -29,7 +27,7 @@ class Format(enum.Enum):
 
     @property
     def suffixes(self) -> tuple[str, ...]:
-        """The endings of names that promise this format."""
+        """The suffixes of file names with this format."""
         return _SUFFIXES[self]
 
 
@@ -50,11 +48,11 @@ _MAGIC: tuple[tuple[bytes, Format], ...] = (
 )
 
 MAGIC_BYTES = max(len(magic) for magic, _ in _MAGIC)
-"""How many bytes `detect` wants to see (fewer only if the input is shorter)."""
+"""Number of bytes that `detect` needs; fewer only if the input is shorter."""
 
 
 def detect(head: bytes) -> Format:
-    """Tell the format of input that begins with `head`, which holds MAGIC_BYTES or is all there is."""
+    """Return the format of input that begins with `head`: MAGIC_BYTES bytes, or all of it if it is shorter."""
     for magic, format_ in _MAGIC:
         if head.startswith(magic) or (head and magic.startswith(head)):
             return format_
@@ -62,13 +60,13 @@ def detect(head: bytes) -> Format:
 
 
 def format_of_name(path: str) -> Format | None:
-    """The format that the name of a shard promises, if it promises any."""
+    """Return the format that a file name suggests, if any."""
     name = path.lower()
     return next((format_ for format_ in Format if name.endswith(format_.suffixes)), None)
 
 
 def is_text(head: bytes) -> bool:
-    """Whether bytes could begin a UTF-8 text: valid (but for a cut at the end) and without NUL."""
+    """Say whether bytes can be the beginning of UTF-8 text: valid, except for a cut at the end, and without NUL."""
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head)
     except UnicodeDecodeError:

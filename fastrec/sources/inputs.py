@@ -1,12 +1,12 @@
-"""From what the user names to the list of shards: files, directories, globs, `-`, URLs, and lists of those.
+"""Discover shards: expand the names that the user gives into files, directories, globs, `-` and URLs.
 
-1. Gather the names: the arguments, then the lines of `files_from`.
-2. Expand each: a path that exists is taken as it is, also if it looks like a glob; a directory gives its
-   `*.jsonl*` files, sorted, all the way down, but nothing hidden and nothing behind a link to a directory.
-3. Look at each file once: one that was given before, by whatever name or link, counts once, with a notice.
-4. Whatever is missing is reported in one error, all of it.
+1. Collect the names: the arguments, then the lines of `files_from`.
+2. Expand each name. A path that exists is that file, even if it looks like a glob. A directory stands for its
+   `*.jsonl*` files at any depth, sorted, without hidden files and without following links to directories.
+3. Drop files that were given before, by any name or link, with a notice.
+4. Report everything that is missing in one error.
 
-Names are str as the operating system gives them: bytes that are not UTF-8 are kept as lone surrogates.
+Names are str as the operating system gives them: bytes that are not UTF-8 are lone surrogates.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from fastrec.storage.paths import is_url, without_file_protocol
 
 __all__ = ["find_shards"]
 
-_ADVICE = "Check the names; a directory is searched for *.jsonl*, hidden files are left out."
+_ADVICE = "Check the names. A directory is searched for *.jsonl* files; hidden files are skipped."
 
 
 def find_shards(paths: Iterable[str], *, files_from: str | None = None) -> tuple[list[Shard], list[str]]:
-    """The shards that the names stand for, in the order given, each once; and notices for the user."""
+    """Return the shards of all names, in the order given and without duplicates, and notices for the user."""
     names = list(paths)
     if files_from is not None:
         if files_from == STDIN and STDIN in names:
-            raise UsageError("standard input cannot be both a shard and the list of shards: name a file for one")
+            raise UsageError("standard input cannot be both a shard and the list of shards: use a file for one of them")
         names += _listed(files_from)
     if not names:
-        raise UsageError("there is no input: name files, directories, globs, or - for standard input")
+        raise UsageError("no input: name files, directories, globs, or - for standard input")
     problems: list[str] = []
     shards: list[Shard] = []
     notices: list[str] = []
@@ -59,9 +59,9 @@ def find_shards(paths: Iterable[str], *, files_from: str | None = None) -> tuple
 
 
 def _shards_of(name: str, problems: list[str]) -> Iterator[Shard]:
-    """The shards that one name stands for; what is wrong with it goes to `problems`."""
+    """Yield the shards of one name; add what is wrong with it to `problems`."""
     if is_url(name):
-        from fastrec.sources.objects import shards_in_store  # noqa: PLC0415 - only who names a URL pays for it
+        from fastrec.sources.objects import shards_in_store  # noqa: PLC0415 - only URLs need it
 
         yield from shards_in_store(name, problems)
         return
@@ -73,7 +73,7 @@ def _shards_of(name: str, problems: list[str]) -> Iterator[Shard]:
 
 
 def _listed(files_from: str) -> Iterator[str]:
-    """The names in a list, one a line; blank lines are skipped."""
+    """Read a list of names, one per line; blank lines are skipped."""
     try:
         data = sys.stdin.buffer.read() if files_from == STDIN else storage_of(files_from).read_all(files_from)
     except OSError as exc:
@@ -82,13 +82,13 @@ def _listed(files_from: str) -> Iterator[str]:
 
 
 def _expanded(name: str, problems: list[str]) -> list[str]:
-    """The paths that one name stands for; what is wrong with it goes to `problems`."""
+    """Return the paths of one name; add what is wrong with it to `problems`."""
     if name == STDIN:
         return [name]
     if os.path.isdir(name):  # noqa: PTH112 - as above
         found = _in_directory(name, problems)
         if not found:
-            problems.append(f"{shown(name)}: the directory holds no *.jsonl* file")
+            problems.append(f"{shown(name)}: the directory has no *.jsonl* files")
         return found
     if os.path.lexists(name) or not any(char in name for char in "*?["):
         return [name]
@@ -96,12 +96,12 @@ def _expanded(name: str, problems: list[str]) -> list[str]:
     for match in sorted(glob.glob(name, recursive=True)):  # noqa: PTH207 - as above
         found += _in_directory(match, problems) if os.path.isdir(match) else [match]  # noqa: PTH112
     if not found:
-        problems.append(f"{shown(name)}: there is no such file, and as a glob it matches none")
-    return list(dict.fromkeys(map(os.path.normpath, found)))  # `**` gives a file and the directory it is in
+        problems.append(f"{shown(name)}: no such file, and no file matches it as a glob")
+    return list(dict.fromkeys(map(os.path.normpath, found)))  # `**` matches a file and also its directory
 
 
 def _in_directory(directory: str, problems: list[str]) -> list[str]:
-    """The shards below a directory, sorted."""
+    """Return the paths of the shards in a directory at any depth, sorted."""
 
     def complain(exc: OSError) -> None:
         problems.append(f"{shown(str(exc.filename))}: the directory cannot be searched: {exc.strerror}")
@@ -109,11 +109,11 @@ def _in_directory(directory: str, problems: list[str]) -> list[str]:
     found = []
     for parent, directories, files in os.walk(directory, onerror=complain):
         directories[:] = [name for name in directories if not name.startswith(".")]
-        if "manifest.json" in files:  # a published corpus: what it rejected is beside it, not in it
+        if "manifest.json" in files:  # a published corpus: rejected lines are not part of it
             files = [name for name in files if not name.startswith("rejects.jsonl")]
         for name in files:
             path = os.path.join(parent, name)  # noqa: PTH118 - as above
-            # A dangling link stays in: it is reported as missing rather than passed over.
+            # A dangling link is kept, so that it is reported as missing instead of skipped.
             wanted = os.path.isfile(path) or not os.path.exists(path)  # noqa: PTH110, PTH113
             if ".jsonl" in name and not name.startswith(".") and wanted:
                 found.append(path)
@@ -121,7 +121,7 @@ def _in_directory(directory: str, problems: list[str]) -> list[str]:
 
 
 def _identity(path: str) -> object:
-    """What two names of one file have in common."""
+    """Return a value that is equal for all names of one file."""
     if path == STDIN:
         return path
     if is_url(path):

@@ -1,13 +1,12 @@
-"""gzip, bz2 and xz: one member (or stream) after the other, each checked to its last byte.
+"""Decompress gzip, bz2 and xz: one member (or stream) after the other, each checked to its last byte.
 
-All three libraries offer the same decompressor: it takes a slice, returns no more than it was asked for,
-and knows whether it needs input, has seen the end of a member, and what was left over. `_member_text`
-drives any of them; the functions around it know what may stand before, between and after members.
+All three libraries have the same kind of decompressor: it limits its output, and knows whether it needs input, whether
+the member has ended, and which bytes are left over. `_member_text` drives any of them. The functions around it know
+what may come before, between and after members.
 
-gzip goes through ISA-L at more than twice zlib's speed, with one precaution: ISA-L (isal 1.8.0) refuses valid
-members whose header is spread over several calls if it has a checksum or more than one optional field. So
-the header is read here (RFC 1952), and ISA-L gets the rest: deflated text, CRC-32 and length, both of which
-it verifies.
+gzip uses ISA-L, which is more than twice as fast as zlib. But ISA-L (isal 1.8.0) refuses valid members if their header
+is spread over several calls and has a checksum or more than one optional field. So this module reads the header (RFC
+1952), and ISA-L the rest: deflated text, CRC-32 and length, which it verifies.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ __all__ = ["bz2_text", "gzip_text", "xz_text"]
 
 SLICE_BYTES = 64 << 10
 TEXT_BYTES = 256 << 10
-HEADER_LIMIT = 1 << 20  # a gzip header holds a name and a comment of any length; nobody writes a megabyte
+HEADER_LIMIT = 1 << 20  # a gzip header has a name and a comment of any length, but never a megabyte
 
 _DEFLATE = 8
 _FHCRC, _FEXTRA, _FNAME, _FCOMMENT, _RESERVED = 2, 4, 8, 16, 0xE0
 _XZ_PADDING = 4
-_XZ_OVERHEAD = 1 << 20  # what the decoder takes besides its dictionary
-_XZ_LIMIT_MESSAGE = "Memory usage limit exceeded"  # lzma has one error class; only its text tells this case
+_XZ_OVERHEAD = 1 << 20  # memory of the decoder besides its dictionary
+_XZ_LIMIT_MESSAGE = "Memory usage limit exceeded"  # lzma has one error class: only the message distinguishes this case
 
 
 class _Decompressor(Protocol):
-    """What bz2, lzma and igzip_lib have in common."""
+    """The common interface of bz2, lzma and igzip_lib."""
 
     @property
     def eof(self) -> bool: ...
@@ -49,7 +48,7 @@ class _Decompressor(Protocol):
 def _member_text(
     raw: RawBytes, member: _Decompressor, what: str, start: int, error: type[Exception]
 ) -> Iterator[bytes]:
-    """The text of one member, in pieces of at most TEXT_BYTES; leaves `raw` just behind the member."""
+    """Yield the text of one member in blocks of at most TEXT_BYTES; `raw` is then just after the member."""
     nothing = memoryview(b"")
     while not member.eof:
         piece = nothing
@@ -66,25 +65,25 @@ def _member_text(
 
 
 def _check_magic(raw: RawBytes, magic: bytes, what: str) -> int:
-    """Where a new member begins, if one does; whether it is cut off is left to the decompressor."""
+    """Check that a new member begins here, and return its offset; the decompressor detects whether it is truncated."""
     if not magic.startswith(raw.peek(len(magic))):
         raise raw.corrupt(f"is not {what} should begin")
     return raw.offset
 
 
 def gzip_text(raw: RawBytes) -> Iterator[bytes]:
-    """The text of all members; zero bytes behind a member are padding, as gzip(1) has it."""
+    """Yield the text of all members; zero bytes after a member are padding, as in gzip(1)."""
     while raw.need(1):
         start = raw.offset
         _skip_gzip_header(raw)
         member = igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP_NO_HDR_VER)
-        error: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]  # its stub says: an instance
+        error: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]  # its stub declares an instance
         yield from _member_text(raw, member, "gzip member", start, error)
         raw.skip_zeros()
 
 
 def _skip_gzip_header(raw: RawBytes) -> None:
-    """Check a member's header (RFC 1952, 2.3) and pass over it: nothing in it is of use here."""
+    """Check and skip the header of a member (RFC 1952, 2.3)."""
     start = _check_magic(raw, b"\x1f\x8b", "gzip where a new member")
     fixed = raw.peek(10)
     if len(fixed) < 10:
@@ -110,7 +109,7 @@ def _skip_gzip_header(raw: RawBytes) -> None:
 
 
 def _end_of_string(raw: RawBytes, begin: int) -> int:
-    """Where a NUL-terminated string ends that begins `begin` bytes ahead, its NUL included."""
+    """Return the end, including the NUL, of the NUL-terminated string that begins `begin` bytes ahead."""
     size = 256
     while (end := raw.peek(size, begin).find(b"\0")) < 0:
         if not raw.need(begin + size):
@@ -122,8 +121,8 @@ def _end_of_string(raw: RawBytes, begin: int) -> int:
 
 
 def bz2_text(raw: RawBytes) -> Iterator[bytes]:
-    """The text of all streams; nothing may stand between or behind them."""
-    import bz2  # noqa: PLC0415 - rarely wanted, so imported late
+    """Yield the text of all streams; nothing may come between or after them."""
+    import bz2  # noqa: PLC0415 - rarely needed
 
     while raw.need(1):
         start = _check_magic(raw, b"BZh", "bz2 where a new stream")
@@ -131,8 +130,8 @@ def bz2_text(raw: RawBytes) -> Iterator[bytes]:
 
 
 def xz_text(raw: RawBytes, max_window: int) -> Iterator[bytes]:
-    """The text of all streams; behind each may stand zero bytes, a multiple of four of them."""
-    import lzma  # noqa: PLC0415 - rarely wanted, so imported late
+    """Yield the text of all streams; each may be followed by zero bytes, a multiple of four."""
+    import lzma  # noqa: PLC0415 - rarely needed
 
     while raw.need(1):
         start = _check_magic(raw, b"\xfd7zXZ\0", "xz where a new stream")

@@ -1,7 +1,7 @@
-"""Shards in a store: what a URL stands for, by the rules that hold for paths.
+"""Discover shards in an object store: expand a URL by the same rules as a path.
 
-A published corpus gives the parts that its manifest names, and nothing else: beside them may lie what a run that was
-killed has left. A corpus that has no manifest yet is not finished, and gives nothing.
+A published corpus stands for the parts that its manifest names: other files may be leftovers of a killed run. A corpus
+without a manifest is not finished yet, and is reported as a problem.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ class _Part(msgspec.Struct):
 
 
 class _Manifest(msgspec.Struct):
-    """What is needed of a manifest."""
+    """The fields of a manifest that are needed here."""
 
     parts: list[_Part]
 
 
 def shards_in_store(name: str, problems: list[str]) -> list[Shard]:
-    """Give the shards that a URL stands for; what is wrong with it goes to `problems`."""
+    """Return the shards of a URL; add what is wrong with it to `problems`."""
     try:
-        return _looked_at(list(_expanded(name, problems)))
+        return _shards(list(_expanded(name, problems)))
     except OSError as exc:
         problems.append(f"{shown(name)}: cannot be found: {exc.strerror}")
         return []
@@ -52,7 +52,7 @@ def _expanded(name: str, problems: list[str]) -> Iterator[FoundObject]:
     except IsADirectoryError:
         found = list(_in_directory(name, problems))
         if not found:
-            problems.append(f"{shown(name)}: the directory holds no *.jsonl* file")
+            problems.append(f"{shown(name)}: the directory has no *.jsonl* files")
         yield from found
 
 
@@ -60,16 +60,16 @@ def _matches(name: str, problems: list[str]) -> Iterator[FoundObject]:
     found: dict[str, FoundObject] = {}
     for path, match in OBJECT_STORE.glob(name) if any(char in name for char in "*?[") else []:
         if path.count("/.") > name.count("/."):
-            continue  # hidden, as from a shell
+            continue  # hidden, as in a shell
         inside = [match] if match else _in_directory(path, problems)
-        found |= {one.path: one for one in inside}  # `**` gives a file and the directory it is in
+        found |= {one.path: one for one in inside}  # `**` matches a file and also its directory
     if not found:
-        problems.append(f"{shown(name)}: there is no such object, and as a glob it matches none")
+        problems.append(f"{shown(name)}: no such object, and no object matches it as a glob")
     yield from found.values()
 
 
 def _in_directory(directory: str, problems: list[str]) -> Iterator[FoundObject]:
-    """Give what looks like a shard, below a directory."""
+    """Yield the shards in a directory at any depth."""
     by_parent: defaultdict[str, dict[str, FoundObject]] = defaultdict(dict)
     for found in OBJECT_STORE.find(directory):
         parent, file = parent_and_name(found.path)
@@ -81,10 +81,10 @@ def _in_directory(directory: str, problems: list[str]) -> Iterator[FoundObject]:
             if manifest is not None:
                 named = {part.file for part in manifest.parts}
                 missing = sorted(named - files.keys())
-                problems += [f"{shown(join(parent, file))}: is missing, and {_MANIFEST} names it" for file in missing]
+                problems += [f"{shown(join(parent, file))}: missing, but listed in {_MANIFEST}" for file in missing]
                 files = {file: found for file, found in files.items() if file in named}
         elif _UNFINISHED in files:
-            problems.append(f"{shown(parent)}: is a corpus whose run has not finished: run it again, or leave it out")
+            problems.append(f"{shown(parent)}: an unfinished corpus: run `normalize` again, or leave it out")
             continue
         for file, found in sorted(files.items()):
             if ".jsonl" in file and not file.startswith("."):
@@ -95,15 +95,15 @@ def _read_manifest(path: str) -> _Manifest | None:
     try:
         return msgspec.json.decode(OBJECT_STORE.read_all(path), type=_Manifest)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None  # somebody else's file of that name
+        return None  # not a manifest of fastrec
 
 
-def _looked_at(found: Sequence[FoundObject]) -> list[Shard]:
-    """Tell the formats of objects, all of whose first bytes are read at the same time."""
-    filled = [one.path for one in found if one.size]  # an empty one has no bytes that a store would give
+def _shards(found: Sequence[FoundObject]) -> list[Shard]:
+    """Detect the formats of objects; their first bytes are read concurrently."""
+    filled = [one.path for one in found if one.size]  # stores refuse to read an empty object
     heads = dict(zip(filled, OBJECT_STORE.heads(filled, MAGIC_BYTES), strict=True))
     return [Shard(one.path, one.size, _format_of(heads.get(one.path, b"")), one.version) for one in found]
 
 
 def _format_of(head: bytes | Exception) -> Format | None:
-    return detect(head) if isinstance(head, bytes) else None  # reading it will say why
+    return detect(head) if isinstance(head, bytes) else None  # reading the shard will report the error

@@ -1,11 +1,11 @@
-"""The bytes of a compressed shard, with a look ahead: what every decompressor reads from.
+"""A reader over the bytes of a compressed shard that can look ahead. All decompressors read from it.
 
     blocks as they come     |........|........|....
     buffer                       [......^.............]
-                                        position        offset = place of `position` in the file
+                                        position        offset = `position` as an offset in the file
 
-Decompressors look at headers with `peek`, pass slices on with `take`, and give back what belongs to the
-next frame or member. Since every byte goes through here, errors know where in the file they happened.
+Decompressors read headers with `peek`, consume bytes with `take`, and give back the bytes of the next frame or member.
+Since every byte goes through here, errors know their offset in the file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["RawBytes"]
 
 
 class RawBytes:
-    """A forward reader over raw blocks of any size; only a caller's look ahead is ever buffered."""
+    """A forward reader over raw blocks of any size; it buffers only as much as a caller looks ahead."""
 
     def __init__(self, blocks: Iterator[bytes], path: str) -> None:
         self.path = path
@@ -29,11 +29,11 @@ class RawBytes:
 
     @property
     def offset(self) -> int:
-        """Where in the file the next byte stands."""
+        """Offset of the next byte in the file."""
         return self._start + self._position
 
     def need(self, count: int) -> bool:
-        """Have `count` more bytes at hand; False if the input ends before."""
+        """Buffer at least `count` bytes; return False if the input ends before."""
         missing = self._position + count - len(self._buffer)
         if missing <= 0:
             return True
@@ -47,16 +47,16 @@ class RawBytes:
         return missing <= 0
 
     def peek(self, count: int, ahead: int = 0) -> bytes:
-        """The `count` bytes that stand `ahead` bytes further on, not consumed; fewer only at the end."""
+        """Return `count` bytes from `ahead` bytes further on without consuming them; fewer only at the end."""
         self.need(ahead + count)
         begin = self._position + ahead
         return self._buffer[begin : begin + count]
 
     def take(self, limit: int) -> memoryview:
-        """Consume up to `limit` of the bytes at hand, reading on if there are none; empty only at the end."""
+        """Consume up to `limit` buffered bytes, reading more if there are none; empty only at the end."""
         while self._position == len(self._buffer) and self.need(1):
             pass
-        # A view: the slice goes straight into a library's input, where a copy would buy nothing.
+        # A view, because the bytes go straight to a library: this saves a copy.
         piece = memoryview(self._buffer)[self._position : self._position + limit]
         self._position += len(piece)
         return piece
@@ -66,13 +66,13 @@ class RawBytes:
         self._position -= count
 
     def skip(self, count: int) -> bool:
-        """Pass over `count` bytes without holding them; False if the input ends before."""
+        """Skip `count` bytes without holding them; return False if the input ends before."""
         while count > 0 and (piece := self.take(count)):
             count -= len(piece)
         return count == 0
 
     def skip_zeros(self) -> int:
-        """Pass over zero bytes, and say how many there were."""
+        """Skip zero bytes, and return their number."""
         skipped = 0
         while piece := self.take(1 << 16):
             rest = len(bytes(piece).lstrip(b"\0"))
@@ -83,11 +83,11 @@ class RawBytes:
         return skipped
 
     def truncated(self, reason: str) -> ShardTruncatedError:
-        """The error for input that ends too early; its offset is where the input ends."""
+        """Return the error for input that ends too early, with the offset of its end."""
         while self.take(1 << 20):
             pass
         return ShardTruncatedError(self.path, reason, self.offset)
 
     def corrupt(self, reason: str, offset: int | None = None) -> ShardCorruptError:
-        """The error for bytes that the format forbids, here unless told where."""
+        """Return the error for bytes that the format forbids, at the current offset by default."""
         return ShardCorruptError(self.path, reason, self.offset if offset is None else offset)

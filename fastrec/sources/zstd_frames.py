@@ -1,19 +1,18 @@
-r"""zstd (RFC 8878): every frame of a shard, a few blocks at a time.
+r"""Decompress zstd (RFC 8878): every frame of a shard, a few blocks at a time.
 
-The library's readers either swallow truncation or drop later frames, and its sound `decompressobj` has no
-cap on what one call returns: 4 bytes of input can stand for 128 KiB of text. So this module walks the
-frames itself, which is cheap: a block's header is 3 bytes, and gives the place of the next one.
+The readers of the library either ignore truncation or drop later frames. Its `decompressobj` is correct but does not
+limit its output: 4 bytes of input can expand to 128 KiB of text. So this module walks the frames itself, which is
+cheap: the header of a block has 3 bytes and gives the position of the next block.
 
     magic, header | block block block block | block block … last block | checksum      then the next frame
                    \_____ one call ________/
 
-1. Read the frame header: refuse a window over the limit and a dictionary.
-2. Walk block headers, and hand the library at most BLOCKS_PER_CALL whole blocks in one call. A block never
-   holds more than 128 KiB of text, so a call returns at most that many times 128 KiB, whatever the input.
-3. After the last block, the library must agree that the frame is over; it has checked the content size and
-   checksum.
+1. Read the frame header. Refuse a dictionary, and a window over the limit.
+2. Walk the block headers, and pass at most BLOCKS_PER_CALL whole blocks to the library in one call. A block holds at
+   most 128 KiB of text, which bounds the output of a call for any input.
+3. After the last block, the library must agree that the frame has ended. It has checked content size and checksum.
 
-A cut at any byte shows in the walk, with its exact place, and corruption is known to within a few blocks.
+The walk detects a truncation at its exact offset, and a corruption to within a few blocks.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ HEADER_LIMIT = 18  # magic 4, descriptor 1, window 1, dictionary 4, content size
 
 _FRAME_MAGIC = b"\x28\xb5\x2f\xfd"
 _SKIPPABLE_TAIL = b"\x2a\x4d\x18"  # after a first byte of 0x50 to 0x5F
-_LIBRARY_WINDOWS = (1 << 10, 1 << 31)  # the smallest and the largest limit that the library lets one set
+_LIBRARY_WINDOWS = (1 << 10, 1 << 31)  # the smallest and the largest limit that the library accepts
 _DICTIONARY_BYTES = (0, 1, 2, 4)
 _CONTENT_SIZE_BYTES = (0, 2, 4, 8)
 _RLE, _RESERVED = 1, 3
@@ -48,7 +47,7 @@ class _FrameHeader(NamedTuple):
 
 
 def zstd_text(raw: RawBytes, max_window: int) -> Iterator[bytes]:
-    """The text of all frames; skippable ones hold none."""
+    """Yield the text of all frames; skippable frames have none."""
     low, high = _LIBRARY_WINDOWS
     decompressor = zstandard.ZstdDecompressor(max_window_size=min(max(max_window, low), high))
     while raw.need(1):
@@ -64,7 +63,7 @@ def zstd_text(raw: RawBytes, max_window: int) -> Iterator[bytes]:
 
 
 def _skip_frame(raw: RawBytes) -> None:
-    """Pass over a skippable frame: magic, length, and that many bytes of anything."""
+    """Skip a skippable frame: magic number, length, and that many bytes."""
     start = raw.offset
     length = raw.peek(4, ahead=4)
     if len(length) < 4 or not raw.skip(8 + int.from_bytes(length, "little")):
@@ -72,13 +71,13 @@ def _skip_frame(raw: RawBytes) -> None:
 
 
 def _frame_text(raw: RawBytes, decompressor: zstandard.ZstdDecompressor, max_window: int) -> Iterator[bytes]:
-    """The text of one frame; the loop is the walk over its blocks that the module describes."""
+    """Yield the text of one frame: the walk over its blocks that the module docstring describes."""
     start = raw.offset
     broken_off = f"ends inside the zstd frame that starts at byte {start:,}"
     header = _frame_header(raw, broken_off)
     _refuse_what_cannot_be_read(raw, header, max_window)
     decompress = (frame := decompressor.decompressobj()).decompress
-    ahead = header.length  # how many bytes are known to be whole blocks
+    ahead = header.length  # bytes of whole blocks so far
     blocks = 0
     last = 0
     while not last:
@@ -108,7 +107,7 @@ def _frame_text(raw: RawBytes, decompressor: zstandard.ZstdDecompressor, max_win
 
 
 def _frame_header(raw: RawBytes, broken_off: str) -> _FrameHeader:
-    """Read what the walk must know of a frame's header (RFC 8878, 3.1.1.1), and consume nothing."""
+    """Parse the header of a frame (RFC 8878, 3.1.1.1) without consuming it."""
     head = raw.peek(HEADER_LIMIT)
     if len(head) < 6:
         raise raw.truncated(broken_off)
@@ -116,7 +115,7 @@ def _frame_header(raw: RawBytes, broken_off: str) -> _FrameHeader:
     single_segment = descriptor >> 5 & 1
     dictionary_at = 6 - single_segment
     content_size_at = dictionary_at + _DICTIONARY_BYTES[descriptor & 3]
-    # One segment: the content size is always given, in one byte if the flag is 0, and is the window too.
+    # A single segment always has a content size, in one byte if the flag is 0, which is also the window.
     length = content_size_at + (_CONTENT_SIZE_BYTES[descriptor >> 6] or single_segment)
     if len(head) < length:
         raise raw.truncated(broken_off)

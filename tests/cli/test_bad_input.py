@@ -140,14 +140,14 @@ def test_what_is_no_corpus(command: str, bad: str, why: str) -> None:
     ("bad", "why"),
     [
         ("missing", "missing: cannot be found: No such file or directory"),
-        ("empty", "empty: the directory holds no *.jsonl* file"),
-        ("missing/*.zst", "missing/*.zst: there is no such file, and as a glob it matches none"),
+        ("empty", "empty: the directory has no *.jsonl* files"),
+        ("missing/*.zst", "missing/*.zst: no such file, and no file matches it as a glob"),
     ],
 )
 @pytest.mark.parametrize("command", OF_SHARDS)
 def test_what_is_no_shard(command: str, bad: str, why: str) -> None:
     """Where shards are wanted: which name is wrong, and what is searched for."""
-    assert_refused(OF_SHARDS[command], bad, 2, "error: some input cannot be used:\n", why, "Check the names;")
+    assert_refused(OF_SHARDS[command], bad, 2, "error: some input cannot be used:\n", why, "Check the names.")
 
 
 # What is damaged

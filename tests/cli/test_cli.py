@@ -95,7 +95,7 @@ def test_the_exit_code_says_how_it_went(arguments: list[str], code: int) -> None
         (["validate", "bad.jsonl"], 1, ""),
         (["validate", "truncated.jsonl.zst"], 3, "error: truncated.jsonl.zst: ends inside the zstd frame"),
         (["validate", "missing.jsonl"], 2, "missing.jsonl: cannot be found"),
-        (["validate"], 2, "there is no input"),
+        (["validate"], 2, "no input: name files"),
         (["validate", "good.jsonl", "--max-eror", "3"], 2, "--max-errors"),
         (["validate", "good.jsonl", "--format", "xml"], 2, "'text', 'json', 'github'"),
         (["validate", "good.jsonl", "--jobs", "0"], 2, "--jobs"),

@@ -68,7 +68,7 @@ def invoke(*arguments: Any) -> Result:
             "note: skipped truncated.jsonl.zst: ends inside",
         ),
         (["missing.jsonl"], 2, "missing.jsonl: cannot be found"),
-        ([], 2, "there is no input"),
+        ([], 2, "no input: name files"),
         (["good.jsonl", "--work-dir", "good.jsonl"], 3, ".fastrec-work: Not a directory"),
     ],
 )

@@ -8,8 +8,8 @@ import zlib
 
 import zstandard
 
-from fastrec.sources.decompress import decompress
 from fastrec.sources.formats import Format
+from fastrec.sources.text import decompress
 
 FORMATS = (Format.ZSTD, Format.GZIP, Format.BZ2, Format.XZ)
 

@@ -203,7 +203,7 @@ def test_an_unfinished_corpus_is_no_input(inputs: str, s3: S3, monkeypatch: pyte
     monkeypatch.setattr(OBJECT_STORE, "write_all", dies_at("summary.json", OBJECT_STORE.write_all))
     with pytest.raises(KeyboardInterrupt):
         normalize(inputs)
-    with pytest.raises(UsageError, match="is a corpus whose run has not finished"):
+    with pytest.raises(UsageError, match="an unfinished corpus: run `normalize` again"):
         fastrec.validate(["s3://bucket/nightly"])
     monkeypatch.undo()
     for name, value in s3.environment.items():

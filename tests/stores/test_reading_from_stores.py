@@ -177,7 +177,7 @@ def test_a_part_that_is_missing_is_told(s3: S3, corpus: str, local: Corpus) -> N
     """Some of a corpus is not taken for all of it."""
     first = local.parts[0].name
     s3.remove(f"corpus/{first}")
-    with pytest.raises(UsageError, match=rf"corpus/{first}: is missing, and manifest\.json names it"):
+    with pytest.raises(UsageError, match=rf"corpus/{first}: missing, but listed in manifest\.json"):
         find_shards([corpus])
 
 
