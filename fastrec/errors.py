@@ -1,21 +1,21 @@
-"""All that fastrec raises on purpose, one family, each with its data as attributes.
+"""The errors of fastrec: one family, each with its data as attributes.
 
-    FastrecError                    exit 3 unless told otherwise
-    ├── UsageError                  the command line or the arguments are wrong (exit 2)
-    ├── InvalidRecordError          `fastrec.decode` met a line that is not a valid record
-    ├── WorkerDiedError             a task killed its worker process twice: it is named
-    ├── LockedError                 another run writes to the same place: who it is
-    ├── ClusterError                a cluster cannot be reached, or nothing is left of it
-    ├── BadShardsError              some shards could not be read: all of them are named, nothing was published
-    ├── CorpusError                 a file of a published corpus is not what fastrec writes: path, reason, line
-    └── ShardError                  an input file could not be read whole: path, byte offset, reason
-        ├── ShardMissingError       it is not there, not a file, or may not be opened
+    FastrecError                    exit code 3, unless a subclass has another
+    ├── UsageError                  the command line or an argument is wrong (exit code 2)
+    ├── InvalidRecordError          a line that `fastrec.decode` got is not a valid record (exit code 1)
+    ├── WorkerDiedError             a task killed its worker process twice: the task
+    ├── LockedError                 another run writes the same output: its process
+    ├── ClusterError                a cluster cannot be reached, or all its workers are gone
+    ├── BadShardsError              some shards could not be read: all of them; nothing was published
+    ├── CorpusError                 a file of a corpus is damaged: path, reason, line
+    └── ShardError                  an input file could not be read to its end: path, byte offset, reason
+        ├── ShardMissingError       it does not exist, is not a file, or cannot be opened
         ├── ShardTruncatedError     it ends in the middle of a frame or member
-        ├── ShardCorruptError       its bytes are not what its format or checksum says
-        └── ShardLimitError         reading it would break a limit (zstd window, memory)
+        ├── ShardCorruptError       its bytes do not match its format or checksum
+        └── ShardLimitError         reading it would exceed a limit (zstd window, memory)
 
-Every error keeps its arguments in `args`, so it survives pickling on its way back from a worker, and formats
-itself in `__str__` alone. The command line maps the family to exit codes in one place.
+Every error keeps its arguments in `args`, so it can be pickled on its way back from a worker. It formats itself in
+`__str__`. The command line maps the family to exit codes in one place.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ __all__ = [
     "without_secrets",
 ]
 
-# Up to the last @ before the path; a password may have / in it, as keys of stores do, where a port has digits alone.
+# Up to the last @ before the path. A password may contain /, as keys of stores do; a port has digits only.
 _USER = re.compile(r"://(?:[^/\s]*|[^\s/@:]+:(?!\d*/)[^\s@]*)@")
-_QUERY = re.compile(r"(https?://[^?\s]*)\?\S+|(://[^?\s]*)\?\S*=\S*")  # a store may have ? in its names, and in globs
+_QUERY = re.compile(r"(https?://[^?\s]*)\?\S+|(://[^?\s]*)\?\S*=\S*")  # in a store, ? may be part of a name or a glob
 
 
 def without_secrets(text: str, url: str = "") -> str:
-    """Leave the user, the password and the signature out of URLs; those of `url` also where they stand alone.
+    """Remove user, password and signature from URLs in a text; those of `url` anywhere in the text.
 
     >>> without_secrets("cannot read ftp://me:secret@host/a.jsonl or https://host/b.jsonl?token=secret")
     'cannot read ftp://…@host/a.jsonl or https://host/b.jsonl?…'
@@ -73,19 +73,19 @@ def without_secrets(text: str, url: str = "") -> str:
 
 
 def shown(path: str) -> str:
-    """Spell a path for a message: one with line breaks or bytes that are not UTF-8 is quoted and escaped."""
+    """Format a path for a message: without secrets, and escaped if it has line breaks or bytes that are not UTF-8."""
     path = without_secrets(path)
     return path if path.isprintable() else repr(path)
 
 
 def utf8(path: str) -> str:
-    """Spell a path so that it can be written as UTF-8 into a document, whatever bytes it is made of."""
+    """Format a path for a document: without secrets, and valid UTF-8 whatever its bytes are."""
     return os.fsencode(without_secrets(path)).decode(errors="backslashreplace")
 
 
 @contextlib.contextmanager
 def naming(path: str) -> Iterator[None]:
-    """Name a file in errors of the operating system that do not: a failed write says no more than "no space left"."""
+    """Add the file to operating system errors that lack it: a failed write only says "no space left"."""
     try:
         yield
     except OSError as exc:
@@ -95,19 +95,19 @@ def naming(path: str) -> Iterator[None]:
 
 
 class FastrecError(Exception):
-    """The family's root: whoever catches this catches everything that fastrec raises on purpose."""
+    """The base class of all errors that fastrec raises on purpose."""
 
     exit_code = 3
 
 
 class UsageError(FastrecError):
-    """What the caller asked for makes no sense; the message says what would."""
+    """The caller asked for something impossible; the message says what to do instead."""
 
     exit_code = 2
 
 
 class WorkerDiedError(FastrecError):
-    """A worker process died of a task, and died again when the task was tried alone; `task` names it."""
+    """A worker process died while it ran `task`, and another one died when the task ran alone."""
 
     def __init__(self, task: str) -> None:
         super().__init__(task)
@@ -115,13 +115,13 @@ class WorkerDiedError(FastrecError):
 
     def __str__(self) -> str:
         return (
-            f"a worker process died twice of the same task: {self.task}. It was killed, perhaps for want of memory, or "
-            "it crashed. Nothing was published. Try again with fewer --jobs or less --memory, or leave the shard out"
+            f"two worker processes died in the same task: {self.task}. They crashed or were killed, perhaps because "
+            "memory ran out. Nothing was published. Try again with fewer --jobs or less --memory, or leave the shard out"
         )
 
 
 class LockedError(FastrecError):
-    """Another run writes to the same place."""
+    """Another run writes the same output."""
 
     def __init__(self, path: str, holder: str) -> None:
         super().__init__(path, holder)
@@ -133,7 +133,7 @@ class LockedError(FastrecError):
 
 
 class ClusterError(FastrecError):
-    """A cluster cannot be used: it does not answer, its workers are gone, or they are of another version."""
+    """A cluster cannot be used: it does not answer, its workers are gone, or they have other versions."""
 
     def __init__(self, address: str, reason: str) -> None:
         super().__init__(address, reason)
@@ -145,7 +145,7 @@ class ClusterError(FastrecError):
 
 
 class _Finding(Protocol):
-    """What an error needs of a `Finding`, which is defined in a higher layer."""
+    """The attributes of `fastrec.judge.findings.Finding` that an error uses."""
 
     @property
     def code(self) -> str: ...
@@ -156,7 +156,7 @@ class _Finding(Protocol):
 
 
 class InvalidRecordError(FastrecError, ValueError):
-    """A line is not a valid record; `findings` lists every reason, `source` and `line` its place, if known."""
+    """A line is not a valid record; `findings` holds every reason, `source` and `line` the location, if known."""
 
     exit_code = 1
 
@@ -167,12 +167,12 @@ class InvalidRecordError(FastrecError, ValueError):
         self.line = line
 
     def __str__(self) -> str:
-        place = "" if self.source is None else f"{shown(self.source)}, line {self.line}: "
-        return place + "; ".join(f"{finding.path}: {finding.message} [{finding.code}]" for finding in self.findings)
+        location = "" if self.source is None else f"{shown(self.source)}, line {self.line}: "
+        return location + "; ".join(f"{finding.path}: {finding.message} [{finding.code}]" for finding in self.findings)
 
 
 class ShardError(FastrecError):
-    """A shard cannot be used: none of its records count, since its last byte was not read and checked."""
+    """A shard could not be read and checked to its last byte, so none of its records count."""
 
     def __init__(self, path: str, reason: str, offset: int | None = None) -> None:
         super().__init__(path, reason, offset)
@@ -181,33 +181,33 @@ class ShardError(FastrecError):
         self.offset = offset
 
     def __str__(self) -> str:
-        place = "" if self.offset is None else f" at byte {self.offset:,}"
-        return f"{shown(self.path)}: {self.reason}{place}"
+        location = "" if self.offset is None else f" at byte {self.offset:,}"
+        return f"{shown(self.path)}: {self.reason}{location}"
 
 
 class ShardMissingError(ShardError):
-    """The shard is not there, is not a regular file, or may not be opened."""
+    """The shard does not exist, is not a regular file, or cannot be opened."""
 
 
 class ShardTruncatedError(ShardError):
-    """The shard ends in the middle of a compressed frame: fetch it again."""
+    """The shard ends in the middle of a compressed frame: download it again."""
 
 
 class ShardCorruptError(ShardError):
-    """The shard's bytes are not what its format or its checksum says."""
+    """The bytes of the shard do not match its format or its checksum."""
 
 
 class ShardLimitError(ShardError):
-    """Reading the shard would need more memory than a limit allows; the reason names the option that raises it."""
+    """Reading the shard takes more memory than a limit allows; the reason names the option that raises the limit."""
 
 
 def out_of_memory(path: str) -> ShardLimitError:
-    """Say that a shard could not be read for want of memory."""
-    return ShardLimitError(path, "needs more memory than there is, for one of its lines: try fewer --jobs")
+    """Return the error for a shard that could not be read because memory ran out."""
+    return ShardLimitError(path, "one of its lines needs more memory than there is: try fewer --jobs")
 
 
 class BadShardsError(FastrecError):
-    """Some shards could not be read whole; `errors` has one ShardError for each."""
+    """Some shards could not be read to the end; `errors` has one ShardError for each."""
 
     def __init__(self, errors: Sequence[ShardError]) -> None:
         super().__init__(errors)
@@ -219,13 +219,13 @@ class BadShardsError(FastrecError):
             [
                 f"{count} could not be read whole; nothing was published:",
                 *(f"  {error}" for error in self.errors),
-                "Fetch them again, leave them out, or give --skip-bad-shards to publish the others.",
+                "Download them again, leave them out, or give --skip-bad-shards to publish the others.",
             ]
         )
 
 
 class CorpusError(FastrecError):
-    """A file of a published corpus is not what fastrec writes: it was damaged, or made by another version."""
+    """A file of a published corpus is damaged, or was written by another version."""
 
     def __init__(self, path: str, reason: str, line: int | None = None) -> None:
         super().__init__(path, reason, line)
@@ -234,5 +234,5 @@ class CorpusError(FastrecError):
         self.line = line
 
     def __str__(self) -> str:
-        place = "" if self.line is None else f", line {self.line}"
-        return f"{shown(self.path)}{place}: {self.reason}"
+        location = "" if self.line is None else f", line {self.line}"
+        return f"{shown(self.path)}{location}: {self.reason}"

@@ -24,6 +24,7 @@ from typing import Final
 
 import msgspec
 
+from fastrec.corpus.lock import is_running
 from fastrec.errors import LockedError
 from fastrec.limits import Limits
 from fastrec.storage.object_store import OBJECT_STORE
@@ -93,7 +94,7 @@ class Lease:
             raise LockedError(self._output, str(holder or "which has ended since"))
 
     def _is_alive(self, holder: _Holder) -> bool:
-        if holder.alive == _ENDED or (holder.machine == self._me.machine and not _runs(holder.process)):
+        if holder.alive == _ENDED or (holder.machine == self._me.machine and not is_running(holder.process)):
             return False
         if 0 <= time.time() - holder.alive < self._limits.lease_lapse_seconds:
             return True
@@ -131,13 +132,3 @@ def _machine() -> str:
         return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {Path('/proc/self/ns/pid').readlink()}"
     except OSError:  # not on Linux
         return socket.gethostname()
-
-
-def _runs(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True

@@ -39,23 +39,18 @@ class LocalOutput(Output):
         self._old = target.parent / f".{target.name}.fastrec-old"
 
     def staged(self, name: str) -> str:
-        """Return the path that a file of the output has before it is published."""
         return str(self.staging / name)
 
     def named(self, stem: str, suffix: str) -> str:
-        """Return the name that a file of the output gets."""
         return stem + suffix
 
     def staged_files(self) -> list[str]:
-        """List the files of the output that are not published."""
         return LOCAL.files_in(str(self.staging))
 
     def rename(self, name: str, new_name: str) -> None:
-        """Rename a file of the output before it is published."""
         (self.staging / name).rename(self.staging / new_name)
 
     def write_marker(self, document: bytes) -> None:
-        """Write the file that marks the output as complete."""
         self.write(self._marker, document)
 
     def recover(self) -> None:
@@ -117,7 +112,6 @@ class LocalOutput(Output):
             raise
 
     def clear(self) -> None:
-        """Remove everything that is not published, as far as that is possible."""
         for directory in (str(self.staging), self.work):
             storage_of(directory).remove_all(directory)
         with contextlib.suppress(OSError):  # what stays does no harm

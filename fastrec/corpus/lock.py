@@ -18,7 +18,7 @@ from typing import Final
 
 from fastrec.errors import LockedError, naming
 
-__all__ = ["locked"]
+__all__ = ["is_running", "locked"]
 
 _HOLDER: Final = re.compile(r"process (\d+) on (.*) since ")
 
@@ -80,15 +80,18 @@ def _lock(path: Path, descriptor: int) -> str | None:
 def _is_dead(holder: str) -> bool:
     """Return whether the process that a lock names is known to have ended."""
     found = _HOLDER.match(holder)
-    if not found or found[2] != socket.gethostname():
-        return False
+    return found is not None and found[2] == socket.gethostname() and not is_running(int(found[1]))
+
+
+def is_running(process: int) -> bool:
+    """Return whether a process of this machine is running."""
     try:
-        os.kill(int(found[1]), 0)
+        os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
-        return True
-    except OSError:
         return False
-    return False
+    except OSError:  # it is, but of another user
+        return True
+    return True
 
 
 def _is_same_file(path: Path, descriptor: int) -> bool:

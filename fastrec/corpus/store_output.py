@@ -68,7 +68,6 @@ class StoreOutput(Output):
         return [path for path in OBJECT_STORE.files_in(self._url) if path not in published]
 
     def rename(self, name: str, new_name: str) -> None:
-        """Rename a file of the output before it is published."""
         OBJECT_STORE.move(self.staged(name), self.staged(new_name))
 
     def write_marker(self, document: bytes) -> None:
@@ -113,7 +112,6 @@ class StoreOutput(Output):
             return True
 
     def clear(self) -> None:
-        """Remove everything that is not published, as far as that is possible."""
         with contextlib.suppress(OSError):
             OBJECT_STORE.remove(*self.staged_files())
         storage_of(self.work).remove_all(self.work)

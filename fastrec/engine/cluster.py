@@ -17,7 +17,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 import msgspec
@@ -146,7 +145,7 @@ class ClusterEngine:
             self._connect()
             self._refuse_other_versions()
         except BaseException:
-            self.__exit__(None, None, None)
+            self.__exit__()
             raise
         return self
 
@@ -186,9 +185,7 @@ class ClusterEngine:
                     theirs = f"worker {worker} has {name} {there.get(name)}"
                     raise self._error(f"{theirs} and this process {version}: install the same version")
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Disconnect; a cluster that was started here ends."""
         logging.getLogger("distributed").setLevel(logging.CRITICAL)  # it logs errors about what we close
         for ours in filter(None, (self._client, self._cluster)):

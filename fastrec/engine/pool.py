@@ -25,7 +25,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from fastrec.errors import WorkerDiedError
@@ -172,9 +171,7 @@ class PoolEngine:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object = None, *_: object) -> None:
         """End the workers; after an error, without waiting for their tasks."""
         self._end(kill=kind is not None)
 

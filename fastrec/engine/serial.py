@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from types import TracebackType
 from typing import Self, TypeVar
 
 __all__ = ["SerialEngine"]
@@ -29,7 +28,5 @@ class SerialEngine:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Nothing was started, so nothing ends."""

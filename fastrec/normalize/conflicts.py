@@ -85,7 +85,7 @@ class ConflictResolver:
     def write(self, path: str) -> FileDigest:
         """Write the records left out, sorted by source and line."""
         self._left_out.sort(key=lambda record: (record.source, record.line))
-        with storage_of(path).open_writer(path) as file:
+        with storage_of(path).create(path, for_work=True) as file:
             for record in self._left_out:
                 file.write(record.to_json())
         return digest_of(path)

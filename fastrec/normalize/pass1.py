@@ -241,7 +241,7 @@ class _Sorter:
         pieces: list[PieceCounts] = []
         ranges: list[RejectRange] = []
         path = f"{self._task.directory}/rejects-{self._name}"
-        with storage_of(path).open_writer(path) as rejects:
+        with storage_of(path).create(path, for_work=True) as rejects:
             for piece in self._task.pieces:
                 start = rejects.tell()
                 counts = self._sort(piece, rejects)

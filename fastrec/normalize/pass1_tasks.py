@@ -130,7 +130,7 @@ class SortTasks:
         if reusable.chunks and (done := reusable.take_chunk(piece, xxh3_128_hexdigest(chunk.data))):
             self.decompressed.reused.append(done)
             return
-        with storage_of(path).open_writer(path) as file:
+        with storage_of(path).create(path, for_work=True) as file:
             file.write(b"\n")
             file.write(chunk.data)
         yield self._task((piece,))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, Protocol, Self
 
-__all__ = ["Log", "NewFile", "Reader", "Storage", "Writer"]
+__all__ = ["Log", "NewFile", "Reader", "Storage"]
 
 
 class Reader(Protocol):
-    """A file that is open for reading."""
+    """A file that is open for reading; a context manager that closes it."""
 
     size: int
     version: int
@@ -27,29 +26,20 @@ class Reader(Protocol):
     def has_changed(self) -> bool:
         """Return whether the file has changed since it was opened."""
 
-    def close(self) -> None:
-        """Close the file."""
-
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(self, *_: object) -> None: ...
 
 
-class Writer(Protocol):
-    """A file that is written sequentially."""
+class NewFile(Protocol):
+    """A file that appears as a whole when it is finished; a context manager that finishes it, except after an error."""
 
     def write(self, data: Any, /) -> int:
         """Append all bytes of `data`."""
 
     def tell(self) -> int:
         """Return the number of bytes written so far."""
-
-
-class NewFile(Protocol):
-    """A file that appears, complete and durable, when it is finished, and not before."""
-
-    def write(self, data: Any, /) -> int:
-        """Append all bytes of `data`."""
 
     def writev(self, views: list[memoryview], /) -> None:
         """Append all bytes of several buffers."""
@@ -59,6 +49,16 @@ class NewFile(Protocol):
 
     def give_up(self) -> None:
         """Remove what was written, unless the file is finished."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self.finish()
+        finally:
+            self.give_up()
 
 
 class Log(Protocol):
@@ -115,9 +115,6 @@ class Storage(Protocol):
 
     def create(self, path: str, *, for_work: bool = False) -> NewFile:
         """Start a new file: one to be published, or a work file."""
-
-    def open_writer(self, path: str) -> AbstractContextManager[Writer]:
-        """Write a work file; it appears on exit, unless an error is raised."""
 
     def write_all(self, path: str, data: bytes) -> None:
         """Write a small file and sync it."""

@@ -7,11 +7,10 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Iterator
-from typing import Any, BinaryIO, Final, Self
+from typing import Any, BinaryIO, Final
 
 from fastrec.errors import UsageError, naming, shown
-from fastrec.storage.base import Log, NewFile, Reader, Writer
+from fastrec.storage.base import Log, NewFile, Reader
 from fastrec.storage.paths import join
 
 __all__ = ["LOCAL", "LocalStorage", "scratch_directory"]
@@ -59,18 +58,6 @@ class LocalStorage:
     def create(self, path: str, *, for_work: bool = False) -> NewFile:
         return _NewLocalFile(path, for_work=for_work)
 
-    @contextlib.contextmanager
-    def open_writer(self, path: str) -> Iterator[Writer]:
-        temporary = _temporary_name(path)
-        try:
-            with naming(temporary), open(temporary, "wb", opener=_private) as file:
-                yield file
-            os.replace(temporary, path)  # noqa: PTH105
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)  # noqa: PTH108
-            raise
-
     def write_all(self, path: str, data: bytes) -> None:
         with naming(path), open(path, "wb") as file:  # noqa: PTH123
             file.write(data)
@@ -114,63 +101,55 @@ def scratch_directory() -> str:
     return directory
 
 
-def _temporary_name(path: str) -> str:
-    """Return a unique name for an unfinished file: a worker presumed dead may still write one for the same path."""
-    return f"{path}.{secrets.token_hex(4)}"
-
-
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_CLOEXEC, _PRIVATE)
 
 
-class _NewLocalFile:
-    """A new file, under a temporary name until it is finished."""
+class _NewLocalFile(NewFile):
+    """A new file under a temporary name. The name is unique: a worker presumed dead may write the same file."""
 
     def __init__(self, path: str, *, for_work: bool) -> None:
         self._path = path
         self._for_work = for_work
-        self._temporary = _temporary_name(path)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        self._descriptor = os.open(self._temporary, flags, _PRIVATE if for_work else 0o666)
+        self._temporary = f"{path}.{secrets.token_hex(4)}"
+        self._file = open(self._temporary, "wb", opener=_private if for_work else None)  # noqa: SIM115
+        self._is_finished = False
 
     def write(self, data: Any, /) -> int:
-        with naming(self._temporary):
-            _write(self._descriptor, data)
-        return len(data)
+        try:
+            return self._file.write(data)
+        except OSError as exc:
+            exc.filename = self._temporary
+            raise
+
+    def tell(self) -> int:
+        return self._file.tell()
 
     def writev(self, views: list[memoryview], /) -> None:
         with naming(self._temporary):
-            missing = sum(map(len, views)) - os.writev(self._descriptor, views)
+            self._file.flush()
+            missing = sum(map(len, views)) - os.writev(self._file.fileno(), views)
         if missing:
             self.write(memoryview(b"".join(views))[-missing:])
 
     def finish(self) -> None:
         with naming(self._temporary):
+            self._file.flush()
             if not self._for_work:
-                os.fsync(self._descriptor)
-            self._close()
+                os.fsync(self._file.fileno())
+            self._file.close()
             os.replace(self._temporary, self._path)  # noqa: PTH105
+        self._is_finished = True
 
     def give_up(self) -> None:
-        if self._descriptor >= 0:
+        if not self._is_finished:
             with contextlib.suppress(OSError):
-                self._close()
+                self._file.close()
             with contextlib.suppress(OSError):
                 os.unlink(self._temporary)  # noqa: PTH108
 
-    def _close(self) -> None:
-        descriptor, self._descriptor = self._descriptor, -1
-        os.close(descriptor)
 
-
-def _write(descriptor: int, data: Any) -> None:
-    """Write all bytes, with as many calls as that takes."""
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
-
-
-class _LocalReader:
+class _LocalReader(Reader):
     """A file that is open for reading."""
 
     def __init__(self, path: str) -> None:
@@ -192,14 +171,8 @@ class _LocalReader:
         status = os.fstat(self._descriptor)
         return (status.st_size, status.st_mtime_ns) != (self.size, self.version)
 
-    def close(self) -> None:
-        os.close(self._descriptor)
-
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_: object) -> None:
-        self.close()
+        os.close(self._descriptor)
 
 
 class _LocalLog:
@@ -221,8 +194,10 @@ class _LocalLog:
             os.lseek(self._descriptor, size, os.SEEK_SET)
 
     def append(self, data: bytes) -> None:
+        rest = memoryview(data)
         with naming(self._path):
-            _write(self._descriptor, data)
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
 
     def files(self) -> list[str]:
         return [self._path]

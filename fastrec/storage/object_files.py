@@ -7,8 +7,9 @@ import errno
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Any, Final, Self
+from typing import Any, Final
 
+from fastrec.storage.base import NewFile, Reader
 from fastrec.storage.object_client import ObjectClient
 
 __all__ = ["NewObject", "ObjectReader"]
@@ -17,7 +18,7 @@ _AHEAD: Final = 2  # blocks that are requested before they are needed
 _UPLOAD_PART: Final = 16 << 20  # bytes; a smaller object is sent in one request
 
 
-class ObjectReader:
+class ObjectReader(Reader):
     """An object that is read sequentially: the next blocks are requested while one is used."""
 
     def __init__(self, client: ObjectClient, path: str, block_bytes: int) -> None:
@@ -32,7 +33,6 @@ class ObjectReader:
         self._executor: ThreadPoolExecutor | None = None
 
     def read(self, size: int) -> bytes:
-        """Read up to `size` bytes from the current position; empty at the end."""
         if not self._left:
             self._request_ahead()
             if not self._requested:
@@ -65,19 +65,16 @@ class ObjectReader:
         return block[offset - begin : offset - begin + size]
 
     def seek(self, offset: int, size: int | None = None, /) -> None:
-        """Continue at `offset`; the caller will read at most `size` bytes from there."""
         self._cancel_requests()
         self._next = offset
         self._end = self.size if size is None else min(offset + size, self.size)
         self._left = memoryview(b"")
 
     def has_changed(self) -> bool:
-        """Return whether the object has changed since it was opened."""
         _, size, version = self._client.look_at(self._path)
         return (size, version) != (self.size, self.version)
 
-    def close(self) -> None:
-        """End the threads that read ahead."""
+    def __exit__(self, *_: object) -> None:
         self._cancel_requests()
         if self._executor:
             self._executor.shutdown()
@@ -87,14 +84,8 @@ class ObjectReader:
             future.cancel()
         self._requested.clear()
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-class NewObject:
+class NewObject(NewFile):
     """An object that is uploaded in parts; it appears when it is finished."""
 
     def __init__(self, client: ObjectClient, path: str) -> None:
@@ -107,22 +98,18 @@ class NewObject:
                 self._file._call_s3 = partial(self._file._call_s3, **client.time_limit(fs))  # noqa: SLF001
 
     def write(self, data: Any, /) -> int:
-        """Append all bytes of `data`; a part is uploaded when it is full."""
         with self._client.translated(self._path):
             self._file.write(data)
         self._size += len(data)
         return len(data)
 
     def tell(self) -> int:
-        """Return the number of bytes written so far."""
         return self._size
 
     def writev(self, views: list[memoryview], /) -> None:
-        """Append all bytes of several buffers."""
         self.write(b"".join(views))
 
     def finish(self) -> None:
-        """Complete the upload."""
         file = self._file
         with self._client.translated(self._path):
             file.close()

@@ -6,10 +6,9 @@ Each object holds what was appended within a few seconds. A crash loses at most 
 from __future__ import annotations
 
 import contextlib
-import io
 import time
-from collections.abc import Iterable
-from typing import Any, BinaryIO, Final
+from tempfile import TemporaryFile
+from typing import BinaryIO, Final
 
 from fastrec.storage.base import Storage
 from fastrec.storage.paths import parent_and_name
@@ -21,7 +20,7 @@ _FLUSH_BYTES: Final = 4 << 20
 
 
 class ObjectLog:
-    """A log as a sequence of objects, `<path>-000000` and so on."""
+    """A log as a sequence of objects: `<path>-000000` and so on."""
 
     def __init__(self, storage: Storage, path: str) -> None:
         self._storage = storage
@@ -33,15 +32,15 @@ class ObjectLog:
         self._flushed = time.monotonic()
 
     def size(self) -> int:
-        """Return the size in bytes."""
         return sum(map(self._storage.size_of, self._files))
 
     def reader(self) -> BinaryIO:
-        """Open it for reading from the beginning."""
-        return io.BufferedReader(_Joined(self._storage, self._files))
+        copy: BinaryIO = TemporaryFile()  # noqa: SIM115 - the caller closes it
+        copy.writelines(self._storage.read_all(file) for file in self._files)
+        copy.seek(0)
+        return copy
 
     def cut(self, size: int) -> None:
-        """Truncate it to `size` bytes; appending continues there."""
         left = size
         remaining: list[str] = []
         for file in self._files:
@@ -71,33 +70,8 @@ class ObjectLog:
         self._flushed = time.monotonic()
 
     def files(self) -> list[str]:
-        """List the paths of its objects."""
         return list(self._files)
 
     def close(self) -> None:
-        """Write what is left."""
         with contextlib.suppress(OSError):  # the log only holds hints, and the corpus may be published by now
             self._flush()
-
-
-class _Joined(io.RawIOBase):
-    """Reads several objects as one stream."""
-
-    def __init__(self, storage: Storage, files: Iterable[str]) -> None:
-        super().__init__()
-        self._storage = storage
-        self._files = iter(files)
-        self._left = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._left:
-            file = next(self._files, None)
-            if file is None:
-                return 0
-            self._left = memoryview(self._storage.read_all(file))
-        size = min(len(buffer), len(self._left))
-        buffer[:size], self._left = self._left[:size], self._left[size:]
-        return size

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, Final
 
 from fastrec.limits import LIMITS, Limits
-from fastrec.storage.base import Log, NewFile, Reader, Writer
+from fastrec.storage.base import Log, NewFile, Reader
 from fastrec.storage.object_client import FoundObject, ObjectClient, found_object
 from fastrec.storage.object_files import NewObject, ObjectReader
 from fastrec.storage.object_log import ObjectLog
@@ -93,15 +93,6 @@ class ObjectStore:
 
     def create(self, path: str, *, for_work: bool = False) -> NewFile:  # noqa: ARG002 - all objects are alike
         return NewObject(self._client, path)
-
-    @contextlib.contextmanager
-    def open_writer(self, path: str) -> Iterator[Writer]:
-        new = NewObject(self._client, path)
-        try:
-            yield new
-            new.finish()
-        finally:
-            new.give_up()
 
     def write_all(self, path: str, data: bytes) -> None:
         with self._asking(path) as (fs, name):

@@ -181,7 +181,7 @@ def test_a_damaged_shard(command: str) -> None:
     assert done.stdout == ""
     assert "error: 1 shard could not be read " in done.stderr
     assert "damaged-shards/shard-00001.jsonl.zst: zstd frame is corrupt" in done.stderr
-    assert "Fetch them again" in done.stderr
+    assert "Download them again" in done.stderr
     kept = {path.split("/")[0] for path in all_files() - before}
     assert kept <= {".new.fastrec-work", ".new.fastrec-new"}
     assert ".new.fastrec-work: the same command resumes from there" in done.stderr or not kept

@@ -102,7 +102,7 @@ def test_a_shard_that_needs_too_much_memory(shard: Path, tmp_path: Path, monkeyp
         raise MemoryError
 
     monkeypatch.setattr(pass1._Sorter, "_take", take)
-    with pytest.raises(BadShardsError, match=r"in\.jsonl: needs more memory than there is, for one of its lines"):
+    with pytest.raises(BadShardsError, match=r"in\.jsonl: one of its lines needs more memory than there is"):
         normalize(shard, tmp_path / "out")
 
 

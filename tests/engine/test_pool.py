@@ -86,7 +86,7 @@ def test_a_task_that_kills_twice_is_named() -> None:
     with pytest.raises(WorkerDiedError) as caught, PoolEngine(2) as engine:
         list(engine.run(die_always, range(10)))
     assert caught.value.task == "3"
-    assert "died twice of the same task: 3." in str(caught.value)
+    assert "two worker processes died in the same task: 3." in str(caught.value)
 
 
 @pytest.mark.skipif(NO_SIGNALS, reason="needs /proc to see that a process is stopped")
