@@ -185,9 +185,9 @@ def test_a_missing_scheduler_is_named() -> None:
 
 def test_a_frozen_scheduler_is_reported_at_the_start(one: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """A scheduler that accepts connections but never answers, or only the handshake: an error, no hang."""
-    limits = Limits(cluster_connect_seconds=2.0)
-    with ClusterEngine(1, one.address, limits):
+    with ClusterEngine(1, one.address, Limits(cluster_connect_seconds=30.0)):
         pass
+    limits = Limits(cluster_connect_seconds=2.0)
     one.scheduler.send_signal(signal.SIGSTOP)
     with pytest.raises(ClusterError, match="no scheduler with workers answers there"):
         ClusterEngine(1, one.address, limits).__enter__()
