@@ -116,7 +116,7 @@ class WorkerDiedError(FastrecError):
     def __str__(self) -> str:
         return (
             f"two worker processes died in the same task: {self.task}. They crashed or were killed, perhaps because "
-            "memory ran out. Nothing was published. Try again with fewer --jobs or less --memory, or leave the shard out"
+            "memory ran out. Nothing was published. Try fewer --jobs or less --memory, or leave the shard out"
         )
 
 
