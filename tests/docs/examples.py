@@ -36,16 +36,29 @@ def examples_of(text: str) -> Iterator[Example]:
 
 def check_example(example: Example) -> None:
     """Check that the judge finds what the page says."""
+    assert judged(example) == example
+
+
+def judged(example: Example) -> Example:
+    """The example with the findings and the normal form of the judge."""
     line, names = whole_line(example.given)
     verdict = fastrec.judge(line)
-    found = [f"{finding.code} {finding.path}: {finding.message}" for finding in verdict.errors + verdict.warnings]
-    assert found == example.findings, line
-    assert verdict.valid is bool(example.normal)
-    if verdict.valid:
-        names |= json.loads(example.normal).keys()
-        fields = msgspec.json.decode(verdict.normal, type=dict[str, msgspec.Raw])
-        shown = [f'"{name}":{bytes(raw).decode()}' for name, raw in fields.items() if name in names]
-        assert "{" + ",".join(shown) + "}" == example.normal
+    findings = [f"{finding.code} {finding.path}: {finding.message}" for finding in verdict.errors + verdict.warnings]
+    if not verdict.valid:
+        return Example(example.given, "", findings)
+    names |= json.loads(example.normal or "{}").keys()
+    fields = msgspec.json.decode(verdict.normal, type=dict[str, msgspec.Raw])
+    shown = [f'"{name}":{bytes(raw).decode()}' for name, raw in fields.items() if name in names]
+    return Example(example.given, "{" + ",".join(shown) + "}", findings)
+
+
+def updated_examples(text: str) -> str:
+    """A block of examples as the judge sees them now."""
+    lines = []
+    for example in map(judged, examples_of(text)):
+        lines += [f"- {example.given}", *([f"+ {example.normal}"] if example.normal else [])]
+        lines += [f"! {finding}" for finding in example.findings]
+    return "\n".join(lines) + "\n"
 
 
 def whole_line(given: str) -> tuple[str, set[str]]:

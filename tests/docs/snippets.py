@@ -7,7 +7,7 @@ copied there when a block first reads them. A comment before a block changes how
     <!-- test: compile, reason -->     only compile it (Python)
     <!-- test: exit 1 -->              expect this exit code
 
-`python -m tests.docs.snippets` updates the output of commands in `console` blocks.
+`python -m tests.docs.snippets` updates the output of commands in `console` blocks, and the examples in `diff` blocks.
 """
 
 from __future__ import annotations
@@ -95,24 +95,41 @@ def is_alike(printed: str, found: str) -> bool:
     return re.fullmatch(pattern, _VARIES.sub(r"0 \1", found)) is not None
 
 
+def updated_output(printed: str, found: str) -> str:
+    """The output to put into a page: `…` stays, and so do lines that differ in times and sizes only."""
+    if is_alike(printed, found):
+        return printed
+    lines = found.splitlines(keepends=True)
+    before, dots, after = printed.partition("…\n")
+    if dots:
+        lines = [*lines[: before.count("\n")], dots, *lines[len(lines) - after.count("\n") :]]
+    kept = printed.splitlines(keepends=True)
+    if len(kept) == len(lines):
+        lines = [old if is_alike(old, new) else new for old, new in zip(kept, lines, strict=True)]
+    return "".join(lines)
+
+
 def main() -> None:
-    """Update the output of commands in all pages."""
-    from tests.docs.running import Scene, printed_by  # noqa: PLC0415 - it imports this module
+    """Update the output of commands and the examples of the normal form in all pages."""
+    from tests.docs.examples import updated_examples  # noqa: PLC0415 - these import this module
+    from tests.docs.running import Scene, printed_by  # noqa: PLC0415
 
     for blocks in sections().values():
         with tempfile.TemporaryDirectory() as folder:
             scene = Scene(Path(folder))
             for block in blocks:
-                if block.language != "console" or block.directive.startswith("skip"):
-                    scene.run(block)
-                    continue
-                scene.provide(block.text)
                 text = block.text
-                for command, found in zip(commands_of(text), printed_by(scene, block), strict=True):
-                    if not is_alike(command.output, found):
-                        text = text.replace(command.text + command.output, command.text + found)
-                page = block.page.read_text()
-                block.page.write_text(page.replace(block.text, text))
+                if block.language == "diff":
+                    text = updated_examples(text)
+                elif block.language == "console" and not block.directive.startswith("skip"):
+                    scene.provide(text)
+                    for command, found in zip(commands_of(text), printed_by(scene, block), strict=True):
+                        output = updated_output(command.output, found)
+                        text = text.replace(command.text + command.output, command.text + output)
+                else:
+                    scene.run(block)
+                if text != block.text:
+                    block.page.write_text(block.page.read_text().replace(block.text, text))
 
 
 if __name__ == "__main__":

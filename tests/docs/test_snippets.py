@@ -9,7 +9,7 @@ import pytest
 from tests.docs.examples import Example, check_example
 from tests.docs.reference import ROOT
 from tests.docs.running import RUNNERS, Scene, missing_tools
-from tests.docs.snippets import PAGES, Block, blocks_of, commands_of, is_alike, sections
+from tests.docs.snippets import PAGES, Block, blocks_of, commands_of, is_alike, sections, updated_output
 
 SECTIONS = sections()
 
@@ -106,6 +106,12 @@ def test_output_may_differ_in_times_and_sizes() -> None:
     assert is_alike("a\n…\n", "a\n")
     assert not is_alike("a\n…\nb\n", "a\nx\ny\n")
     assert not is_alike("2 parts\n", "3 parts\n")
+
+
+def test_updates_keep_dots_and_times() -> None:
+    assert updated_output("a\n…\nb\n", "a\nx\nc\n") == "a\n…\nc\n"
+    assert updated_output("a\n", "b\nc\n") == "b\nc\n"
+    assert updated_output("in 2 s\nold\n", "in 3 s\nnew\n") == "in 2 s\nnew\n"
 
 
 def test_commands_and_their_output_are_separated() -> None:
