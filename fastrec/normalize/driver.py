@@ -63,15 +63,10 @@ def make_corpus(shards: Sequence[Shard], context: RunContext) -> tuple[Manifest,
     counts = add_part_counts(prefixes, context.engine, limits.part_counts_per_task)
     counts.copies.update(merged.copies)
     results = sorted_shards.results
-    summary = summarize(
-        total_line_counts(results, parts, counts),
-        count_codes(results, parts),
-        count_hashes(results, options.hash),
-        counts.tally,
-        census,
-    )
     inputs = input_entries(shards, results, counts, sorted_shards.decompressed)
-    check_line_counts(summary, inputs)
+    check_line_counts(inputs, parts)
+    codes, hashes = count_codes(results, parts), count_hashes(results, options.hash)
+    summary = summarize(total_line_counts(inputs), codes, hashes, counts.tally, census)
     rejects = _write_rejects(context, shards, sorted_shards, prefixes, summary.line_counts.rejected)
     manifest = _write_documents(
         context,

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+import msgspec
+
 from fastrec.corpus.manifest import InputEntry
 from fastrec.errors import FastrecError, utf8
 from fastrec.normalize.pass1 import PIECES, HashCounts, SortResult
 from fastrec.normalize.pass2 import Part
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Shard
-from fastrec.summary.document import HashExample, LineCounts, SampleHashes, Summary, json_safe
+from fastrec.summary.document import HashExample, LineCounts, SampleHashes, json_safe
 from fastrec.summary.part_counts import PartCounts
 
 __all__ = ["check_line_counts", "count_codes", "count_hashes", "input_entries", "total_line_counts"]
@@ -39,20 +41,14 @@ def count_hashes(results: Sequence[SortResult], algorithm: str) -> SampleHashes:
         filled=total.filled,
         replaced=total.replaced,
         examples=[
-            HashExample(
-                evaluation_name=example.evaluation_name,
-                model_id=example.model_id,
-                sample_id=json_safe(example.sample_id),
-                given=example.given,
-                computed=example.computed,
-            )
+            HashExample(**msgspec.structs.asdict(example) | {"sample_id": json_safe(example.sample_id)})
             for example in total.examples
         ],
     )
 
 
 def input_entries(
-    shards: Sequence[Shard], results: Iterable[SortResult], counts: PartCounts, decompressed: Mapping[int, ReadStats]
+    shards: Sequence[Shard], results: Sequence[SortResult], counts: PartCounts, decompressed: Mapping[int, ReadStats]
 ) -> list[InputEntry]:
     """Return the line counts of each shard; `decompressed` has the shards that the driver decompressed."""
     entries = [
@@ -61,56 +57,45 @@ def input_entries(
             format=shard.format.value if shard.format else "stream",
             bytes=shard.size,
             text_bytes=0,
-            lines=0,
-            kept=0,
-            duplicates=0,
-            rejected=0,
-            blank=0,
+            **dict.fromkeys(LineCounts.__struct_fields__, 0),
         )
         for shard in shards
     ]
     for result in results:
         for piece in result.pieces:
-            entry = entries[piece.shard]
-            entry.text_bytes += piece.text_bytes
-            entry.lines += piece.lines
-            entry.blank += piece.blank
-            entry.rejected += piece.rejected
-        for run in result.runs:
-            for number, count in run.dropped.items():
-                entries[number // PIECES].duplicates += count
+            for name in ("text_bytes", "lines", "blank", "rejected"):
+                _add(entries[piece.shard], name, getattr(piece, name))
     for shard, stats in decompressed.items():
         entries[shard].text_bytes = stats.text_bytes
-    for number, count in counts.copies.items():
-        entries[number // PIECES].duplicates += count
-    for number, count in counts.tally.sources.items():
-        entries[number // PIECES].kept += count
-    for number, count in counts.left_out.items():
-        entries[number // PIECES].rejected += count
+    by_piece = [("duplicates", run.dropped) for result in results for run in result.runs]
+    by_piece += [("duplicates", counts.copies), ("kept", counts.tally.sources), ("rejected", counts.left_out)]
+    for name, counted in by_piece:
+        for number, count in counted.items():
+            _add(entries[number // PIECES], name, count)
     return entries
 
 
-def total_line_counts(results: Sequence[SortResult], parts: Sequence[Part], counts: PartCounts) -> LineCounts:
+def _add(entry: InputEntry, name: str, count: int) -> None:
+    setattr(entry, name, getattr(entry, name) + count)
+
+
+def total_line_counts(inputs: Sequence[InputEntry]) -> LineCounts:
     """Return the line counts of the corpus."""
-    pieces = [piece for result in results for piece in result.pieces]
-    dropped = sum(sum(run.dropped.values()) for result in results for run in result.runs)
-    return LineCounts(
-        lines=sum(piece.lines for piece in pieces),
-        kept=sum(part.records for part in parts),
-        duplicates=dropped + counts.copies.total(),
-        rejected=sum(piece.rejected for piece in pieces) + sum(part.left_out.total() for part in parts),
-        blank=sum(piece.blank for piece in pieces),
-    )
+    return LineCounts(**{name: sum(getattr(entry, name) for entry in inputs) for name in LineCounts.__struct_fields__})
 
 
-def check_line_counts(summary: Summary, inputs: Iterable[InputEntry]) -> None:
+def check_line_counts(inputs: Sequence[InputEntry], parts: Sequence[Part]) -> None:
     """Refuse to publish a corpus that does not account for every line."""
-    counted: list[tuple[str, LineCounts | InputEntry]] = [("the corpus", summary.line_counts)]
-    counted += [(entry.path, entry) for entry in inputs]
-    for name, counts in counted:
-        if counts.lines != counts.kept + counts.duplicates + counts.rejected + counts.blank:
-            raise FastrecError(
-                f"the line counts of {name} do not add up: {counts.lines:,} lines, but {counts.kept:,} kept + "
-                f"{counts.duplicates:,} duplicates + {counts.rejected:,} rejected + {counts.blank:,} blank; "
-                "nothing was published. This is a bug in fastrec: please report it"
+    for entry in inputs:
+        if entry.lines != entry.kept + entry.duplicates + entry.rejected + entry.blank:
+            raise _bug(
+                f"the line counts of {entry.path} do not add up: {entry.lines:,} lines, but {entry.kept:,} kept + "
+                f"{entry.duplicates:,} duplicates + {entry.rejected:,} rejected + {entry.blank:,} blank"
             )
+    kept, records = sum(entry.kept for entry in inputs), sum(part.records for part in parts)
+    if kept != records:
+        raise _bug(f"the line counts do not add up: {kept:,} lines kept, but {records:,} records in the parts")
+
+
+def _bug(reason: str) -> FastrecError:
+    return FastrecError(f"{reason}; nothing was published. This is a bug in fastrec: please report it")

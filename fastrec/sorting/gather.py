@@ -35,16 +35,6 @@ class RunSlice(msgspec.Struct, frozen=True, array_like=True):
     data_end: int
     renumbered: dict[int, int] | None = None
 
-    @property
-    def index_bytes(self) -> int:
-        """Size of its index."""
-        return self.index_end - self.index_start
-
-    @property
-    def data_bytes(self) -> int:
-        """Size of its data."""
-        return self.data_end - self.data_start
-
 
 class Window(msgspec.Struct):
     """The records of consecutive keys, sorted, without duplicates."""
@@ -164,8 +154,8 @@ class _Cursor:
     """The next records of a slice: those whose index was read and that were not taken yet."""
 
     def __init__(self, piece: RunSlice, low: bytes | None, high: bytes | None, stretch: int, least_index: int) -> None:
-        index_stretch = max(stretch * piece.index_bytes // max(piece.data_bytes, 1), least_index)
-        self.index = _IndexReader(piece, index_stretch)
+        index_bytes, data_bytes = piece.index_end - piece.index_start, piece.data_end - piece.data_start
+        self.index = _IndexReader(piece, max(stretch * index_bytes // max(data_bytes, 1), least_index))
         self._data = _DataReader(piece, stretch)
         self._low, self._high = low, high
         self._stretch = stretch

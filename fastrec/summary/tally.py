@@ -70,19 +70,12 @@ class ModelTally(msgspec.Struct, array_like=True):
         self.last = max(self.last, highest)
 
     def __iadd__(self, other: ModelTally) -> Self:
-        self.records += other.records
-        self.correct += other.correct
-        self.errors += other.errors
-        self.turns += other.turns
-        self.tool_calls += other.tool_calls
-        self.with_tokens += other.with_tokens
+        for name in _COUNTS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
         self.tokens = [mine + theirs for mine, theirs in zip(self.tokens, other.tokens, strict=True)]
-        self.score += other.score
-        self.score_squared += other.score_squared
         self.latency.update(other.latency)
         self.first = min(self.first, other.first) if self.first else other.first
         self.last = max(self.last, other.last)
-        self.census_rows += other.census_rows
         return self
 
     def mean_score(self) -> float | None:
@@ -109,6 +102,11 @@ class ModelTally(msgspec.Struct, array_like=True):
             if rank <= 0:
                 return bucket
         return None
+
+
+_COUNTS: Final = [
+    field for field in ModelTally.__struct_fields__ if field not in ("tokens", "latency", "first", "last")
+]
 
 
 class Tally(msgspec.Struct):
@@ -156,13 +154,10 @@ class Tally(msgspec.Struct):
         tally = cls(types, versions, {}, sources)
         for evaluation, model, *values in models:
             fields = dict(zip(ModelTally.__struct_fields__, values, strict=True))
-            latency = Counter(dict(fields.pop("latency")))
-            tokens = [from_portable(count) for count in fields.pop("tokens")]
-            first, last = fields.pop("first"), fields.pop("last")
-            numbers = {name: from_portable(value) for name, value in fields.items()}
-            tally.models[evaluation, model] = ModelTally(
-                **numbers, tokens=tokens, latency=latency, first=first, last=last
-            )
+            fields |= {name: from_portable(fields[name]) for name in _COUNTS}
+            fields["tokens"] = [from_portable(count) for count in fields["tokens"]]
+            fields["latency"] = Counter(dict(fields["latency"]))
+            tally.models[evaluation, model] = ModelTally(**fields)
         return tally
 
     def __iadd__(self, other: Tally) -> Self:

@@ -156,7 +156,7 @@ def test_a_file_that_grows_between_its_ranges_is_bad(tmp_path: Path) -> None:
             assert "growing.jsonl: changed after it was found" in corpus.manifest["skipped"][0]
         else:
             with pytest.raises(BadShardsError, match=r"growing\.jsonl: changed after it was found"):
-                normalize([growing, good], tmp_path / "out", progress=meddler)
+                normalize([growing, good], tmp_path / "out", progress=meddler, limits=limits)
     assert not list(tmp_path.glob(".*"))
 
 

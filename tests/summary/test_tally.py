@@ -29,7 +29,7 @@ def rows_of(records: list[dict[str, Any]]) -> tuple[list[Any], list[Any]]:
     """The fields and rows of records, by way of the judge and of a file, as in a run."""
     out = bytearray()
     batch = Judge().judge_chunk(b"\n".join(msgspec.json.encode(record) for record in records), out)
-    assert not batch.rejects
+    assert not batch.rejected
     split, key = key_splitter(), key_maker()
     rows = [
         row_of(record, number % 3, line)
