@@ -1,4 +1,4 @@
-"""A published corpus: whether a directory is one, and what its manifest and its summary say."""
+"""Reading the manifest and the summary of a published corpus."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["MANIFEST", "SUMMARY", "is_plain", "read_manifest", "read_summary", "
 
 MANIFEST: Final = "manifest.json"
 SUMMARY: Final = "summary.json"
-_WHAT_IS_ONE: Final = "A corpus is the directory that `fastrec normalize SHARDS -o CORPUS` makes."
+_ADVICE: Final = "A corpus is a directory that `fastrec normalize SHARDS -o CORPUS` has written."
 
 
 class _Head(msgspec.Struct):
-    """What every format of the manifest has."""
+    """The field that every version of the manifest has."""
 
     format: int
 
@@ -32,9 +32,9 @@ def read_manifest(corpus: str | os.PathLike[str]) -> Manifest:
     """Read the manifest of a corpus.
 
     Raises:
-        UsageError: The directory is no corpus.
-        CorpusError: It is, or was, but its manifest is damaged or of a format that this version does not know.
-        OSError: The manifest may not be read.
+        UsageError: The directory is not a corpus.
+        CorpusError: The manifest is damaged, or has a format that this version does not know.
+        OSError: The manifest cannot be read.
     """
     corpus = os.fspath(corpus)
     path, storage = join(corpus, MANIFEST), storage_of(corpus)
@@ -44,7 +44,7 @@ def read_manifest(corpus: str | os.PathLike[str]) -> Manifest:
             reason = f"it holds no {MANIFEST}"
         elif storage.exists(corpus):
             reason = "it is a file"
-        raise UsageError(f"{shown(corpus)} is not a corpus: {reason}\n{_WHAT_IS_ONE}")
+        raise UsageError(f"{shown(corpus)} is not a corpus: {reason}\n{_ADVICE}")
     data = storage.read_all(path)
     try:
         found = msgspec.json.decode(data, type=_Head).format
@@ -59,8 +59,8 @@ def read_summary(corpus: str, manifest: Manifest) -> Summary:
     """Read the summary of a corpus.
 
     Raises:
-        CorpusError: It is not there, damaged, or not the one that the manifest names.
-        OSError: It may not be read.
+        CorpusError: The summary is missing, damaged, or not the one that the manifest names.
+        OSError: The summary cannot be read.
     """
     path = summary_path(corpus, manifest)
     try:
@@ -71,17 +71,17 @@ def read_summary(corpus: str, manifest: Manifest) -> Summary:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
         raise CorpusError(path, f"is not a summary: {exc}. Normalize again") from exc
     if sha256(data).hexdigest() != manifest.summary_sha256:
-        raise CorpusError(path, f"is not the one that {MANIFEST} names: fastrec verify says what is wrong")
+        raise CorpusError(path, f"is not the one that {MANIFEST} names: run fastrec verify to find out more")
     return summary
 
 
 def summary_path(corpus: str, manifest: Manifest) -> str:
-    """Name the summary of a corpus."""
+    """Return the path of the summary of a corpus."""
     if not is_plain(manifest.summary_file):
-        raise CorpusError(join(corpus, MANIFEST), f"names a summary that is not beside it: {manifest.summary_file!r}")
+        raise CorpusError(join(corpus, MANIFEST), f"names a summary outside the corpus: {manifest.summary_file!r}")
     return join(corpus, manifest.summary_file)
 
 
 def is_plain(name: str) -> bool:
-    """Whether a name stands for something in the corpus itself."""
+    """Return whether a name is that of a file directly in the corpus."""
     return PurePath(name).name == name and "\0" not in name

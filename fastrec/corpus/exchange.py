@@ -1,4 +1,4 @@
-"""Exchanging two directories: each gets the other's name, in one step, so that there is no moment without either."""
+"""Exchanging the names of two directories in one system call, so that both names exist at every moment."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ __all__ = ["exchange"]
 _HERE: Final = -100  # AT_FDCWD
 _EXCHANGE: Final = 2  # RENAME_EXCHANGE, see renameat2(2)
 _CANNOT: Final = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EXDEV, errno.EPERM}
-"""If it is something else that stands in the way, two renames will say what."""
+"""The system or the file system cannot exchange names; two renames either work or raise the real error."""
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Let two directories change places; False if this system or this file system cannot do that."""
+    """Exchange the names of two directories; return False if this system or file system cannot do that."""
     if sys.platform != "linux":
         return False
-    import ctypes  # noqa: PLC0415 - takes milliseconds to load, and only replacing a corpus needs it
+    import ctypes  # noqa: PLC0415 - slow to import, and only replacing a corpus needs it
 
     try:
         rename = ctypes.CDLL(None, use_errno=True).renameat2
-    except AttributeError:  # an older C library
+    except AttributeError:  # an old C library
         return False
     if rename(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0:
         return True

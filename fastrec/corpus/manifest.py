@@ -1,4 +1,4 @@
-"""`manifest.json`: what made a corpus, and what each of its files is. No time, no host."""
+"""`manifest.json`: the inputs, options and files of a corpus. It holds no time and no host name."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ class PartEntry(msgspec.Struct, kw_only=True):
     file: str
     """Its name in the corpus."""
     records: int
-    """How many it holds, one a line."""
+    """Number of records, one per line."""
     bytes: int
     """Size of the file."""
     sha256: str
-    """Of the file."""
+    """SHA-256 of the file."""
     text_bytes: int
-    """Size of the text in it, once it is decompressed."""
+    """Size of the decompressed text."""
     text_sha256: str
-    """Of the text in it."""
+    """SHA-256 of the decompressed text."""
     first: KeyEntry
     """Key of its first record."""
     last: KeyEntry
@@ -62,70 +62,70 @@ class RejectsEntry(msgspec.Struct, kw_only=True):
     file: str
     """Its name in the corpus."""
     records: int
-    """Rejected lines in it."""
+    """Number of rejected lines."""
     bytes: int
     """Size of the file."""
     sha256: str
-    """Of the file."""
+    """SHA-256 of the file."""
 
 
 class InputEntry(msgspec.Struct, kw_only=True):
-    """A shard that was read, and the books of its lines. Of exact copies the first in the order of inputs is kept."""
+    """A shard that was read, and its line counts. Of exact duplicates, the first in the order of inputs is kept."""
 
     path: str
-    """As it was named or found; `-` is standard input."""
+    """As given or found; `-` is standard input."""
     format: str
-    """How it is compressed, told by its first bytes."""
+    """Compression, detected by the first bytes."""
     bytes: int
     """Size of the file."""
     text_bytes: int
-    """Size of the text in it, once it is decompressed."""
+    """Size of the decompressed text."""
     lines: int
-    """Lines read, blank ones included."""
+    """Lines, including blank ones."""
     kept: int
-    """Records of it that are in the corpus."""
+    """Records that are in the corpus."""
     duplicates: int
-    """Records of it of which an exact copy was kept."""
+    """Records left out because an exact duplicate was kept."""
     rejected: int
-    """Lines of it in the rejects file."""
+    """Lines in the rejects file."""
     blank: int
-    """Lines of white space alone."""
+    """Lines with nothing but white space."""
 
 
 class Manifest(msgspec.Struct, kw_only=True):
-    """What made a corpus."""
+    """The document `manifest.json`."""
 
     format: int = MANIFEST_FORMAT
-    """Version of this document's format."""
+    """Version of the format of this document."""
     fastrec: str
     """Version of fastrec."""
     schema: str
     """Version of the record schema."""
     options: dict[str, object]
-    """Those that have an influence on the corpus."""
+    """Options that influence the content of the corpus."""
     sort_fields: tuple[str, ...]
-    """The fields that records are sorted by; their bytes come last."""
+    """Fields that records are sorted by; records that agree in all of them are sorted by their bytes."""
     records: int
-    """In all parts."""
+    """Records in all parts."""
     text_bytes: int
-    """In all parts."""
+    """Size of the decompressed text of all parts."""
     text_sha256: str
-    """SHA-256 over the parts' `text_sha256`, as raw bytes one after the other."""
+    """SHA-256 of the concatenated `text_sha256` of all parts, as raw bytes."""
     parts: list[PartEntry]
-    """In the order of their records."""
+    """Parts, in sort order."""
     rejects: RejectsEntry | None
     """Null if no line was rejected."""
     summary_file: str = "summary.json"
-    """Name of the summary; another only in a store, where the corpus has replaced one."""
+    """Name of the summary. It differs only in an object store, if the corpus has replaced another one."""
     summary_sha256: str
-    """Of the summary."""
+    """SHA-256 of the summary."""
     inputs: list[InputEntry]
     """Shards that were read."""
     skipped: list[str]
-    """Shards that could not be read and were left out."""
+    """Shards that were left out because they could not be read."""
 
     def to_json(self) -> bytes:
-        """Spell the document: indented, a newline at the end."""
+        """Encode the document: indented, with a newline at the end."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
 
 
@@ -138,5 +138,5 @@ def key_entry(key: bytes, sort_fields: Sequence[str]) -> KeyEntry:
 
 
 def tree_hash(digests: Iterable[str]) -> str:
-    """Return the SHA-256 over some SHA-256 digests, as raw bytes one after the other."""
+    """Return the SHA-256 of concatenated SHA-256 digests, as raw bytes."""
     return sha256(b"".join(map(bytes.fromhex, digests))).hexdigest()

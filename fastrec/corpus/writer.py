@@ -1,7 +1,7 @@
-"""Writing a shard: compressed, checksummed, the same bytes for the same text.
+"""Writing a compressed, checksummed shard: the same text always gives the same bytes.
 
-What would make bytes vary is pinned: one thread, no declared size, no time or name in a header; and text is handed to
-the compressor in steps of one size, however it arrives.
+So everything that influences the bytes is fixed: one thread, no declared size, no time or name in a header. The
+compressor gets the text in steps of one size, however it arrives.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ COMPRESSIONS: Final = tuple(SUFFIXES)
 
 _STEP: Final = 1 << 20
 _WINDOW_LOG: Final = 23
-"""8 MiB, which every decoder must support (RFC 8878, 3.1.1.1.2). Sorted, the answers to a question stand together: a
-window four times that of level 3 makes the real corpus 7 % smaller, at the same speed."""
+"""8 MiB, which every decoder must support (RFC 8878, 3.1.1.1.2). In a sorted corpus, all answers to a question are
+adjacent: a window four times that of level 3 makes a real corpus 7 % smaller, at the same speed."""
 _GZIP: Final = 31  # wbits: the largest window, in a gzip member without name and time
 _GZIP_LEVELS: Final = range(10)
 
 
 class Written(msgspec.Struct, frozen=True):
-    """What a shard holds."""
+    """Sizes and checksums of a finished shard."""
 
     bytes: int
     sha256: str
@@ -39,7 +39,7 @@ class Written(msgspec.Struct, frozen=True):
 
 
 class ShardWriter:
-    """Writes text to a new file, which is there, whole and on disk, when `finish` returns; a context manager."""
+    """Writes text to a new file. The file appears, complete and synced, when `finish` returns; a context manager."""
 
     def __init__(self, path: str, compression: str, level: int) -> None:
         self._file = storage_of(path).create(path)
@@ -55,7 +55,7 @@ class ShardWriter:
         for text in texts:
             waiting.append(text)
             size += len(text)
-            if size >= _STEP:  # joined step by step, text is still in the cache when it is hashed and compressed
+            if size >= _STEP:  # joined in steps, the text is still in the cache when it is hashed and compressed
                 view = memoryview(b"".join(waiting))
                 whole = size - size % _STEP
                 for start in range(0, whole, _STEP):
@@ -75,7 +75,7 @@ class ShardWriter:
         self._file.write(data)
 
     def finish(self) -> Written:
-        """Write what is left, and put the file in its place."""
+        """Write what is left, and make the file visible."""
         for text in self._waiting:
             self._put(memoryview(text))
         self._waiting = []
@@ -91,7 +91,7 @@ class ShardWriter:
 
 
 def _compressor(compression: str, level: int) -> tuple[Callable[[Any], bytes], Callable[[], bytes]]:
-    """Return the functions that compress some text and that end the file."""
+    """Return the functions that compress some text and that end the stream."""
     if compression == "zst":
         window_log = max(zstandard.ZstdCompressionParameters.from_level(level).window_log, _WINDOW_LOG)
         parameters = zstandard.ZstdCompressionParameters.from_level(
