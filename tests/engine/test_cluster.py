@@ -47,14 +47,14 @@ def one() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def calm() -> Iterator[Cluster]:
-    """One that nobody harms."""
+    """A cluster that tests do not damage."""
     with Cluster(workers=2) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Shards that make many tasks and parts."""
+    """Shards for many tasks and parts."""
     folder = tmp_path_factory.mktemp("shards")
     command = [sys.executable, "-m", "fastrec", "generate", "-n", "400", "--shards", "12", "-o", str(folder / "in")]
     subprocess.run(command, check=True, capture_output=True)
@@ -63,7 +63,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def whole(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """What comes of them in this process."""
+    """The corpus made from them in this process."""
     return normalized(shards, tmp_path_factory.mktemp("serial") / "out", part_size=200_000).same_for_all
 
 
@@ -92,8 +92,8 @@ def versions_of_another() -> dict[str, str]:
     return {"fastrec": "0.0.1", "Python": "3.11.0", "msgspec": "0.1"}
 
 
-def test_a_killed_worker_costs_nothing_but_time(three: Cluster) -> None:
-    """Its tasks go to the others."""
+def test_a_killed_worker_costs_only_time(three: Cluster) -> None:
+    """Other workers run its tasks."""
     with ClusterEngine(1, three.address) as engine:
         results = engine.run(slowly, range(12))
         got = [next(results)]
@@ -114,7 +114,7 @@ def test_workers_that_join_later_get_work(one: Cluster) -> None:
 
 
 def test_a_task_that_keeps_killing_is_named(three: Cluster) -> None:
-    """When the scheduler gives a task up, the task is named."""
+    """If the scheduler gives up on a task, the error names it."""
     three.workers += [three.start_worker() for _ in range(2)]
     with pytest.raises(WorkerDiedError) as caught, ClusterEngine(1, three.address) as engine:
         engine._client.wait_for_workers(5, timeout=30)
@@ -168,8 +168,8 @@ def test_a_result_lost_with_its_worker_is_computed_again(three: Cluster, monkeyp
         assert sorted(engine.run(slowly, range(6))) == [(number, number) for number in range(6)]
 
 
-def test_an_error_of_time_in_a_task_is_the_task_s(calm: Cluster) -> None:
-    """A task that ran into a limit of its own is not taken for a result that is late."""
+def test_a_timeout_of_a_task_is_raised(calm: Cluster) -> None:
+    """A TimeoutError of a task is not mistaken for a late result."""
     with pytest.raises(TimeoutError, match="the store is slow"), ClusterEngine(1, calm.address) as engine:
         list(engine.run(too_slow, [1]))
 
@@ -204,15 +204,15 @@ def test_a_frozen_scheduler_is_reported_at_the_start(one: Cluster, monkeypatch: 
         ClusterEngine(1, one.address, limits).__enter__()
 
 
-def test_a_worker_that_dies_while_it_is_asked_is_done_without(three: Cluster, tmp_path: Path) -> None:
-    """At the start too, a worker that dies costs nothing."""
+def test_a_worker_that_dies_while_it_is_asked_is_ignored(three: Cluster, tmp_path: Path) -> None:
+    """A worker that dies during the first question is ignored."""
     with ClusterEngine(1, three.address) as engine:
         engine._client.wait_for_workers(3, timeout=30)
         assert list(engine.on_every_worker(one_dies, tmp_path / "mark").values()) == ["alive", "alive"]
 
 
 def test_a_worker_without_fastrec_is_named(tmp_path: Path) -> None:
-    """As one of another version is."""
+    """The error names the worker."""
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['fastrec'] = None")
     with (
         Cluster(workers=1, PYTHONPATH=str(tmp_path)) as one,
@@ -222,7 +222,7 @@ def test_a_worker_without_fastrec_is_named(tmp_path: Path) -> None:
 
 
 def test_a_late_worker_of_another_version_is_refused(one: Cluster, tmp_path: Path) -> None:
-    """It was not there when all were asked, and may not make other bytes of the same records."""
+    """A worker that joins after the versions were compared could produce other bytes."""
     (tmp_path / "sitecustomize.py").write_text("import msgspec\nmsgspec.__version__ = '0.1'")
     with ClusterEngine(1, one.address) as engine:
         one.environment["PYTHONPATH"] += f":{tmp_path}"
@@ -232,8 +232,8 @@ def test_a_late_worker_of_another_version_is_refused(one: Cluster, tmp_path: Pat
             list(engine.run(slowly, range(20)))
 
 
-def test_what_does_not_close_in_time_fails_no_run(calm: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All is done by then; a frozen worker of a cluster of our own is slow to go."""
+def test_a_slow_close_does_not_fail_the_run(calm: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All tasks have finished when a frozen worker delays the end."""
     with ClusterEngine(1, calm.address) as engine:
         close = engine._client.close
 
@@ -255,7 +255,7 @@ def test_a_worker_that_does_not_answer_at_the_start_is_reported(one: Cluster) ->
 
 
 def test_workers_of_another_version_are_refused(calm: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker with another fastrec, Python or msgspec is named, with both versions."""
+    """The error names a worker with another fastrec, Python or msgspec, and both versions."""
     real = ClusterEngine.on_every_worker
     monkeypatch.setattr(ClusterEngine, "on_every_worker", lambda engine, *_: real(engine, versions_of_another))
     with (
@@ -287,7 +287,7 @@ def test_a_directory_that_workers_cannot_see_is_refused(
 def test_a_worker_killed_in_a_pass_changes_no_byte(
     stage: str, three: Cluster, shards: Path, whole: dict[str, bytes], tmp_path: Path
 ) -> None:
-    """In the first pass or in the second: the run finishes, with the same bytes."""
+    """A run whose worker is killed in either pass finishes with the same bytes."""
     killer = Killer(three, stage)
     options = Options(engine="dask", scheduler=three.address, part_size=200_000)
     run([shards], tmp_path / "out", options, progress=killer)

@@ -1,4 +1,4 @@
-"""The garbage collector is off in a task, and afterwards as it was before."""
+"""The garbage collector is off in a task, and restored afterwards."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def fail() -> None:
 
 @pytest.mark.parametrize("on", [True, False])
 def test_it_is_as_before_afterwards(*, on: bool) -> None:
-    """Whoever had it off, or on, has it so again, after a failure too."""
+    """The collector is on or off as before, also after a failure."""
     try:
         (gc.enable if on else gc.disable)()
         assert not is_collecting()
@@ -36,5 +36,5 @@ def test_it_is_as_before_afterwards(*, on: bool) -> None:
 
 
 def test_a_task_can_be_sent_to_a_worker() -> None:
-    """What is decorated is found by its name."""
+    """A decorated function keeps its name, so that it can be pickled."""
     assert pickle.loads(pickle.dumps(sort_pieces)) is sort_pieces

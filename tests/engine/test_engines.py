@@ -1,4 +1,4 @@
-"""All engines by the same tests: serial, both kinds of pools, a Dask cluster of its own and one that is there."""
+"""The same tests for all engines: serial, both kinds of pools, a new and an existing Dask cluster."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.services.dask import LOOSE, Cluster
 pytestmark = LOOSE
 
 MakeEngine = Callable[[], Engine]
-KINDS = ["serial", "forked", "fresh", "a cluster of its own", "a cluster that is there"]
+KINDS = ["serial", "forked", "fresh", "a new cluster", "an existing cluster"]
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> dic
         return {"jobs": 1, "limits": limits}
     if "cluster" not in name:
         return {"jobs": 2, "limits": limits}
-    there = request.getfixturevalue("cluster").address if "there" in name else None
+    there = request.getfixturevalue("cluster").address if "existing" in name else None
     return {"jobs": 2, "engine": "dask", "scheduler": there, "limits": limits}
 
 
@@ -70,14 +70,14 @@ def refuse(number: int) -> int:
 
 
 def test_every_argument_gives_its_result(engine: Engine) -> None:
-    """Each with the number of its argument; and again, with an argument that is made on the fly, and with none."""
+    """Each result has the number of its argument; `run` also takes an iterator and no arguments at all."""
     assert sorted(engine.run(double, range(20))) == [(number, 2 * number) for number in range(20)]
     assert sorted(engine.run(double, iter([5]))) == [(0, 10)]
     assert list(engine.run(double, [])) == []
 
 
-def test_arguments_are_taken_as_they_are_needed(engine: Engine) -> None:
-    """An endless stream of them can be fed: only a few are taken ahead."""
+def test_arguments_are_taken_lazily(engine: Engine) -> None:
+    """Only a few arguments are taken ahead, so they can be an endless stream."""
     taken = []
 
     def arguments() -> Iterator[int]:
@@ -91,8 +91,8 @@ def test_arguments_are_taken_as_they_are_needed(engine: Engine) -> None:
     results.close()
 
 
-def test_what_a_task_raises_is_raised_here(engine: Engine) -> None:
-    """With all its data, if it is one of ours."""
+def test_an_error_of_a_task_is_raised(engine: Engine) -> None:
+    """Our own errors keep all their data."""
     with pytest.raises(ValueError, match="three"):
         list(engine.run(fail, range(10)))
     with pytest.raises(ShardError) as caught:
@@ -107,15 +107,15 @@ def test_directories_are_reachable(engine: Engine, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "serial"], indirect=True)
-def test_a_worker_that_dies_costs_time_only(engine: Engine, tmp_path: Path) -> None:
-    """Its tasks are done by others."""
+def test_a_dead_worker_costs_only_time(engine: Engine, tmp_path: Path) -> None:
+    """Other workers run its tasks."""
     mark = str(tmp_path / "mark")
     assert sorted(engine.run(die_once, [(mark, number) for number in range(8)])) == [(n, n) for n in range(8)]
 
 
 @pytest.fixture(scope="module")
 def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Some shards with something of everything."""
+    """Shards with duplicates, conflicts and rejected lines."""
     folder = tmp_path_factory.mktemp("shards")
     every = list(lines(Recipe(records=300, seed=4, duplicates=0.1, conflicts=0.1, rejects=0.1)))
     for number in range(6):
@@ -125,11 +125,11 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def whole(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """What comes of them in this process."""
+    """The corpus made from them in this process."""
     return normalized(shards, tmp_path_factory.mktemp("serial") / "out", part_size=200_000).same_for_all
 
 
 def test_the_same_bytes(kind: dict[str, object], shards: Path, whole: dict[str, bytes], tmp_path: Path) -> None:
-    """Whatever runs the tasks."""
+    """All engines give the same corpus."""
     normalize_shards([shards], tmp_path / "out", progress=NoProgress(), part_size=200_000, **kind)
     assert Corpus(tmp_path / "out").same_for_all == whole

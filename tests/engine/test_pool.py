@@ -1,4 +1,4 @@
-"""The pool engine: results of all tasks, whatever happens to its workers, and no process left behind."""
+"""The pool engine: all results arrive, whatever happens to its workers, and no process is left behind."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NO_SIGNALS = not Path("/proc/self/stat").exists()
 
 @pytest.fixture(params=["forked", "fresh interpreters"], autouse=True)
 def _kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both kinds of workers, whatever threads the test runner has."""
+    """Both kinds of workers, whether or not the test runner has threads."""
     if request.param == "forked" and sys.version_info >= (3, 12) and threading.active_count() > 1:
         pytest.skip("forking beside the threads of the test runner is deprecated")
     monkeypatch.setattr(module, "_is_alone", lambda: request.param == "forked")
@@ -36,7 +36,7 @@ def double(number: int) -> int:
 
 
 def die_once(argument: tuple[str, int]) -> int:
-    """Kill this worker, unless somebody did so before."""
+    """Kill this worker, once."""
     mark, number = argument
     if number == 3:
         try:
@@ -73,8 +73,8 @@ def sleep(seconds: float) -> float:
     return seconds
 
 
-def test_a_killed_worker_costs_nothing_but_time(tmp_path: Path) -> None:
-    """A worker dies once: all results are there, each once."""
+def test_a_killed_worker_costs_only_time(tmp_path: Path) -> None:
+    """A worker dies once: every result arrives exactly once."""
     with PoolEngine(2) as engine:
         arguments = [(str(tmp_path / "mark"), number) for number in range(12)]
         assert sorted(engine.run(die_once, arguments)) == [(number, number) for number in range(12)]
@@ -82,7 +82,7 @@ def test_a_killed_worker_costs_nothing_but_time(tmp_path: Path) -> None:
 
 
 def test_a_task_that_kills_twice_is_named() -> None:
-    """A task that kills its worker, and then another that ran nothing else, is named; others are not."""
+    """The error names a task that kills its worker, and again when it runs alone."""
     with pytest.raises(WorkerDiedError) as caught, PoolEngine(2) as engine:
         list(engine.run(die_always, range(10)))
     assert caught.value.task == "3"
@@ -98,7 +98,7 @@ def test_a_stopped_worker_is_noticed(tmp_path: Path) -> None:
 
 
 def test_an_error_does_not_wait_for_other_tasks() -> None:
-    """Leaving the engine with an error kills what still runs."""
+    """After an error, running tasks are killed."""
     begin = time.monotonic()
     with pytest.raises(KeyError), PoolEngine(2) as engine:
         for _ in engine.run(sleep, [0.0, 60.0, 60.0]):
@@ -107,12 +107,12 @@ def test_an_error_does_not_wait_for_other_tasks() -> None:
 
 
 class Half:
-    """Hands half of a result over, once, in the worker that has it: `after` says what happens then."""
+    """Makes a worker send only half of a result, once, and then calls `after`."""
 
     def __init__(self, mark: Path, after: Callable[[], object]) -> None:
         self._parent, self._mark, self._after = os.getpid(), mark, after
         self._send = Connection._send
-        self.send = lambda *arguments: self._half_or_all(*arguments)  # noqa: PLW0108 - as a method of connections
+        self.send = lambda *arguments: self._half_or_all(*arguments)  # noqa: PLW0108 - becomes a method
 
     def _half_or_all(self, connection: Connection, data: Any, *more: Any) -> None:
         if os.getpid() != self._parent and len(data) > 100_000 and not self._mark.exists():
@@ -126,7 +126,7 @@ def much(number: int) -> bytes:
     return bytes(200_000) if number == 3 else b""
 
 
-@pytest.mark.parametrize("_kind", ["forked"], indirect=True)  # only they have what is patched here
+@pytest.mark.parametrize("_kind", ["forked"], indirect=True)  # the patched connection is theirs
 @pytest.mark.timeout(60)
 def test_a_worker_that_dies_with_half_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other half never comes: the pool is ended, and the task runs again."""
@@ -137,10 +137,10 @@ def test_a_worker_that_dies_with_half_a_result(tmp_path: Path, monkeypatch: pyte
     assert half._mark.exists()
 
 
-@pytest.mark.parametrize("_kind", ["forked"], indirect=True)  # only they have what is patched here
+@pytest.mark.parametrize("_kind", ["forked"], indirect=True)  # the patched connection is theirs
 @pytest.mark.timeout(60)
 def test_an_error_does_not_wait_for_half_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers that are killed in the middle of a result do not keep the run from ending."""
+    """Workers that are killed while they send a result do not delay the end of the run."""
     half = Half(tmp_path / "mark", lambda: time.sleep(100))
     monkeypatch.setattr(Connection, "_send", half.send)
     begin = time.monotonic()
@@ -173,7 +173,7 @@ def test_a_stopped_worker_does_not_keep_the_engine_from_ending() -> None:
 
 @pytest.mark.skipif(NO_SIGNALS, reason="needs /proc")
 def test_workers_do_not_outlive_a_killed_parent() -> None:
-    """After `kill -9` of the parent, its workers end by themselves, in the middle of a task too."""
+    """After `kill -9` of the parent, its workers end by themselves, even in the middle of a task."""
     root = Path(__file__).parents[2]
     with subprocess.Popen([sys.executable, "-c", SCRIPT], stdout=subprocess.PIPE, cwd=root, text=True) as process:
         assert process.stdout

@@ -1,4 +1,4 @@
-"""One run that meets a fault, the next run that must mend everything, and what has to hold after each."""
+"""One run with a fault, the next run that must repair everything, and the checks after each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.normalize.normalizing import audited, write
 from tests.normalize.test_failures import lines_of
 
 LASTING = (errno.ENOSPC, errno.EROFS, errno.EDQUOT)
-"""Reasons that stay: where a disk is full, the next write fails too."""
+"""Errors that persist: on a full disk, the next write fails too."""
 
 
 SMALL_TASKS = Limits(task_bytes=2_000, sample_one_in=1)
@@ -31,15 +31,15 @@ SMALL_TASKS = Limits(task_bytes=2_000, sample_one_in=1)
 
 
 class Scene(msgspec.Struct):
-    """Shards, how to normalize them, and what must come of it."""
+    """Shards, the options to normalize them, and the expected corpus."""
 
     folder: Path
-    """All that the run under test writes lies below; the shards do not."""
+    """The run under test writes only here; the shards are elsewhere."""
     shards: Path
     options: dict[str, Any]
     new: dict[str, bytes]
     old: dict[str, bytes] | None
-    """The corpus that is to be replaced."""
+    """The corpus that is replaced, if there is one."""
 
     @property
     def out(self) -> Path:
@@ -49,7 +49,7 @@ class Scene(msgspec.Struct):
         run([self.shards], self.out, Options(**self.options, overwrite=self.old is not None), progress=NoProgress())
 
     def begin(self) -> None:
-        """Put everything back to the beginning."""
+        """Restore the initial state."""
         clean(self.folder)
         self.folder.mkdir()
         if self.old is not None:
@@ -59,18 +59,18 @@ class Scene(msgspec.Struct):
 
 
 def clean(path: Path) -> None:
-    """Remove a directory, or what is left of it."""
+    """Remove a directory, if it exists."""
     if path.exists():
         shutil.rmtree(path)
 
 
 def contents(corpus: Path) -> dict[str, bytes]:
-    """All files of a corpus, the manifest included."""
+    """Return all files of a corpus, including the manifest."""
     return {path.name: path.read_bytes() for path in sorted(corpus.iterdir())}
 
 
 def make_scene(folder: Path, *, replace: bool, **options: Any) -> Scene:
-    """Shards of several formats with copies, conflicts and rejects, cut into a few tasks and parts."""
+    """Make shards of several formats with duplicates, conflicts and rejected lines, for a few tasks and parts."""
     shards = folder / "in"
     same = lines_of("same", 2)
     write(shards / "a.jsonl", [*lines_of("a", 3), *same, b"{", b""])
@@ -88,12 +88,12 @@ def make_scene(folder: Path, *, replace: bool, **options: Any) -> Scene:
 
 
 def no_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a file system where two directories cannot change places in one step."""
+    """Behave like a file system that cannot exchange two directories in one call."""
     monkeypatch.setattr(local_output, "exchange", lambda *_: False)
 
 
 def try_fault(scene: Scene, faults: Faults) -> bool:
-    """Run with a fault and then without; tell whether the fault was met at all."""
+    """Run with a fault and then without; return whether the fault occurred at all."""
     scene.begin()
     error: OSError | FastrecError | None = None
     try:
@@ -105,13 +105,13 @@ def try_fault(scene: Scene, faults: Faults) -> bool:
     if not faults.paths:
         assert error is None
     if error is None:
-        assert contents(scene.out) == scene.new, "the run says that all is well"
+        assert contents(scene.out) == scene.new, "the run reports success"
     else:
         check_message(error, faults)
         if scene.old is None:
             assert not scene.out.exists(), "the run failed, but something was published"
         else:
-            assert contents(scene.out) == scene.old, "the run failed, so the old corpus must be there"
+            assert contents(scene.out) == scene.old, "the run failed, but the old corpus has changed"
     assert not faults.open, f"after {faults.operation} of {faults.paths} these are left open"
     if error is not None:
         scene.run()
@@ -121,7 +121,7 @@ def try_fault(scene: Scene, faults: Faults) -> bool:
 
 
 def check_message(error: OSError | FastrecError, faults: Faults) -> None:
-    """The error says what went wrong, and with which file."""
+    """Check that the error names the reason and the file."""
     reason = os.strerror(faults.reason)
     names = [Path(path).name for path in faults.paths]
     if isinstance(error, OSError):

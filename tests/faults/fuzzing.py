@@ -1,4 +1,4 @@
-"""One run over damaged shards, and what has to hold whatever they are."""
+"""One run on damaged shards, and the checks that always hold."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def try_shards(folder: Path, shards: list[tuple[str, bytes]], options: Options) 
 
 
 def check_the_rest(folder: Path, options: Options, bad: set[str]) -> None:
-    """Skipping bad shards gives what the others give alone."""
+    """Check that skipping bad shards gives the same corpus as the other shards alone."""
     skipping = msgspec.structs.replace(options, skip_bad_shards=True)
     corpus = audited(folder / "out", run([folder / "in"], folder / "out", skipping))
     check_lines(corpus)
@@ -63,7 +63,7 @@ def check_the_rest(folder: Path, options: Options, bad: set[str]) -> None:
 
 
 def check_lines(corpus: Corpus) -> None:
-    """Every line that went in is in the books."""
+    """Check that every input line is counted."""
     counts = corpus.line_counts
     accounted = counts["kept"] + counts["duplicates"] + counts["rejected"] + counts["blank"]
     assert accounted == counts["lines"] == sum(entry["lines"] for entry in corpus.manifest["inputs"])

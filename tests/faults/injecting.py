@@ -1,11 +1,11 @@
-"""Faults on order: the Nth call of an operation, on a file below a directory, fails as the operating system would.
+"""Injected faults: the Nth call of an operation on a file below a directory fails with an OSError.
 
     with Faults(folder, "fsync", nth=3, reason=errno.EIO) as faults:
         ...
-    faults.paths     what the failed call was about; empty if there were fewer calls
+    faults.paths     files of the failed calls; empty if there were fewer calls
 
-Python's own functions are replaced: those of `os`, and the raw file beneath `open`. So a fault is as exact as a call,
-and a run of a few milliseconds can be tried once for every call that it makes.
+The functions of `os` and the raw file beneath `open` are replaced. So a fault hits exactly one call, and a run of a few
+milliseconds can be repeated once for every call that it makes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ OPERATIONS = {
     "listdir": errno.EIO,
     "stat": errno.EIO,
 }
-"""What can fail, and the reason that it gives most often. Some others: `REASONS`."""
+"""Operations that can fail, and the usual reason. `REASONS` has some others."""
 
 REASONS = (errno.ENOSPC, errno.EIO, errno.EACCES, errno.EROFS, errno.EDQUOT)
 
@@ -52,25 +52,25 @@ _OF_PATHS = ("mkdir", "chmod", "rename", "unlink", "rmdir", "scandir", "listdir"
 
 
 class Faults:
-    """Lets one call fail, or with `lasting` that one and all later ones of its kind."""
+    """Makes one call fail; with `lasting`, also all later calls of the same operation."""
 
     def __init__(self, folder: Path, operation: str = "", nth: int = 0, reason: int = 0, *, lasting: bool = False):
         self.folder = os.fspath(folder)
         self.operation, self.nth, self.reason, self.lasting = operation, nth, reason, lasting
         self.calls: dict[str, int] = {}
         self.paths: list[str] = []
-        """What the failed calls were about."""
+        """Files of the failed calls."""
         self.open: dict[int, str] = {}
-        """Descriptors that are open below the folder."""
+        """Open descriptors of files below the folder."""
         self._patch = pytest.MonkeyPatch()
 
     def meet(self, operation: str, path: str) -> None:
-        """Count a call, and let it fail if its turn has come."""
+        """Count a call, and make it fail if its turn has come."""
         self.calls[operation] = calls = self.calls.get(operation, 0) + 1
         if operation == self.operation and (calls >= self.nth if self.lasting else calls == self.nth):
             self.paths.append(path)
             if operation in _OF_DESCRIPTORS or operation in ("close", "flock"):
-                raise OSError(self.reason, os.strerror(self.reason))  # such calls know no names
+                raise OSError(self.reason, os.strerror(self.reason))  # such calls do not know the name
             raise OSError(self.reason, os.strerror(self.reason), path)
 
     def __enter__(self) -> Self:
@@ -91,7 +91,7 @@ class Faults:
         self._patch.undo()
 
     def below(self, path: Any, directory: int | None = None) -> str | None:
-        """Spell a path if it lies below the folder."""
+        """Return a path as text if it is below the folder."""
         if isinstance(path, int):
             return self.open.get(path)
         text = os.fsdecode(path)
@@ -131,7 +131,7 @@ class Faults:
     def _close(self, real: Any) -> Any:
         def call(descriptor: int) -> None:
             path = self.open.pop(descriptor, None)
-            real(descriptor)  # as on Linux: whatever close says, the descriptor is gone
+            real(descriptor)  # as on Linux: the descriptor is gone even if close fails
             if path is not None:
                 self.meet("close", path)
 
@@ -153,7 +153,7 @@ class Faults:
 
 
 class _RawFile(io.FileIO):
-    """A file whose calls may fail."""
+    """A raw file whose calls can fail."""
 
     def __init__(self, faults: Faults, below: str, *arguments: Any, closefd: bool = True, opener: Any = None) -> None:
         self._faults, self._below, self._ours = faults, below, closefd

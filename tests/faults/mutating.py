@@ -1,4 +1,4 @@
-"""Damage: seeded mutations of shards, of their lines, of their JSON and of their compression."""
+"""Seeded mutations of shards: of their lines, their JSON and their compression."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TOKENS = [
 
 
 def flip(dice: random.Random, data: bytes) -> bytes:
-    """Change some bits."""
+    """Flip some bits."""
     spoilt = bytearray(data)
     for _ in range(dice.randint(1, 3)):
         if spoilt:
@@ -31,43 +31,43 @@ def flip(dice: random.Random, data: bytes) -> bytes:
 
 
 def cut(dice: random.Random, data: bytes) -> bytes:
-    """Lose the end."""
+    """Cut off the end."""
     return data[: dice.randint(0, len(data))]
 
 
 def behead(dice: random.Random, data: bytes) -> bytes:
-    """Lose the beginning."""
+    """Cut off the beginning."""
     return data[dice.randint(0, len(data)) :]
 
 
 def hole(dice: random.Random, data: bytes) -> bytes:
-    """Zeros where data was, as after a crash of a file system."""
+    """Overwrite a range with zeros, as after a file system crash."""
     start = dice.randint(0, len(data))
     size = dice.randint(0, min(64, len(data) - start))
     return data[:start] + bytes(size) + data[start + size :]
 
 
 def insert(dice: random.Random, data: bytes) -> bytes:
-    """Something that has a meaning somewhere, somewhere else."""
+    """Insert bytes that are special in some format at a random position."""
     start = dice.randint(0, len(data))
     return data[:start] + dice.choice(_TOKENS) + data[start:]
 
 
 def double(dice: random.Random, data: bytes) -> bytes:
-    """A stretch stands there twice."""
+    """Repeat a range."""
     start = dice.randint(0, len(data))
     end = dice.randint(start, len(data))
     return data[:end] + data[start:end] + data[end:]
 
 
 def swap(dice: random.Random, data: bytes) -> bytes:
-    """Two halves in the wrong order."""
+    """Swap two halves."""
     middle = dice.randint(0, len(data))
     return data[middle:] + data[:middle]
 
 
 def noise(dice: random.Random, data: bytes) -> bytes:
-    """Random bytes behind the end."""
+    """Append random bytes."""
     return data + dice.randbytes(dice.randint(1, 40))
 
 
@@ -75,7 +75,7 @@ DAMAGES: tuple[Damage, ...] = (flip, cut, behead, hole, insert, double, swap, no
 
 
 def text(dice: random.Random) -> bytes:
-    """Lines, some of them damaged."""
+    """Make lines, and damage some of them."""
     lines = lines_of(dice.choice("abc"), dice.randint(0, 12))
     for number, line in enumerate(lines):
         if dice.random() < 0.3:
@@ -86,7 +86,7 @@ def text(dice: random.Random) -> bytes:
 
 
 def frames(dice: random.Random, format_: Format) -> list[bytes]:
-    """Compressed texts, one frame or member each."""
+    """Compress texts, one frame or member each."""
     found = [compressed(format_, text(dice)) for _ in range(dice.randint(1, 4))]
     if format_ is Format.ZSTD and dice.random() < 0.3:
         found.insert(dice.randint(0, len(found)), skippable(dice.randbytes(9)))
@@ -96,7 +96,7 @@ def frames(dice: random.Random, format_: Format) -> list[bytes]:
 
 
 def shard(dice: random.Random) -> tuple[str, bytes]:
-    """The suffix and the bytes of a shard that may be damaged at any level: JSON, lines, frames, bytes."""
+    """Return suffix and bytes of a shard that may be damaged at any level: JSON, lines, frames, bytes."""
     format_ = dice.choice(FORMATS)
     pieces = frames(dice, format_)
     deed = dice.choice(["nothing", "lose", "double", "swap", "damage", "damage a frame", "mix"])

@@ -1,4 +1,4 @@
-"""The command in processes of its own, to be stopped and killed at any moment."""
+"""The command in its own process, which tests stop and kill at any moment."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from tests.sources.compressing import skippable
 HAS_PROC = Path("/proc/self/stat").exists()
 TIMEOUT = 60.0
 WORKERS_END = 2.0
-"""Seconds within which no worker is left after its parent has ended."""
+"""Seconds within which all workers end after their parent."""
 
 
 def command(shards: Path, out: Path, *more: str) -> list[str]:
-    """Spell the command under test: two workers, several parts."""
+    """Return the command under test: two workers, several parts."""
     options = ("--jobs", "2", "--part-size", "2M", "--memory", "64M", "--max-rejects", "100%")
     return [sys.executable, "-m", "fastrec", "normalize", str(shards), "-o", str(out), *options, *more]
 
 
 def generate(folder: Path, records: int = 2_000, shards: int = 12, seed: int = 1) -> Path:
-    """Make shards that take two workers about a second."""
+    """Generate shards that take two workers about a second."""
     kind = "mixed" if shards > 1 else "zst"
     where = ("-n", str(records), "--seed", str(seed), "-o", str(folder), "--shards", str(shards), "--compression", kind)
     shares = ("--duplicates", "0.1", "--conflicts", "0.02", "--rejects", "0.02", "--unknown-keys", "0.05")
@@ -43,7 +43,7 @@ def generate(folder: Path, records: int = 2_000, shards: int = 12, seed: int = 1
 
 
 def generate_one(folder: Path) -> Path:
-    """Make one shard that is so large, by its size on disk, that it is handed on to workers in chunks."""
+    """Generate one compressed shard that is so large that the driver decompresses it and passes chunks to workers."""
     generate(folder, 6_000, shards=1)
     path = next(folder.iterdir())
     path.write_bytes(path.read_bytes() + skippable(bytes(10 << 20)))
@@ -51,7 +51,7 @@ def generate_one(folder: Path) -> Path:
 
 
 class Pile(msgspec.Struct):
-    """Shards, the corpus that they give, and how long that takes."""
+    """Shards, the corpus made from them, and how long that takes."""
 
     shards: Path
     whole: dict[str, bytes]
@@ -63,7 +63,7 @@ class Pile(msgspec.Struct):
 
 
 class Process:
-    """A run under way."""
+    """A running command."""
 
     def __init__(self, arguments: list[str]) -> None:
         self.began = time.monotonic()
@@ -72,10 +72,10 @@ class Process:
         )
         self.pid = self._process.pid
         self.seen: set[int] = set()
-        """The workers that were seen."""
+        """All workers seen so far."""
 
     def workers(self) -> list[int]:
-        """Give the children that run now."""
+        """Return the children that are running."""
         try:
             text = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
         except OSError:
@@ -85,7 +85,7 @@ class Process:
         return found
 
     def wait_until(self, holds: Callable[[], object]) -> bool:
-        """Wait until something holds; False if the run ends first."""
+        """Wait until a condition holds; return False if the run ends first."""
         while self._process.poll() is None:
             if holds():
                 return True
@@ -93,24 +93,24 @@ class Process:
         return False
 
     def sleep(self, seconds: float) -> None:
-        """Wait, and watch the workers come and go."""
+        """Wait, and collect the workers that appear."""
         until = time.monotonic() + seconds
         while time.monotonic() < until and self._process.poll() is None:
             self.workers()
             time.sleep(0.005)
 
     def send(self, number: int, pid: int | None = None) -> None:
-        """Send a signal, to this process unless another is named."""
+        """Send a signal to the command, or to another process."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid or self.pid, number)
 
     def send_all(self, number: int) -> None:
-        """Send a signal to this process and its workers, as a terminal does."""
+        """Send a signal to the command and its workers, like a terminal."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, number)
 
     def end(self) -> tuple[int, str]:
-        """Wait for the end; give the exit code, and what was said. Kills a run that hangs, and says so."""
+        """Wait for the end; return exit code and output. A run that hangs is killed, and the test fails."""
         try:
             output, errors = self._process.communicate(timeout=TIMEOUT)
         except subprocess.TimeoutExpired:
@@ -122,7 +122,7 @@ class Process:
         return self._process.returncode, said
 
     def workers_end(self) -> float:
-        """Wait until no worker is left; give the seconds that it took."""
+        """Wait until all workers have ended; return the seconds that it took."""
         began = time.monotonic()
         while left := [pid for pid in self.seen if is_running(pid, self.pid)]:
             assert time.monotonic() - began < WORKERS_END, f"workers {left} have outlived their parent"
@@ -131,7 +131,7 @@ class Process:
 
 
 def is_running(pid: int, session: int) -> bool:
-    """Tell whether a process of this session runs; a number may belong to another by now."""
+    """Return whether a process of this session is running; its number may have been reused."""
     try:
         state, *_ = fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -140,7 +140,7 @@ def is_running(pid: int, session: int) -> bool:
 
 
 def make_pile(shards: Path, out: Path) -> Pile:
-    """Run undisturbed."""
+    """Run without faults."""
     process = Process(command(shards, out))
     code, said = process.end()
     assert code == 0, said
@@ -148,6 +148,6 @@ def make_pile(shards: Path, out: Path) -> Pile:
 
 
 def check_after(out: Path, allowed: list[dict[str, bytes] | None]) -> None:
-    """What stands at OUT is one of those, None for nothing, and nothing in between."""
+    """Check that OUT is one of the allowed states; None stands for no OUT."""
     found = contents(out) if out.exists() else None
     assert any(found == one for one in allowed), "OUT is neither absent nor whole"

@@ -1,4 +1,4 @@
-"""The soak: all faults at random, for as long as one likes. `make soak` runs it.
+"""The soak test: random faults for a given time. `make soak` runs it.
 
 Each case is told by the seed and its number alone, so `--case 17` tries one again. Where the last call ended stands in
 out/soak/state.json, and the next one goes on from there. It prints what it tried, and ends with 1 if anything was lost.
@@ -31,7 +31,7 @@ LONGEST = 120  # seconds that a case may take
 
 
 class Counts(msgspec.Struct):
-    """What was tried."""
+    """Counts of the cases that ran."""
 
     cases: int = 0
     faults: int = 0
@@ -56,7 +56,7 @@ class Counts(msgspec.Struct):
 
 
 class State(msgspec.Struct):
-    """Where a soak is."""
+    """The state of a soak test."""
 
     seed: int
     next: int = 0
@@ -68,7 +68,7 @@ class Hang(BaseException):
 
 
 class Soak:
-    """The stage on which cases are played."""
+    """The directory and the corpora that cases use."""
 
     def __init__(self, folder: Path, counts: Counts) -> None:
         self.counts = counts
@@ -91,13 +91,13 @@ class Soak:
         return make_scene((self._folder / name).resolve(), **options)
 
     def play(self, dice: random.Random) -> str:
-        """Play one case; give its name."""
+        """Run one case; return its name."""
         case = dice.choice(self._cases)
         case(dice)
         return case.__name__
 
     def fault(self, dice: random.Random) -> None:
-        """One call of a run fails, or that and all later ones of its kind."""
+        """One call of a run fails, or that call and all later ones of its kind."""
         operation, reason = dice.choice(list(OPERATIONS)), dice.choice(REASONS)
         with self._patch.context() as patch:
             if dice.random() < 0.3:
@@ -118,7 +118,7 @@ class Soak:
         self.counts.bytes += sum(len(data) for _, data in shards)
 
     def kill_parent(self, dice: random.Random) -> None:
-        """The command is killed, perhaps several times over."""
+        """The command is killed, perhaps several times."""
         out, pile = self._new_place(), dice.choice(self._piles)
         for _ in range(dice.randint(1, 3)):
             process = self._start(pile, out, dice)
@@ -131,7 +131,7 @@ class Soak:
         self._run_again(pile, out)
 
     def kill_worker(self, dice: random.Random) -> None:
-        """A worker is killed, and perhaps another one stopped: the run does not mind."""
+        """A worker is killed, and perhaps another one stopped: the run succeeds all the same."""
         out, pile = self._new_place(), dice.choice(self._piles)
         process = self._start(pile, out, dice)
         workers = process.workers()
@@ -179,7 +179,7 @@ class Soak:
 
 
 def try_case(soak: Soak, seed: int, number: int) -> None:
-    """Play a case, and count what goes wrong."""
+    """Run a case, and count failures."""
     signal.alarm(LONGEST)
     try:
         soak.play(random.Random(f"{seed} {number}"))
@@ -207,7 +207,7 @@ def try_case(soak: Soak, seed: int, number: int) -> None:
 
 
 def load(seed: int | None) -> State:
-    """Give the state of the last call, unless another seed is wanted."""
+    """Load the state of the last call, unless another seed is given."""
     try:
         state = msgspec.json.decode((HOME / "state.json").read_bytes(), type=State)
     except (OSError, msgspec.MsgspecError):
@@ -220,7 +220,7 @@ def wake(*_: object) -> None:
 
 
 def main() -> None:
-    """Play cases until the time is up."""
+    """Run cases until the time is up."""
     parser = argparse.ArgumentParser(prog="make soak")
     parser.add_argument("--minutes", type=float, default=10.0, help="how long")
     parser.add_argument("--seed", type=int, help="which cases; the last call's unless told")

@@ -1,4 +1,4 @@
-"""Every call to the operating system that a run makes is let fail, one after the other: nothing is lost."""
+"""Every system call of a run fails once, one after the other: nothing is lost."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CASES = [(scene, operation) for scene in SCENES for operation in OPERATIONS if o
 
 @pytest.fixture
 def scene(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
-    """A new corpus, or one that takes the place of another."""
+    """A new corpus, or one that replaces another."""
     if request.param == "two renames":
         no_exchange(monkeypatch)
     return make_scene(tmp_path, **SCENES[request.param])
@@ -41,8 +41,8 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize(("scene", "operation"), CASES, indirect=["scene"])
 def test_any_call_may_fail(operation: str, scene: Scene) -> None:
-    """OUT is absent or as it was, the error names file and reason, and the next run gives the undisturbed bytes."""
-    # What takes hundreds of calls is tried at each of them for a new corpus, and at every fourth for the others.
+    """OUT is missing or unchanged, the error names file and reason, and the next run gives the expected bytes."""
+    # Operations with hundreds of calls: each call fails once for a new corpus, every fourth for the others.
     step = 4 if (scene.old or "conflicts" in scene.options) and operation in ("open", "close", "pread") else 1
     for nth in count(1, step):
         reason = OPERATIONS[operation] if nth % 2 else REASONS[nth // 2 % len(REASONS)]
@@ -54,7 +54,7 @@ def test_any_call_may_fail(operation: str, scene: Scene) -> None:
 
 @pytest.mark.parametrize("scene", ["new", "replaced"], indirect=True)
 def test_a_write_may_take_less_than_it_was_given(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a disk that takes only some bytes of every write, the corpus is the same to the last byte."""
+    """If every write is short, the corpus is the same to the last byte."""
     write, writev = os.write, os.writev
     monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, memoryview(data)[:100]))
     monkeypatch.setattr(os, "writev", lambda descriptor, views: writev(descriptor, views[:1]))

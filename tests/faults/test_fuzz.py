@@ -1,4 +1,4 @@
-"""Damaged input, at every level: no traceback, no hang, an exit code of the table, and books that balance."""
+"""Damaged input, at every level: no traceback, no hang, a documented exit code, and line counts that add up."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ fuzz = settings(max_examples=100, suppress_health_check=list(HealthCheck))
 @fuzz
 @given(seed=st.integers(0, 2**32), conflicts=st.sampled_from(["keep", "first", "reject"]))
 def test_damaged_shards(seed: int, conflicts: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Shards that are corrupt, cut, doubled or swapped, by bytes, frames, lines or JSON, are accounted for."""
+    """All lines are counted if shards are corrupt, cut, repeated or swapped, by bytes, frames, lines or JSON."""
     shards = damaged(random.Random(seed))
     place = tmp_path_factory.getbasetemp() / "fuzz"
     assert try_shards(place, shards, Options(conflicts=conflicts, **SMALL)) in (0, 1, 3)
@@ -31,7 +31,7 @@ def test_damaged_shards(seed: int, conflicts: Any, tmp_path_factory: pytest.Temp
 @fuzz
 @given(data=st.binary(max_size=300), format_=st.sampled_from(mutating.FORMATS), packed=st.booleans())
 def test_any_bytes(data: bytes, format_: Any, packed: bool, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Bytes that hypothesis thinks of, compressed or called so, are accounted for."""
+    """All lines are counted for any bytes, compressed or only named so."""
     content = compressed(format_, data) if packed else data
     place = tmp_path_factory.getbasetemp() / "bytes"
     assert try_shards(place, [(mutating.SUFFIXES[format_], content)], Options(**SMALL)) in (0, 1, 3)
@@ -39,7 +39,7 @@ def test_any_bytes(data: bytes, format_: Any, packed: bool, tmp_path_factory: py
 
 @pytest.mark.parametrize("format_", mutating.FORMATS)
 def test_every_prefix(format_: Any, tmp_path: Path) -> None:
-    """A shard that ends at any byte is whole, or is refused: its records never count in part."""
+    """A shard that ends at any byte is complete, or is refused: its records never count in part."""
     data = compressed(format_, b"{}\n{}\n")
     codes = [try_shards(tmp_path / "place", [("", data[:size])], Options(**SMALL)) for size in range(len(data) + 1)]
     assert codes[0] == 0  # nothing at all

@@ -1,4 +1,4 @@
-"""Processes are killed, interrupted and terminated at random moments: nothing is lost, and nobody is left behind."""
+"""Processes are killed, interrupted and terminated at random moments: nothing is lost, and no process is left."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def pile(tmp_path_factory: pytest.TempPathFactory) -> Pile:
 
 
 def run_again(pile: Pile, out: Path, *more: str) -> str:
-    """The run after: it must give the undisturbed bytes and leave nothing beside them."""
+    """Run again: the corpus must be as expected, with no other files beside it."""
     code, said = Process(command(pile.shards, out, *more)).end()
     assert code == 0, said
     assert contents(out) == pile.whole
@@ -32,7 +32,7 @@ def run_again(pile: Pile, out: Path, *more: str) -> str:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_kill_9(seed: int, pile: Pile, tmp_path: Path) -> None:
-    """The parent or a worker is killed at a random moment: the next run, at once, gives the undisturbed bytes."""
+    """The parent or a worker is killed at a random moment: the next run, at once, gives the expected bytes."""
     dice = random.Random(seed)
     out = tmp_path / "out"
     process = Process(command(pile.shards, out, "--overwrite"))
@@ -54,7 +54,7 @@ def test_kill_9(seed: int, pile: Pile, tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("seed", range(4))
 def test_a_signal_at_a_random_moment(seed: int, number: signal.Signals, pile: Pile, tmp_path: Path) -> None:
-    """All workers are gone within two seconds, the exit code says why, and stderr how to go on."""
+    """All workers end within two seconds, the exit code says why, and stderr how to resume."""
     dice = random.Random(f"{seed} {number}")
     out = tmp_path / "out"
     process = Process(command(pile.shards, out))
@@ -80,12 +80,12 @@ def test_a_signal_at_a_random_moment(seed: int, number: signal.Signals, pile: Pi
 
 
 def is_journalled(journal: Path) -> bool:
-    """Whether more than its head is in a journal: a task is finished."""
+    """Return whether a journal has entries, so that a task is finished."""
     return journal.exists() and journal.stat().st_size > 1_000
 
 
 def test_a_second_interrupt_stops_at_once(pile: Pile, tmp_path: Path) -> None:
-    """Whoever presses Ctrl-C twice does not wait, and the next run still gives the undisturbed bytes."""
+    """A second Ctrl-C ends the run at once, and the next run still gives the expected bytes."""
     out = tmp_path / "out"
     process = Process(command(pile.shards, out))
     assert process.wait_until(lambda: list((tmp_path / ".out.fastrec-work").glob("run-*")))
@@ -100,7 +100,7 @@ def test_a_second_interrupt_stops_at_once(pile: Pile, tmp_path: Path) -> None:
 
 
 def test_two_workers_are_lost_in_two_ways(pile: Pile, tmp_path: Path) -> None:
-    """One worker is stopped and the other one killed: the run does not wait for the stopped one for ever."""
+    """If one worker is stopped and the other one killed, the run does not wait for the stopped one for ever."""
     out = tmp_path / "out"
     process = Process(command(pile.shards, out))
     assert process.wait_until(lambda: len(process.workers()) == 2)

@@ -1,4 +1,4 @@
-"""File names and texts that are made to confuse: they work like any other, and never reach a terminal raw."""
+"""Hostile file names and texts: they work like any others, and never reach a terminal unescaped."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STEERING = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"
 
 
 def fastrec(*arguments: bytes | str, cwd: Path) -> tuple[int, bytes]:
-    """Run the command; there is no traceback, and nothing that could steer a terminal."""
+    """Run the command; check that it prints no traceback and no terminal escape sequences."""
     command = [sys.executable, "-m", "fastrec", *arguments]
     done = subprocess.run(command, cwd=cwd, capture_output=True, timeout=60, check=False)
     said = done.stdout + done.stderr
@@ -44,7 +44,7 @@ def fastrec(*arguments: bytes | str, cwd: Path) -> tuple[int, bytes]:
 
 @pytest.mark.parametrize("name", NAMES, ids=ascii)
 def test_any_name_of_a_shard_works(name: bytes, tmp_path: Path) -> None:
-    """A shard of any name is read, named in errors if it is bad, and its rejects say where they are from."""
+    """A shard of any name is read, and errors and rejected lines name it."""
     good, folder = tmp_path / "good.jsonl", tmp_path / "in"
     folder.mkdir()
     write(good, lines_of("a"))
@@ -68,7 +68,7 @@ def test_any_name_of_a_shard_works(name: bytes, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", NAMES[:5] + NAMES[6:], ids=ascii)
 def test_any_name_of_an_output_works(name: bytes, tmp_path: Path) -> None:
-    """A corpus of any name is published, and refused the second time."""
+    """A corpus of any name is published, and not overwritten the second time."""
     write(tmp_path / "in.jsonl", lines_of("a"))
     code, said = fastrec("normalize", "in.jsonl", "-o", b"./" + name, cwd=tmp_path)
     assert code == 0, said
@@ -78,7 +78,7 @@ def test_any_name_of_an_output_works(name: bytes, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [["-v"], ["--json"]])
-def test_texts_that_steer_a_terminal(options: list[str], tmp_path: Path) -> None:
+def test_texts_with_escape_sequences(options: list[str], tmp_path: Path) -> None:
     """Escape sequences in records, in keys and in rejected lines are escaped wherever they are printed."""
     record = sample(model_id=STEERING, evaluation_name=STEERING, evaluation_id=STEERING, **{STEERING: STEERING})
     rival = sample(model_id=STEERING, evaluation_name=STEERING, evaluation_id=STEERING, error=STEERING)
@@ -91,8 +91,8 @@ def test_texts_that_steer_a_terminal(options: list[str], tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("option", ["--sort-by", "--hash", "--memory", "--work-dir", "--files-from"])
-def test_arguments_that_steer_a_terminal(option: str, tmp_path: Path) -> None:
-    """What is wrong on the command line is not repeated raw."""
+def test_arguments_with_escape_sequences(option: str, tmp_path: Path) -> None:
+    """Messages about wrong arguments escape them."""
     write(tmp_path / "in.jsonl", lines_of("a"))
     code, _ = fastrec("normalize", "in.jsonl", "-o", "out", option, STEERING, cwd=tmp_path)
     assert code in (0, 2)

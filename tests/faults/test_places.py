@@ -1,4 +1,4 @@
-"""Places that cannot be written to: full devices, full file systems, limits, read-only directories."""
+"""Outputs that cannot be written: full devices, full file systems, size limits, read-only directories."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FULL = Path("/dev/full")
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The directory to be in, with a shard that has a reject."""
+    """The working directory, with a shard that has a rejected line."""
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "in.jsonl", [*lines_of("a", 50), b"{"])
     return tmp_path
@@ -40,7 +40,7 @@ def fastrec(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[byte
 @needs_dev_full
 @pytest.mark.parametrize("options", [["--json"], ["-v"]])
 def test_a_full_stdout_is_named_and_the_corpus_is_there(options: list[str], tmp_path: Path) -> None:
-    """When the report cannot be printed, the error says so, and that the corpus is published all the same."""
+    """If the result cannot be printed, the error says so, and that the corpus is published."""
     with FULL.open("wb") as full:
         done = fastrec("normalize", "in.jsonl", "-o", "out", *options, stdout=full)
     assert done.returncode == 3
@@ -56,7 +56,7 @@ def test_a_full_stdout_is_named_and_the_corpus_is_there(options: list[str], tmp_
     [["schema"], ["validate", "in.jsonl"], ["verify", "out"], ["rejects", "out"], ["rejects", "out", "--extract", "-"]],
 )
 def test_a_full_stdout_is_an_error(arguments: list[str]) -> None:
-    """Whatever a command prints: if it does not arrive, the exit code says so."""
+    """If the output of a command cannot be written, the exit code says so."""
     fastrec("normalize", "in.jsonl", "-o", "out")
     with FULL.open("wb") as full:
         done = fastrec(*arguments, stdout=full)
@@ -69,7 +69,7 @@ def test_a_full_stdout_is_an_error(arguments: list[str]) -> None:
     ("arguments", "code"), [(["in.jsonl", "-o", "out"], 1), (["missing", "-o", "out"], 2), (["in.jsonl"], 2)]
 )
 def test_a_full_log_changes_nothing(arguments: list[str], code: int, tmp_path: Path) -> None:
-    """What is said on stderr may be lost: the work is done, and the exit code is what it would have been."""
+    """If stderr cannot be written, the command works all the same, with the same exit code."""
     with FULL.open("wb") as full:
         assert fastrec("normalize", *arguments, stderr=full).returncode == code
     if code == 1:
@@ -77,7 +77,7 @@ def test_a_full_log_changes_nothing(arguments: list[str], code: int, tmp_path: P
 
 
 def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
-    """Behind a closed pipe a corpus is made like anywhere else."""
+    """A corpus is published even if stdout is a closed pipe."""
     reader, writer = os.pipe()
     os.close(reader)
     try:
@@ -90,7 +90,7 @@ def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
 
 @needs_dev_full
 def test_rejects_are_not_extracted_through_a_link() -> None:
-    """A name that is taken, by a link to a device for one, is refused before anything is written."""
+    """An output that exists, such as a link to a device, is refused before anything is written."""
     fastrec("normalize", "in.jsonl", "-o", "out")
     (Path.cwd() / "link").symlink_to(FULL)
     done = fastrec("rejects", "out", "--extract", "link")
@@ -100,7 +100,7 @@ def test_rejects_are_not_extracted_through_a_link() -> None:
 
 @pytest.mark.parametrize("most", [1, 200, 1_000, 4_000, 20_000])
 def test_a_limit_on_the_size_of_files(most: int, tmp_path: Path) -> None:
-    """Where no file may grow beyond a size, the run says which one would, and publishes nothing; the next one works."""
+    """With a limit on file sizes, the error names the file and nothing is published; the next run succeeds."""
     done = fastrec(
         "normalize", "in.jsonl", "-o", "out", "--compression", "none",
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY)),
@@ -114,7 +114,7 @@ def test_a_limit_on_the_size_of_files(most: int, tmp_path: Path) -> None:
 
 
 def test_a_small_file_system_that_fills_up(tmp_path: Path) -> None:
-    """On a full file system nothing is published and the file is named; with room made, the next run goes on."""
+    """On a full file system, the error names the file; with more space, the next run resumes."""
     if not shutil.which("unshare"):
         pytest.skip("needs unshare to mount a small file system")
     write(tmp_path / "big.jsonl", lines_of("big", 1_500))
@@ -140,7 +140,7 @@ def test_a_small_file_system_that_fills_up(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write to a read-only directory")
 def test_a_read_only_directory(tmp_path: Path) -> None:
-    """A directory that may not be written to is named, and nothing else happens."""
+    """The error names a read-only directory."""
     (tmp_path / "locked").mkdir(mode=0o500)
     done = fastrec("normalize", "in.jsonl", "-o", "locked/out")
     assert done.returncode == 3
@@ -148,7 +148,7 @@ def test_a_read_only_directory(tmp_path: Path) -> None:
 
 
 def test_an_output_below_a_file(tmp_path: Path) -> None:
-    """A parent that is no directory is named."""
+    """The error names a parent that is not a directory."""
     done = fastrec("normalize", "in.jsonl", "-o", "in.jsonl/below/out")
     assert done.returncode in (2, 3)
     assert b"in.jsonl" in done.stderr

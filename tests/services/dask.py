@@ -1,4 +1,4 @@
-"""A Dask scheduler and its workers on loopback, over TCP, each a process of its own."""
+"""A Dask scheduler and its workers on loopback, over TCP, each in its own process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-# Dask starts threads that outlive what they were started for, and is loose with sockets when a peer dies.
+# Dask leaves threads behind, and does not close all sockets when a peer dies.
 LOOSE = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
@@ -39,6 +39,10 @@ class Cluster:
                 self.address = line.split()[-1]
                 break
         self.workers = [self.start_worker() for _ in range(workers)]
+        for line in self.scheduler.stderr:  # on a busy machine, a worker takes many seconds to start
+            workers -= "Register worker" in line
+            if workers <= 0:
+                break
 
     def start_worker(self) -> subprocess.Popen[bytes]:
         """Start one more worker."""
@@ -67,20 +71,20 @@ def _command(name: str) -> list[str]:
 
 
 class Killer:
-    """Listens to the progress of a run, and kills a worker when a pass has begun."""
+    """Follows the progress of a run, and kills a worker when a pass has begun."""
 
     def __init__(self, running: Cluster, stage: str) -> None:
         self.running, self.stage, self.now, self.killed = running, stage, "", False
 
     def start(self, stage: str, _: int) -> None:
-        """Hear that a pass begins."""
+        """Note that a pass begins."""
         self.now = stage
 
     def advance(self, *_: Any) -> None:
-        """Hear that a task has ended."""
+        """Kill a worker when the first task of the pass has finished."""
         if self.now == self.stage and not self.killed:
             self.killed = True
             self.running.workers[0].kill()
 
     def finish(self) -> None:
-        """Hear that a pass has ended."""
+        """Do nothing."""

@@ -1,9 +1,9 @@
 """`make cluster-demo`: run the commands of docs/stores-and-clusters.md as printed.
 
 1. Start an S3-compatible server, and a Dask scheduler with three workers, all on loopback.
-2. Put the demo corpus into the bucket, and run the commands.
-3. Compare what is in the store with what comes of the same shards on this machine, byte for byte.
-4. Stop both.
+2. Store the demo corpus in the bucket, and run the commands.
+3. Compare the corpus in the store with one that is made on this machine, byte for byte.
+4. Stop everything.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SHARDS = ROOT / "corpora/demo"
 
 
 def commands() -> str:
-    """The commands of the page."""
+    """Return the commands of the page."""
     text = (ROOT / "docs" / "stores-and-clusters.md").read_text()
     blocks: list[str] = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
     return next(block for block in blocks if "$SCHEDULER" in block)
@@ -44,7 +44,7 @@ def main() -> int:
                 continue
             say(f"$ {command}")
             code = subprocess.run(["bash", "-c", command], env=environment, cwd=scratch, check=False).returncode
-            if code not in (0, 1):  # 1: there are rejects in the demo on purpose
+            if code not in (0, 1):  # 1: the demo has rejected lines on purpose
                 say(f"exit code {code}")
                 return 1
         run([str(SHARDS)], f"{scratch}/corpus", Options())
@@ -56,7 +56,7 @@ def main() -> int:
 
 
 def say(text: str) -> None:
-    """Print a line at once, in turn with what commands print."""
+    """Print a line at once, so that it appears between the output of the commands."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 

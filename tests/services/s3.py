@@ -1,6 +1,6 @@
-"""An S3-compatible server (moto's) on loopback, in a process of its own, that can be told to fail.
+"""An S3-compatible server (moto's) on loopback, in its own process, that fails on request.
 
-`python -m tests.services.s3` prints its address and serves until it is killed. `S3` starts one, and stops it.
+`python -m tests.services.s3` prints its address, and serves until it is killed. `S3` starts and stops one.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ KINDS = ("503", "500", "403", "slow", "reset")
 
 
 class Fault(msgspec.Struct):
-    """What is to happen to requests."""
+    """A fault that requests run into."""
 
     kind: str
     """One of KINDS."""
     method: str = ""
-    """Of the requests; all, if it is empty."""
+    """Method of the requests; empty for all."""
     has: str = ""
-    """What the path and query of a request must have in it."""
+    """A part of the path and query of the requests."""
     after: int = 0
-    """So many of them are let through first."""
+    """Number of requests that pass first."""
     times: int = 1_000_000
     seconds: float = 0.0
-    """How slow a slow answer is."""
+    """Delay of a slow answer."""
 
 
 class S3:
@@ -66,22 +66,22 @@ class S3:
         self._ask("PUT", "/bucket")
 
     def fail(self, *faults: Fault) -> None:
-        """Fail from now on; without faults, no more."""
+        """Fail requests from now on; without faults, stop failing them."""
         self._ask("PUT", "/_faults", msgspec.json.encode(faults))
 
     def requests(self) -> list[str]:
-        """Give the method, path and query of all requests since this was asked last."""
+        """Return method, path and query of all requests since the last call."""
         requests: list[str] = json.loads(self._ask("GET", "/_requests"))
         return requests
 
     def objects(self, prefix: str = "") -> dict[str, bytes]:
-        """Give what is in the bucket."""
+        """Return the objects in the bucket."""
         listing = self._ask("GET", f"/bucket?list-type=2&prefix={_quoted(prefix)}&max-keys=1000").decode()
         keys = [html.unescape(piece.split("</Key>")[0]) for piece in listing.split("<Key>")[1:]]
         return {key: self._ask("GET", f"/bucket/{_quoted(key)}") for key in keys}
 
     def put(self, key: str, data: bytes) -> None:
-        """Put an object into the bucket."""
+        """Store an object in the bucket."""
         self._ask("PUT", f"/bucket/{_quoted(key)}", data)
 
     def remove(self, key: str) -> None:
@@ -89,7 +89,7 @@ class S3:
         self._ask("DELETE", f"/bucket/{_quoted(key)}")
 
     def clear(self) -> None:
-        """Empty the bucket, and be a server that does not fail."""
+        """Empty the bucket, and stop failing requests."""
         self.fail()
         for key in self.objects():
             self.remove(key)
@@ -99,11 +99,11 @@ class S3:
         self.requests()
 
     def begin_upload(self, key: str) -> None:
-        """Begin to upload an object in parts, as a process does that is killed then."""
+        """Start a multipart upload that is never completed, like a killed process."""
         self._ask("POST", f"/bucket/{key}?uploads", b"")
 
     def uploads(self) -> list[str]:
-        """Name the objects whose upload was begun and neither completed nor given up."""
+        """List the objects whose upload was neither completed nor aborted."""
         listing = self._ask("GET", "/bucket?uploads").decode()
         return [piece.split("</Key>")[0] for piece in listing.split("<Key>")[1:]]
 
@@ -120,7 +120,7 @@ class S3:
 
     @contextlib.contextmanager
     def frozen(self) -> Iterator[None]:
-        """Accept connections, and say nothing."""
+        """Accept connections, but never answer."""
         self._process.send_signal(signal.SIGSTOP)
         try:
             yield
@@ -128,7 +128,7 @@ class S3:
             self._process.send_signal(signal.SIGCONT)
 
     def close(self) -> None:
-        """Stop it."""
+        """Stop the server."""
         self._process.kill()
         self._process.wait()
         if self._process.stdout:
@@ -145,7 +145,7 @@ _quoted = urllib.parse.quote
 
 
 class _Failing:
-    """The server's application, with faults in front of it."""
+    """The application of the server, behind the faults."""
 
     def __init__(self, application: Callable[..., Any]) -> None:
         self._application = application

@@ -1,4 +1,4 @@
-"""A server for all tests of stores of one process, and an environment in which s3fs finds it."""
+"""A server for the tests of object stores, and the environment in which s3fs finds it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def server() -> Iterator[S3]:
 
 @pytest.fixture
 def s3(server: S3, monkeypatch: pytest.MonkeyPatch) -> S3:
-    """The server, with nothing in its bucket, and nothing wrong with it."""
+    """The server, with an empty bucket and without faults."""
     for name, value in server.environment.items():
         monkeypatch.setenv(name, value)
     server.clear()
@@ -36,7 +36,7 @@ def s3(server: S3, monkeypatch: pytest.MonkeyPatch) -> S3:
 
 @pytest.fixture(scope="session")
 def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Shards of all formats, with something of everything."""
+    """Shards of all formats, with duplicates, conflicts, rejected and blank lines."""
     directory = tmp_path_factory.mktemp("shards")
     recipe = Recipe(records=600, seed=11, duplicates=0.1, conflicts=0.05, rejects=0.1, blanks=0.03)
     every = list(lines(recipe))
@@ -47,13 +47,13 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def local(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    """The corpus that comes of them on this machine, in this process."""
+    """The corpus made from them on this machine, in this process."""
     return normalized(shards, tmp_path_factory.mktemp("local") / "corpus", part_size=200_000)
 
 
 @pytest.fixture
 def inputs(s3: S3, shards: Path) -> str:
-    """The shards in the store."""
+    """The URL of the shards in the store."""
     for path in shards.iterdir():
         s3.put(f"in/{path.name}", path.read_bytes())
     s3.requests()

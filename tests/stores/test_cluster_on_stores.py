@@ -1,4 +1,4 @@
-"""More than one machine, as far as one machine can show it: a real scheduler, three workers, a real S3 server."""
+"""Several machines, simulated on one: a scheduler, three workers and an S3 server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def three(s3: S3) -> Iterator[Cluster]:
-    """A scheduler with three workers that find the server."""
+    """A scheduler with three workers that know the server."""
     with Cluster(**s3.environment) as running:
         yield running
 
@@ -41,8 +41,8 @@ def assert_same(s3: S3, local: Corpus) -> None:
     assert s3.uploads() == []
 
 
-def test_the_command_of_the_first_line(three: Cluster, inputs: str, s3: S3, local: Corpus) -> None:
-    """From a store to a store on a cluster: the same bytes, and nothing left of the work."""
+def test_from_store_to_store_on_a_cluster(three: Cluster, inputs: str, s3: S3, local: Corpus) -> None:
+    """The corpus has the same bytes, and no work is left behind."""
     command = ["normalize", inputs, "-o", OUT, "--engine", "dask", "--scheduler", three.address]
     result = subprocess.run(
         [sys.executable, "-m", "fastrec", *command, "--part-size", "200KB", "--max-rejects", "100%"],
@@ -57,7 +57,7 @@ def test_the_command_of_the_first_line(three: Cluster, inputs: str, s3: S3, loca
 
 
 def test_the_commands_of_the_readme(server: S3, capfd: pytest.CaptureFixture[str]) -> None:
-    """`make cluster-demo` runs them as they are printed, and finds the same bytes."""
+    """`make cluster-demo` runs the commands as printed, and the bytes are the same."""
     assert server, "the demo starts its own, where there is one to start"
     assert demo.main() == 0
     printed = capfd.readouterr().out
@@ -69,7 +69,7 @@ def test_the_commands_of_the_readme(server: S3, capfd: pytest.CaptureFixture[str
 def test_a_worker_killed_in_a_pass_changes_no_byte(
     stage: str, three: Cluster, inputs: str, s3: S3, local: Corpus
 ) -> None:
-    """What it had uploaded of a file is given up, and another worker does its tasks."""
+    """Its unfinished uploads are aborted, and another worker runs its tasks."""
     killer = Killer(three, stage)
     options = Options(engine="dask", scheduler=three.address, part_size=200_000)
     run([inputs], OUT, options, progress=killer)
@@ -78,7 +78,7 @@ def test_a_worker_killed_in_a_pass_changes_no_byte(
 
 
 def test_a_store_that_workers_cannot_reach_is_refused(inputs: str, s3: S3) -> None:
-    """Workers without credentials, or with another address, are named before any work."""
+    """The error names workers without access to the store, before any work."""
     nowhere = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_MAX_ATTEMPTS": "1"}
     with (
         Cluster(workers=1, **{**s3.environment, **nowhere}) as one,

@@ -1,4 +1,4 @@
-"""Faults of a store and of the way to it: what is tried again, and what ends a run, with nothing published."""
+"""Faults of a store or of the network: some are retried, others end the run with nothing published."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.services.s3 import S3, Fault
 
 OUT = "s3://bucket/nightly/corpus"
 ROOT = Path(__file__).parents[2]
-ATTEMPTS = {"AWS_MAX_ATTEMPTS": "3"}  # of botocore's, fewer than it makes by itself; s3fs tries five times all the same
+ATTEMPTS = {"AWS_MAX_ATTEMPTS": "3"}  # of botocore, fewer than its default; s3fs makes five attempts all the same
 ONE_ATTEMPT = {"AWS_MAX_ATTEMPTS": "1"}
 
 
@@ -63,8 +63,8 @@ PASSING: dict[str, Fault] = {
 
 
 @pytest.mark.parametrize("fault", PASSING.values(), ids=PASSING)
-def test_a_fault_that_passes_costs_time_only(fault: Fault, inputs: str, s3: S3, local: Corpus, tmp_path: Path) -> None:
-    """The same bytes as if nothing had happened."""
+def test_a_temporary_fault_costs_only_time(fault: Fault, inputs: str, s3: S3, local: Corpus, tmp_path: Path) -> None:
+    """The corpus has the same bytes as without the fault."""
     s3.fail(fault)
     result = normalize(tmp_path, inputs)
     assert (result.returncode, result.stderr.count("Traceback")) == (0, 0), result.stderr
@@ -85,8 +85,8 @@ LASTING: dict[str, Fault] = {
 
 
 @pytest.mark.parametrize("fault", LASTING.values(), ids=LASTING)
-def test_a_fault_that_lasts_ends_the_run(fault: Fault, inputs: str, s3: S3, local: Corpus, tmp_path: Path) -> None:
-    """Exit 3 with the object and the reason, no manifest, no upload left; the next run gives the undisturbed bytes."""
+def test_a_lasting_fault_ends_the_run(fault: Fault, inputs: str, s3: S3, local: Corpus, tmp_path: Path) -> None:
+    """Exit code 3 with object and reason, no manifest, no upload left; the next run gives the expected bytes."""
     s3.fail(fault)
     result = normalize(tmp_path, inputs, "--work-dir", "s3://bucket/tmp", **ONE_ATTEMPT)
     assert (result.returncode, result.stderr.count("Traceback")) == (3, 0), result.stderr
@@ -99,9 +99,9 @@ def test_a_fault_that_lasts_ends_the_run(fault: Fault, inputs: str, s3: S3, loca
     assert same_bytes(s3, local)
 
 
-def test_an_upload_that_fails_halfway_is_given_up(s3: S3, tmp_path: Path) -> None:
-    """What is too large for one request goes up in parts; if one of them fails, so does the file, and nothing stays."""
-    line = b'{"a": "%s"}\n' % (b"x" * (9 << 20))  # not a record: kept whole among the rejects, in the work directory
+def test_an_upload_that_fails_halfway_is_aborted(s3: S3, tmp_path: Path) -> None:
+    """If one part of an upload fails, the file fails, and nothing of it is left."""
+    line = b'{"a": "%s"}\n' % (b"x" * (9 << 20))  # not a record: kept as a rejected line in the work directory
     s3.put("in/a.jsonl.gz", gzip.compress(line * 3, 1))
     words = ("normalize", "s3://bucket/in", "-o", OUT, "--work-dir", "s3://bucket/tmp", "--jobs", "1")
     s3.fail(Fault("500", "PUT", "partNumber=2"))
@@ -115,15 +115,15 @@ def test_an_upload_that_fails_halfway_is_given_up(s3: S3, tmp_path: Path) -> Non
     assert "nightly/corpus/manifest.json" in s3.objects("nightly/")
 
 
-def test_nobody_answers(inputs: str, tmp_path: Path) -> None:
-    """A server that is gone ends the run soon, with exit code 2: not even the input was found."""
+def test_no_server(inputs: str, tmp_path: Path) -> None:
+    """A server that does not exist ends the run soon, with exit code 2, because no input is found."""
     result = normalize(tmp_path, inputs, AWS_ENDPOINT_URL="http://127.0.0.1:9")
     assert (result.returncode, result.stderr.count("Traceback")) == (2, 0), result.stderr
     assert "s3://bucket/in: cannot be found" in result.stderr
 
 
 def test_sending_to_a_silent_store_ends(s3: S3) -> None:
-    """A small object, a new one, and a large one in parts: no hang, and nothing is left of the upload."""
+    """Writing an object, a new object, or a large one in parts does not hang, and leaves no upload."""
     store = ObjectStore(Limits(store_request_seconds=2.0))
     store.write_all("s3://bucket/a", b"a")
     large = store.create("s3://bucket/large")
@@ -154,8 +154,8 @@ def test_a_silent_store_is_not_asked_again_at_once(s3: S3) -> None:
 
 
 @pytest.mark.parametrize("way", [signal.SIGKILL, signal.SIGTERM])
-def test_a_run_that_is_killed_goes_on(way: signal.Signals, inputs: str, s3: S3, local: Corpus, tmp_path: Path) -> None:
-    """At any moment: no manifest, and the same bytes from the next run."""
+def test_a_killed_run_is_resumed(way: signal.Signals, inputs: str, s3: S3, local: Corpus, tmp_path: Path) -> None:
+    """A run killed at any moment leaves no manifest, and the next run gives the same bytes."""
     for delay in (0.6, 1.0, 1.4):
         process = subprocess.Popen(
             [sys.executable, "-m", "fastrec", "normalize", inputs, "-o", OUT, "--part-size", "200KB", "--jobs", "1"],
@@ -166,7 +166,7 @@ def test_a_run_that_is_killed_goes_on(way: signal.Signals, inputs: str, s3: S3, 
         process.send_signal(way)
         process.wait()
         if "nightly/corpus/manifest.json" in s3.objects("nightly/"):
-            break  # it was too late
+            break  # the run had finished
         assert process.returncode in (-way, 128 + way)
     result = normalize(tmp_path, inputs, "--overwrite")
     assert result.returncode == 0, result.stderr
@@ -178,8 +178,8 @@ def files_of(s3: S3, stem: str) -> list[bytes]:
     return [data for key, data in s3.objects(f"nightly/corpus/{stem}").items() if key]
 
 
-def test_no_secret_is_ever_told(inputs: str, s3: S3, tmp_path: Path) -> None:
-    """Neither in what is printed, nor in what is written, whether the run succeeds or fails, in every detail."""
+def test_no_secret_is_printed_or_written(inputs: str, s3: S3, tmp_path: Path) -> None:
+    """Neither printed nor written, whether the run succeeds or fails, even with -vv."""
     secrets = (s3.environment["AWS_SECRET_ACCESS_KEY"], s3.environment["AWS_ACCESS_KEY_ID"])
     good = normalize(tmp_path, inputs, "-v", "--work-dir", "s3://bucket/tmp")
     s3.fail(Fault("500", "PUT", "/part-"))
@@ -189,8 +189,8 @@ def test_no_secret_is_ever_told(inputs: str, s3: S3, tmp_path: Path) -> None:
     assert [secret for secret in secrets if secret in told] == []
 
 
-def test_a_url_with_a_password_is_not_told(tmp_path: Path) -> None:
-    """What stands before the host, and behind the question mark, is left out."""
+def test_a_password_in_a_url_is_not_printed(tmp_path: Path) -> None:
+    """The user, the password and the query are left out of messages."""
     words: dict[str, Any] = {"tmp_path": tmp_path}
     for url in ("ftp://me:hunter2@127.0.0.1:9/in/a.jsonl", "http://127.0.0.1:9/a.jsonl?token=hunter2"):
         result = fastrec("validate", url, **words)

@@ -1,4 +1,4 @@
-"""`normalize` from, to and by way of a store: the same bytes as on this machine, and nothing left lying about."""
+"""`normalize` with inputs, output or work in an object store: the same bytes as on this machine, nothing left over."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PART_SIZE = 200_000
 
 @pytest.fixture(autouse=True)
 def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where work goes that need not go through the store."""
+    """The directory for work files that are not in the store."""
     directory = tmp_path / "scratch"
     directory.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(directory))
@@ -38,7 +38,7 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def published(s3: S3, prefix: str = "nightly/corpus/") -> dict[str, bytes]:
-    """What a run has left in the bucket, which is a corpus and nothing else."""
+    """Return the files in the bucket; check that they are a corpus and nothing else."""
     objects = {key: data for key, data in s3.objects().items() if not key.startswith("in/")}
     assert all(key.startswith(prefix) for key in objects), sorted(objects)
     assert s3.uploads() == []
@@ -62,7 +62,7 @@ def normalize(inputs: Any, output: str = OUT, **options: Any) -> fastrec.Summary
 def test_the_same_bytes_as_on_this_machine(
     jobs: int, work_dir: str | None, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    """From a store to a store, wherever the work is done; it is gone afterwards."""
+    """From store to store, wherever the work files are; they are removed afterwards."""
     s3: S3 = request.getfixturevalue("s3")
     work = str(tmp_path / "work") if work_dir == "a directory" else work_dir
     normalize(request.getfixturevalue("inputs"), jobs=jobs, work_dir=work, limits=Limits(small_input=0))
@@ -73,7 +73,7 @@ def test_the_same_bytes_as_on_this_machine(
 def test_from_a_store_to_this_machine_and_back(
     inputs: str, s3: S3, shards: Path, local: Corpus, tmp_path: Path
 ) -> None:
-    """Only one side is in a store; the work on a local corpus may be."""
+    """Only input or output is in a store; the work files of a local corpus can be in a store too."""
     normalize(inputs, str(tmp_path / "corpus"), work_dir="s3://bucket/tmp")
     assert Corpus(tmp_path / "corpus").same_for_all == local.same_for_all
     normalize(str(shards))
@@ -81,7 +81,7 @@ def test_from_a_store_to_this_machine_and_back(
 
 
 def test_paths_in_documents_are_urls(inputs: str, s3: S3) -> None:
-    """The manifest and the rejects name the shards by their URLs."""
+    """The manifest and the rejects file name shards by their URLs."""
     normalize(inputs)
     manifest = json.loads(published(s3)["manifest.json"])
     assert [entry["path"] for entry in manifest["inputs"]] == [
@@ -93,7 +93,7 @@ def test_paths_in_documents_are_urls(inputs: str, s3: S3) -> None:
 
 
 def test_an_output_that_exists_is_refused(inputs: str, s3: S3, local: Corpus) -> None:
-    """Without --overwrite the corpus stays, and so does everything that is none."""
+    """Without --overwrite a corpus is not replaced; anything else is never replaced."""
     normalize(inputs)
     before = published(s3)
     with pytest.raises(UsageError, match="exists: give another output, or --overwrite"):
@@ -107,8 +107,8 @@ def test_an_output_that_exists_is_refused(inputs: str, s3: S3, local: Corpus) ->
         normalize(str(local.path), "s3://bucket")
 
 
-def test_what_is_somebody_elses_stays(inputs: str, s3: S3) -> None:
-    """Beside a corpus that is replaced nothing is swept but what runs leave; another kind of manifest is refused."""
+def test_foreign_files_stay(inputs: str, s3: S3) -> None:
+    """Replacing a corpus removes only files of runs; a manifest of another kind is refused."""
     normalize(inputs)
     theirs = {"notes.txt", "summary-of-mine.txt", "deep/part-00000.jsonl.zst", ".hidden", ".cafe"}
     for name in theirs:
@@ -122,7 +122,7 @@ def test_what_is_somebody_elses_stays(inputs: str, s3: S3) -> None:
 
 
 def test_names_that_look_like_globs_match_nothing_else(inputs: str, s3: S3) -> None:
-    """What is removed is what is named, and not what would match it."""
+    """A name with glob characters removes only that object, not those that match it."""
     theirs = {f"run1/corpus/{name}" for name in (".fastrec-writing", "part-00000.jsonl.zst")}
     for key in theirs:
         s3.put(key, b"theirs")
@@ -136,7 +136,7 @@ def test_names_that_look_like_globs_match_nothing_else(inputs: str, s3: S3) -> N
 def test_the_old_corpus_stays_until_the_new_one_is_there(
     inputs: str, s3: S3, local: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Files of the new corpus have other names; one request makes the change; then the old ones go."""
+    """The new files have other names, one request publishes them, and then the old files are removed."""
     normalize(inputs)
     before = published(s3)
     put, seen = OBJECT_STORE.write_all, []
@@ -159,10 +159,10 @@ def test_the_old_corpus_stays_until_the_new_one_is_there(
     assert sorted(comparable(published(s3)).values()) == sorted(local.same_for_all.values())
 
 
-def test_what_a_killed_run_has_left_is_used_or_swept(
+def test_files_of_a_killed_run_are_reused_or_removed(
     inputs: str, s3: S3, local: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that dies before its manifest leaves no corpus; the next one goes on, and sweeps what is of no use."""
+    """A run that dies before its manifest leaves no corpus; the next one resumes, and removes useless files."""
     monkeypatch.setattr(OBJECT_STORE, "write_all", dies_at("summary.json", OBJECT_STORE.write_all))
     with pytest.raises(KeyboardInterrupt):
         normalize(inputs, work_dir="s3://bucket/tmp")
@@ -190,16 +190,16 @@ def dies_at(name: str, function: Any) -> Any:
     return dying
 
 
-def test_uploads_that_were_never_completed_are_given_up(inputs: str, s3: S3) -> None:
-    """They are seen by nobody, and cost money; those of others stay."""
+def test_incomplete_uploads_are_aborted(inputs: str, s3: S3) -> None:
+    """Incomplete uploads are invisible and cost money; those of other outputs stay."""
     s3.begin_upload("nightly/corpus/part-00000.jsonl.zst")
     s3.begin_upload("elsewhere/part-00000.jsonl.zst")
     normalize(inputs)
     assert s3.uploads() == ["elsewhere/part-00000.jsonl.zst"]
 
 
-def test_an_unfinished_corpus_is_no_input(inputs: str, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half of the parts are not a corpus, and are not taken for shards either."""
+def test_an_unfinished_corpus_is_not_an_input(inputs: str, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parts of an unfinished corpus are not used as shards."""
     monkeypatch.setattr(OBJECT_STORE, "write_all", dies_at("summary.json", OBJECT_STORE.write_all))
     with pytest.raises(KeyboardInterrupt):
         normalize(inputs)
@@ -212,8 +212,8 @@ def test_an_unfinished_corpus_is_no_input(inputs: str, s3: S3, monkeypatch: pyte
     published(s3)
 
 
-def test_what_looks_like_a_part_is_not_ours_for_that(inputs: str, s3: S3) -> None:
-    """Where no run of ours has been, what is there is somebody's, and stays: shards have such names too."""
+def test_foreign_files_that_look_like_parts_stay(inputs: str, s3: S3) -> None:
+    """Without a lease or a manifest, even files named like parts belong to somebody else: shards have such names."""
     s3.put("mine/part-00000.jsonl.gz", b"precious")
     for options in ({}, {"overwrite": True}, {"fresh": True}):
         with pytest.raises(UsageError, match=r"holds something else than a corpus, s3://bucket/mine/part-00000"):
@@ -224,7 +224,7 @@ def test_what_looks_like_a_part_is_not_ours_for_that(inputs: str, s3: S3) -> Non
 
 
 def test_one_run_at_a_time(inputs: str, s3: S3) -> None:
-    """The second one is told who writes; one that has ended, or was silent for long, is in nobody's way."""
+    """A second run is refused, with the process of the first; the lease of an ended run does not matter."""
     holder = {"token": "x", "process": os.getpid(), "host": "elsewhere", "since": "noon", "alive": time.time()}
     s3.put("nightly/corpus/.fastrec-writing", json.dumps(holder).encode())
     with pytest.raises(LockedError, match=r"is being written by another run, process [0-9]+ on elsewhere since noon"):
@@ -235,8 +235,8 @@ def test_one_run_at_a_time(inputs: str, s3: S3) -> None:
         published(s3)
 
 
-def test_names_of_machines_are_no_proof(inputs: str, s3: S3) -> None:
-    """A process of that number is not here, but here may be another container of the same name."""
+def test_host_names_prove_nothing(inputs: str, s3: S3) -> None:
+    """A process that does not exist here may run in another container of the same name."""
     there = {"token": "x", "process": 2**30, "host": socket.gethostname(), "since": "noon", "alive": time.time()}
     s3.put("nightly/corpus/.fastrec-writing", json.dumps(there | {"machine": "another"}).encode())
     with pytest.raises(LockedError):
@@ -271,8 +271,8 @@ def test_clocks_that_differ(wrong: int, inputs: str, s3: S3) -> None:
     normalize(inputs, limits=limits)
 
 
-def test_of_two_that_start_at_once_one_has_the_lease(inputs: str, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both find none; the other is a moment faster, and is sure to have it by now."""
+def test_only_one_of_two_simultaneous_runs_gets_the_lease(inputs: str, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both find no lease; the other run writes its lease a moment earlier."""
     other = leases.Lease(f"{OUT}/.fastrec-writing", OUT, LIMITS)
     look = leases.Lease._holder
     looks = []
@@ -294,7 +294,7 @@ def test_of_two_that_start_at_once_one_has_the_lease(inputs: str, s3: S3, monkey
 
 
 def test_a_run_that_lost_its_lease_publishes_nothing(inputs: str, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was taken for dead, and another run has taken its place."""
+    """It was presumed dead, and another run took its lease."""
     put = OBJECT_STORE.write_all
 
     def stolen(path: str, data: bytes) -> None:
@@ -325,14 +325,14 @@ def test_a_lease_is_renewed(inputs: str, s3: S3) -> None:
     ],
 )
 def test_an_output_in_an_input_is_refused(name: str, output: str, inputs: str) -> None:
-    """As on this machine."""
+    """The same rules hold as on this machine."""
     assert inputs
     with pytest.raises(UsageError, match="give another output"):
         normalize(name, output)
 
 
 def test_objects_in_memory(shards: Path, local: Corpus) -> None:
-    """Any file system of fsspec will do, such as one that only this process sees."""
+    """Any fsspec file system works, even one that only this process sees."""
     fs = pytest.importorskip("fsspec").filesystem("memory")
     for path in shards.iterdir():
         fs.pipe_file(f"/in/{path.name}", path.read_bytes())
@@ -344,7 +344,7 @@ def test_objects_in_memory(shards: Path, local: Corpus) -> None:
 
 
 def test_files_of_this_machine_by_their_urls(shards: Path, local: Corpus, tmp_path: Path) -> None:
-    """As by their paths: one file is one file, an output in an input is refused, the rename is the disk's."""
+    """`file://` URLs mean the same as paths: for duplicates, for an output in an input, and for publishing."""
     url = f"file://{tmp_path}/deep/corpus"
     options = Options(part_size=PART_SIZE, work_dir=f"file://{tmp_path}/work")
     report = run([f"file://{shards}", shards], url, options)

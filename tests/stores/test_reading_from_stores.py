@@ -1,4 +1,4 @@
-"""Corpora and shards in a store, read by every command: the same as on this machine."""
+"""Every command reads corpora and shards in an object store as it does on this machine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.services.s3 import S3, Fault
 
 @pytest.fixture
 def corpus(s3: S3, local: Corpus) -> str:
-    """The corpus, as it is, in the store."""
+    """The URL of the corpus in the store."""
     for path in local.path.iterdir():
         s3.put(f"corpus/{path.name}", path.read_bytes())
     s3.requests()
@@ -35,8 +35,8 @@ def found(*names: str) -> list[str]:
     return [shard.path.removeprefix("s3://bucket/") for shard in find_shards(names)[0]]
 
 
-def test_what_a_url_stands_for(s3: S3) -> None:
-    """A directory gives what is in it all the way down, but nothing hidden; a glob what matches; an object itself."""
+def test_urls_of_directories_globs_and_objects(s3: S3) -> None:
+    """A directory gives all shards below it that are not hidden, a glob those that match, an object itself."""
     for key in ("a.jsonl", "b/c.jsonl.gz", "b/d.txt", "b/.e.jsonl", ".f/g.jsonl", "h?.jsonl"):
         s3.put(f"runs/{key}", b"{}\n")
     every = ["runs/a.jsonl", "runs/h?.jsonl", "runs/b/c.jsonl.gz"]
@@ -54,15 +54,15 @@ def test_what_a_url_stands_for(s3: S3) -> None:
 
 
 def test_globs_that_end_with_a_slash(s3: S3) -> None:
-    """They match directories alone."""
+    """They match only directories."""
     for key in ("a1/x.jsonl", "a2/deep/y.jsonl", "a3.jsonl"):
         s3.put(f"runs/{key}", b"{}\n")
     assert found("s3://bucket/runs/a*/") == ["runs/a1/x.jsonl", "runs/a2/deep/y.jsonl"]
     assert found("s3://bucket/*/a1/") == ["runs/a1/x.jsonl"]
 
 
-def test_a_glob_asks_for_no_object_by_itself(s3: S3) -> None:
-    """A list tells all that must be known, also one that does not fit on a page; empty objects have no first bytes."""
+def test_a_glob_makes_no_request_per_object(s3: S3) -> None:
+    """A listing says all that is needed, even over several pages; empty objects need no read."""
     for number in range(1_010):
         s3.put(f"runs/{number:04d}.jsonl", b"")
     s3.requests()
@@ -72,8 +72,8 @@ def test_a_glob_asks_for_no_object_by_itself(s3: S3) -> None:
     assert s3.objects() == {}
 
 
-def test_objects_that_stand_for_directories(s3: S3) -> None:
-    """What the console of a store puts where it shows a folder is no shard; an empty object is an empty one."""
+def test_directory_markers(s3: S3) -> None:
+    """The empty objects that a store's console creates for folders are not shards; other empty objects are."""
     for key in ("", "b.jsonl/", "c/"):
         s3.put(f"runs/{key}", b"")
     s3.put("runs/c/d.jsonl.zst", b"")
@@ -83,7 +83,7 @@ def test_objects_that_stand_for_directories(s3: S3) -> None:
 
 
 def test_odd_keys(s3: S3) -> None:
-    """Every key is found, given by its name, and read."""
+    """An object with any key can be found, named and read."""
     keys = ["a b", "a%20b", "a#b", "a?b", "a+b", "ü–日", "x[1]", "{1}", "d//e", "*", "it's", 'q"', "a&b", "\\"]
     for key in keys:
         s3.put(f"odd/{key}.jsonl", f"this is {key}".encode())
@@ -94,10 +94,10 @@ def test_odd_keys(s3: S3) -> None:
 
 
 class Web(http.server.SimpleHTTPRequestHandler):
-    """A web server; what is called `unsized` it sends without saying how much there is."""
+    """A web server; it sends files named `unsized` without their size."""
 
     def do_GET(self) -> None:
-        """Send a file, or a list of files."""
+        """Send a file or a listing."""
         if "unsized" in self.path:
             self.send_response(200)
             self.end_headers()
@@ -108,7 +108,7 @@ class Web(http.server.SimpleHTTPRequestHandler):
     do_HEAD = do_GET  # noqa: N815 - the names are the library's
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ def web(tmp_path: Path) -> Iterator[str]:
 
 
 def test_shards_on_the_web(web: str) -> None:
-    """A file, a directory that the server lists, a glob; not the list itself."""
+    """A file, a directory that the server lists, and a glob give shards; the listing itself is not one."""
     every = [f"{web}/runs/a.jsonl", f"{web}/runs/deep/b.jsonl"]
     for name, expected in ((every[0], every[:1]), (f"{web}/runs/", every), (f"{web}/runs/*.jsonl", every[:1])):
         shards, _ = find_shards([name])
@@ -134,13 +134,13 @@ def test_shards_on_the_web(web: str) -> None:
 
 
 def test_an_object_of_unknown_size_is_refused(web: str) -> None:
-    """It would be taken for an empty one."""
+    """It would be mistaken for an empty object."""
     with pytest.raises(UsageError, match=r"unsized\.jsonl: cannot be found: the server does not tell its size"):
         find_shards([f"{web}/unsized.jsonl"])
 
 
-def test_what_is_forbidden_says_so(s3: S3) -> None:
-    """The reason is the store's own."""
+def test_access_denied(s3: S3) -> None:
+    """The error contains the reason of the store."""
     s3.put("a.jsonl", b"{}\n")
     (shard,) = find_shards(["s3://bucket/a.jsonl"])[0]
     s3.fail(Fault("403", "GET"))
@@ -148,8 +148,8 @@ def test_what_is_forbidden_says_so(s3: S3) -> None:
         list(shard.read())
 
 
-def test_what_is_not_there(s3: S3, tmp_path: Path) -> None:
-    """All that cannot be used is said at once."""
+def test_missing_inputs(s3: S3, tmp_path: Path) -> None:
+    """One error lists all inputs that cannot be used."""
     assert s3
     names = ["s3://bucket/none.jsonl", "s3://bucket/n*.jsonl", "s3://no-bucket/x.jsonl", str(tmp_path / "none")]
     with pytest.raises(UsageError, match="some input cannot be used") as caught:
@@ -160,21 +160,21 @@ def test_what_is_not_there(s3: S3, tmp_path: Path) -> None:
 
 
 def test_a_list_of_shards_may_be_in_a_store(s3: S3) -> None:
-    """As any file."""
+    """`files_from` can be a URL."""
     s3.put("runs/a.jsonl", b"{}\n")
     s3.put("list", b"s3://bucket/runs/a.jsonl\n\n")
     shards, _ = find_shards([], files_from="s3://bucket/list")
     assert [shard.path for shard in shards] == ["s3://bucket/runs/a.jsonl"]
 
 
-def test_a_corpus_gives_what_its_manifest_names(s3: S3, corpus: str, local: Corpus) -> None:
-    """Rejects, and what a run that was killed has left, are not part of it."""
+def test_a_corpus_gives_the_parts_in_its_manifest(s3: S3, corpus: str, local: Corpus) -> None:
+    """The rejects file and files of killed runs are not part of it."""
     s3.put("corpus/part-99999.jsonl.zst", b"left over")
     assert found(corpus) == [f"corpus/{part.name}" for part in local.parts]
 
 
-def test_a_part_that_is_missing_is_told(s3: S3, corpus: str, local: Corpus) -> None:
-    """Some of a corpus is not taken for all of it."""
+def test_a_missing_part_is_reported(s3: S3, corpus: str, local: Corpus) -> None:
+    """An incomplete corpus is refused."""
     first = local.parts[0].name
     s3.remove(f"corpus/{first}")
     with pytest.raises(UsageError, match=rf"corpus/{first}: missing, but listed in manifest\.json"):
@@ -213,7 +213,7 @@ def test_ranges_of_a_shard_in_a_store(s3: S3) -> None:
 
 
 def test_an_object_that_changes_is_refused(s3: S3) -> None:
-    """Between being found and being read, and while it is read."""
+    """Whether it changes before or while it is read."""
     s3.put("a.jsonl", b'{"a": 1}\n')
     (shard,) = find_shards(["s3://bucket/a.jsonl"])[0]
     s3.put("a.jsonl", b'{"a": 2}\n')
@@ -245,7 +245,7 @@ TIMES = re.compile(r'"seconds": [0-9.e-]+|in [0-9.]+ m?s, [0-9,.]+ [kMG]B/s')
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 def test_every_command_reads_from_a_store(command: list[str], corpus: str, local: Corpus) -> None:
-    """What it prints is what it prints of a corpus on this machine, but for the name."""
+    """Every command prints the same as for a corpus on this machine, except for the name."""
     answers = []
     for place in (corpus, str(local.path)):
         named = [{"CORPUS": place, "LOCAL": str(local.path)}.get(word, word) for word in command]
@@ -256,17 +256,17 @@ def test_every_command_reads_from_a_store(command: list[str], corpus: str, local
     assert answers[0] == answers[1]
 
 
-def test_exports_come_from_a_store_and_stay_here(corpus: str, local: Corpus, tmp_path: Path) -> None:
-    """Tables are written to this machine alone."""
+def test_an_export_from_a_store_is_local(corpus: str, local: Corpus, tmp_path: Path) -> None:
+    """Tables can only be written to this machine."""
     fastrec.export(corpus, tmp_path / "from-store", format="csv")
     fastrec.export(local.path, tmp_path / "from-here", format="csv")
     assert (tmp_path / "from-store/records.csv").read_bytes() == (tmp_path / "from-here/records.csv").read_bytes()
-    with pytest.raises(UsageError, match="tables are written to a directory of this machine"):
+    with pytest.raises(UsageError, match="tables must be written to a local directory"):
         fastrec.export(corpus, "s3://bucket/tables", format="csv")
 
 
 def test_verify_finds_damage_in_a_store(s3: S3, corpus: str, local: Corpus) -> None:
-    """A part that is another, one that is gone, and one that nobody knows."""
+    """A changed part, a missing part and a stray file."""
     first, second = (part.name for part in local.parts[:2])
     s3.put(f"corpus/{first}", local.parts[0].read_bytes()[:-1])
     s3.remove(f"corpus/{second}")
@@ -276,8 +276,8 @@ def test_verify_finds_damage_in_a_store(s3: S3, corpus: str, local: Corpus) -> N
     assert expected <= problems
 
 
-def test_a_store_that_fails_for_a_moment_is_asked_again(s3: S3, corpus: str, local: Corpus) -> None:
-    """A busy server, a broken one, and connections that end in the middle."""
+def test_temporary_failures_are_retried(s3: S3, corpus: str, local: Corpus) -> None:
+    """Requests are retried after a busy server, a server error and a broken connection."""
     for kind in ("503", "500", "reset"):
         s3.fail(Fault(kind, "GET", "/corpus/part-", times=2))
         assert list(fastrec.cat(corpus)) == local.lines
