@@ -1,4 +1,4 @@
-"""The Python interface to single records and to reading: the same judge that the commands use."""
+"""The Python interface for single records and for reading shards. It uses the same judge as the commands."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ __all__ = ["Verdict", "decode", "encode", "judge", "read"]
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What the judge says about a line."""
+    """The verdict of the judge on a line."""
 
     valid: bool
     normal: bytes
     """The record's normal form, without a newline; empty if the line is not valid."""
     errors: tuple[Finding, ...]
-    """Every reason for which the line is not valid."""
+    """Every reason why the line is not valid."""
     warnings: tuple[Finding, ...]
-    """What is odd about a valid record."""
+    """Likely mistakes in a valid record."""
 
 
 def judge(line: bytes | str) -> Verdict:
@@ -59,9 +59,9 @@ def judge(line: bytes | str) -> Verdict:
 def decode(line: bytes | str) -> Record:
     """Decode one line into a record, unknown keys included.
 
-    The record is in normal form: `sample_hash` is filled in, nulls that say the same as absence are gone. An unknown
-    key becomes an attribute of the object that has it; one that is no name in Python (`my key`) becomes `unknown_0`,
-    `unknown_1`, …, by its place among the unknown keys.
+    The record is in normal form: `sample_hash` is filled in, and nulls that mean the same as absence are gone. An
+    unknown key becomes an attribute of its object. A key that is not a Python identifier (`my key`) becomes
+    `unknown_0`, `unknown_1`, …, numbered by its position among the unknown keys.
 
     >>> line = (
     ...     '{"schema_version": "instance_level_eval_0.2.0", "evaluation_id": "e", "model_id": "org/m", "run": 3,'
@@ -78,7 +78,7 @@ def decode(line: bytes | str) -> Record:
 
     Raises:
         InvalidRecordError: The line is not a valid record.
-        FastrecError: The line is valid, but has a key that cannot become an attribute: one with a quote, for example.
+        FastrecError: The line is valid, but has a key that cannot become an attribute, for example one with a quote.
     """
     batch, normal = _judged(line)
     if batch.rejected:
@@ -87,11 +87,11 @@ def decode(line: bytes | str) -> Record:
 
 
 def encode(record: Record) -> bytes:
-    """Encode a record in its normal form, without a newline; `sample_hash` is computed anew.
+    """Encode a record in normal form, without a newline; `sample_hash` is computed again.
 
     Raises:
-        InvalidRecordError: The record would not be valid.
-        UsageError: It holds a value that is none of JSON's kinds.
+        InvalidRecordError: The record is not valid.
+        UsageError: A value of the record is not a JSON value.
     """
     verdict = judge(_spelled(record))
     if not verdict.valid:
@@ -100,12 +100,12 @@ def encode(record: Record) -> bytes:
 
 
 def read(paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str]) -> Iterator[Record]:
-    """Read the records of shards, in order: files, directories, globs.
+    """Read the records of shards in order; names can be files, directories and globs.
 
     Raises:
-        InvalidRecordError: A line is not a valid record; the message says where.
+        InvalidRecordError: A line is not a valid record; the error has its location.
         FastrecError: A record has a key that cannot become an attribute, see `decode`.
-        ShardError: A shard cannot be read whole; records that came before do not count.
+        ShardError: A shard cannot be read whole; do not use the records that came before.
     """
     names = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     shards, _ = find_shards([os.fspath(name) for name in names])
@@ -132,7 +132,7 @@ def _judge() -> Judge:
 
 
 def _judged(line: bytes | str) -> tuple[Batch, bytes]:
-    """Judge what ought to be one line; its normal form comes without the newline."""
+    """Judge one line; return its normal form without the newline."""
     data = (line.encode(errors="surrogatepass") if isinstance(line, str) else bytes(line)).removesuffix(b"\n")
     out = bytearray()
     batch = _judge().judge_chunk(data, out)
@@ -144,10 +144,10 @@ def _judged(line: bytes | str) -> tuple[Batch, bytes]:
 
 
 def _spell_other(value: Any) -> msgspec.Raw:
-    """Spell what the encoder does not know: long integers, which keep their digits."""
+    """Encode long integers, which msgspec does not know, by their digits."""
     if isinstance(value, LongInteger):
         return msgspec.Raw(value.text.encode())
-    raise UsageError(f"a record holds JSON values alone, not one of type {type(value).__name__}")
+    raise UsageError(f"a record can only hold JSON values, not a {type(value).__name__}")
 
 
 _spell = msgspec.json.Encoder(order="deterministic", enc_hook=_spell_other).encode
@@ -155,7 +155,7 @@ _decode_plain = msgspec.json.Decoder(Record).decode
 
 
 def _spelled(record: Record) -> bytes:
-    """Spell a record that anything may have been done to; what JSON cannot spell is refused, never replaced."""
+    """Encode a record that a caller may have changed; refuse values that JSON cannot represent."""
     try:
         line = _spell(record)
     except UnicodeEncodeError as exc:
@@ -164,7 +164,7 @@ def _spelled(record: Record) -> bytes:
     except RecursionError as exc:
         finding = Finding("json.depth", "$", f"expected at most {MAX_DEPTH} levels of nesting, found more")
         raise InvalidRecordError((finding,)) from exc
-    # The encoder writes null for NaN and the infinities: without a null there is none.
+    # The encoder writes NaN and the infinities as null: text without a null has none of them.
     if b"null" in line and (findings := tuple(_not_finite(msgspec.to_builtins(record, enc_hook=int), ()))):
         raise InvalidRecordError(findings)
     return line
@@ -179,7 +179,7 @@ def _not_finite(value: Any, steps: tuple[str | int, ...]) -> Iterator[Finding]:
 
 
 def _record(normal: bytes, source: str = "") -> Record:
-    """Build the record of a normal form, with fields for its unknown keys and no others."""
+    """Build a record from its normal form, with fields for its unknown keys and no others."""
     with suppress(msgspec.MsgspecError, RecursionError):
         return _decode_plain(normal)
     value = judge_slowly(normal, DEFAULT_SCHEMA)

@@ -56,15 +56,8 @@ class Batch(msgspec.Struct):
     """Valid records that took the slow path."""
 
     def __iadd__(self, other: Batch) -> Self:
-        self.lines += other.lines
-        self.blank += other.blank
-        self.records += other.records
-        self.numbers += other.numbers
-        self.ends += other.ends
-        self.rejected += other.rejected
-        self.warnings += other.warnings
-        self.verified += other.verified
-        self.filled += other.filled
-        self.replaced += other.replaced
-        self.slow += other.slow
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            value += getattr(other, name)  # lists grow in place
+            setattr(self, name, value)
         return self

@@ -28,21 +28,17 @@ def _num_turns_missing(record: Any, turns: list[Any], field: str) -> Iterator[tu
 def _num_turns(record: Any, turns: list[Any], field: str) -> Iterator[tuple[str, str]]:
     given = record.evaluation.num_turns
     if given is not UNSET and given != len(turns):
-        yield (
-            "$.evaluation.num_turns",
-            f"expected the number of turns, {len(turns):,}, found {describe(given)}",
-        )
+        yield "$.evaluation.num_turns", f"expected the number of turns, {len(turns):,}, found {describe(given)}"
 
 
 def _tool_calls_count(record: Any, turns: list[Any], field: str) -> Iterator[tuple[str, str]]:
     given = record.evaluation.tool_calls_count
-    if given is not UNSET:
-        count = sum(len(turn.tool_calls) for turn in turns if turn.tool_calls)
-        if given != count:
-            yield (
-                "$.evaluation.tool_calls_count",
-                f"expected the number of tool calls, {count:,}, found {describe(given)}",
-            )
+    if given is UNSET:
+        return
+    count = sum(len(turn.tool_calls) for turn in turns if turn.tool_calls)
+    if given != count:
+        message = f"expected the number of tool calls, {count:,}, found {describe(given)}"
+        yield "$.evaluation.tool_calls_count", message
 
 
 def _turn_idx(record: Any, turns: list[Any], field: str) -> Iterator[tuple[str, str]]:
@@ -63,24 +59,17 @@ def _attribution_turn(record: Any, turns: list[Any], field: str) -> Iterator[tup
 def _tool_call_id(record: Any, turns: list[Any], field: str) -> Iterator[tuple[str, str]]:
     calls: set[str] = set()
     for index, turn in enumerate(turns):
-        if turn.tool_calls:
-            calls.update(call.id for call in turn.tool_calls)
+        calls.update(call.id for call in turn.tool_calls or ())
         answered = turn.tool_call_id
-        if answered is not UNSET:
-            for call in [answered] if isinstance(answered, str) else answered:
-                if call not in calls:
-                    yield (
-                        f"$.{field}[{index}].tool_call_id",
-                        "not the id of an earlier tool call",
-                    )
+        for call in [answered] if isinstance(answered, str) else answered or ():
+            if call not in calls:
+                yield f"$.{field}[{index}].tool_call_id", "not the id of an earlier tool call"
 
 
 def _total_tokens(record: Any, turns: list[Any], field: str) -> Iterator[tuple[str, str]]:
     usage = record.token_usage
-    if usage:
-        total = usage.input_tokens + usage.output_tokens
-        if usage.total_tokens != total:
-            yield "$.token_usage.total_tokens", "not the sum of input_tokens and output_tokens"
+    if usage and usage.total_tokens != usage.input_tokens + usage.output_tokens:
+        yield "$.token_usage.total_tokens", "not the sum of input_tokens and output_tokens"
 
 
 ROWS: Final[dict[str, Row]] = {
@@ -112,11 +101,5 @@ def warnings_of(record: Any, schema: Schema, given_hash: str | UnsetType, comput
         for path, message in row(record, turns, schema.turns_field)
     ]
     if given_hash is not UNSET and given_hash != computed_hash:
-        found.append(
-            Finding(
-                "warn.sample_hash",
-                "$.sample_hash",
-                "not the hash of input.raw + input.reference",
-            )
-        )
+        found.append(Finding("warn.sample_hash", "$.sample_hash", "not the hash of input.raw + input.reference"))
     return found

@@ -8,7 +8,7 @@ adds up the slices of a shard with `+=`, which corrects the line numbers, and th
 from __future__ import annotations
 
 from collections import Counter
-from typing import Self
+from typing import Final, Self
 
 import msgspec
 
@@ -17,6 +17,8 @@ from fastrec.judge.findings import Finding
 from fastrec.judge.groups import FindingGroup, FindingGroups, Location
 
 __all__ = ["SliceFindings", "Validation"]
+
+_COUNTS: Final = ("lines", "invalid", "blank", "warnings", "text_bytes")
 
 
 class Validation(msgspec.Struct):
@@ -59,12 +61,9 @@ class Validation(msgspec.Struct):
         if found.error:
             self.bad_shards.append(found.error)
             return
-        self.lines += found.lines
-        self.blank += found.blank
-        self.invalid += found.invalid
+        for name in _COUNTS:
+            setattr(self, name, getattr(self, name) + getattr(found, name))
         self.valid += found.lines - found.blank - found.invalid
-        self.warnings += found.warnings
-        self.text_bytes += found.text_bytes
         if found.bom:
             self.notices.append(f"{shown(path)} begins with a byte order mark, which was skipped")
         for code, count in found.codes.items():
@@ -97,11 +96,8 @@ class SliceFindings(msgspec.Struct):
         self.codes += other.codes
         self.groups.merge(other.groups, self.lines)
         self.logs += [(path, self.lines + base) for path, base in other.logs]
-        self.lines += other.lines
-        self.invalid += other.invalid
-        self.blank += other.blank
-        self.warnings += other.warnings
-        self.text_bytes += other.text_bytes
+        for name in _COUNTS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
         self.bom |= other.bom
         self.error = self.error or other.error
         return self
