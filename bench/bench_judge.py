@@ -1,4 +1,4 @@
-"""The judge: its two paths, what unknown keys and the check for duplicate keys cost, and how close it is to msgspec."""
+"""The judge: its two paths, the cost of unknown keys and of the duplicate-key check, compared with bare msgspec."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Measure = Callable[..., None]
 
 
 def judge_all(judge: Judge, chunks: Text, out: bytearray) -> None:
-    """Judge chunks one after the other into the same buffer, as a task does."""
+    """Judge chunks one after the other into one buffer, as a task does."""
     for chunk in chunks:
         out.clear()
         judge.judge_chunk(chunk, out)
@@ -38,13 +38,13 @@ def test_judge_fast_path_real(measure: Measure, real: Text) -> None:
 
 
 def test_judge_unknown_keys(measure: Measure, unknown: Text) -> None:
-    """Every record with unknown keys, which the judge has learned."""
+    """Judge records with unknown keys that the judge has learned."""
     judge, out = Judge(), bytearray()
     measure(lambda: judge_all(judge, unknown, out), unknown)
 
 
 def test_judge_slow_path(measure: Measure, plain: Text) -> None:
-    """Valid records that the fast path refuses: `1.0` in an integer field."""
+    """Judge valid records that the fast path refuses: `1.0` in an integer field."""
     text = []
     for chunk in plain[::10]:
         records = [msgspec.json.decode(line) for line in chunk.splitlines()]
@@ -56,14 +56,14 @@ def test_judge_slow_path(measure: Measure, plain: Text) -> None:
 
 
 def test_judge_rejects(measure: Measure) -> None:
-    """Lines that are rejected, of every code in turn."""
+    """Judge invalid lines of every code."""
     text = [b"\n".join(lines(Recipe(records=600, seed=1, rejects=1.0))) + b"\n"]
     judge, out = Judge(), bytearray()
     measure(lambda: judge_all(judge, text, out), text)
 
 
 def test_unknown_keys_of_plain(compare: Measure, plain: Text, unknown: Text) -> None:
-    """Throughput with unknown keys in every record, relative to the same records without (wanted: at least 0.6)."""
+    """Throughput with unknown keys in every record, relative to the same records without (target: at least 0.6)."""
     judge, out = Judge(), bytearray()
     judge_all(judge, unknown, out)
     weight = sum(map(len, unknown)) / sum(map(len, plain))
@@ -71,10 +71,10 @@ def test_unknown_keys_of_plain(compare: Measure, plain: Text, unknown: Text) -> 
 
 
 def test_duplicate_key_check(compare: Measure, plain: Text) -> None:
-    """What weighing the colons of each chunk costs, as a share of judging (wanted: under 0.08).
+    """Cost of counting the colons of each chunk, as a share of judging (target: below 0.08).
 
-    Each chunk is weighed ten times in a row: it is in the cache, as it is right behind its judging, and the figure is
-    not a small difference of two large ones.
+    Each chunk is counted ten times in a row. So it is in the cache, as it is right after judging, and the result is not
+    a small difference of two large numbers.
     """
     judge = Judge()
     pairs = []
@@ -83,22 +83,22 @@ def test_duplicate_key_check(compare: Measure, plain: Text) -> None:
         judge.judge_chunk(chunk, out)
         pairs.append((chunk, out))
 
-    def weigh() -> None:
+    def count_colons() -> None:
         for chunk, normal in pairs:
             for _ in range(10):
                 _colons(chunk)
                 count(normal, b":")
 
-    compare(lambda: judge_all(judge, plain, bytearray()), weigh, weight=0.1)
+    compare(lambda: judge_all(judge, plain, bytearray()), count_colons, weight=0.1)
 
 
 @pytest.mark.parametrize("text", ["plain", "real"])
 def test_judge_of_msgspec(compare: Measure, text: str, request: Any) -> None:
-    """Throughput of the judge relative to a bare decode and encode of the same lines (wanted: at least 0.75)."""
+    """Throughput of the judge relative to a bare decode and encode of the same lines (target: at least 0.75)."""
     chunks = request.getfixturevalue(text)
     judge, out = Judge(), bytearray()
     judge_all(judge, chunks, out)
-    # The fields that the judge has learned: a decoder without them would refuse, or skip, what the records hold.
+    # The decoder of the judge: one without the learned fields would refuse the records.
     decode, encode_into = judge._decode, msgspec.json.Encoder().encode_into  # noqa: SLF001
     pairs = [[_decodable(line, decode) for line in chunk.splitlines()] for chunk in chunks]
 
@@ -112,7 +112,7 @@ def test_judge_of_msgspec(compare: Measure, text: str, request: Any) -> None:
 
 
 def _decodable(line: bytes, decode: Callable[[bytes], Any]) -> tuple[Callable[[bytes], Any], bytes]:
-    """A line with a decoder that takes it: records with `1.0` in an integer field become dicts."""
+    """Return a line with a decoder that accepts it: a dict for records with `1.0` in an integer field."""
     try:
         decode(line)
     except msgspec.ValidationError:

@@ -1,4 +1,4 @@
-"""The stages of a run one by one, in their order: what each does to a second's worth of text."""
+"""The stages of a run, one by one and in their order."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _PACK: Final[dict[Format, Callable[[bytes], bytes]]] = {
 
 
 class SortResult:
-    """Judged records as a task holds them before it spills."""
+    """Judged records as a task holds them before it writes a run."""
 
     def __init__(self, chunks_of_text: Text) -> None:
         judge, key_of = Judge(), key_maker()
@@ -63,7 +63,7 @@ class SortResult:
 
 @pytest.fixture(scope="session")
 def records(plain: Text) -> list[Record]:
-    """The records of the text, in normal form, decoded."""
+    """The decoded records of the text, in normal form."""
     judge, out = Judge(), bytearray()
     return [record for chunk in plain for record in judge.judge_chunk(chunk, out).records]
 
@@ -147,7 +147,7 @@ def test_sort_and_spill(measure: Measure, plain: Text, tmp_path: Path) -> None:
 
 
 def test_gather_and_merge(measure: Measure, plain: Text, runs: list[Run]) -> None:
-    """Read a range of keys from all runs and merge it; here it is the range of all."""
+    """Read a range of keys from all runs and merge it; here the range has all keys."""
     slices = [piece for run in runs if (piece := slice_run(run, None, None))]
 
     def gather_all() -> None:

@@ -1,7 +1,7 @@
-"""`make bench-instructions`: instructions per record of the judge's inner loop, counted by valgrind, not timed.
+"""`make bench-instructions`: count the instructions per record of the judge's inner loop with valgrind.
 
-A second opinion without noise: the same code gives the same count on a busy machine. The loop runs over few and over
-many records; the difference has no start-up in it.
+Unlike a time, the count has no noise: it is the same on a busy machine. The loop runs over few and over many records;
+the difference excludes the start-up.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TOTAL: Final = re.compile(r"Collected : (\d+)")
 
 
 def _judge(records: int) -> None:
-    """Judge so many records; what valgrind counts."""
+    """Judge some records; valgrind counts this."""
     from fastrec.judge.judge import Judge  # noqa: PLC0415 - counted in both runs
 
     chunk = b"\n".join(islice(shard_lines(corpus("mixed").paths()[0]), _MANY))
@@ -50,7 +50,7 @@ def _count(records: int) -> int:
 
 
 def main() -> int:
-    """Count, and print."""
+    """Count the instructions and print them."""
     if len(sys.argv) > 1:
         _judge(int(sys.argv[1]))
         return 0

@@ -1,6 +1,6 @@
-"""An independent, slow and obvious implementation of what fastrec promises: stdlib json, jsonschema, sorted.
+"""A reference implementation of what fastrec promises, slow and obvious: stdlib json, jsonschema, sorted.
 
-Nothing in here imports fastrec, but for the schema file's bytes, so it can serve as an oracle.
+It uses nothing of fastrec but the schema file, so it can serve as an oracle.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def sample_hash(record: dict[str, Any]) -> str:
 
 
 def normal_record(value: dict[str, Any]) -> dict[str, Any]:
-    """The five points of the normal form, on plain dicts."""
+    """Return the normal form of a record, by the five rules, on plain dicts."""
     return _normal({**value, "sample_hash": sample_hash(value)}, schema())
 
 
@@ -65,7 +65,7 @@ def _free(value: Any) -> Any:
 
 
 def same(left: Any, right: Any) -> bool:
-    """Equality that sees key order, and tells 1, 1.0 and true apart, and 0.0 from -0.0."""
+    """Compare with key order, and distinguish 1, 1.0 and true, and 0.0 and -0.0."""
     if type(left) is not type(right):
         return False
     if isinstance(left, dict):

@@ -70,5 +70,5 @@ _BY_NAME = {"single_turn": SINGLE_TURN, "multi_turn": MULTI_TURN, "agentic": AGE
 
 
 def sample(name: str = "single_turn", **changes: Any) -> dict[str, Any]:
-    """A fresh copy of a sample, with some top-level fields changed."""
+    """Return a copy of a sample with some top-level fields changed."""
     return {**copy.deepcopy(_BY_NAME[name]), **changes}

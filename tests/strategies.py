@@ -8,10 +8,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-# Not st.randoms(): that would make a draw of every throw.
+# Not st.randoms(), which would record every random number as a draw.
 dice = st.integers(0, 2**32).map(random.Random)
 text = st.text(max_size=12)
-# Beyond 2**53 and 64 bits too, and never a float that JSON cannot spell.
+# Integers beyond 2**53 and 64 bits too, but no float that JSON cannot represent.
 integers = st.integers() | st.sampled_from([2**53 + 1, 2**64, -(2**63) - 1, 10**30])
 floats = st.floats(allow_nan=False, allow_infinity=False)
 scalars = st.none() | st.booleans() | integers | floats | text
@@ -101,7 +101,7 @@ records = single_turns | conversations
 
 
 def respelled(value: Any, rng: random.Random) -> str:
-    """Spell a value at random: keys shuffled, white space anywhere, characters as themselves or as escapes."""
+    """Encode a value at random: keys shuffled, white space anywhere, characters plain or escaped."""
 
     def space() -> str:
         return "".join(rng.choices(" \t\r", k=rng.choice([0, 0, 0, 1, 2])))

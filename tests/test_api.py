@@ -1,4 +1,4 @@
-"""The Python interface: examples that run, records that keep every key, and errors that travel."""
+"""The Python interface: its examples run, records keep every key, and errors can be pickled."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def line_of(record: dict[str, Any]) -> bytes:
 
 
 def normal_of(record: dict[str, Any]) -> bytes:
-    """The normal form by the tests' own reference."""
+    """Return the normal form by the reference implementation."""
     return json.dumps(normal_record(record), ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -62,7 +62,7 @@ def write(path: Path, *records: dict[str, Any] | bytes) -> Path:
     "name", ["fastrec.api", "fastrec.schemas.hashes", "fastrec.judge.findings", "fastrec.cli.spelling"]
 )
 def test_the_examples_in_the_documentation_are_right(name: str) -> None:
-    """What a docstring shows is what happens."""
+    """The examples in docstrings run."""
     results = doctest.testmod(importlib.import_module(name))
     assert results.attempted > 0
     assert results.failed == 0
@@ -72,7 +72,7 @@ def test_the_examples_in_the_documentation_are_right(name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_judge_gives_the_normal_form_of_a_valid_line(kind: str) -> None:
+def test_judge_returns_the_normal_form_of_a_valid_line(kind: str) -> None:
     """A valid line has a normal form and no errors; str and bytes, with or without a newline, are the same."""
     record = sample(kind)
     line = line_of(record)
@@ -87,7 +87,7 @@ def test_judge_gives_the_normal_form_of_a_valid_line(kind: str) -> None:
 
 
 def test_judge_lists_every_error_of_an_invalid_line() -> None:
-    """An invalid line has all of its errors and no normal form."""
+    """The verdict on an invalid line has every error and no normal form."""
     record = sample(model_id=7, sample_id=None)
     del record["evaluation_id"]
     verdict = fastrec.judge(line_of(record))
@@ -111,8 +111,8 @@ def test_judge_lists_every_error_of_an_invalid_line() -> None:
         ("\n\n{}\n", "3 lines"),
     ],
 )
-def test_judge_wants_exactly_one_line(line: str, found: str) -> None:
-    """Nothing, or more than one line, is not one record."""
+def test_judge_accepts_exactly_one_line(line: str, found: str) -> None:
+    """A blank line and several lines are invalid."""
     verdict = fastrec.judge(line)
     assert [error.code for error in verdict.errors] == ["json.syntax"]
     assert verdict.errors[0].message.endswith(f"found {found}")
@@ -120,7 +120,7 @@ def test_judge_wants_exactly_one_line(line: str, found: str) -> None:
 
 @pytest.mark.parametrize(("line", "code"), [(b"\xff", "json.utf8"), ("\ud800", "json.utf8"), ("[", "json.syntax")])
 def test_judge_never_raises(line: bytes | str, code: str) -> None:
-    """What is no text, or no JSON, is an error in the verdict."""
+    """Bytes that are not UTF-8 or not JSON give an invalid verdict."""
     assert fastrec.judge(line).errors[0].code == code
 
 
@@ -128,8 +128,8 @@ def test_judge_never_raises(line: bytes | str, code: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_decode_gives_a_typed_record(kind: str) -> None:
-    """Known fields are attributes with their values; encoding gives the normal form back."""
+def test_decode_returns_a_typed_record(kind: str) -> None:
+    """Known fields are attributes; encoding the record gives the normal form."""
     given_record = sample(kind)
     record = fastrec.decode(line_of(given_record))
     assert isinstance(record, fastrec.Record)
@@ -141,7 +141,7 @@ def test_decode_gives_a_typed_record(kind: str) -> None:
 
 
 def with_unknown_keys() -> dict[str, Any]:
-    """A record with an unknown key in every kind of object."""
+    """Make a record with an unknown key in every kind of object."""
     record = sample("agentic", extra={"b": 1, "a": [None]})
     for number, inner in enumerate(
         [
@@ -159,7 +159,7 @@ def with_unknown_keys() -> dict[str, Any]:
 
 
 def test_decode_keeps_unknown_keys_at_every_level() -> None:
-    """An unknown key is an attribute of the object that has it, wherever that is."""
+    """An unknown key becomes an attribute of its object, at every level."""
     given_record = with_unknown_keys()
     record = fastrec.decode(line_of(given_record))
     assert record.extra == {"a": [None], "b": 1}
@@ -175,8 +175,8 @@ def test_decode_keeps_unknown_keys_at_every_level() -> None:
     assert output.extra == 7
 
 
-def test_decode_does_not_depend_on_what_was_decoded_before() -> None:
-    """A record has the attributes of its own keys, never those that other records had."""
+def test_decode_does_not_depend_on_earlier_records() -> None:
+    """A record has attributes for its own unknown keys only."""
     odd = line_of(sample(**{"my key": 1, "b key": 2}))
     before = fastrec.decode(odd)
     for number in range(20):
@@ -190,15 +190,15 @@ def test_decode_does_not_depend_on_what_was_decoded_before() -> None:
 @pytest.mark.parametrize(
     "key", ["metrics", "class", "_x", "__init__", "unknown_0", "é", "a b", "", "model_Id", "0", "mro"]
 )
-def test_unknown_keys_of_any_name_come_back(key: str) -> None:
-    """Names that mean something in Python, or nothing, survive decoding and encoding."""
+def test_unknown_keys_with_any_name_survive(key: str) -> None:
+    """Keywords, attribute names and other strings survive decoding and encoding."""
     given_record = sample(**{key: {"x": 1}})
     assert fastrec.encode(fastrec.decode(line_of(given_record))) == normal_of(given_record)
 
 
 @pytest.mark.parametrize("key", ['a"b', "a\\b", "a\nb", "k" * 300])
-def test_a_key_that_cannot_be_an_attribute_is_refused_with_a_way_out(key: str) -> None:
-    """A valid record with such a key cannot be decoded, and the message says what to do instead."""
+def test_a_key_that_cannot_be_an_attribute_is_refused(key: str) -> None:
+    """The error says what to do instead."""
     line = line_of(sample(**{key: 1}))
     assert fastrec.judge(line).valid
     with pytest.raises(
@@ -209,8 +209,8 @@ def test_a_key_that_cannot_be_an_attribute_is_refused_with_a_way_out(key: str) -
 
 @settings(max_examples=150)
 @given(strategies.records)
-def test_encoding_what_was_decoded_is_the_normal_form(record: dict[str, Any]) -> None:
-    """For any valid record, `encode(decode(line))` is the line's normal form, or a key cannot be an attribute."""
+def test_encoding_a_decoded_record_gives_the_normal_form(record: dict[str, Any]) -> None:
+    """For any valid record, `encode(decode(line))` is its normal form, unless a key cannot be an attribute."""
     line = line_of(record)
     normal = fastrec.judge(line).normal
     if '"' in "".join(keys_of(record)):
@@ -234,7 +234,7 @@ KNOWN = {
 
 
 def keys_of(value: Any) -> list[str]:
-    """The keys of the objects that the schema knows: those of free-form ones are no attributes."""
+    """Yield the keys that become attributes: those of all objects but free-form ones."""
     if isinstance(value, list):
         return [key for item in value for key in keys_of(item)]
     if not isinstance(value, dict):
@@ -244,7 +244,7 @@ def keys_of(value: Any) -> list[str]:
 
 @pytest.mark.parametrize("digits", [25, 5_000])
 def test_long_integers_survive(digits: int) -> None:
-    """An integer of any length keeps its digits, also beside unknown keys, and may be worked with."""
+    """An integer of any length keeps its digits, with and without unknown keys, and is a number."""
     number = "7" * digits
     line = line_of(sample(sample_id="@", zz="@")).replace(b'"@"', number.encode())
     record = fastrec.decode(line)
@@ -252,8 +252,8 @@ def test_long_integers_survive(digits: int) -> None:
     assert fastrec.encode(record).count(number.encode()) == 2
 
 
-def test_a_record_may_be_changed_and_encoded() -> None:
-    """What is assigned is what is encoded; `sample_hash` follows the input."""
+def test_a_changed_record_can_be_encoded() -> None:
+    """Assigned values are encoded, and `sample_hash` is computed again."""
     record = fastrec.decode(line_of(sample()))
     record.input.raw = "7 x 6?"
     record.metadata = {"b": 1, "a": {"d": 2, "c": 3}}
@@ -278,8 +278,8 @@ def test_a_record_may_be_changed_and_encoded() -> None:
         (lambda record: setattr(record, "metadata", nested(100_000)), "json.depth", "$"),
     ],
 )
-def test_a_record_that_would_not_be_valid_is_not_encoded(change: Any, code: str, path: str) -> None:
-    """What is no valid record raises, with every reason; NaN never becomes null on the way."""
+def test_an_invalid_record_is_not_encoded(change: Any, code: str, path: str) -> None:
+    """Encoding raises an error with every reason; NaN never becomes null."""
     record = fastrec.decode(line_of(sample()))
     change(record)
     with pytest.raises(InvalidRecordError) as caught:
@@ -295,7 +295,7 @@ def nested(levels: int) -> dict[str, Any]:
 
 
 def test_a_value_that_is_not_json_is_refused() -> None:
-    """An object that JSON has no kind for is a mistake of the caller, and is said to be one."""
+    """An object that is not a JSON value raises UsageError."""
     record = fastrec.decode(line_of(sample()))
     record.metadata = {"a": object()}
     with pytest.raises(UsageError, match="JSON values alone, not one of type object"):
@@ -303,8 +303,8 @@ def test_a_value_that_is_not_json_is_refused() -> None:
 
 
 @pytest.mark.parametrize("line", ["{}", b"\xff", "", "nonsense"])
-def test_decode_raises_for_what_is_not_valid(line: bytes | str) -> None:
-    """The error is ours, is a ValueError too, and lists what `judge` lists."""
+def test_decode_raises_for_an_invalid_line(line: bytes | str) -> None:
+    """InvalidRecordError is a ValueError too, and has the errors that `judge` lists."""
     with pytest.raises(InvalidRecordError) as caught:
         fastrec.decode(line)
     assert isinstance(caught.value, ValueError)
@@ -315,8 +315,8 @@ def test_decode_raises_for_what_is_not_valid(line: bytes | str) -> None:
 # read and validate
 
 
-def test_read_gives_the_records_of_shards_in_order(tmp_path: Path) -> None:
-    """Files, directories and globs, plain and compressed, blank lines skipped, unknown keys kept."""
+def test_read_yields_the_records_of_shards_in_order(tmp_path: Path) -> None:
+    """Files, directories and globs work, plain and compressed; blank lines are skipped, unknown keys kept."""
     write(tmp_path / "a.jsonl", sample(sample_id=1), b"", sample(sample_id=2, extra="x"), sample(sample_id=3))
     (tmp_path / "b.jsonl.zst").write_bytes(compressed(Format.ZSTD, line_of(sample("agentic", sample_id=4))))
     for paths in (
@@ -332,7 +332,7 @@ def test_read_gives_the_records_of_shards_in_order(tmp_path: Path) -> None:
 
 
 def test_read_keeps_every_unknown_key_of_every_record(tmp_path: Path) -> None:
-    """Records with ever new unknown keys each have their own, and encode to their normal form."""
+    """Each record has its own unknown keys, and encodes to its normal form."""
     given_records = [sample(sample_id=number, **{f"extra_{number % 9}": number}) for number in range(100)]
     path = write(tmp_path / "a.jsonl", *given_records)
     records = list(fastrec.read(path))
@@ -340,8 +340,8 @@ def test_read_keeps_every_unknown_key_of_every_record(tmp_path: Path) -> None:
     assert [hasattr(record, "extra_3") for record in records] == [number % 9 == 3 for number in range(100)]
 
 
-def test_read_says_where_a_line_is_not_valid(tmp_path: Path) -> None:
-    """The error has the shard and the line as data and in its message."""
+def test_read_reports_the_location_of_an_invalid_line(tmp_path: Path) -> None:
+    """The error has the shard and the line as attributes and in its message."""
     path = write(tmp_path / "a.jsonl", sample(), b"", {"nonsense": 1})
     with pytest.raises(InvalidRecordError) as caught:
         list(fastrec.read(path))
@@ -350,7 +350,7 @@ def test_read_says_where_a_line_is_not_valid(tmp_path: Path) -> None:
 
 
 def test_read_names_the_shard_of_a_key_that_cannot_be_an_attribute(tmp_path: Path) -> None:
-    """Such a record cannot be read as one, and the message says in which shard it is."""
+    """The message names the shard."""
     path = write(tmp_path / "a.jsonl", sample(), sample(**{'a"b': 1}))
     with pytest.raises(FastrecError, match="cannot become an attribute") as caught:
         list(fastrec.read(path))
@@ -358,15 +358,15 @@ def test_read_names_the_shard_of_a_key_that_cannot_be_an_attribute(tmp_path: Pat
 
 
 def test_read_raises_for_a_shard_that_cannot_be_read_whole(tmp_path: Path) -> None:
-    """A truncated shard ends in an error, never in silence."""
+    """A truncated shard ends with an error."""
     path = tmp_path / "a.jsonl.gz"
     path.write_bytes(compressed(Format.GZIP, line_of(sample()))[:-4])
     with pytest.raises(ShardError, match=r"a\.jsonl\.gz"):
         list(fastrec.read(path))
 
 
-def test_validate_gives_a_report(tmp_path: Path) -> None:
-    """`fastrec.validate` is the job, and its report adds up."""
+def test_validate_returns_a_validation(tmp_path: Path) -> None:
+    """The line counts of `fastrec.validate` add up."""
     found = fastrec.validate(write(tmp_path / "a.jsonl", sample(), {}, b""))
     assert isinstance(found, fastrec.Validation)
     assert (found.lines, found.valid, found.invalid, found.blank, found.ok) == (3, 1, 1, 1, False)
@@ -388,7 +388,7 @@ def test_sample_hash_is_the_sha256_of_both_texts(raw: str, reference: str) -> No
 
 FINDINGS = (Finding("schema.type", "$.model_id", "expected a string, found null"),)
 SHARD_ERRORS = [("dir/a.jsonl", "is cut"), ("a.jsonl", "is cut", 12_345), ("a\udcff\n.jsonl", "is cut", 0)]
-# By class; a subclass without a row of its own has that of the class above it.
+# By class; a subclass without a row uses that of its base class.
 EXAMPLES = {
     FastrecError: [("it broke",)],
     UsageError: [("name a file",)],
@@ -408,7 +408,7 @@ def examples_of(error: type[Exception]) -> list[tuple[Any, ...]]:
 
 
 def test_errors_are_one_family() -> None:
-    """Whoever catches FastrecError catches everything, and the module's list is whole."""
+    """FastrecError is the base of all errors, and `__all__` lists them."""
     assert all(issubclass(error, FastrecError) for error in FAMILY)
     assert {error.__name__ for error in FAMILY} == {name for name in errors.__all__ if name.endswith("Error")}
     assert {error: error.exit_code for error in FAMILY if error.exit_code != 3} == {
@@ -418,8 +418,8 @@ def test_errors_are_one_family() -> None:
 
 
 @pytest.mark.parametrize(("error", "arguments"), [(error, each) for error in FAMILY for each in examples_of(error)])
-def test_every_error_survives_its_way_back_from_a_worker(error: type[Exception], arguments: tuple[Any, ...]) -> None:
-    """Type, arguments, data and message are the same after pickling and copying, and the message is printable."""
+def test_every_error_can_be_pickled(error: type[Exception], arguments: tuple[Any, ...]) -> None:
+    """Type, arguments, attributes and message survive pickling and copying, and the message is printable."""
     first = error(*arguments)
     for second in (pickle.loads(pickle.dumps(first)), copy.copy(first)):
         assert type(second) is error
@@ -429,7 +429,7 @@ def test_every_error_survives_its_way_back_from_a_worker(error: type[Exception],
     assert all(line.isprintable() for line in str(first).split("\n"))
 
 
-def test_the_message_of_a_shard_error_says_what_and_where() -> None:
-    """Path, reason and byte, with a path that is no plain text quoted."""
+def test_the_message_of_a_shard_error_is_complete() -> None:
+    """It has the path, the reason and the offset; an unprintable path is quoted."""
     assert str(ShardError("a.jsonl", "is cut", 12_345)) == "a.jsonl: is cut at byte 12,345"
     assert ascii(str(ShardError("a\udcff\n.jsonl", "is cut"))) == ascii(r"'a\udcff\n.jsonl': is cut")

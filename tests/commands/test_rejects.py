@@ -1,4 +1,4 @@
-"""The rejects of a corpus: listed in groups, and written back out byte for byte to be mended."""
+"""`rejects`: rejected lines are listed in groups, and extracted byte for byte to be fixed."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ FILE = "rejects.jsonl.zst"
 
 
 def bad_lines(code: str | None = None) -> list[bytes]:
-    """The rejects of the three shards, in the order of the rejects file."""
+    """The rejected lines of the three shards, in the order of the rejects file."""
     shards = [LABELLED[number::3] for number in range(3)]
     return [line for shard in shards for label, line in shard if label in CODES and code in (None, label)]
 
 
 @pytest.fixture(scope="module")
 def fresh(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A corpus with rejects of every code; not to be changed."""
+    """A corpus with rejected lines of every code; do not change it."""
     directory = tmp_path_factory.mktemp("fresh")
     for number in range(3):
         text = b"".join(line + b"\n" for _, line in LABELLED[number::3])
@@ -50,13 +50,13 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def corpus(fresh: Path, tmp_path: Path) -> Path:
-    """A copy of it, to be damaged."""
+    """A copy that may be damaged."""
     return Path(shutil.copytree(fresh, tmp_path / "corpus"))
 
 
 @pytest.fixture
 def clean(tmp_path: Path) -> Path:
-    """A corpus without rejects."""
+    """A corpus without rejected lines."""
     (tmp_path / "a.jsonl").write_text(json.dumps(sample()))
     fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "clean")
     return tmp_path / "clean"
@@ -84,7 +84,7 @@ def run(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[bytes]:
 
 
 def test_groups_add_up_to_the_summary(fresh: Path) -> None:
-    """Each line counts once, by its first reason, as in the summary."""
+    """Each line counts once, by its first error, as in the summary."""
     found = rejects(fresh)
     summary = json.loads((fresh / "summary.json").read_bytes())
     assert found.lines == summary["line_counts"]["rejected"] == len(bad_lines())
@@ -97,12 +97,12 @@ def test_groups_add_up_to_the_summary(fresh: Path) -> None:
     assert counts == found.codes
 
 
-def test_places_are_those_of_the_lines(fresh: Path) -> None:
-    """The first places of a group name the source and the line of a reject of that code."""
+def test_locations_are_those_of_the_lines(fresh: Path) -> None:
+    """The locations of a group are lines that were rejected with its code."""
     for group in rejects(fresh).groups:
-        for place in group.locations:
-            lines = Path(place.source).read_bytes().split(b"\n")
-            assert lines[place.line - 1] in bad_lines(group.code)
+        for location in group.locations:
+            lines = Path(location.source).read_bytes().split(b"\n")
+            assert lines[location.line - 1] in bad_lines(group.code)
 
 
 @pytest.mark.parametrize("codes", [["json.syntax"], ["schema.type", "json.utf8"], ["line.too_long"]])
@@ -115,7 +115,7 @@ def test_a_filter_by_code(fresh: Path, codes: list[str]) -> None:
 
 
 def test_an_unknown_code_is_a_usage_error(fresh: Path) -> None:
-    """A mistyped code would find nothing, which is not the same as nothing being there."""
+    """A mistyped code is an error, not an empty list."""
     with pytest.raises(UsageError, match=r"there is no code 'json.sintax'; the codes are .*json.syntax"):
         rejects(fresh, codes=["json.sintax"])
 
@@ -133,40 +133,40 @@ def test_groups_beyond_the_limit_are_counted(fresh: Path, capsys: pytest.Capture
 
 
 def test_extracted_lines_are_the_bytes_that_were_read(fresh: Path) -> None:
-    """Whatever was wrong with them, UTF-8 or not, in the order of sources and lines."""
+    """All rejected lines are extracted, UTF-8 or not, in the order of sources and lines."""
     assert extracted(fresh) == b"".join(line + b"\n" for line in bad_lines())
     assert any(not line.isascii() for line in bad_lines("json.utf8"))
 
 
 def test_carriage_returns_are_kept(tmp_path: Path) -> None:
-    """A line of a file with CRLF ends comes back with its carriage return."""
+    """A line that ends with CRLF keeps its carriage return."""
     (tmp_path / "a.jsonl").write_bytes(b"nonsense\r\n\rmore\n")
     fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus")
     assert extracted(tmp_path / "corpus") == b"nonsense\r\n\rmore\n"
 
 
 def test_extracting_and_normalizing_again_rejects_the_same(fresh: Path, tmp_path: Path) -> None:
-    """Lines that were not mended are rejected again, for the same reasons."""
+    """Lines that were not fixed are rejected again, for the same reasons."""
     (tmp_path / "again.jsonl").write_bytes(extracted(fresh))
     summary = fastrec.normalize(tmp_path / "again.jsonl", tmp_path / "again")
     assert summary.rejected_by_code == rejects(fresh).codes
     assert extracted(tmp_path / "again") == extracted(fresh)
 
 
-def test_mended_lines_can_be_normalized(tmp_path: Path) -> None:
-    """The way that the command is for: extract, mend, normalize with the rest."""
+def test_fixed_lines_can_be_normalized(tmp_path: Path) -> None:
+    """The intended use: extract, fix, and normalize with the rest."""
     records = [json.dumps(sample(sample_id=number)) for number in range(6)]
     (tmp_path / "a.jsonl").write_text("\n".join(records[:3] + [line[:-1] for line in records[3:]]))
     fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus")
-    mend = tmp_path / "mend.jsonl"
-    assert invoke(tmp_path / "corpus", "--code", "json.syntax", "--extract", mend).exit_code == 0
-    mend.write_bytes(mend.read_bytes().replace(b"\n", b"}\n"))
-    summary = fastrec.normalize([tmp_path / "corpus" / "part-00000.jsonl.zst", mend], tmp_path / "mended")
+    fixed = tmp_path / "fixed.jsonl"
+    assert invoke(tmp_path / "corpus", "--code", "json.syntax", "--extract", fixed).exit_code == 0
+    fixed.write_bytes(fixed.read_bytes().replace(b"\n", b"}\n"))
+    summary = fastrec.normalize([tmp_path / "corpus" / "part-00000.jsonl.zst", fixed], tmp_path / "again")
     assert (summary.line_counts.kept, summary.line_counts.rejected) == (6, 0)
 
 
-def test_a_line_that_was_too_long_is_left_out_with_its_place(tmp_path: Path) -> None:
-    """Only its head was kept: the source has it whole."""
+def test_a_line_that_was_too_long_is_reported_instead_of_extracted(tmp_path: Path) -> None:
+    """Only its head was kept, so its location is reported."""
     source = tmp_path / "a.jsonl"
     source.write_bytes(b"nonsense\n" + b"x" * 5_000 + b"\nmore\n")
     fastrec.normalize(source, tmp_path / "corpus", max_line_bytes=4_000)
@@ -178,8 +178,8 @@ def test_a_line_that_was_too_long_is_left_out_with_its_place(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("conflicts", ["first", "reject"])
-def test_conflicts_come_back_as_records(tmp_path: Path, conflicts: str) -> None:
-    """What was left out for a conflict is extracted in normal form, and is a record again."""
+def test_conflicts_are_extracted_as_records(tmp_path: Path, conflicts: str) -> None:
+    """A record that was left out for a conflict is extracted in normal form."""
     lines = [json.dumps(sample(error=error)) for error in ("a", "b", "c")]
     (tmp_path / "a.jsonl").write_text("\n".join(lines))
     fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus", conflicts=conflicts)
@@ -191,8 +191,8 @@ def test_conflicts_come_back_as_records(tmp_path: Path, conflicts: str) -> None:
 # Damage
 
 
-def test_rejects_that_are_cut_are_an_error(corpus: Path) -> None:
-    """Never half-used."""
+def test_a_truncated_rejects_file_is_an_error(corpus: Path) -> None:
+    """A truncated file is never used in part."""
     data = (corpus / FILE).read_bytes()
     (corpus / FILE).write_bytes(data[:-3])
     with pytest.raises(ShardError, match="ends inside"):
@@ -202,7 +202,7 @@ def test_rejects_that_are_cut_are_an_error(corpus: Path) -> None:
         rejects(corpus)
 
 
-def test_an_entry_that_is_none_is_an_error_with_its_line(corpus: Path) -> None:
+def test_an_invalid_rejected_line_is_an_error_with_its_number(corpus: Path) -> None:
     """The message names the file, the line and the reason."""
     with ShardWriter(str(corpus / FILE), "zst", 3) as writer:
         writer.write([b"{}\n"])
@@ -216,7 +216,7 @@ def test_an_entry_that_is_none_is_an_error_with_its_line(corpus: Path) -> None:
 
 
 def test_text_is_like_that_of_validate(fresh: Path) -> None:
-    """Groups with counts and places, and a line with the counts by code."""
+    """The list has groups with counts and locations, and a line with the counts by code."""
     done = invoke(fresh)
     assert (done.exit_code, done.stderr) == (0, "")
     group = rejects(fresh).groups[0]
@@ -228,50 +228,50 @@ def test_text_is_like_that_of_validate(fresh: Path) -> None:
 
 
 def test_json_is_one_document(fresh: Path) -> None:
-    """`--format json` gives what the Python interface gives."""
+    """`--format json` prints the result of the Python interface."""
     done = invoke(fresh, "--format", "json", "--code", "json.syntax", "--code", "schema.type")
     expected = rejects(fresh, codes=["json.syntax", "schema.type"])
     assert msgspec.json.decode(done.stdout, type=Rejects) == expected
 
 
-def test_no_rejects_are_said_to_be_none(clean: Path, fresh: Path, tmp_path: Path) -> None:
-    """Exit code 0; an extract is empty then."""
+def test_a_corpus_without_rejected_lines(clean: Path, fresh: Path, tmp_path: Path) -> None:
+    """The exit code is 0, and the extracted file is empty."""
     assert (invoke(clean).stdout, invoke(clean).exit_code) == ("no line was rejected\n", 0)
     assert invoke(fresh, "--code", "line.too_long").stdout == "no line was rejected as line.too_long\n"
-    done = invoke(clean, "--extract", tmp_path / "mend.jsonl")
+    done = invoke(clean, "--extract", tmp_path / "fixed.jsonl")
     assert (done.exit_code, done.stdout, done.stderr) == (0, "", "no line was rejected\n")
-    assert (tmp_path / "mend.jsonl").read_bytes() == b""
+    assert (tmp_path / "fixed.jsonl").read_bytes() == b""
 
 
 def test_standard_output_gets_the_lines_and_nothing_else(fresh: Path) -> None:
-    """`--extract -` is byte for byte what a file would get."""
+    """`--extract -` writes the same bytes as to a file."""
     done = run(fresh, "--extract", "-")
     assert (done.returncode, done.stdout) == (0, extracted(fresh))
     assert done.stderr == b"%d rejected lines\n" % len(bad_lines())
 
 
-def test_a_file_that_is_there_is_not_overwritten(fresh: Path, tmp_path: Path) -> None:
-    """It may hold lines that were mended already."""
-    mend = tmp_path / "mend.jsonl"
-    assert invoke(fresh, "--extract", mend).stderr == f"{len(bad_lines())} rejected lines written to {mend}\n"
-    mend.write_bytes(b"mended")
-    done = run(fresh, "--extract", mend)
+def test_an_existing_file_is_not_overwritten(fresh: Path, tmp_path: Path) -> None:
+    """It may have lines that were already fixed."""
+    fixed = tmp_path / "fixed.jsonl"
+    assert invoke(fresh, "--extract", fixed).stderr == f"{len(bad_lines())} rejected lines written to {fixed}\n"
+    fixed.write_bytes(b"fixed")
+    done = run(fresh, "--extract", fixed)
     assert done.returncode == 2
-    assert done.stderr.decode() == f"error: {mend} exists; choose a new file, so that nothing in it is lost\n"
-    assert mend.read_bytes() == b"mended"
+    assert done.stderr.decode() == f"error: {fixed} exists; choose a new file, so that nothing in it is lost\n"
+    assert fixed.read_bytes() == b"fixed"
 
 
-def test_no_half_of_an_extract_stays(corpus: Path, tmp_path: Path) -> None:
-    """If the rejects cannot be read whole there is no file, as there would be without the command."""
+def test_a_failed_extract_leaves_no_file(corpus: Path, tmp_path: Path) -> None:
+    """If the rejects file cannot be read whole, no output file is left."""
     (corpus / FILE).write_bytes((corpus / FILE).read_bytes()[:-3])
-    done = run(corpus, "--extract", tmp_path / "mend.jsonl")
+    done = run(corpus, "--extract", tmp_path / "fixed.jsonl")
     assert done.returncode == 3
     assert b"ends inside" in done.stderr
-    assert not (tmp_path / "mend.jsonl").exists()
+    assert not (tmp_path / "fixed.jsonl").exists()
 
 
 def test_wrong_usage_is_exit_code_2(fresh: Path, tmp_path: Path) -> None:
-    """No corpus, an unknown code: both with a message in words."""
+    """A missing corpus and an unknown code have clear messages."""
     done = run(tmp_path)
     assert (done.returncode, done.stdout) == (2, b"")
     assert done.stderr.decode().startswith(f"error: {tmp_path} is not a corpus: it holds no manifest.json\n")
@@ -281,7 +281,7 @@ def test_wrong_usage_is_exit_code_2(fresh: Path, tmp_path: Path) -> None:
 
 
 def test_a_damaged_manifest_is_exit_code_3(corpus: Path) -> None:
-    """The file and the reason are named."""
+    """The message has the file and the reason."""
     (corpus / "manifest.json").write_bytes(b"{")
     done = run(corpus)
     assert done.returncode == 3
@@ -289,8 +289,8 @@ def test_a_damaged_manifest_is_exit_code_3(corpus: Path) -> None:
     assert b"manifest.json: is not a manifest: " in done.stderr
 
 
-def test_nothing_in_a_reject_steers_the_terminal(tmp_path: Path) -> None:
-    """Escape sequences are shown, never sent, but in an extract, which is exact."""
+def test_rejected_lines_cannot_control_the_terminal(tmp_path: Path) -> None:
+    """Escape sequences are printed escaped; only an extract has the exact bytes."""
     line = json.dumps(sample(interaction_type="\x9b31m\u202e"), ensure_ascii=False).encode()
     (tmp_path / "a\x1b[31m.jsonl").write_bytes(line)
     fastrec.normalize(tmp_path / "a\x1b[31m.jsonl", tmp_path / "corpus")
@@ -301,15 +301,15 @@ def test_nothing_in_a_reject_steers_the_terminal(tmp_path: Path) -> None:
 
 
 def test_help_fits_a_terminal() -> None:
-    """Help has examples, and lines of no more than 100 columns."""
+    """The help has examples, and lines of at most 100 columns."""
     text = invoke("--help").stdout
     assert "Examples:" in text
     assert max(map(len, text.splitlines())) <= 100
 
 
 @pytest.mark.parametrize("arguments", [[], ["--format", "json"], ["--extract", "-"]])
-def test_a_reader_that_leaves_is_no_error(fresh: Path, arguments: list[str]) -> None:
-    """Behind a closed pipe nothing is said."""
+def test_a_closed_pipe_is_not_an_error(fresh: Path, arguments: list[str]) -> None:
+    """A closed pipe prints nothing."""
     reader, writer = os.pipe()
     os.close(reader)
     try:

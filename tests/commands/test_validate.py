@@ -1,4 +1,4 @@
-"""The validation job: books that balance, places that are right, and reports that depend on the lines alone."""
+"""`validate`: line counts add up, locations are right, and the result depends only on the lines."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def write(path: Path, lines: list[bytes], end: bytes = b"\n") -> Path:
 
 
 def balanced(found: Validation) -> Validation:
-    """Check what holds for every report."""
+    """Check what must hold for every validation."""
     assert found.lines == found.valid + found.invalid + found.blank
     assert found.warnings == sum(count for code, count in found.codes.items() if CODES[code].severity == "warning")
     assert found.ok is (not found.invalid and not found.bad_shards)
@@ -58,7 +58,7 @@ def balanced(found: Validation) -> Validation:
 
 
 def plain(found: Validation, folder: Path) -> dict[str, Any]:
-    """A report without the time it took, the folder, and the suffixes that compression adds."""
+    """Return a validation without the time, the folder, and the suffixes of compressions."""
     text = msgspec.json.encode(found).decode().replace(json.dumps(f"{folder}/")[1:-1], "")
     for suffix in SUFFIXES.values():
         text = text.replace(f".jsonl{suffix}", ".jsonl")
@@ -69,13 +69,13 @@ def log_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_bytes().splitlines()]
 
 
-# The books
+# Line counts
 
 
 @pytest.mark.parametrize("compression", ["none", "mixed"])
 @pytest.mark.parametrize("seed", [1, 2])
-def test_the_books_balance_and_every_reject_is_found(tmp_path: Path, seed: int, compression: str) -> None:
-    """In a corpus of known flaws exactly the flawed lines are invalid, each for its own reason, and nothing else."""
+def test_line_counts_add_up_and_every_invalid_line_is_found(tmp_path: Path, seed: int, compression: str) -> None:
+    """Exactly the lines with a known flaw are invalid, each with its own code."""
     recipe = {"records": 600, "seed": seed, **EVERYTHING}
     kinds = Counter(kind for kind, _ in labelled_lines(Recipe(**recipe)))
     made = generate(tmp_path, shards=5, compression=compression, **recipe)
@@ -92,23 +92,25 @@ def test_the_books_balance_and_every_reject_is_found(tmp_path: Path, seed: int, 
 
 
 def test_the_log_has_every_finding_in_input_order(tmp_path: Path) -> None:
-    """The log says for each finding where, how bad, what and why, in the order of the shards and lines."""
+    """The log has every finding with its location, severity, code and message, in the order of shards and lines."""
     recipe = {"records": 300, "seed": 4, "rejects": 0.2, "blanks": 0.05, "warnings": 0.3}
     made = generate(tmp_path / "in", shards=4, compression="mixed", **recipe)
     found = validate([tmp_path / "in"], json_log=tmp_path / "log.jsonl")
     log = log_of(tmp_path / "log.jsonl")
     assert all(list(entry) == ["source", "line", "severity", "code", "path", "message"] for entry in log)
-    places = [(made.paths.index(entry["source"]), entry["line"]) for entry in log]
-    assert places == sorted(places)
+    locations = [(made.paths.index(entry["source"]), entry["line"]) for entry in log]
+    assert locations == sorted(locations)
     assert Counter(entry["code"] for entry in log) == found.codes
     assert {entry["severity"] for entry in log} == {"error", "warning"}
     kinds = [kind for kind, _ in labelled_lines(Recipe(**recipe))]
     expected = {(n // 75, n % 75 + 1) for n, kind in enumerate(kinds) if kind in CODES}
-    assert {place for place, entry in zip(places, log, strict=True) if entry["severity"] == "error"} == expected
+    assert {
+        location for location, entry in zip(locations, log, strict=True) if entry["severity"] == "error"
+    } == expected
 
 
-def test_groups_hold_equal_findings_and_their_first_places(tmp_path: Path) -> None:
-    """Findings with one code, path and message are one group; errors come first, then the most frequent."""
+def test_groups_have_equal_findings_and_their_first_locations(tmp_path: Path) -> None:
+    """Findings with equal code, path and message are one group; errors come first, then the most frequent."""
     odd = GOOD.replace(b'"total_tokens": 15', b'"total_tokens": 16')
     first = write(tmp_path / "a.jsonl", [BAD, GOOD, b"[]", BAD, odd])
     second = write(tmp_path / "b.jsonl", [b"", odd, BAD, BAD, BAD, odd, odd])
@@ -116,13 +118,13 @@ def test_groups_hold_equal_findings_and_their_first_places(tmp_path: Path) -> No
     groups = {(group.code, group.path): group for group in found.groups}
     model = groups["schema.required", "$.model_id"]
     assert (model.count, model.severity) == (5, "error")
-    assert [(place.source, place.line) for place in model.locations] == [
+    assert [(location.source, location.line) for location in model.locations] == [
         (str(first), 1),
         (str(first), 4),
         (str(second), 3),
     ]
     tokens = groups["warn.total_tokens", "$.token_usage.total_tokens"]
-    assert [(place.source, place.line) for place in tokens.locations] == [
+    assert [(location.source, location.line) for location in tokens.locations] == [
         (str(first), 5),
         (str(second), 2),
         (str(second), 6),
@@ -134,18 +136,18 @@ def test_groups_hold_equal_findings_and_their_first_places(tmp_path: Path) -> No
 
 
 def test_groups_are_limited_and_counts_are_not(tmp_path: Path) -> None:
-    """However many kinds of findings there are, a report stays small, and its counts by code are whole."""
+    """The number of groups is bounded, and the counts by code are complete."""
     lines = [json.dumps(sample(model_id=number)).encode() for number in range(50)]
     found = validate([write(tmp_path / "a.jsonl", lines)], limits=Limits(finding_groups=10))
     assert len(found.groups) == 10
     assert found.codes["schema.type"] == found.invalid == 50
 
 
-# The same report, however the work is done
+# The same result, however the work is done
 
 
-def test_the_report_does_not_depend_on_jobs_or_compression(tmp_path: Path) -> None:
-    """The same lines give the same report and log with one job and with two, plain, cut or compressed."""
+def test_the_result_does_not_depend_on_jobs_or_compression(tmp_path: Path) -> None:
+    """The same lines give the same result and log with one job and with two, plain, cut or compressed."""
     recipe = {"records": 240, "seed": 11, "warnings": 0.2, **EVERYTHING}
     made = generate(tmp_path / "plain", shards=6, compression="none", **recipe)
     reports, logs = [], []
@@ -168,7 +170,7 @@ def test_the_report_does_not_depend_on_jobs_or_compression(tmp_path: Path) -> No
 @pytest.mark.parametrize("task_bytes", [50, 999, 5_000, 20_000])
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
 def test_a_file_cut_into_ranges_keeps_its_line_numbers(tmp_path: Path, task_bytes: int, end: bytes) -> None:
-    """Wherever a plain file is cut, groups and log name the lines of the file, not those of a range."""
+    """Groups and log have the line numbers of the file, wherever it is cut."""
     limits = Limits(small_input=0, task_bytes=task_bytes)
     lines = [BAD if number % 7 == 0 else b"" if number % 10 == 3 else GOOD for number in range(1, 61)]
     large = write(tmp_path / "large.jsonl", lines, end)
@@ -182,7 +184,7 @@ def test_a_file_cut_into_ranges_keeps_its_line_numbers(tmp_path: Path, task_byte
         *((str(large), number) for number in expected),
     ]
     group = next(group for group in found.groups if group.path == "$.model_id")
-    assert [(place.source, place.line) for place in group.locations] == [
+    assert [(location.source, location.line) for location in group.locations] == [
         (str(small), 2),
         (str(large), 7),
         (str(large), 14),
@@ -225,7 +227,7 @@ HOSTILE = [
 
 
 def test_hostile_lines_get_the_same_verdict_with_one_job_and_with_two(tmp_path: Path) -> None:
-    """Lines made to break a reader get the designed verdict, in this process and in a worker."""
+    """Hostile lines get the designed verdict, in this process and in a worker."""
     path = write(tmp_path / "hostile.jsonl", [line for line, _ in HOSTILE])
     reports, logs = [], []
     for jobs in (1, 2):
@@ -243,7 +245,7 @@ def test_hostile_lines_get_the_same_verdict_with_one_job_and_with_two(tmp_path: 
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_pool_is_started_only_for_enough_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:
-    """A small input is judged here, whatever the number of jobs; a larger one by as many as were asked for."""
+    """A small input is judged in this process, a larger one by the given number of jobs."""
     asked = []
 
     def note(jobs: int) -> Any:
@@ -264,7 +266,7 @@ def test_a_pool_is_started_only_for_enough_text(tmp_path: Path, monkeypatch: pyt
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_max_errors_stops_early(tmp_path: Path, jobs: int) -> None:
-    """Once enough lines are invalid, what follows is not looked at, and the report says so."""
+    """After max_errors invalid lines the rest is not read, and the result says so."""
     paths = [write(tmp_path / f"{n}.jsonl", [GOOD, BAD] * 20) for n in range(5)]
     found = balanced(validate(paths, jobs=jobs, max_errors=25, limits=SMALL_TASKS))
     assert found.stopped_early
@@ -273,7 +275,7 @@ def test_max_errors_stops_early(tmp_path: Path, jobs: int) -> None:
 
 
 def test_max_errors_stops_inside_a_shard(tmp_path: Path) -> None:
-    """One huge shard of nonsense is not read to its end, and not one byte further than a chunk."""
+    """A huge shard of invalid lines is not read to its end."""
     path = tmp_path / "a.jsonl.zst"
     path.write_bytes(compressed(Format.ZSTD, (BAD + b"\n") * 100_000))
     found = balanced(validate([path], max_errors=3, limits=Limits(chunk_bytes=1_000)))
@@ -282,7 +284,7 @@ def test_max_errors_stops_inside_a_shard(tmp_path: Path) -> None:
 
 
 def test_max_errors_that_is_not_reached_changes_nothing(tmp_path: Path) -> None:
-    """With fewer invalid lines than the limit everything is read."""
+    """With fewer invalid lines than max_errors, everything is read."""
     path = write(tmp_path / "a.jsonl", [BAD, GOOD, BAD])
     found = validate([path], max_errors=3)
     assert (found.lines, found.invalid, found.stopped_early) == (3, 2, False)
@@ -290,7 +292,7 @@ def test_max_errors_that_is_not_reached_changes_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("length", [1_999, 2_000, 2_001, 9_000])
 def test_a_line_over_the_limit_is_invalid_with_its_number(tmp_path: Path, length: int) -> None:
-    """A line longer than the limit is invalid as such; those around it keep their verdicts and numbers."""
+    """A line over the limit is invalid; the lines around it keep their verdicts and numbers."""
     long_line = GOOD + b" " * (length - len(GOOD))
     path = write(tmp_path / "a.jsonl", [GOOD, GOOD, long_line, BAD, GOOD, long_line])
     found = balanced(validate([path], max_line_bytes=2_000, json_log=tmp_path / "log", limits=SMALL_TASKS))
@@ -302,17 +304,16 @@ def test_a_line_over_the_limit_is_invalid_with_its_number(tmp_path: Path, length
     assert entries[0]["message"] == f"expected at most 2,000 bytes in a line, found {length:,}"
     assert (found.lines, found.valid, found.invalid) == (6, 3, 3)
     group = next(group for group in found.groups if group.code == "schema.required")
-    assert [place.line for place in group.locations] == [4]
+    assert [location.line for location in group.locations] == [4]
 
 
 # Shards that cannot be read whole
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_bad_shards_are_all_named_and_none_of_their_lines_count(tmp_path: Path, jobs: int) -> None:
-    """A truncated or corrupt shard is never half-used, in the counts, the groups and the log alike."""
-    # The first half of each bad shard reads well, and is long enough to be judged: of two frames, or members, the
-    # second one is damaged.
+def test_all_bad_shards_are_listed_and_none_of_their_lines_count(tmp_path: Path, jobs: int) -> None:
+    """A truncated or corrupt shard adds nothing to the counts, the groups and the log."""
+    # Each bad shard has two frames or members. The first is intact and long enough to be judged, the second is damaged.
     text = (GOOD + b"\n" + BAD + b"\n") * 100
     zstd = compressed(Format.ZSTD, text)
     gz = compressed(Format.GZIP, text)
@@ -332,10 +333,10 @@ def test_bad_shards_are_all_named_and_none_of_their_lines_count(tmp_path: Path, 
     assert not found.ok
 
 
-def test_a_cut_file_that_changes_is_named_once_and_counts_for_nothing(
+def test_a_cut_file_that_changes_is_listed_once_and_does_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If one range of a file cannot be used, no other range of it is, and there is one error for the file."""
+    """If one range of a file fails, none of its ranges counts, and there is one error for the file."""
     changing = write(tmp_path / "a.jsonl", [GOOD, BAD] * 30)
     other = write(tmp_path / "b.jsonl", [GOOD, BAD])
     judge_chunk = Judge.judge_chunk
@@ -355,8 +356,8 @@ def test_a_cut_file_that_changes_is_named_once_and_counts_for_nothing(
     assert {entry["source"] for entry in log_of(tmp_path / "log")} == {str(other)}
 
 
-def test_a_shard_of_strange_name_has_a_report_that_can_be_encoded(tmp_path: Path) -> None:
-    """A name that is not UTF-8 does not break the report, nor the log, nor the list of bad shards."""
+def test_a_shard_with_an_unusual_name_can_be_reported(tmp_path: Path) -> None:
+    """A name that is not UTF-8 works in the result, the log and the list of bad shards."""
     strange = tmp_path / "a\udcff\n.jsonl"
     write(strange, [BAD, b"[]"])
     (tmp_path / "b\udcfe.jsonl.zst").write_bytes(compressed(Format.ZSTD, BAD)[:-3])
@@ -371,8 +372,8 @@ def test_a_shard_of_strange_name_has_a_report_that_can_be_encoded(tmp_path: Path
 
 
 @pytest.mark.parametrize("as_", [str, Path, lambda path: [str(path)], lambda path: (path,)])
-def test_paths_may_be_one_or_many(tmp_path: Path, as_: Any) -> None:
-    """A single path, as str or Path, is as good as a list of them."""
+def test_paths_can_be_one_or_many(tmp_path: Path, as_: Any) -> None:
+    """A single path can be a str or a Path."""
     assert validate(as_(write(tmp_path / "a.jsonl", [GOOD]))).valid == 1
 
 
@@ -384,15 +385,15 @@ def test_paths_may_be_one_or_many(tmp_path: Path, as_: Any) -> None:
         ({"algorithm": "md5"}, "sha256, xxh3_128"),
     ],
 )
-def test_arguments_that_make_no_sense_are_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:
-    """A wrong argument is a UsageError that says what would be right."""
+def test_wrong_arguments_are_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    """A wrong argument raises a UsageError with the allowed values."""
     with pytest.raises(UsageError, match=message):
         validate([write(tmp_path / "a.jsonl", [GOOD])], **options)
 
 
 @pytest.mark.parametrize("link", [False, True])
 def test_the_log_never_overwrites_a_shard(tmp_path: Path, link: bool) -> None:
-    """A log that is one of the shards, by whatever name, is refused before a byte is lost."""
+    """A log that is one of the shards, by any name, is refused."""
     path = write(tmp_path / "a.jsonl", [GOOD, BAD])
     log = path
     if link:
@@ -406,7 +407,7 @@ def test_the_log_never_overwrites_a_shard(tmp_path: Path, link: bool) -> None:
 
 @pytest.mark.parametrize("log", ["missing/log.jsonl", pytest.param("/dev/full", marks=needs_dev_full)])
 def test_a_log_that_cannot_be_written_is_an_error(tmp_path: Path, log: str) -> None:
-    """Whether it cannot be opened or the disk is full: the error names the log."""
+    """The error names the log, if it cannot be opened and if the disk is full."""
     path = write(tmp_path / "a.jsonl", [BAD] * 1_000)
     with pytest.raises(FastrecError, match=f"the log .*{log} cannot be written: No s") as caught:
         validate([path], json_log=tmp_path / log)
@@ -414,7 +415,7 @@ def test_a_log_that_cannot_be_written_is_an_error(tmp_path: Path, log: str) -> N
 
 
 def test_nothing_is_left_in_the_temporary_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The slices' logs are gone when the job is over."""
+    """The logs of slices are removed at the end."""
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setattr(module.tempfile, "tempdir", str(scratch))
@@ -422,8 +423,8 @@ def test_nothing_is_left_in_the_temporary_directory(tmp_path: Path, monkeypatch:
     assert list(scratch.iterdir()) == []
 
 
-def test_the_hash_may_be_another(tmp_path: Path) -> None:
-    """With `algorithm`, a given sample_hash is compared with that hash."""
+def test_another_hash_can_be_chosen(tmp_path: Path) -> None:
+    """`algorithm` is the hash that sample_hash is compared with."""
     line = Judge(algorithm="xxh3_128")
     out = bytearray()
     line.judge_chunk(GOOD, out)
@@ -434,7 +435,7 @@ def test_the_hash_may_be_another(tmp_path: Path) -> None:
 
 
 def test_an_empty_shard_has_no_lines(tmp_path: Path) -> None:
-    """Nothing in, nothing wrong."""
+    """An empty shard is valid."""
     found = balanced(validate(write(tmp_path / "a.jsonl", [])))
     assert (found.lines, found.shards, found.ok) == (0, 1, True)
 
@@ -443,7 +444,7 @@ def test_an_empty_shard_has_no_lines(tmp_path: Path) -> None:
 
 
 def text_of(path: Path) -> bytes:
-    """The text of a shard by the libraries alone."""
+    """Read the text of a shard without fastrec."""
     data = path.read_bytes()
     if path.suffix == ".gz":
         return gzip.decompress(data)
@@ -459,7 +460,7 @@ def text_of(path: Path) -> bytes:
 
 
 def test_real_records_are_all_valid(real: Path) -> None:
-    """Every line of the real evaluations is a valid record, and none is missed, whatever its compression."""
+    """Every line of the real evaluations is a valid record, in every compression."""
     expected = sum(text_of(path).count(b"\n") for path in real.rglob("*.jsonl*"))
     found = balanced(validate([real], jobs=2))
     assert found.ok

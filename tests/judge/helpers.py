@@ -1,4 +1,4 @@
-"""Short ways to put one line before a judge."""
+"""Helpers that judge one line."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ def judge(line: bytes, **options: Any) -> tuple[Batch, bytes]:
 
 
 def codes(line: bytes | dict[str, Any], **options: Any) -> list[str]:
-    """The error codes of a line; an empty list says that it is valid."""
+    """Return the error codes of a line; none if it is valid."""
     if isinstance(line, dict):
         line = json.dumps(line).encode()
     batch, _ = judge(line, **options)
-    return [finding.code for reject in batch.rejected for finding in reject.findings]
+    return [finding.code for invalid in batch.rejected for finding in invalid.findings]
 
 
 def normal(line: bytes | dict[str, Any], **options: Any) -> bytes:
-    """The normal form of a valid line."""
+    """Return the normal form of a valid line."""
     if isinstance(line, dict):
         line = json.dumps(line).encode()
     batch, out = judge(line, **options)

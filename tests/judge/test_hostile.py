@@ -1,4 +1,4 @@
-"""Hostile lines: each gets the designed verdict, in a known, an unknown and a free-form place; never a traceback."""
+"""Hostile lines get the designed verdict, in known, unknown and free-form fields, and never cause a traceback."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.judge.helpers import codes, judge, normal
 from tests.samples import sample
 
-# Where a hostile value is put: in a field that the schema knows, in one that it does not, and in a free-form object.
+# Where a hostile value is put: in a known field, in an unknown field, and in a free-form object.
 PLACES = {
     "known": b'"error":%s',
     "unknown": b'"zz_unknown":%s',
@@ -61,8 +61,8 @@ def line_with(fragment: bytes) -> bytes:
         (b"9" * 1_000_001, "json.number"),
     ],
 )
-def test_hostile_values_are_rejected_wherever_they_stand(place: str, value: bytes, code: str) -> None:
-    """A value that no record may hold is rejected for what it is, at any depth."""
+def test_hostile_values_are_rejected_in_every_field(place: str, value: bytes, code: str) -> None:
+    """A value that no record may have is rejected with its own code, at any depth."""
     assert codes(line_with(PLACES[place] % value))[0] == code
 
 
@@ -87,8 +87,8 @@ def test_hostile_values_are_rejected_wherever_they_stand(place: str, value: byte
         b"null",
     ],
 )
-def test_odd_values_are_kept_wherever_they_stand(place: str, value: bytes) -> None:
-    """What JSON and the schema allow is kept, however odd, and its normal form is stable."""
+def test_unusual_values_are_kept_in_every_field(place: str, value: bytes) -> None:
+    """Unusual values that JSON and the schema allow are kept, and their normal form is stable."""
     once = normal(line_with(PLACES[place] % value))
     assert normal(once) == once
 
@@ -148,26 +148,26 @@ def test_lines_that_are_not_one_object(line: bytes, code: str) -> None:
 
 @pytest.mark.parametrize("line", [b"", b"   ", b"\t", b"\r", b" \t\r"])
 def test_blank_lines_are_counted_and_skipped(line: bytes) -> None:
-    """White space alone is a blank line, neither a record nor a reject."""
+    """A line of white space only is blank: neither a record nor a rejected line."""
     batch, out = judge(line + b"\n")
     assert (batch.lines, batch.blank, out) == (1, 1, b"")
 
 
 def test_carriage_returns_and_white_space_around_a_record_are_accepted() -> None:
-    """CRLF line ends give the same record as LF."""
+    """A line that ends with CRLF is the same record as with LF."""
     line = json.dumps(sample()).encode()
     assert normal(b" \t" + line + b" \r\n") == normal(line)
 
 
-def test_a_duplicate_key_condemns_its_line_alone() -> None:
-    """In a chunk with one bad line the others pass, with their numbers and offsets right."""
+def test_a_duplicate_key_rejects_only_its_own_line() -> None:
+    """The other lines of the chunk stay valid, and line numbers and offsets are right."""
     good = json.dumps(sample(output={"raw": "x", "reasoning_trace": None}, interactions=None)).encode()
     bad = line_with(b'"metadata":{"a":1,"a":1}')
     batch, out = judge(b"\n".join([good, bad, b"", good, bad, good]))
-    assert [(reject.line, reject.offset) for reject in batch.rejected] == [
+    assert [(invalid.line, invalid.offset) for invalid in batch.rejected] == [
         (2, len(good) + 1),
         (5, 2 * len(good) + len(bad) + 4),
     ]
-    assert [reject.raw for reject in batch.rejected] == [bad, bad]
+    assert [invalid.raw for invalid in batch.rejected] == [bad, bad]
     assert batch.blank == 1
     assert out == normal(good) * 3

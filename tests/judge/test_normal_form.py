@@ -1,4 +1,4 @@
-"""The normal form: lossless, idempotent, and the same bytes for every spelling and by either path."""
+"""The normal form is lossless and idempotent, and equal for every spelling and on both paths."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from tests.strategies import dice, records, respelled
 
 @given(records, dice)
 @settings(max_examples=200)
-def test_normal_form_is_lossless_idempotent_and_blind_to_spelling(record: dict[str, Any], rng: random.Random) -> None:
-    """Any spelling of a record gives the same bytes, which parse to its values and give themselves again."""
+def test_normal_form_is_lossless_idempotent_and_independent_of_spelling(
+    record: dict[str, Any], rng: random.Random
+) -> None:
+    """Every spelling of a record has the same normal form, which has the same values and is its own normal form."""
     assert reference.is_valid(record)
     lines = [json.dumps(record).encode(), *(respelled(record, rng).encode() for _ in range(3))]
     once = normal(lines[0])
@@ -33,8 +35,8 @@ def test_normal_form_is_lossless_idempotent_and_blind_to_spelling(record: dict[s
 
 @given(st.lists(records, min_size=1, max_size=12), dice)
 @settings(max_examples=40)
-def test_what_a_judge_has_learned_changes_no_byte(batch: list[dict[str, Any]], rng: random.Random) -> None:
-    """A judge that has met other records before spells a record as a fresh one does, in one chunk or in many."""
+def test_normal_forms_do_not_depend_on_earlier_records(batch: list[dict[str, Any]], rng: random.Random) -> None:
+    """A judge that has learned unknown keys writes the same bytes as a fresh one, in one chunk or in many."""
     lines = [respelled(record, rng).encode() for record in batch]
     seasoned, once, twice = Judge(), bytearray(), bytearray()
     seasoned.judge_chunk(b"\n".join(lines), once)
@@ -42,8 +44,8 @@ def test_what_a_judge_has_learned_changes_no_byte(batch: list[dict[str, Any]], r
     assert bytes(once) == bytes(twice) == b"".join(normal(line) for line in lines)
 
 
-def test_fast_path_and_slow_path_spell_alike() -> None:
-    """Known fields come out of the Structs and out of the plain dicts in the same spelling."""
+def test_fast_path_and_slow_path_write_the_same_bytes() -> None:
+    """Structs and plain dicts have the same normal form."""
     for name in ("single_turn", "multi_turn", "agentic"):
         record = sample(name)
         line = json.dumps(record)
@@ -69,7 +71,7 @@ def test_fast_path_and_slow_path_spell_alike() -> None:
     ],
 )
 def test_numbers_keep_their_kind(given_text: str, expected: str) -> None:
-    """Outside of integer fields a number keeps its kind, in its shortest spelling."""
+    """Outside integer fields a number keeps its kind, in its shortest spelling."""
     line = json.dumps(sample(evaluation={"score": "@", "is_correct": True})).replace('"score": "@"', given_text)
     assert expected.encode() in normal(line.encode())
 
@@ -79,13 +81,13 @@ def test_numbers_keep_their_kind(given_text: str, expected: str) -> None:
     [("1.0", "1"), ("1e2", "100"), ("-0.0", "0"), ("-0", "0"), ("1e22", "1" + "0" * 22)],
 )
 def test_integral_numbers_in_integer_fields_become_integers(spelling: str, expected: str) -> None:
-    """1.0 and 1e2 are integers to draft-07, and are spelled so where the schema says integer."""
+    """1.0 and 1e2 are integers in draft-07, and become integers in integer fields."""
     line = json.dumps(sample(sample_id="@")).replace('"@"', spelling)
     assert f'"sample_id":{expected},'.encode() in normal(line.encode())
 
 
-def test_only_nulls_that_say_the_same_as_absence_are_left_out() -> None:
-    """Known, optional and nullable: dropped. Unknown or free-form: kept."""
+def test_only_nulls_that_mean_absence_are_left_out() -> None:
+    """A null is dropped in a known, optional and nullable field, and kept in unknown and free-form fields."""
     record = sample(error=None, token_usage=None, performance=None, zz=None, metadata={"x": None})
     out = json.loads(normal(record))
     assert not {"error", "token_usage", "performance"} & out.keys()
@@ -94,7 +96,7 @@ def test_only_nulls_that_say_the_same_as_absence_are_left_out() -> None:
 
 
 def test_every_nullable_field_of_the_schema_is_dropped_when_null() -> None:
-    """The fast path knows each of the schema's nullable optional fields: set all of them to null at once."""
+    """The fast path drops nulls in all nullable optional fields of the schema."""
     single = sample(error=None, interactions=None, output={"raw": "x", "reasoning_trace": None})
     single["token_usage"] |= dict.fromkeys(["input_tokens_cache_write", "input_tokens_cache_read", "reasoning_tokens"])
     single["performance"] = dict.fromkeys(["latency_ms", "time_to_first_token_ms", "generation_time_ms"])
@@ -108,8 +110,8 @@ def test_every_nullable_field_of_the_schema_is_dropped_when_null() -> None:
         assert b":null" not in out.replace(b'"b":null', b"")  # the free-form one stays
 
 
-def test_keys_of_free_form_objects_are_sorted_by_code_point_all_the_way_down() -> None:
-    """U+FFFF sorts before U+10000, as code points do and UTF-16 does not."""
+def test_keys_of_free_form_objects_are_sorted_by_code_point_at_every_level() -> None:
+    """U+FFFF sorts before U+10000, unlike in UTF-16."""
     metadata = {"\U00010000": 1, "\uffff": {"b": 1, "a": [{"d": 1, "c": 2}]}, "": 0}
     out = json.loads(normal(sample(metadata=metadata, zz=metadata)))
     for value in (out["metadata"], out["zz"]):
@@ -118,8 +120,8 @@ def test_keys_of_free_form_objects_are_sorted_by_code_point_all_the_way_down() -
 
 
 @pytest.mark.parametrize(("mode", "expected"), [("replace", reference.sample_hash(sample())), ("fill", "00ff")])
-def test_a_different_sample_hash_is_replaced_or_left(mode: Any, expected: str) -> None:
-    """`replace` puts the computed hash in, `fill` only fills gaps; both count it, on either path."""
+def test_a_wrong_sample_hash_is_replaced_or_kept(mode: Any, expected: str) -> None:
+    """`replace` corrects it, `fill` keeps it; both modes count it, on both paths."""
     for record in (sample(), sample(zz=1)):
         batch, out = judge(json.dumps(record).encode(), sample_hash=mode)
         assert json.loads(out)["sample_hash"] == expected
@@ -130,8 +132,8 @@ def test_a_different_sample_hash_is_replaced_or_left(mode: Any, expected: str) -
         )
 
 
-def test_right_and_absent_hashes_are_counted() -> None:
-    """A right hash is verified, an absent one filled."""
+def test_right_and_missing_hashes_are_counted() -> None:
+    """A right hash counts as verified, a missing one as filled."""
     right = sample(sample_hash=reference.sample_hash(sample()))
     absent = sample()
     del absent["sample_hash"]
@@ -143,7 +145,7 @@ def test_right_and_absent_hashes_are_counted() -> None:
 
 
 def test_unknown_keys_in_every_record_soon_take_the_fast_path() -> None:
-    """After a few records the judge has made fields of the unknown keys; keys it cannot learn stay slow but right."""
+    """After a few records the judge has fields for the unknown keys; other keys stay on the slow path."""
     record = sample("agentic", zz={"b": 1}, **{"a b": None})
     record["interactions"][0]["tool_calls"][0]["latency"] = 3
     record["performance"]["judge_price"] = 0.1
@@ -155,7 +157,7 @@ def test_unknown_keys_in_every_record_soon_take_the_fast_path() -> None:
     assert reference.same(json.loads(out.splitlines()[0]), reference.normal_record(odd))
 
 
-def test_new_keys_in_every_record_do_not_make_a_class_each() -> None:
+def test_new_keys_in_every_record_do_not_build_a_decoder_each() -> None:
     """The wait for the next decoder doubles, so hostile input cannot make the judge build decoders forever."""
     machine = Judge()
     lines = [json.dumps(sample(**{f"key_{number}": number})).encode() for number in range(300)]
@@ -164,8 +166,8 @@ def test_new_keys_in_every_record_do_not_make_a_class_each() -> None:
     assert machine._decoders < 10
 
 
-def test_decoders_see_bytes_not_text() -> None:
-    """The output is UTF-8 with non-ASCII as itself."""
+def test_output_is_utf8() -> None:
+    """Non-ASCII characters are written as themselves, not as escapes."""
     out = normal(sample(error="é\u2028😀"))
     assert "é\u2028😀".encode() in out
     assert msgspec.json.decode(out)["error"] == "é\u2028😀"

@@ -1,4 +1,4 @@
-"""The judge against an independent draft-07 validator: zero disagreements over seeded mutations of records."""
+"""The judge agrees with an independent draft-07 validator on seeded mutations of records."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ Path = tuple[str | int, ...]
 
 
 def paths(value: Any, at: Path = ()) -> Iterator[Path]:
-    """Every place in a record, and in each object a place that no field has."""
+    """List every path in a record, and in each object the path of a key that does not exist."""
     if at:
         yield at
     if isinstance(value, dict):
@@ -72,7 +72,7 @@ def paths(value: Any, at: Path = ()) -> Iterator[Path]:
 
 
 def put(record: Any, path: Path, new: Any) -> None:
-    """Set, append or remove the value at a place; a place that a former mutation took away is left alone."""
+    """Set, append or remove the value at a path, unless an earlier mutation removed the path."""
     *way, last = path
     if new is not ABSENT:
         new = copy.deepcopy(new)
@@ -102,7 +102,7 @@ def single_mutations() -> Iterator[Any]:
 
 
 def crossed_branches() -> Iterator[Any]:
-    """Both branches of each conditional with output and interactions present, null, absent, empty and wrong."""
+    """Yield records for each rule, with output and interactions present, null, absent, empty and wrong."""
     outputs = [ABSENT, None, {}, {"raw": "x"}, {"raw": 1}, [], "x", 0]
     interactions = [ABSENT, None, [], [{}], [{"turn_idx": 0, "role": "user"}], {}, "x", False]
     metrics = [ABSENT, None, {}, {"num_turns": None}, {"other": 1}, [], "num_turns"]
@@ -132,7 +132,7 @@ def random_mutations(seed: int) -> Iterator[Any]:
 
 
 def spelled(value: Any, rng: random.Random) -> bytes:
-    """JSON text in one of the spellings that producers use."""
+    """Encode in one of the spellings that producers use."""
     separators = rng.choice([(",", ":"), (", ", ": "), (" , ", " :\t")])
     text = json.dumps(value, ensure_ascii=rng.random() < 0.5, separators=separators)
     if rng.random() < 0.1:
@@ -150,7 +150,7 @@ def disagreements(mutations: Iterator[Any], seed: int) -> tuple[int, int, list[s
         out = bytearray()
         batch = judge.judge_chunk(b"\n".join(lines), out)
         assert batch.lines == len(lines) == len(batch.records) + len(batch.rejected)
-        rejected = {reject.line for reject in batch.rejected}
+        rejected = {invalid.line for invalid in batch.rejected}
         starts = iter([0, *batch.ends])
         for number, (value, line) in enumerate(zip(chunk, lines, strict=True), 1):
             judged += 1
@@ -176,7 +176,7 @@ def valid_so_far(number: int, rejected: set[int]) -> int:
     [("single", 5_000), ("crossed", 2_500), ("random-1", RANDOM_MUTATIONS), ("random-2", RANDOM_MUTATIONS)],
 )
 def test_verdict_and_normal_form_equal_the_oracle(name: str, least: int) -> None:
-    """No mutated record is judged or spelled otherwise than by jsonschema and the reference implementation."""
+    """jsonschema and the reference implementation give the same verdict and normal form for every mutation."""
     mutations = {
         "single": single_mutations,
         "crossed": crossed_branches,

@@ -1,4 +1,4 @@
-"""The table of codes: each row has a line that shows it, with a message that a person understands."""
+"""The table of codes: for each row there is a line that has the code, with a clear message."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.samples import sample
 
 def findings(record: Any, **options: Any) -> list[tuple[str, str, str]]:
     batch, _ = judge(record if isinstance(record, bytes) else json.dumps(record).encode(), **options)
-    return [(finding.code, finding.path, finding.message) for reject in batch.rejected for finding in reject.findings]
+    return [(finding.code, finding.path, finding.message) for invalid in batch.rejected for finding in invalid.findings]
 
 
 def without(record: dict[str, Any], key: str) -> dict[str, Any]:
@@ -105,15 +105,13 @@ ERROR_CASES: list[tuple[dict[str, Any], str, str, str]] = [
 
 
 @pytest.mark.parametrize(("record", "code", "path", "message"), ERROR_CASES)
-def test_an_error_says_where_what_was_expected_and_what_was_found(
-    record: dict[str, Any], code: str, path: str, message: str
-) -> None:
-    """One flaw gives one finding, with its code, path and message."""
+def test_an_error_has_a_code_a_path_and_a_message(record: dict[str, Any], code: str, path: str, message: str) -> None:
+    """One flaw gives exactly one finding."""
     assert findings(record) == [(code, path, message)]
 
 
 def test_all_errors_of_a_line_are_listed_in_the_order_of_the_table() -> None:
-    """A line with several flaws names them all, the most fundamental first."""
+    """A line with several flaws has a finding for each, the most fundamental one first."""
     record = sample(model_id=None, evaluation={"score": "x", "num_turns": -1}, interactions=[{"turn_idx": -1}])
     assert [(code, path) for code, path, _ in findings(record)] == [
         ("schema.type", "$.evaluation.score"),
@@ -126,8 +124,8 @@ def test_all_errors_of_a_line_are_listed_in_the_order_of_the_table() -> None:
     ]
 
 
-def test_flaws_of_spelling_and_of_schema_are_listed_together() -> None:
-    """A duplicate key does not hide what else has to be mended."""
+def test_json_flaws_and_schema_errors_are_listed_together() -> None:
+    """A duplicate key does not hide the other errors."""
     line = json.dumps(without(sample(), "model_id")).encode()[:-1] + b',"error":"a","error":"b","zz":1e999}'
     assert [(code, path) for code, path, _ in findings(line)] == [
         ("json.number", "$.zz"),
@@ -136,20 +134,20 @@ def test_flaws_of_spelling_and_of_schema_are_listed_together() -> None:
     ]
 
 
-def test_a_wrong_interaction_type_is_not_blamed_on_the_rules() -> None:
-    """Without a known interaction_type the conditional rules have nothing to say."""
+def test_a_wrong_interaction_type_breaks_no_rule() -> None:
+    """The conditional rules do not apply without a known interaction_type."""
     assert codes(without(sample(), "interaction_type")) == ["schema.required"]
     assert codes(without(sample(interaction_type="x"), "output")) == ["schema.enum"]
 
 
 def test_long_values_are_shortened_in_messages() -> None:
-    """A megabyte in the wrong place does not end up in the message."""
+    """A message does not contain a whole megabyte of text."""
     [(_, _, message)] = findings(sample(interaction_type="x" * 1_000_000))
     assert message.endswith('found the string "xxxxxxxxxxxxxxxxxxxx…" of 1,000,000 characters')
 
 
-def test_metrics_rule_is_kept_to_the_letter() -> None:
-    """`metrics` is only looked at in multi_turn and agentic records, and only if it is an object."""
+def test_the_metrics_rule_is_exact() -> None:
+    """The rule applies only to multi_turn and agentic records, and only if `metrics` is an object."""
     assert codes(sample(metrics={})) == []
     assert codes(sample("agentic", metrics=[])) == []
     assert codes(sample("agentic", metrics={"num_turns": None})) == []
@@ -157,7 +155,7 @@ def test_metrics_rule_is_kept_to_the_letter() -> None:
 
 
 def test_sample_hash_verify_rejects_a_wrong_hash() -> None:
-    """With `verify` a given hash must be the computed one, on the fast path and on the slow one."""
+    """With `verify`, a wrong hash is an error on both paths."""
     assert codes(sample(), sample_hash="verify") == ["hash.mismatch"]
     assert codes(sample(zz=1), sample_hash="verify") == ["hash.mismatch"]
     assert codes(without(sample(), "sample_hash"), sample_hash="verify") == []
@@ -210,24 +208,22 @@ WARNING_CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("code", "odd", "plain"), WARNING_CASES)
-def test_a_warning_speaks_of_what_is_odd_and_leaves_the_verdict_alone(
-    code: str, odd: dict[str, Any], plain: dict[str, Any]
-) -> None:
-    """Each warning has a record that shows it, and a like one that does not; both are valid."""
+def test_a_warning_does_not_change_the_verdict(code: str, odd: dict[str, Any], plain: dict[str, Any]) -> None:
+    """For each warning there is a valid record that has it, and a similar valid record that does not."""
     wanted = {"warn.tool_call_id": ["warn.tool_calls_count", "warn.tool_call_id"]}.get(code, [code])
     assert warning_codes(odd) == wanted
     assert warning_codes(plain) == []
     assert warning_codes({**odd, "zz": 1}) == wanted  # the slow path sees the same
 
 
-def test_single_turns_are_not_asked_about_conversations() -> None:
-    """num_turns and the like are only expected where there are interactions."""
+def test_single_turns_have_no_warnings_about_conversations() -> None:
+    """`num_turns` and similar fields are only expected if there are interactions."""
     assert warning_codes(without(sample(evaluation=EVALUATION), "sample_hash")) == []
     assert warning_codes(without(sample(answer_attribution=attribution(1)), "sample_hash")) == ["warn.attribution_turn"]
 
 
 def test_every_row_of_the_table_has_a_case() -> None:
-    """No code without a test: the tables of cases here and the hostile lines cover all rows."""
+    """The cases here and the hostile lines cover all codes."""
     from tests.judge import test_hostile  # noqa: PLC0415
 
     shown = {code for _, code, _, _ in ERROR_CASES} | {code for code, _, _ in WARNING_CASES}

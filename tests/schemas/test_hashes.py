@@ -1,4 +1,4 @@
-"""Hashes: the documented values, and memory that never changes one."""
+"""`sample_hash` has the documented values, and the cache never changes them."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ def test_sample_hash_is_the_hash_of_both_inputs_joined(algorithm: str) -> None:
 
 
 def test_an_unknown_algorithm_is_refused() -> None:
-    """The message names what can be had."""
+    """The message lists the algorithms."""
     with pytest.raises(UsageError, match="sha256, xxh3_128"):
         sample_hash("", "", algorithm="md5")
 
 
 @pytest.mark.parametrize("algorithm", HASHES)
-def test_memory_changes_no_hash(algorithm: str) -> None:
-    """Inputs that share a slot, are too long to be kept, or come again and again get the hash they always have."""
+def test_the_cache_changes_no_hash(algorithm: str) -> None:
+    """Inputs that share a slot, are too long for the cache, or repeat get the right hash."""
     plain, remembered = HASHES[algorithm], cached_hash(HASHES[algorithm])
     long = ("x" * 20_000, "y")
     for raw, reference in (*RIVALS, long, long, ("", ""), *RIVALS, *RIVALS):
         assert remembered(raw, reference) == plain(raw, reference)
 
 
-def test_what_was_met_is_not_computed_again() -> None:
-    """The second time a hash comes from memory; a long input is computed each time."""
+def test_a_cached_hash_is_not_computed_again() -> None:
+    """The second time the hash comes from the cache, except for a long input."""
     asked: list[str] = []
 
     def compute(raw: str, reference: str) -> str:
@@ -60,14 +60,14 @@ def test_what_was_met_is_not_computed_again() -> None:
 
 
 @given(st.lists(st.tuples(st.text(max_size=40), st.text(max_size=40)), max_size=30))
-def test_memory_is_transparent(inputs: list[tuple[str, str]]) -> None:
-    """Any sequence of inputs gives what the plain function gives."""
+def test_the_cache_is_transparent(inputs: list[tuple[str, str]]) -> None:
+    """For any sequence of inputs, the hashes are those of the plain function."""
     remembered = cached_hash(HASHES["sha256"])
     for raw, reference in inputs + inputs:
         assert remembered(raw, reference) == sample_hash(raw, reference)
 
 
-def test_fingerprints_depend_on_bytes_alone() -> None:
-    """Bytes, a bytearray and a view of the same bytes have the same fingerprint, everywhere."""
+def test_fingerprints_depend_only_on_the_bytes() -> None:
+    """Bytes, a bytearray and a view of the same bytes have the same fingerprint on every machine."""
     assert fingerprint(b"abc") == fingerprint(bytearray(b"abc")) == fingerprint(memoryview(b"xabc")[1:])
     assert fingerprint(b"abc") == 0x78AF5F94892F3950

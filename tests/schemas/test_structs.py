@@ -1,4 +1,4 @@
-"""The Structs say what the schema file says: same fields, same order, same types and bounds."""
+"""The Structs agree with the schema file: same fields, order, types and bounds."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ def compare_type(kinds: list[Any], schema: dict[str, Any], at: str) -> None:
 
 
 def test_structs_agree_with_the_schema_field_by_field() -> None:
-    """Every object of the schema has a Struct with the same fields, order, types, bounds and required ones."""
+    """Every object of the schema has a Struct with the same fields, order, types, bounds and required fields."""
     compare(msgspec.inspect.type_info(Record), DEFAULT_SCHEMA.document, "$")
 
 
 def test_the_schema_file_ships_unchanged() -> None:
-    """The package's schema is the published file, byte for byte."""
+    """The schema file of the package is the published one, byte for byte."""
     if not SHARED.exists():
         pytest.skip("the published schema file is not beside this checkout")
     assert DEFAULT_SCHEMA.source == SHARED.read_bytes()
@@ -72,7 +72,7 @@ def test_the_schema_file_ships_unchanged() -> None:
 
 
 def test_shape_follows_the_schema() -> None:
-    """The slow path's table has the schema's order, integers, nulls and nesting."""
+    """The shape has the order, integers, nulls and nesting of the schema."""
     shape = DEFAULT_SCHEMA.shape
     assert list(shape.fields) == list(DEFAULT_SCHEMA.document["properties"])
     assert shape.fields["sample_id"].integer
@@ -83,7 +83,7 @@ def test_shape_follows_the_schema() -> None:
 
 
 def test_widened_records_are_records_with_more_fields_in_order() -> None:
-    """Unknown keys come after the known ones by code point, at any level, and odd names get a field too."""
+    """Fields of unknown keys come after the known ones by code point, at any level and for any name."""
     wide = widen(
         Record, {"": ["zz", "a b", "copy", "unknown_0"], "interactions.tool_calls": ["é"], "performance": ["price"]}
     )
@@ -108,6 +108,6 @@ def test_widened_records_are_records_with_more_fields_in_order() -> None:
 
 
 def test_keys_that_cannot_be_fields() -> None:
-    """A key that JSON escapes, or a very long one, stays on the slow path."""
+    """A key that JSON has to escape, or a very long one, cannot become a field."""
     assert can_widen("zz")
     assert not any(can_widen(key) for key in ['"', "\\", "\n", "x" * 257])

@@ -1,4 +1,4 @@
-"""Compressed inputs for the tests: by the libraries where they can, by hand where a frame must be odd."""
+"""Compressed inputs for tests: made by the libraries, or by hand if a frame must be unusual."""
 
 import bz2
 import gzip
@@ -15,7 +15,7 @@ FORMATS = (Format.ZSTD, Format.GZIP, Format.BZ2, Format.XZ)
 
 
 def compressed(format_, text):
-    """One frame or member, checksummed."""
+    """Compress into one frame or member with a checksum."""
     if format_ is Format.ZSTD:
         return zstandard.ZstdCompressor(level=3, write_checksum=True).compress(text)
     if format_ is Format.GZIP:
@@ -28,13 +28,13 @@ def compressed(format_, text):
 
 
 def text_of(format_, data, *, slice_bytes=1 << 16, **options):
-    """All text, from raw blocks of the given size."""
+    """Return all text, decompressed from raw blocks of the given size."""
     blocks = (data[i : i + slice_bytes] for i in range(0, len(data), slice_bytes))
     return b"".join(decompress(format_, blocks, path="shard", **options))
 
 
 def zstd_frame(*blocks, window_descriptor=0x38):
-    """A frame without checksum from (kind, size, body) blocks: the last one is marked so."""
+    """Build a frame without checksum from blocks of (kind, size, body)."""
     parts = [b"\x28\xb5\x2f\xfd\x00", bytes((window_descriptor,))]
     for index, (kind, size, body) in enumerate(blocks):
         last = index == len(blocks) - 1
@@ -47,7 +47,7 @@ def skippable(payload, nibble=0):
 
 
 def gzip_member(text, *, extra=None, name=None, comment=None, header_checksum=False, crc=None, length=None):
-    """A member with any header fields, and a trailer that may lie."""
+    """Build a member with any header fields and any trailer."""
     flags = 4 * (extra is not None) + 8 * (name is not None) + 16 * (comment is not None) + 2 * header_checksum
     header = b"\x1f\x8b\x08" + bytes((flags,)) + b"\0\0\0\0\0\x03"
     if extra is not None:

@@ -1,4 +1,4 @@
-"""Formats are told by magic bytes, and by nothing else."""
+"""Formats are detected only by magic bytes."""
 
 import pytest
 
@@ -8,8 +8,8 @@ from tests.sources.compressing import FORMATS, compressed, skippable
 
 @pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.parametrize("text", [b"", b'{"a": 1}\n'])
-def test_what_a_compressor_writes_is_told_by_its_first_bytes(format_, text):
-    """Output of every compressor is recognised, also of empty text."""
+def test_the_output_of_a_compressor_is_detected_by_its_first_bytes(format_, text):
+    """The output of every compressor is detected, even for empty text."""
     assert detect(compressed(format_, text)[:6]) is format_
 
 
@@ -42,7 +42,7 @@ def test_everything_else_is_plain(head):
 
 @pytest.mark.parametrize("format_", FORMATS)
 def test_a_strict_prefix_of_a_magic_number_is_that_format(format_):
-    """Input that breaks off within a magic number is that format, so that reading finds it truncated."""
+    """Input that ends inside a magic number has that format, so that reading reports it as truncated."""
     magic_bytes = {Format.ZSTD: 4, Format.GZIP: 2, Format.BZ2: 4, Format.XZ: 6}[format_]
     whole = compressed(format_, b"text")
     assert [detect(whole[:length]) for length in range(1, magic_bytes)] == [format_] * (magic_bytes - 1)
@@ -60,8 +60,8 @@ def test_a_strict_prefix_of_a_magic_number_is_that_format(format_):
         ("gz", None),
     ],
 )
-def test_names_promise_a_format(name, format_):
-    """The suffix says what to expect, in any case of letters, and an unknown one promises nothing."""
+def test_names_suggest_a_format(name, format_):
+    """The suffix suggests a format, in upper or lower case; an unknown suffix suggests none."""
     assert format_of_name(name) is format_
 
 
@@ -76,5 +76,5 @@ def test_names_promise_a_format(name, format_):
     ],
 )
 def test_text_is_valid_utf8_without_nul(head, expected):
-    """A character cut off at the end is still text; NUL and bytes that no character has are not."""
+    """Text may end inside a character, but NUL and bytes that are not UTF-8 are not text."""
     assert is_text(head) is expected

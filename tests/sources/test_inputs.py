@@ -1,4 +1,4 @@
-"""From names to shards: what is found, what is left out, and what is said about it."""
+"""Discovering shards: what names stand for, what is skipped, and what is reported."""
 
 import io
 import os
@@ -18,7 +18,7 @@ LINE = b"{}\n"
 
 @pytest.fixture
 def tree(tmp_path, monkeypatch):
-    """A directory to stand in, with shards, hidden things and things that are no shards."""
+    """A working directory with shards, hidden files and files that are not shards."""
     for name in (
         "data/b.jsonl",
         "data/a.jsonl.zst",
@@ -65,26 +65,26 @@ IN_DATA = ["data/a.jsonl.zst", "data/b.jsonl", "data/sub/deep/c.jsonl.gz"]
     ],
 )
 def test_names_stand_for_shards(names, expected):
-    """Files as named, directories searched and sorted, globs as a shell expands them; nothing hidden."""
+    """Files are taken as named, directories searched, globs expanded as in a shell; hidden files are skipped."""
     assert found(*names) == (expected, [])
 
 
-def test_a_path_that_exists_is_no_glob(tree):
-    """A file whose name has brackets is that file."""
+def test_a_path_that_exists_is_not_a_glob(tree):
+    """The name of an existing file may have brackets."""
     for name in ("[b].jsonl", "b.jsonl"):
         (tree / name).write_bytes(LINE)
     assert found("[b].jsonl") == (["[b].jsonl"], [])
 
 
-def test_shards_know_size_and_format(tree):
-    """What is found carries what planning needs."""
+def test_shards_have_size_and_format(tree):
+    """Discovery finds what planning needs."""
     (shard,), _ = find_shards(["data/a.jsonl.zst"])
     assert (shard.size, shard.format) == ((tree / "data/a.jsonl.zst").stat().st_size, Format.ZSTD)
     assert not shard.stream
 
 
 def test_links_to_files_are_read_and_links_to_directories_are_not(tree):
-    """In a directory a link to a file is a shard like any other; a link to a directory leads nowhere."""
+    """In a directory, links to files are followed, and links to directories are not."""
     (tree / "linked").mkdir()
     (tree / "linked/x.jsonl").symlink_to(tree / "other/x.jsonl")
     (tree / "linked/loop").symlink_to(tree / "linked")
@@ -96,7 +96,7 @@ def test_links_to_files_are_read_and_links_to_directories_are_not(tree):
 
 @pytest.mark.parametrize("kind", ["same", "symlink", "hard link", "directory", "spelling"])
 def test_a_shard_given_twice_counts_once(tree, kind):
-    """One file under two names is one shard, and the user is told."""
+    """One file with two names is one shard, with a notice."""
     second = {"same": "other/x.jsonl", "directory": "other", "spelling": "./other/x.jsonl"}.get(kind, "again.jsonl")
     if kind == "symlink":
         (tree / second).symlink_to("other/x.jsonl")
@@ -109,8 +109,8 @@ def test_a_shard_given_twice_counts_once(tree, kind):
 
 
 @pytest.mark.usefixtures("tree")
-def test_a_glob_that_matches_a_file_twice_says_nothing():
-    """`**` gives a directory and the files in it: that is nobody's mistake."""
+def test_a_glob_that_matches_a_file_twice_gives_no_notice():
+    """`**` matches a directory and its files, which is not a mistake."""
     paths, notices = found("data/**")
     assert sorted(paths) == sorted([*IN_DATA, "data/e.json", "data/notes.txt"])
     assert notices == []
@@ -126,8 +126,8 @@ def test_a_glob_that_matches_a_file_twice_says_nothing():
         ("x.jsonl.bz2", Format.BZ2, None),
     ],
 )
-def test_a_name_that_lies_gives_a_notice(tmp_path, monkeypatch, name, format_, notice):
-    """The first bytes decide; the user hears of it if the name promised something else."""
+def test_a_wrong_suffix_gives_a_notice(tmp_path, monkeypatch, name, format_, notice):
+    """The first bytes decide, with a notice if the name suggests another format."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / name).write_bytes(compressed(format_, LINE))
     shards, notices = find_shards([name])
@@ -136,7 +136,7 @@ def test_a_name_that_lies_gives_a_notice(tmp_path, monkeypatch, name, format_, n
 
 
 def test_an_empty_file_that_should_be_compressed_gives_a_notice(tmp_path, monkeypatch):
-    """Nothing at all is no zstd: most likely something upstream went wrong."""
+    """An empty file is not zstd: most likely an earlier step failed."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "x.jsonl.zst").touch()
     (tmp_path / "y.jsonl").touch()
@@ -144,7 +144,7 @@ def test_an_empty_file_that_should_be_compressed_gives_a_notice(tmp_path, monkey
 
 
 @pytest.mark.parametrize("name", [b"with space.jsonl", b"new\nline.jsonl", b"not-utf8-\xff.jsonl", b"-dash.jsonl"])
-def test_odd_names_are_names(tmp_path, monkeypatch, name):
+def test_unusual_names_work(tmp_path, monkeypatch, name):
     """Spaces, line breaks and bytes that are not UTF-8 are found by directory, glob and name, and read."""
     monkeypatch.chdir(tmp_path)
     path = os.fsdecode(name)
@@ -171,7 +171,7 @@ def test_messages_can_always_be_printed(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("tree")
-def test_all_that_is_missing_is_named_at_once():
+def test_all_missing_inputs_are_reported_at_once():
     """One error lists every missing file, every glob without a match and every directory without shards."""
     Path("dangling.jsonl").symlink_to("nowhere")
     with pytest.raises(UsageError) as caught:
@@ -182,15 +182,15 @@ def test_all_that_is_missing_is_named_at_once():
     assert "b.jsonl" not in message
 
 
-def test_a_dangling_link_in_a_directory_is_not_passed_over(tree):
-    """A shard that should be there and is not is an error, also if only a directory was named."""
+def test_a_dangling_link_in_a_directory_is_reported(tree):
+    """A missing shard is an error, even if only its directory was named."""
     (tree / "other/gone.jsonl").symlink_to("nowhere")
     with pytest.raises(UsageError, match=r"other/gone\.jsonl"):
         find_shards(["other"])
 
 
-def test_a_directory_that_cannot_be_searched_is_not_passed_over(tree, monkeypatch):
-    """Half a directory is never taken for the whole."""
+def test_a_directory_that_cannot_be_searched_is_reported(tree, monkeypatch):
+    """A directory is read completely or not at all."""
     scandir = os.scandir
 
     def refuse(path):
@@ -204,13 +204,13 @@ def test_a_directory_that_cannot_be_searched_is_not_passed_over(tree, monkeypatc
 
 
 def test_no_input_is_a_mistake():
-    """Nothing to read is told apart from an empty result."""
+    """A call without input is an error, not an empty result."""
     with pytest.raises(UsageError, match="no input"):
         find_shards([])
 
 
-def test_a_list_names_one_path_a_line(tree):
-    """Lists add to the arguments: files, directories, globs; blank lines and a missing newline are fine."""
+def test_a_list_has_one_path_per_line(tree):
+    """A list adds files, directories and globs to the arguments; blank lines and a missing last newline are fine."""
     (tree / "list").write_bytes(b"data/b.jsonl\n\nother\ndata/sub/**/*.gz")
     expected = ["data/a.jsonl.zst", "data/b.jsonl", "other/x.jsonl", "data/sub/deep/c.jsonl.gz"]
     assert found("data/a.jsonl.zst", files_from="list") == (expected, [])
@@ -218,7 +218,7 @@ def test_a_list_names_one_path_a_line(tree):
 
 @pytest.mark.usefixtures("tree")
 def test_a_list_can_come_from_standard_input(monkeypatch):
-    """`-` as the list reads standard input, which then cannot be a shard as well."""
+    """`-` reads the list from standard input, which then cannot be a shard."""
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"data/b.jsonl\n")))
     assert found(files_from="-") == (["data/b.jsonl"], [])
     with pytest.raises(UsageError, match="standard input"):
@@ -227,7 +227,7 @@ def test_a_list_can_come_from_standard_input(monkeypatch):
 
 @pytest.mark.usefixtures("tree")
 def test_lists_that_are_missing_or_empty_are_mistakes():
-    """A list that cannot be read is named; one without names is no input."""
+    """A list that cannot be read is an error with its name, and an empty list is no input."""
     with pytest.raises(UsageError, match=r"gone\.txt.*No such file"):
         find_shards([], files_from="gone.txt")
     with pytest.raises(UsageError, match="no input"):
@@ -235,14 +235,14 @@ def test_lists_that_are_missing_or_empty_are_mistakes():
 
 
 def test_standard_input_counts_once():
-    """`-` is a shard; a second `-` is the same one."""
+    """A second `-` is the same shard."""
     paths, notices = found("-", "-")
     assert paths == ["-"]
     assert notices == ["- is given more than once: counted once"]
 
 
 def test_pipes_are_streams(tmp_path):
-    """A pipe given by name is taken as it is, and not opened before it is read."""
+    """A named pipe is not opened before it is read."""
     path = str(tmp_path / "pipe.jsonl.gz")
     os.mkfifo(path)
     (shard,), notices = find_shards([path])
@@ -250,7 +250,7 @@ def test_pipes_are_streams(tmp_path):
 
 
 def test_pipes_by_descriptor_are_streams():
-    """What a shell's process substitution gives, /dev/fd/N, can be found and read."""
+    """The /dev/fd/N of a process substitution can be found and read."""
     reading, writing = os.pipe()
     try:
         os.write(writing, compressed(Format.ZSTD, LINE))

@@ -1,4 +1,4 @@
-"""Cutting text into chunks: no byte lost, offsets and line numbers right, at every boundary."""
+"""Chunks of lines: no byte is lost, and offsets and line numbers are right, at every boundary."""
 
 import re
 import tracemalloc
@@ -24,7 +24,7 @@ def cut(text, size):
 
 
 def lines_of(text):
-    """What the lines of a text are, the slow and plain way: (offset, number, bytes)."""
+    """Split a text into lines the simple way: (offset, number, bytes)."""
     body = text.removeprefix(BOM)
     offset = len(text) - len(body)
     found = []
@@ -37,7 +37,7 @@ def lines_of(text):
 
 
 def lines_in(items):
-    """The same from chunks, which know the offset and number of their first line alone."""
+    """Split chunks into lines: (offset, number, bytes)."""
     found = []
     for item in items:
         if isinstance(item, LongLine):
@@ -55,8 +55,8 @@ def lines_in(items):
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 2, 5, 16, 1000])
-def test_every_prefix_of_a_tricky_text_is_cut_right(chunk_bytes):
-    """Whatever a text ends with, and wherever blocks end, lines, offsets and numbers are right."""
+def test_every_prefix_of_a_tricky_text_is_cut_correctly(chunk_bytes):
+    """Lines, offsets and numbers are right, wherever the text and its blocks end."""
     for length in range(len(TRICKY) + 1):
         text = TRICKY[:length]
         for block_bytes in (1, 2, 3, 7, 100):
@@ -79,8 +79,8 @@ def test_every_prefix_of_a_tricky_text_is_cut_right(chunk_bytes):
     chunk_bytes=st.integers(1, 40),
     max_line_bytes=st.integers(1, 14),
 )
-def test_any_text_comes_out_line_by_line(lines, ended, block_bytes, chunk_bytes, max_line_bytes):
-    """Every line is either in a chunk or passed over with its exact length, in order."""
+def test_any_text_is_split_into_its_lines(lines, ended, block_bytes, chunk_bytes, max_line_bytes):
+    """Every line is in a chunk, or reported as too long with its exact length, in order."""
     text = b"\n".join(lines) + (b"\n" if ended else b"")
     items = list(chunks(cut(text, block_bytes), chunk_bytes=chunk_bytes, max_line_bytes=max_line_bytes))
     expected = [
@@ -90,8 +90,8 @@ def test_any_text_comes_out_line_by_line(lines, ended, block_bytes, chunk_bytes,
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 4, 10, 64])
-def test_chunks_are_about_as_long_as_asked(chunk_bytes):
-    """A chunk is at least one line, and no more than one line longer than asked for."""
+def test_chunks_have_about_the_wanted_size(chunk_bytes):
+    """A chunk has at least one line, and exceeds the wanted size by less than a line."""
     items = list(chunks([b"12345\n" * 100], chunk_bytes=chunk_bytes))
     assert all(len(item.data) <= chunk_bytes + 6 for item in items)
     assert sum(len(item.data) for item in items) == 600
@@ -112,17 +112,17 @@ def test_chunks_are_about_as_long_as_asked(chunk_bytes):
     ],
 )
 def test_marks_and_endings(text, expected):
-    """A byte order mark goes at byte 0 alone; carriage returns and missing last newlines stay as they are."""
+    """A byte order mark is dropped only at byte 0; carriage returns and a missing last newline stay."""
     assert list(chunks(cut(text, 1))) == expected
 
 
-def test_a_text_that_starts_elsewhere_keeps_its_mark():
-    """Only byte 0 of the text can hold a byte order mark: a range of a file starts at another one."""
+def test_a_range_keeps_its_byte_order_mark():
+    """A byte order mark at the start of a range is not at byte 0 of the file, so it stays."""
     assert list(chunks([BOM + b"x\n"], offset=10)) == [Chunk(BOM + b"x\n", 10, 1)]
 
 
-def test_long_lines_keep_their_place_and_head():
-    """A line over the limit comes out in order with offset, number, exact length and its first kilobyte."""
+def test_long_lines_have_position_length_and_head():
+    """A line over the limit is reported in order with its offset, number, exact length and first kilobyte."""
     text = b"one\n" + b"abcdefgh" * 1000 + b"\n" + b"x" * 100 + b"\n" + b"three"
     for block_bytes in (1, 17, 4096, 100_000):
         assert list(chunks(cut(text, block_bytes), max_line_bytes=100)) == [
@@ -133,7 +133,7 @@ def test_long_lines_keep_their_place_and_head():
 
 
 def test_a_long_last_line_needs_no_newline():
-    """A line over the limit is reported at the end of the text as well, also one with no newline at all."""
+    """A line over the limit is also reported at the end of the text, with or without a newline."""
     assert list(chunks([b"a\n", b"b" * 50], max_line_bytes=49)) == [
         Chunk(b"a\n", 0, 1),
         LongLine(2, 2, 50, b"b" * 50),
@@ -142,7 +142,7 @@ def test_a_long_last_line_needs_no_newline():
 
 
 def test_a_long_line_is_never_held():
-    """Memory stays far below the length of a line that is passed over, also when it comes in tiny blocks."""
+    """Memory stays far below the length of a line over the limit, even if it comes in tiny blocks."""
     tracemalloc.start()
     try:
         big = bytes(1 << 20)
@@ -163,7 +163,7 @@ def test_a_long_line_is_never_held():
     scan_bytes=st.integers(1, 8),
 )
 def test_any_cut_into_ranges_gives_every_line_once(text, ended, cuts, scan_bytes):
-    """Ranges own the lines that start in them: together all lines, none twice."""
+    """Ranges own the lines that start in them: together all lines, each once."""
     text = text + (b"\n" if ended else b"")
     ends = sorted({0, len(text), *(position for position in cuts if position <= len(text))})
     starts = [line_start(lambda offset, size: text[offset : offset + size], end, scan_bytes) for end in ends]

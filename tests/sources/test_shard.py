@@ -38,7 +38,7 @@ def text_in(items):
 
 @pytest.mark.parametrize("format_", ALL_FORMATS)
 def test_a_file_of_any_format_is_read_whole(tmp_path, format_):
-    """Text, line numbers and statistics are the same for all formats, whatever the name says."""
+    """Text, line numbers and statistics are the same for all formats, whatever the suffix."""
     shard = written(tmp_path, compressed(format_, b"\xef\xbb\xbf" + TEXT))
     stats = ReadStats()
     items = list(shard.read(chunk_bytes=1000, stats=stats))
@@ -51,7 +51,7 @@ def test_a_file_of_any_format_is_read_whole(tmp_path, format_):
 
 @pytest.mark.parametrize("format_", ALL_FORMATS)
 def test_standard_input_is_read_without_seeking(monkeypatch, format_):
-    """`-` reads standard input, and tells its format by the first bytes."""
+    """`-` reads standard input, and detects its format by the first bytes."""
     raw = io.BytesIO(compressed(format_, TEXT))
     raw.seek = raw.tell = None
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=raw))
@@ -62,7 +62,7 @@ def test_standard_input_is_read_without_seeking(monkeypatch, format_):
 
 @pytest.mark.parametrize("format_", ALL_FORMATS)
 def test_a_pipe_is_read_as_it_comes(tmp_path, format_):
-    """A named pipe works as a stream, also if its first bytes come one at a time."""
+    """A named pipe works, even if its first bytes come one at a time."""
     path = tmp_path / "pipe"
     os.mkfifo(path)
     data = compressed(format_, TEXT)
@@ -81,7 +81,7 @@ def test_a_pipe_is_read_as_it_comes(tmp_path, format_):
 
 
 def test_an_empty_file_has_no_lines(tmp_path):
-    """Zero bytes are a plain shard without lines, whatever its name."""
+    """An empty file is a plain shard without lines, whatever its name."""
     shard = written(tmp_path, b"", "empty.jsonl.zst")
     assert shard.format is Format.PLAIN
     assert list(shard.read()) == []
@@ -89,14 +89,14 @@ def test_an_empty_file_has_no_lines(tmp_path):
 
 @pytest.mark.parametrize("data", [b"(", b"P*M", b"\x1f", b"BZh", b"\xfd7z", b"B"])
 def test_a_file_that_ends_in_a_magic_number_is_truncated(tmp_path, data):
-    """A strict prefix of a magic number is no text, even if its bytes are letters: no record begins so."""
+    """A prefix of a magic number is not text, even if its bytes are letters: no record begins like that."""
     with pytest.raises(ShardTruncatedError):
         list(written(tmp_path, data).read())
 
 
 @pytest.mark.parametrize("format_", FORMATS)
-def test_a_damaged_magic_number_is_noticed_by_the_name(tmp_path, format_):
-    """A file called compressed must be compressed or text: no flip in its magic number passes."""
+def test_a_damaged_magic_number_is_detected_by_the_name(tmp_path, format_):
+    """A file named as compressed must be compressed or text, so every flip in its magic number is found."""
     whole = compressed(format_, TEXT)
     for index in range(6):
         for bit in range(8):
@@ -107,21 +107,21 @@ def test_a_damaged_magic_number_is_noticed_by_the_name(tmp_path, format_):
                 assert text_in(shard.read()) == TEXT
 
 
-def test_a_damaged_magic_number_is_noticed_in_a_range_too(tmp_path):
-    """A file that is plain by damage alone may be cut into ranges: the first of them finds out."""
+def test_a_damaged_magic_number_is_detected_in_a_range_too(tmp_path):
+    """A damaged file that looks plain may be cut into ranges; reading the first range fails."""
     shard = written(tmp_path, b"\x29" + compressed(Format.ZSTD, TEXT)[1:], "shard.jsonl.zst")
     assert shard.splittable
     with pytest.raises(ShardCorruptError, match="neither zstd"):
         list(shard.read(start=0, end=10))
 
 
-def test_text_that_is_called_compressed_is_read_as_text(tmp_path):
-    """A client that decompressed a download and kept its name has done no harm."""
+def test_text_with_the_suffix_of_a_compression_is_read_as_text(tmp_path):
+    """Some clients decompress a download and keep its name."""
     assert text_in(written(tmp_path, TEXT, "shard.jsonl.gz").read()) == TEXT
 
 
 def test_errors_come_after_the_text_before_them_with_path_and_offset(tmp_path):
-    """A shard that breaks off gives what it has, and then says where and that it did."""
+    """A truncated shard yields its text first, and then raises an error with path and offset."""
     shard = written(tmp_path, compressed(Format.GZIP, TEXT)[:-1])
     items = []
     with pytest.raises(ShardTruncatedError) as caught:
@@ -132,7 +132,7 @@ def test_errors_come_after_the_text_before_them_with_path_and_offset(tmp_path):
 
 
 def test_a_missing_file_is_missing(tmp_path):
-    """What is not there, and what is a directory, is a ShardMissingError, when looked at and when read."""
+    """A missing file and a directory raise ShardMissingError, on discovery and on reading."""
     gone = str(tmp_path / "gone.jsonl")
     for path in (gone, str(tmp_path), "nul\0byte"):
         with pytest.raises(ShardMissingError):
@@ -141,8 +141,8 @@ def test_a_missing_file_is_missing(tmp_path):
         list(Shard(gone, 10, Format.PLAIN).read())
 
 
-def test_a_file_that_may_not_be_opened_is_found_but_not_read(tmp_path, monkeypatch):
-    """Permission is a matter of reading: the shard is found with no format, then missing with the reason."""
+def test_a_file_without_read_permission_is_found_but_not_read(tmp_path, monkeypatch):
+    """The shard is found without a format; reading it raises ShardMissingError with the reason."""
     shard = written(tmp_path, TEXT)
 
     def refuse(*_args, **_kwargs):
@@ -156,7 +156,7 @@ def test_a_file_that_may_not_be_opened_is_found_but_not_read(tmp_path, monkeypat
 
 
 def test_a_read_that_fails_is_a_shard_error(tmp_path, monkeypatch):
-    """An error of the disk names the shard, the reason and how far reading got."""
+    """A disk error becomes a ShardError with the path, the reason and the offset."""
     shard = written(tmp_path, TEXT)
 
     def fail(*_args):
@@ -170,8 +170,8 @@ def test_a_read_that_fails_is_a_shard_error(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("format_", [Format.PLAIN, Format.ZSTD])
 @pytest.mark.parametrize("change", ["grow", "touch"])
-def test_a_file_that_changes_while_it_is_read_is_noticed(tmp_path, format_, change):
-    """Size and time of change are the same after the last byte as before the first, or the shard is bad."""
+def test_a_file_that_changes_while_it_is_read_is_detected(tmp_path, format_, change):
+    """The shard is bad if its size or modification time changes between the first and the last byte."""
     shard = written(tmp_path, compressed(format_, TEXT * 100))
     items = shard.read(chunk_bytes=1000)
     next(items)
@@ -183,8 +183,8 @@ def test_a_file_that_changes_while_it_is_read_is_noticed(tmp_path, format_, chan
         list(items)
 
 
-def test_a_file_that_changed_since_it_was_found_is_noticed(tmp_path):
-    """Ranges of a file are read at different times: each makes sure that it is the file that was found."""
+def test_a_file_that_changed_since_discovery_is_detected(tmp_path):
+    """Ranges of a file are read at different times, so each read checks that the file is the one that was found."""
     shard = written(tmp_path, TEXT)
     os.utime(shard.path, ns=(1, 1))
     with pytest.raises(ShardError, match="changed after"):
@@ -192,7 +192,7 @@ def test_a_file_that_changed_since_it_was_found_is_noticed(tmp_path):
 
 
 def test_only_plain_files_are_read_in_ranges(tmp_path):
-    """Asking for a range of a compressed shard is a mistake of the caller, and said at once."""
+    """Reading a range of a compressed shard raises ValueError at the call."""
     shard = written(tmp_path, compressed(Format.ZSTD, TEXT))
     with pytest.raises(ValueError, match="ranges"):
         shard.read(start=1)
@@ -200,7 +200,7 @@ def test_only_plain_files_are_read_in_ranges(tmp_path):
 
 @given(data=st.data())
 def test_any_cut_of_a_file_into_ranges_gives_every_line_once(tmp_path_factory, data):
-    """Ranges end anywhere; together they give the file, and each counts its own lines from 1."""
+    """Ranges can end anywhere. Together they give the file, and each numbers its lines from 1."""
     lines = data.draw(st.lists(st.sampled_from([b"", b"a", b"bb\r", b"c" * 9]), max_size=12))
     text = (
         data.draw(st.sampled_from([b"", b"\xef\xbb\xbf"]))
@@ -230,14 +230,14 @@ def test_any_cut_of_a_file_into_ranges_gives_every_line_once(tmp_path_factory, d
 
 
 def test_a_range_to_the_end_needs_no_end(tmp_path):
-    """Without an end, a range goes to the end of the file."""
+    """A range without an end extends to the end of the file."""
     shard = written(tmp_path, b"one\ntwo\nthree")
     assert list(shard.read(start=1)) == [Chunk(b"two\nthree", 4, 1)]
     assert list(shard.read(start=9)) == []
 
 
 def test_a_bomb_without_newlines_is_one_long_line(tmp_path):
-    """A gigabyte on one line is measured and passed over in little memory."""
+    """A line of a gigabyte is measured and reported in little memory."""
     shard = written(tmp_path, zstd_frame(*[(1, 128 << 10, b"\0")] * 8192))
     tracemalloc.start()
     try:
@@ -250,7 +250,7 @@ def test_a_bomb_without_newlines_is_one_long_line(tmp_path):
 
 
 def test_shards_pickle(tmp_path):
-    """A shard survives the way to a worker."""
+    """A shard can be sent to a worker."""
     shard = written(tmp_path, TEXT)
     assert pickle.loads(pickle.dumps(shard)) == shard
     assert hash(shard) == hash(pickle.loads(pickle.dumps(shard)))
@@ -258,7 +258,7 @@ def test_shards_pickle(tmp_path):
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="open files can be counted on Linux alone")
 def test_an_abandoned_reader_closes_its_file(tmp_path):
-    """Leaving a shard half read leaves no file open."""
+    """A shard that is not read to its end leaves no file open."""
     shard = written(tmp_path, TEXT)
     before = sorted(Path("/proc/self/fd").iterdir())
     items = shard.read(chunk_bytes=100)

@@ -1,4 +1,4 @@
-"""Decompressing: all frames and members are read, and no cut, flip or bomb goes unnoticed."""
+"""Decompression: all frames and members are read, and every truncation, bit flip and bomb is handled."""
 
 import lzma
 import tracemalloc
@@ -22,14 +22,14 @@ MIB = 1 << 20
 @pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.parametrize("slice_bytes", [1, 2, 3, 7, 64, 1 << 16])
 def test_all_frames_are_read_from_blocks_of_any_size(format_, slice_bytes):
-    """Frame after frame, empty ones too, the text is whole however the raw bytes arrive."""
+    """The text of all frames, even empty ones, is complete for any size of raw blocks."""
     data = b"".join(compressed(format_, text) for text in (FIRST, b"", SECOND, FIRST))
     assert text_of(format_, data, slice_bytes=slice_bytes) == FIRST + SECOND + FIRST
 
 
 @pytest.mark.parametrize("format_", FORMATS)
-def test_text_of_many_blocks_is_whole(format_):
-    """Text over many internal blocks comes out in bounded pieces, unchanged."""
+def test_text_of_many_blocks_is_complete(format_):
+    """Text of many internal blocks comes in bounded blocks, unchanged."""
     text = b"".join(b'{"n": %d, "square": %d}\n' % (n, n * n) for n in range(60_000))
     data = compressed(format_, text)
     pieces = list(decompress(format_, (data[i : i + 5000] for i in range(0, len(data), 5000)), path="shard"))
@@ -39,8 +39,8 @@ def test_text_of_many_blocks_is_whole(format_):
 
 @pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.parametrize("slice_bytes", [1, 1 << 16])
-def test_a_cut_at_any_byte_is_noticed(format_, slice_bytes):
-    """Cut between frames, a shard is the frames before; cut anywhere else, it is truncated at its end."""
+def test_a_truncation_at_any_byte_is_detected(format_, slice_bytes):
+    """A shard cut between frames has the frames before the cut; cut anywhere else, it is truncated."""
     first, second = compressed(format_, FIRST), compressed(format_, SECOND)
     whole = first + second
     for length in range(1, len(whole)):
@@ -54,7 +54,7 @@ def test_a_cut_at_any_byte_is_noticed(format_, slice_bytes):
 
 @pytest.mark.parametrize("format_", FORMATS)
 def test_a_flipped_bit_is_an_error_or_harmless(format_):
-    """With a checksum, no flip of any bit in any byte changes the text without an error."""
+    """With a checksum, no bit flip changes the text without an error."""
     whole = compressed(format_, FIRST) + compressed(format_, SECOND)
     offsets = []
     for index in range(len(whole)):
@@ -72,8 +72,8 @@ def test_a_flipped_bit_is_an_error_or_harmless(format_):
 
 @pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.parametrize("garbage", [b"x", b"garbage behind the last frame", b"\n", b"{}\n"])
-def test_garbage_behind_the_last_frame_is_corrupt(format_, garbage):
-    """What follows a frame must be another frame, and the error says where it is not."""
+def test_garbage_after_the_last_frame_is_corrupt(format_, garbage):
+    """Only a frame may follow a frame; the error has the offset of the garbage."""
     whole = compressed(format_, FIRST)
     with pytest.raises(ShardCorruptError) as caught:
         text_of(format_, whole + garbage)
@@ -94,8 +94,8 @@ def test_garbage_behind_the_last_frame_is_corrupt(format_, garbage):
     ],
 )
 @pytest.mark.parametrize("behind", [b"", SECOND])
-def test_padding_is_what_each_format_allows(format_, zeros, fine, behind):
-    """gzip takes any number of zero bytes behind a member, xz a multiple of four, the others none."""
+def test_each_format_allows_its_own_padding(format_, zeros, fine, behind):
+    """gzip allows any number of zero bytes after a member, xz a multiple of four, the others none."""
     data = compressed(format_, FIRST) + bytes(zeros) + (compressed(format_, behind) if behind else b"")
     if fine:
         assert text_of(format_, data) == FIRST + behind
@@ -116,7 +116,7 @@ def _gzip_bomb():
 
 @pytest.mark.parametrize(("format_", "bomb"), [(Format.ZSTD, _zstd_bomb), (Format.GZIP, _gzip_bomb)])
 def test_a_bomb_does_not_exhaust_memory(format_, bomb):
-    """A gigabyte of zeros from a small shard passes through in pieces: a few megabytes at any time."""
+    """A small shard with a gigabyte of zeros needs only a few megabytes of memory."""
     data = bomb()
     assert len(data) < 4 * MIB
     tracemalloc.start()
@@ -130,22 +130,22 @@ def test_a_bomb_does_not_exhaust_memory(format_, bomb):
 
 
 class TestZstd:
-    def test_skippable_frames_hold_no_text(self):
-        """Skippable frames are passed over before, between and behind the others, and on their own."""
+    def test_skippable_frames_have_no_text(self):
+        """Skippable frames are skipped before, between and after other frames, and on their own."""
         odd = skippable(b"\x28\xb5\x2f\xfd not a frame", 7)
         frames = odd + compressed(Format.ZSTD, FIRST) + odd + odd + compressed(Format.ZSTD, SECOND) + odd
         assert text_of(Format.ZSTD, frames, slice_bytes=5) == FIRST + SECOND
         assert text_of(Format.ZSTD, odd) == b""
 
-    def test_a_cut_in_a_skippable_frame_is_noticed(self):
-        """A skippable frame has a length, and must be as long as that."""
+    def test_a_truncated_skippable_frame_is_detected(self):
+        """A skippable frame must be as long as its header says."""
         odd = skippable(b"payload")
         for length in range(1, len(odd)):
             with pytest.raises(ShardTruncatedError):
                 text_of(Format.ZSTD, odd[:length])
 
     def test_frames_with_and_without_content_size_and_checksum_are_read(self):
-        """Every kind of frame header that the library writes is understood by the walk."""
+        """The walk understands every kind of frame header that the library writes."""
         for size in (0, 1, 255, 256, 257, 65_791, 65_792, 300_000):
             text = b"0123456789abcde\n" * (size // 16) + b"x" * (size % 16)
             for options in ({}, {"write_checksum": True}, {"write_content_size": False}):
@@ -159,7 +159,7 @@ class TestZstd:
         [(0x88, 128 * MIB), (0x89, 144 * MIB), (0x90, 256 * MIB), (0xF8, 1 << 41)],
     )
     def test_windows_over_the_limit_need_an_option(self, descriptor, window):
-        """A window over the limit is refused with the option's name, unless the limit is raised to it."""
+        """The error for a window over the limit names the option that raises the limit."""
         data = zstd_frame((0, 5, b"text\n"), window_descriptor=descriptor)
         with pytest.raises(ShardLimitError, match="--max-window") as caught:
             text_of(Format.ZSTD, data, max_window=window - 1)
@@ -170,14 +170,14 @@ class TestZstd:
             with pytest.raises(ShardLimitError, match="cannot allow"):
                 text_of(Format.ZSTD, data, max_window=window)
 
-    def test_the_limit_is_128_mib_unless_told(self):
-        """What zstd(1) reads without --long is read without --max-window."""
+    def test_the_default_limit_is_128_mib(self):
+        """The default is that of zstd(1) without --long."""
         assert text_of(Format.ZSTD, zstd_frame((0, 2, b"x\n"), window_descriptor=0x88)) == b"x\n"
         with pytest.raises(ShardLimitError):
             text_of(Format.ZSTD, zstd_frame((0, 2, b"x\n"), window_descriptor=0x89))
 
-    def test_a_dictionary_is_named_as_the_reason(self):
-        """Frames that need a dictionary cannot be read, and the error says so: they are not corrupt."""
+    def test_a_frame_with_a_dictionary_is_refused(self):
+        """The error says that the frame needs a dictionary, not that it is corrupt."""
         dictionary = zstandard.train_dictionary(2048, [b'{"key": "value %d"}' % n * 5 for n in range(500)])
         data = zstandard.ZstdCompressor(dict_data=dictionary).compress(FIRST)
         with pytest.raises(ShardError, match="dictionary") as caught:
@@ -185,7 +185,7 @@ class TestZstd:
         assert type(caught.value) is ShardError
 
     @pytest.mark.parametrize("block", [(3, 1, b"x"), (0, (128 << 10) + 1, bytes((128 << 10) + 1))])
-    def test_impossible_blocks_are_corrupt_where_they_stand(self, block):
+    def test_impossible_blocks_are_corrupt_at_their_offset(self, block):
         """A reserved kind or a size over 128 KiB is refused at its exact offset."""
         with pytest.raises(ShardCorruptError) as caught:
             text_of(Format.ZSTD, zstd_frame((0, 1, b"x"), block))
@@ -205,13 +205,13 @@ class TestGzip:
     @pytest.mark.parametrize("fields", FIELDS)
     @pytest.mark.parametrize("slice_bytes", [1, 7, 16, 1 << 16])
     def test_any_header_is_read_from_any_slices(self, fields, slice_bytes):
-        """Names, comments, extra fields and header checksums are understood wherever a slice ends."""
+        """Names, comments, extra fields and header checksums are read correctly, wherever a slice ends."""
         data = gzip_member(FIRST, **fields) + gzip_member(SECOND, **fields)
         assert text_of(Format.GZIP, data, slice_bytes=slice_bytes) == FIRST + SECOND
 
     @pytest.mark.parametrize("fields", FIELDS)
-    def test_a_cut_in_any_header_is_noticed(self, fields):
-        """A member that ends within its header is truncated."""
+    def test_a_truncated_header_is_detected(self, fields):
+        """A member that ends inside its header is truncated."""
         data = gzip_member(b"", **fields)
         for length in range(1, len(data)):
             with pytest.raises(ShardTruncatedError) as caught:
@@ -220,12 +220,12 @@ class TestGzip:
 
     @pytest.mark.parametrize("lie", [{"crc": 1}, {"length": len(FIRST) + 1}, {"length": 0}])
     def test_trailers_are_checked(self, lie):
-        """A CRC-32 or a length that is not the text's is corrupt."""
+        """A wrong CRC-32 or length is corrupt."""
         with pytest.raises(ShardCorruptError, match="gzip member"):
             text_of(Format.GZIP, gzip_member(FIRST, **lie))
 
     def test_a_header_without_end_is_corrupt(self):
-        """A name that goes on for megabytes is no name."""
+        """A name of several megabytes is refused."""
         data = gzip_member(FIRST, name=b"n" * (3 << 20))
         with pytest.raises(ShardCorruptError, match="without an end"):
             text_of(Format.GZIP, data)
@@ -233,7 +233,7 @@ class TestGzip:
 
 class TestXz:
     def test_a_dictionary_over_the_limit_needs_an_option(self):
-        """The xz dictionary is what a zstd window is, and has the same limit."""
+        """The limit of the zstd window also applies to the xz dictionary."""
         data = lzma.compress(FIRST, filters=[{"id": lzma.FILTER_LZMA2, "dict_size": 64 * MIB}])
         assert text_of(Format.XZ, data, max_window=64 * MIB) == FIRST
         with pytest.raises(ShardLimitError, match="--max-window"):
