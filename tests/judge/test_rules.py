@@ -227,7 +227,7 @@ def test_every_row_of_the_table_has_a_case() -> None:
     from tests.judge import test_hostile  # noqa: PLC0415
 
     shown = {code for _, code, _, _ in ERROR_CASES} | {code for code, _, _ in WARNING_CASES}
-    for mark in test_hostile.test_hostile_values_are_rejected_wherever_they_stand.pytestmark:
+    for mark in test_hostile.test_hostile_values_are_rejected_in_every_field.pytestmark:
         shown |= {case[-1] for case in mark.args[1] if isinstance(case, tuple)}
     shown |= {"hash.mismatch", "line.too_long"}  # by options: above, and in the tests of validate
     shown |= {"conflict.not_first", "conflict.rejected"}  # by options: in the tests of normalize
