@@ -29,11 +29,7 @@ __all__ = [
 DIFF_FORMAT: Final = 1
 
 
-class Base(msgspec.Struct, kw_only=True):
-    """The base of all classes of the document: fields are passed by name."""
-
-
-class Side(Base, kw_only=True):
+class Side(msgspec.Struct, kw_only=True):
     """One of the two corpora."""
 
     corpus: str
@@ -44,7 +40,7 @@ class Side(Base, kw_only=True):
     """From its manifest: identifies the content, whatever the path."""
 
 
-class Counts(Base, kw_only=True):
+class Counts(msgspec.Struct, kw_only=True):
     """How many records changed, and how. A pair is two matched records, one of each corpus, and counts once."""
 
     unchanged: int = 0
@@ -61,7 +57,7 @@ class Counts(Base, kw_only=True):
     """Records of NEW with several possible matches."""
 
 
-class RecordName(Base, kw_only=True):
+class RecordName(msgspec.Struct, kw_only=True):
     """The fields that are needed to find a record."""
 
     evaluation_name: str
@@ -73,7 +69,7 @@ class RecordName(Base, kw_only=True):
     """Only for a changed record: the fields that differ. The other fields are those of its record in NEW."""
 
 
-class Flip(Base, kw_only=True):
+class Flip(msgspec.Struct, kw_only=True):
     """An answer that was right and is wrong now, or the other way round."""
 
     sample_id: int | str
@@ -82,7 +78,7 @@ class Flip(Base, kw_only=True):
     """The verdict in NEW."""
 
 
-class ModelDifference(Base, kw_only=True):
+class ModelDifference(msgspec.Struct, kw_only=True):
     """One model on one evaluation. Accuracies are those of the pairs: the samples that both corpora have."""
 
     evaluation_name: str
@@ -112,7 +108,7 @@ class ModelDifference(Base, kw_only=True):
     """The first flips in sort order, right to wrong before wrong to right, at most `--examples` of each."""
 
 
-class ChangedField(Base, kw_only=True):
+class ChangedField(msgspec.Struct, kw_only=True):
     """A field that differs in at least one pair."""
 
     path: str
@@ -121,7 +117,7 @@ class ChangedField(Base, kw_only=True):
     """Pairs in which it differs."""
 
 
-class Examples(Base, kw_only=True):
+class Examples(msgspec.Struct, kw_only=True):
     """The first records of each kind in sort order, at most `--examples` of each."""
 
     added: list[RecordName] = msgspec.field(default_factory=list)
@@ -134,7 +130,7 @@ class Examples(Base, kw_only=True):
     """One record of OLD for each group with several possible matches."""
 
 
-class Difference(Base, kw_only=True):
+class Difference(msgspec.Struct, kw_only=True):
     """What changed between two corpora."""
 
     format: int = DIFF_FORMAT

@@ -22,7 +22,7 @@ import msgspec
 from fastrec._version import __version__
 from fastrec.commands.export.card import card
 from fastrec.commands.export.matrix import write_answers, write_matrix
-from fastrec.commands.export.table import COLUMNS, ExportTask, write_table
+from fastrec.commands.export.table import ExportTask, Row, write_table
 from fastrec.corpus.documents import read_manifest
 from fastrec.corpus.local_output import LocalOutput, open_local_output
 from fastrec.corpus.manifest import Manifest
@@ -95,14 +95,14 @@ def export(
         tasks = [
             ExportTask(part, str(folder / f"part-{number:05d}{suffix}"), limits) for number, part in enumerate(parts)
         ]
-        rows = sum(run_in_order(task, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits))
+        list(run_in_order(task, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits))
         notices = _finish(format, made, [task.output for task in tasks])
         files = _describe(format, made.staging, manifest, notices)
         made.publish()
     return Exported(
         output=os.fspath(output),
         format=format,
-        rows=rows,
+        rows=sum(part.entry.records for part in parts),  # each task compares its own number with the manifest
         files=len(files),
         bytes=sum(files.values()),
         text_bytes=manifest.text_bytes,
@@ -120,7 +120,7 @@ def _check(form: str, jobs: int) -> None:
         raise UsageError("Parquet needs pyarrow, which is not installed: pip install 'fastrec[parquet]'")
 
 
-def _plan(form: str, made: LocalOutput) -> tuple[Callable[[ExportTask], int], Path, str]:
+def _plan(form: str, made: LocalOutput) -> tuple[Callable[[ExportTask], None], Path, str]:
     """Return the task, the directory for its files, and the suffix of their names."""
     if form == "parquet":
         return _write_parquet, made.staging / "data", ".parquet"
@@ -128,17 +128,16 @@ def _plan(form: str, made: LocalOutput) -> tuple[Callable[[ExportTask], int], Pa
     return (write_table, work, ".csv") if form == "csv" else (write_answers, work, ".jsonl")
 
 
-def _write_parquet(task: ExportTask) -> int:
+def _write_parquet(task: ExportTask) -> None:
     """Write Parquet with pyarrow, which only workers import."""
-    count: int = import_module("fastrec.commands.export.parquet").write_parquet(task)
-    return count
+    import_module("fastrec.commands.export.parquet").write_parquet(task)
 
 
 def _finish(form: str, made: LocalOutput, files: Sequence[str]) -> list[str]:
     """Join the files of the parts if the format is a single table; return notices for the user."""
     if form == "csv":
         with (made.staging / "records.csv").open("wb") as table:
-            table.write(",".join(COLUMNS).encode() + b"\n")
+            table.write(",".join(Row._fields).encode() + b"\n")
             for path in files:
                 with open(path, "rb") as file:  # noqa: PTH123
                     shutil.copyfileobj(file, table, 1 << 20)

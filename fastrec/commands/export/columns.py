@@ -40,8 +40,11 @@ _TYPE_NAMES: Final = {
     UnsetType: None,
     type(None): None,
 }
-_INT64_MAX: Final = 2**63 - 1
-_EXACT_MAX: Final = 2**53  # doubles represent every integer from -2⁵³ to 2⁵³
+_BOUNDS: Final = {pa.int64(): (-(2**63), 2**63 - 1), pa.float64(): (-(2**53), 2**53)}
+"""The integers that a type represents exactly."""
+
+Steps = tuple[str | int, ...]
+Convert = Callable[[list[Any]], list[Any]]
 
 
 class _InexactError(Exception):
@@ -67,79 +70,31 @@ def batch_of(rows: Sequence[Row]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*arrays, extra], schema=table_schema())
 
 
-class _Column:
-    """A field of a record, and the columns that it becomes."""
+class _Scalar:
+    """A field without known fields of its own: the value, and the name of its type if there are several."""
 
-    def __init__(self, name: str, *fields: pa.Field) -> None:
+    def __init__(self, name: str, type_: pa.DataType, convert: Convert, *, typed: bool = False) -> None:
         self.name = name
-        self.fields = list(fields)
+        self.fields: list[pa.Field] = [
+            pa.field(name, type_),
+            *([pa.field(f"{name}_type", pa.string())] if typed else []),
+        ]
+        self._type, self._convert = type_, convert
+        self._bounds = _BOUNDS.get(type_)
 
     def arrays(self, values: list[Any]) -> list[pa.Array]:
         """Convert the values of many records, UNSET where a record has none."""
-        raise NotImplementedError
-
-    def fits(self, value: Any) -> bool:  # noqa: ARG002
-        """Return whether the column can hold a value exactly."""
-        return True
-
-    def take_out(self, value: Any, steps: tuple[str | int, ...]) -> Iterator[tuple[str, Any]]:  # noqa: ARG002
-        """Remove what does not fit from inside a value, and yield it with its path."""
-        return iter(())
-
-
-class _Plain(_Column):
-    """Strings, booleans, integers, and lists of strings."""
-
-    def __init__(self, name: str, type_: pa.DataType) -> None:
-        super().__init__(name, pa.field(name, type_))
-        self._type = type_
-
-    def arrays(self, values: list[Any]) -> list[pa.Array]:
         try:
-            return [pa.array(_with_nulls(values), self._type)]
-        except OverflowError as exc:
-            raise _InexactError from exc
-
-    def fits(self, value: Any) -> bool:
-        return not isinstance(value, int) or -_INT64_MAX - 1 <= value <= _INT64_MAX
-
-
-class _Json(_Column):
-    """A free-form object, as its JSON text."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name, pa.field(name, pa.string()))
-
-    def arrays(self, values: list[Any]) -> list[pa.Array]:
-        texts = [
-            None if value is UNSET else bytes(value) if isinstance(value, Raw) else spell(value) for value in values
-        ]
-        return [pa.array(texts, pa.string())]
-
-
-class _Typed(_Column):
-    """A field with several types: the value, and the name of its type."""
-
-    def __init__(self, name: str, type_: pa.DataType) -> None:
-        super().__init__(name, pa.field(name, type_), pa.field(f"{name}_type", pa.string()))
-        self._type = type_
-
-    def arrays(self, values: list[Any]) -> list[pa.Array]:
-        try:
-            array = pa.array(self._spelled(values), self._type)
+            array = pa.array(self._convert(values), self._type)
         except (OverflowError, pa.ArrowInvalid) as exc:
             raise _InexactError from exc
+        if len(self.fields) == 1:
+            return [array]
         return [array, pa.array([_TYPE_NAMES[value.__class__] for value in values], pa.string())]
 
-    def _spelled(self, values: list[Any]) -> list[Any]:
-        if self._type == pa.float64():
-            return _with_nulls(values)
-        if self._type == pa.string():
-            return [value if value.__class__ is str else _digits(value) for value in values]
-        return [[value] if value.__class__ is str else value for value in _with_nulls(values)]
-
     def fits(self, value: Any) -> bool:
-        return self._type != pa.float64() or not isinstance(value, int) or -_EXACT_MAX <= value <= _EXACT_MAX
+        """Return whether the column can hold a value exactly."""
+        return self._bounds is None or not isinstance(value, int) or self._bounds[0] <= value <= self._bounds[1]
 
 
 class _Object:
@@ -148,7 +103,7 @@ class _Object:
     def __init__(self, struct: type[msgspec.Struct]) -> None:
         hints = get_type_hints(struct)
         self._columns = [_column(field.name, hints[field.name]) for field in msgspec.structs.fields(struct)]
-        self.fields = [field for column in self._columns for field in column.fields]
+        self.fields: list[pa.Field] = [field for column in self._columns for field in column.fields]
         self.type = pa.struct(self.fields)
 
     def arrays(self, values: list[Any]) -> list[pa.Array]:
@@ -163,36 +118,38 @@ class _Object:
                 arrays += column.arrays([getattr(value, name) if value else UNSET for value in values])
         return arrays
 
-    def take_out(self, value: Any, steps: tuple[str | int, ...]) -> Iterator[tuple[str, Any]]:
+    def take_out(self, value: Any, steps: Steps) -> Iterator[tuple[str, Any]]:
         """Replace what does not fit into its column with null, and yield it with its path."""
         for column in self._columns:
             child, path = getattr(value, column.name), (*steps, column.name)
-            if not column.fits(child):
+            if isinstance(column, _Struct):
+                yield from column.take_out(child, path) if child else ()
+            elif not column.fits(child):
                 setattr(value, column.name, None)
                 yield json_path(path), child
-            elif child:
-                yield from column.take_out(child, path)
 
 
-class _Struct(_Column):
+class _Struct:
     """A field that is an object."""
 
     def __init__(self, name: str, inner: _Object) -> None:
-        super().__init__(name, pa.field(name, inner.type))
-        self._inner = inner
-        self.take_out = inner.take_out  # type: ignore[method-assign]
+        self.name, self._inner = name, inner
+        self.fields: list[pa.Field] = [pa.field(name, inner.type)]
 
     def arrays(self, values: list[Any]) -> list[pa.Array]:
         missing = pa.array([not value for value in values], pa.bool_())
         return [pa.StructArray.from_arrays(self._inner.arrays(values), fields=self._inner.fields, mask=missing)]
 
+    def take_out(self, value: Any, steps: Steps) -> Iterator[tuple[str, Any]]:
+        return self._inner.take_out(value, steps)
 
-class _List(_Column):
+
+class _List(_Struct):
     """A field that is an array of objects."""
 
     def __init__(self, name: str, inner: _Object) -> None:
-        super().__init__(name, pa.field(name, pa.list_(inner.type)))
-        self._inner = inner
+        super().__init__(name, inner)
+        self.fields = [pa.field(name, pa.list_(inner.type))]
 
     def arrays(self, values: list[Any]) -> list[pa.Array]:
         ends, flat = [0], []
@@ -204,7 +161,7 @@ class _List(_Column):
         missing = pa.array([value.__class__ is not list for value in values], pa.bool_())
         return [pa.ListArray.from_arrays(pa.array(ends, pa.int32()), items, mask=missing)]
 
-    def take_out(self, value: Any, steps: tuple[str | int, ...]) -> Iterator[tuple[str, Any]]:
+    def take_out(self, value: Any, steps: Steps) -> Iterator[tuple[str, Any]]:
         for index, item in enumerate(value):
             yield from self._inner.take_out(item, (*steps, index))
 
@@ -213,10 +170,22 @@ def _with_nulls(values: list[Any]) -> list[Any]:
     return [None if value is UNSET else value for value in values]
 
 
+def _json(values: list[Any]) -> list[bytes | None]:
+    return [None if value is UNSET else bytes(value) if isinstance(value, Raw) else spell(value) for value in values]
+
+
+def _texts(values: list[Any]) -> list[str | None]:
+    return [value if value.__class__ is str else _digits(value) for value in values]
+
+
 def _digits(value: Any) -> str | None:
     if not isinstance(value, int):
         return None
     return value.text if isinstance(value, LongInteger) else str(value)
+
+
+def _lists(values: list[Any]) -> list[Any]:
+    return [[value] if value.__class__ is str else value for value in _with_nulls(values)]
 
 
 @functools.cache
@@ -224,7 +193,7 @@ def _record() -> _Object:
     return _Object(Record)
 
 
-def _column(name: str, hint: Any) -> _Column:
+def _column(name: str, hint: Any) -> _Scalar | _Struct:
     """Choose the column of a field by the types that the field may have."""
     choices = (hint,) if get_origin(hint) in (list, dict, Literal) else get_args(hint) or (hint,)
     kinds = [kind for kind in choices if kind not in (UnsetType, type(None))]
@@ -233,19 +202,20 @@ def _column(name: str, hint: Any) -> _Column:
         return _List(name, _Object(items))
     if len(kinds) == 1 and isinstance(kinds[0], type) and issubclass(kinds[0], msgspec.Struct):
         return _Struct(name, _Object(kinds[0]))
-    return _SIMPLE[frozenset(get_origin(kind) or kind for kind in kinds)](name)
+    type_, convert, typed = _SCALARS[frozenset(get_origin(kind) or kind for kind in kinds)]
+    return _Scalar(name, type_, convert, typed=typed)
 
 
-_SIMPLE: Final[dict[frozenset[Any], Callable[[str], _Column]]] = {
-    frozenset({str}): lambda name: _Plain(name, pa.string()),
-    frozenset({Literal}): lambda name: _Plain(name, pa.string()),
-    frozenset({bool}): lambda name: _Plain(name, pa.bool_()),
-    frozenset({int}): lambda name: _Plain(name, pa.int64()),
-    frozenset({list}): lambda name: _Plain(name, pa.list_(pa.string())),
-    frozenset({dict}): _Json,
-    frozenset({int, str}): lambda name: _Typed(name, pa.string()),
-    frozenset({str, list}): lambda name: _Typed(name, pa.list_(pa.string())),
-    frozenset({int, float}): lambda name: _Typed(name, pa.float64()),
-    frozenset({int, float, bool}): lambda name: _Typed(name, pa.float64()),
+_SCALARS: Final[dict[frozenset[Any], tuple[pa.DataType, Convert, bool]]] = {
+    frozenset({str}): (pa.string(), _with_nulls, False),
+    frozenset({Literal}): (pa.string(), _with_nulls, False),
+    frozenset({bool}): (pa.bool_(), _with_nulls, False),
+    frozenset({int}): (pa.int64(), _with_nulls, False),
+    frozenset({list}): (pa.list_(pa.string()), _with_nulls, False),
+    frozenset({dict}): (pa.string(), _json, False),
+    frozenset({int, str}): (pa.string(), _texts, True),
+    frozenset({str, list}): (pa.list_(pa.string()), _lists, True),
+    frozenset({int, float}): (pa.float64(), _with_nulls, True),
+    frozenset({int, float, bool}): (pa.float64(), _with_nulls, True),
 }
-"""The column for each set of types that a field may have."""
+"""For each set of types that a field may have: the type of its column, the conversion, whether types differ."""

@@ -19,25 +19,22 @@ _BATCH_BYTES: Final = 2 << 20  # text to hold as records at a time
 _GROUP_ROWS: Final = 100_000
 
 
-def write_parquet(task: ExportTask) -> int:
-    """Write one part as a Parquet file, and return the number of rows. Runs in a worker."""
+def write_parquet(task: ExportTask) -> None:
+    """Write one part as a Parquet file. Runs in a worker."""
     pa.set_cpu_count(1)  # the other processes use the other cores
     pa.set_io_thread_count(1)
     decoder = Decoder()
-    count = 0
     with pq.ParquetWriter(task.output, table_schema(), **_settings()) as writer:
         group: list[pa.RecordBatch] = []
         size = 0
         for rows, text_bytes in decode_lines(task.part, decoder.decode, _BATCH_BYTES):
             group.append(batch_of(rows))
             size += text_bytes
-            count += len(rows)
             if size >= task.limits.parquet_group_bytes or sum(map(len, group)) >= _GROUP_ROWS:
                 writer.write_table(pa.Table.from_batches(group), row_group_size=_GROUP_ROWS)
                 group, size = [], 0
         if group:
             writer.write_table(pa.Table.from_batches(group), row_group_size=_GROUP_ROWS)
-    return count
 
 
 def write_empty(path: str) -> None:

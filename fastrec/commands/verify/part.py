@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import sha256
+from io import BytesIO
 from operator import lt
 from typing import Any
 
@@ -160,7 +161,7 @@ class _LineChecker:
             self.valid = False
             finding = invalid.findings[0]
             add("line.invalid", f"{finding.path}: {finding.message} [{finding.code}]", invalid.line)
-        lines = _lines(chunk.data)
+        lines = BytesIO(chunk.data).readlines()  # unlike splitlines, it does not split at a carriage return
         seen = {invalid.line for invalid in batch.rejected} | set(batch.numbers)
         for number, line in enumerate(lines, chunk.line):
             if number not in seen:
@@ -176,12 +177,6 @@ def _text(chunk: JudgedChunk, index: int) -> bytes:
     """Return the normal form of a record."""
     ends = chunk.batch.ends
     return bytes(chunk.normal[ends[index - 1] if index else 0 : ends[index]])
-
-
-def _lines(data: bytes) -> list[bytes]:
-    """Split into lines, newlines included."""
-    *whole, rest = data.split(b"\n")
-    return [line + b"\n" for line in whole] + ([rest] if rest else [])
 
 
 def _first_difference(one: bytes, other: bytes) -> int:
