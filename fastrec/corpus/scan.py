@@ -42,7 +42,7 @@ def parts_of(corpus: str, manifest: Manifest) -> list[PartFile]:
     """List the parts of a corpus in order.
 
     Raises:
-        CorpusError: The manifest has another schema, or says something that fastrec does not write.
+        CorpusError: The manifest has another schema, or a value that fastrec does not write.
     """
     path = join(corpus, MANIFEST)
     if manifest.schema not in SCHEMAS:
@@ -67,7 +67,7 @@ def run_in_order(
         arguments: One argument per task.
         text_bytes: Text that all tasks read.
         jobs: Most processes to use.
-        limits: Says how much text pays for several processes.
+        limits: Sets how much text pays for several processes.
     """
     early: dict[int, Result] = {}
     turn = 0

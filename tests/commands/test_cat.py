@@ -206,7 +206,7 @@ def test_only_parts_that_may_match_are_opened(corpus: Corpus, monkeypatch: pytes
 
 
 def test_nothing_is_opened_if_no_part_can_match(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The value of the first sort field is behind all parts."""
+    """The value of the first sort field is after all parts."""
     names = opened(monkeypatch)
     name = next(name for name, field in FILTERS.items() if field == corpus.manifest["sort_fields"][0])
     assert list(fastrec.cat(corpus.path, **{name: "\U0010ffff"})) == []
@@ -214,7 +214,7 @@ def test_nothing_is_opened_if_no_part_can_match(corpus: Corpus, monkeypatch: pyt
 
 
 def test_reading_stops_where_no_match_can_follow(tmp_path: Path) -> None:
-    """Damage behind the last match is not noticed."""
+    """Damage after the last match is not noticed."""
     texts = [
         json.dumps(sample(evaluation_name=name, sample_id=n, error="x" * 9_999)) for name in "ab" for n in range(200)
     ]
@@ -257,7 +257,7 @@ def test_no_range_with_a_match_is_left_out(ends: list[Any], fixed: dict[int, lis
 
 
 def test_a_huge_integer_as_first_key_hides_nothing(tmp_path: Path) -> None:
-    """In the manifest it is a hexadecimal string, which would sort behind all integers."""
+    """In the manifest it is a hexadecimal string, which would sort after all integers."""
     sys.set_int_max_str_digits(0)
     huge = int("7" * 4_400)
     ids = [huge, huge + 1, "a", "b"]
@@ -319,7 +319,7 @@ def test_wrong_usage_is_exit_code_2(plain: Corpus, tmp_path: Path) -> None:
     done = run(tmp_path)
     assert done.returncode == 2
     assert done.stderr.decode().startswith(f"error: {tmp_path} is not a corpus: it holds no manifest.json\n")
-    for options, said in (
+    for options, message in (
         (["--limit", "0"], b"--limit"),
         (["--limit", "ten"], b"--limit"),
         (["--evaluations", "x"], b"--evaluation"),
@@ -327,7 +327,7 @@ def test_wrong_usage_is_exit_code_2(plain: Corpus, tmp_path: Path) -> None:
     ):
         done = run(plain.path, *options)
         assert (done.returncode, done.stdout) == (2, b"")
-        assert said in done.stderr
+        assert message in done.stderr
     with pytest.raises(UsageError, match="at least one"):
         next(fastrec.cat(plain.path, limit=0))
     with pytest.raises(UsageError, match="not valid UTF-8"):
@@ -337,7 +337,7 @@ def test_wrong_usage_is_exit_code_2(plain: Corpus, tmp_path: Path) -> None:
 def test_a_damaged_manifest_is_reported(damaged: Path) -> None:
     """With the file, the reason and exit code 3; nothing is printed."""
     good = json.loads((damaged / "manifest.json").read_bytes())
-    for changes, said in (
+    for changes, message in (
         ({"format": 99}, b"its format is 99"),
         ({"schema": "instance_level_eval_9"}, b"its records have schema instance_level_eval_9"),
         ({"sort_fields": ["model_id"]}, b"sort_fields must name evaluation_name"),
@@ -350,7 +350,7 @@ def test_a_damaged_manifest_is_reported(damaged: Path) -> None:
         done = run(damaged)
         assert (done.returncode, done.stdout) == (3, b"")
         assert b"manifest.json: " in done.stderr
-        assert said in done.stderr
+        assert message in done.stderr
 
 
 @pytest.mark.parametrize("options", [[], ["--model", "org/1"]])

@@ -390,9 +390,9 @@ def test_different_sort_orders_are_refused(old: Path, tmp_path: Path) -> None:
     other = corpus_of(worsened(records_of(), 2), tmp_path / "other", sort_by=("model_id",))
     with pytest.raises(UsageError, match="have different sort orders") as caught:
         diff(old, other)
-    command = str(caught.value).split("`")[1].replace("NEW", str(tmp_path / "anew"))
+    command = str(caught.value).split("`")[1].replace("NEW", str(tmp_path / "again"))
     subprocess.run([sys.executable, "-m", *command.split()], check=True, capture_output=True)
-    assert diff(old, tmp_path / "anew").counts.changed == 2
+    assert diff(old, tmp_path / "again").counts.changed == 2
 
 
 @pytest.mark.parametrize(
@@ -449,7 +449,7 @@ def test_different_hash_algorithms_are_refused(old: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("by", "said"),
+    ("by", "message"),
     [
         ((), "not by nothing"),
         (("evaluation_name", "model_id"), "at least one of sample_hash and sample_id"),
@@ -457,9 +457,9 @@ def test_different_hash_algorithms_are_refused(old: Path, tmp_path: Path) -> Non
         ((*BY, "score"), "cannot be compared by 'score'; the fields are evaluation_name"),
     ],
 )
-def test_invalid_fields_are_refused(old: Path, by: tuple[str, ...], said: str) -> None:
+def test_invalid_fields_are_refused(old: Path, by: tuple[str, ...], message: str) -> None:
     """Matched records must agree in evaluation, model and sample."""
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         diff(old, old, by=by)
 
 
@@ -504,7 +504,7 @@ def name_a_part_elsewhere(corpus: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "error", "said"),
+    ("damage", "error", "message"),
     [
         (cut, ShardError, "part-00000.jsonl.zst: ends inside the zstd frame"),
         (
@@ -535,12 +535,12 @@ def name_a_part_elsewhere(corpus: Path) -> None:
     ],
 )
 def test_damage_is_reported(
-    old: Path, new: Path, damage: Callable[[Path], Any], error: type[Exception], said: str
+    old: Path, new: Path, damage: Callable[[Path], Any], error: type[Exception], message: str
 ) -> None:
     """In either corpus: with the file and the reason, never a wrong result."""
     damage(new)
     for pair in ((old, new), (new, old)):
-        with pytest.raises(error, match=said):
+        with pytest.raises(error, match=message):
             diff(*pair)
 
 
@@ -555,7 +555,7 @@ def rewrite(corpus: Path, change: Callable[[bytes], bytes]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda data: data[:-1], "does not end with a newline"),
         (
@@ -571,11 +571,11 @@ def rewrite(corpus: Path, change: Callable[[bytes], bytes]) -> None:
         (lambda data: b"".join(data.splitlines(keepends=True)[1:]), "do not add up"),
     ],
 )
-def test_a_changed_text_is_reported(old: Path, tmp_path: Path, change: Callable[[bytes], bytes], said: str) -> None:
+def test_a_changed_text_is_reported(old: Path, tmp_path: Path, change: Callable[[bytes], bytes], message: str) -> None:
     """Even if the manifest was updated: the counts of both summaries and of the records must add up."""
     other = corpus_of(worsened(records_of(), 2), tmp_path / "other", compression="none")
     rewrite(other, change)
-    with pytest.raises(CorpusError, match=said):
+    with pytest.raises(CorpusError, match=message):
         diff(old, other)
 
 

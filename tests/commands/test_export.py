@@ -380,10 +380,10 @@ def run(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[bytes]:
     return done
 
 
-def assert_refused(code: int, said: str, *arguments: Any, output: Path) -> None:
+def assert_refused(code: int, message: str, *arguments: Any, output: Path) -> None:
     done = run(*arguments, "-o", output)
     assert (done.returncode, done.stdout) == (code, b"")
-    assert said in done.stderr.decode()
+    assert message in done.stderr.decode()
     assert not output.exists()
     assert not list(output.parent.glob(f".{output.name}.*"))
 
@@ -419,7 +419,7 @@ def test_an_unreadable_corpus_is_reported(corpus: Path, tmp_path: Path, format_:
 
 @pytest.mark.parametrize("format_", module.FORMATS)
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (b'{"a":1}\n', "line 1: is not a record in normal form: "),
         (b"\xff\n", "line 1: is not a record in normal form: "),
@@ -427,12 +427,12 @@ def test_an_unreadable_corpus_is_reported(corpus: Path, tmp_path: Path, format_:
         (b"", "has 0 records, but the manifest says "),
     ],
 )
-def test_an_edited_part_is_reported(tmp_path: Path, corpus: Path, format_: str, text: bytes, said: str) -> None:
+def test_an_edited_part_is_reported(tmp_path: Path, corpus: Path, format_: str, text: bytes, message: str) -> None:
     """With the line, and nothing is published."""
     with ShardWriter(str(min(corpus.glob("part-*"))), "zst", 3) as writer:
         writer.write([text])
         writer.finish()
-    with pytest.raises(CorpusError, match=re.escape(said)):
+    with pytest.raises(CorpusError, match=re.escape(message)):
         fastrec.export(corpus, tmp_path / "tables", format=format_)
     assert not (tmp_path / "tables").exists()
 

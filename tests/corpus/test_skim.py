@@ -100,7 +100,7 @@ def test_decompressors_are_reused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    ("data", "file_bytes", "said"),
+    ("data", "file_bytes", "message"),
     [
         (zstd(TEXT + b"more\n"), None, r"has [\d,]+ bytes of text, but the manifest says [\d,]+; `fastrec verify`"),
         (zstd(TEXT[:-1] + b"x"), None, "does not end with a newline"),
@@ -109,10 +109,10 @@ def test_decompressors_are_reused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_the_part_must_be_what_the_manifest_says(
-    tmp_path: Path, data: bytes, file_bytes: int | None, said: str
+    tmp_path: Path, data: bytes, file_bytes: int | None, message: str
 ) -> None:
     """Both sizes must agree, and the last line must have a newline."""
-    with pytest.raises(CorpusError, match=said):
+    with pytest.raises(CorpusError, match=message):
         skimmed(data, tmp_path, file_bytes)
 
 

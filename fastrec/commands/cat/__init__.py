@@ -4,7 +4,7 @@
 2. Search them. If the matching records are contiguous, or there is little text, this process does it. Otherwise one
    task per part writes what it finds to a file, and the files are copied out in order.
 
-Only the heads of candidates are decoded, and of the last line of each buffer, which says how far the search has come.
+Only the heads of candidates are decoded, and the head of the last line in each buffer, to see if a match can follow.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from fastrec.limits import LIMITS, Limits
 
 __all__ = ["Selection", "cat", "cat_blocks"]
 
-_SPEED: Final = 4  # searching is so many times faster than other work on text, so a pool pays only for more of it
+_SPEED: Final = 4  # searching is 4 times faster than other work on text, so a pool pays only for 4 times as much
 
 
 def cat(

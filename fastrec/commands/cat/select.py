@@ -75,22 +75,22 @@ class SortRange:
     def may_be_in(self, part: PartEntry) -> bool:
         """Return whether a part may have a matching record."""
         first = list(self._position_of(part.first))
-        # The manifest has huge integers as hexadecimal strings. They would sort behind all integers, which is harmless
-        # for a last key but too late for a first one.
+        # The manifest has huge integers as hexadecimal strings. They sort after all integers, which is harmless for
+        # a last key, but wrong for a first one.
         sample_id = part.first.sample_id
         if isinstance(sample_id, str) and _HEXADECIMAL.fullmatch(sample_id):
             first[self._sort_fields.index("sample_id")] = ()
         return _overlaps(self._allowed, tuple(first), self._position_of(part.last))
 
     def may_follow(self, head: LineHead, part: PartEntry) -> bool:
-        """Return whether a matching record may be at a line of a part or behind it."""
+        """Return whether a matching record may be at a line of a part or after it."""
         return _overlaps(self._allowed, self._position_of(head), self._position_of(part.last))
 
 
 def _overlaps(allowed: Sequence[Sequence[Any] | None], low: Position | None, high: Position | None) -> bool:
     """Return whether a position from `low` to `high` can have allowed values; a field without any may have all.
 
-    A bound is None once the fields before leave it behind.
+    A bound is None if the fields before this one have already passed it.
     """
     if not allowed or (low is None and high is None):
         return True

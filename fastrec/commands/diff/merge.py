@@ -51,7 +51,7 @@ class CompareTask(msgspec.Struct, frozen=True):
     fields: tuple[str, ...]
     """The fields of a position."""
     rest: tuple[str, ...]
-    """Further fields to compare by: they tell the records of one position apart."""
+    """The other fields to compare by: they distinguish the records of one position."""
     examples: int
     limits: Limits = LIMITS
 

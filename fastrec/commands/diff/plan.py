@@ -5,7 +5,7 @@ r"""Planning a comparison: can the two corpora be compared, and which ranges of 
                  \__________ position ___________/                 \_ rest _/
 
 The leading sort fields that are also compared by are a record's *position*. Both corpora are sorted by it, so they can
-be merged. A position has the records of one model for one question, a handful, which the rest tells apart.
+be merged. A position has a few records: those of one model for one question. The rest distinguishes them.
 
 Ranges begin where parts begin. They do not depend on the number of jobs, so neither does the result.
 """
@@ -156,7 +156,7 @@ def _parts_to_read(corpus: Corpus, same: set[str]) -> list[PartFile]:
     """Return the parts that are not the same in both corpora; of the others only the size is checked."""
     for part in corpus.parts:
         if part.entry.text_sha256 in same and storage_of(part.path).size_of(part.path) != part.entry.bytes:
-            raise CorpusError(part.path, f"does not have the {part.entry.bytes:,} bytes that {MANIFEST} says")
+            raise CorpusError(part.path, f"does not have the {part.entry.bytes:,} bytes that {MANIFEST} lists")
     return [part for part in corpus.parts if part.entry.text_sha256 not in same]
 
 

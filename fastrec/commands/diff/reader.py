@@ -1,7 +1,7 @@
 """Reading one of the two corpora in the merge: the lines of a range of positions, one buffer of whole lines at a time.
 
-A reader stands at a line. The key or the position of that line is read only on request, because lines that are the same
-in both corpora are skipped unseen.
+The key or the position of the current line is read only on request, because most lines are the same in both corpora and
+are skipped.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class RangeOfParts:
         return begin, end, done
 
     def _find(self, data: bytearray, position: Position, end: int) -> int:
-        """Return where the first line begins that is at a position or behind it."""
+        """Return the start of the first line that is at a position or after it."""
         starts = [0]
         while (start := data.find(b"\n", starts[-1]) + 1) < end:
             starts.append(start)
@@ -89,7 +89,7 @@ class Reader:
         self._range = range_
         self._blocks = range_.read(parts, limits)
         self.data = bytearray()
-        """Whole lines, of which those from `start` to `end` are still to be read."""
+        """Whole lines; those from `start` to `end` are still to be read."""
         self.view = memoryview(self.data)
         """The same, to slice without copying."""
         self.start = self.end = 0

@@ -75,31 +75,28 @@ def verify(corpus: str | os.PathLike[str], *, jobs: int = 1, limits: Limits = LI
     verification = Verification(corpus=utf8(directory))
     try:
         manifest = read_manifest(directory)
-        options = _options_of(manifest)
     except CorpusError as exc:
         verification.problems.append(Problem(MANIFEST, None, "manifest.unreadable", exc.reason))
-    except _OptionsError as exc:
-        verification.problems.append(Problem(MANIFEST, None, "manifest.options", str(exc)))
     else:
-        _check(directory, manifest, options, verification, jobs=jobs, limits=limits)
+        options = _options_of(manifest)
+        if isinstance(options, Options):
+            _check(directory, manifest, options, verification, jobs=jobs, limits=limits)
+        else:
+            verification.problems.append(Problem(MANIFEST, None, "manifest.options", options))
     verification.seconds = time.perf_counter() - started
     return verification
 
 
-class _OptionsError(Exception):
-    """The options in a manifest are invalid."""
-
-
-def _options_of(manifest: Manifest) -> Options:
-    """Return the options that a corpus was made with."""
+def _options_of(manifest: Manifest) -> Options | str:
+    """Return the options that a corpus was made with, or what is wrong with them."""
     if manifest.schema not in SCHEMAS:
-        raise _OptionsError(f"schema: expected {' or '.join(SCHEMAS)}, found {manifest.schema}")
+        return f"schema: expected {' or '.join(SCHEMAS)}, found {manifest.schema}"
     try:
         options = msgspec.convert({**manifest.options, "sort_by": manifest.sort_fields}, Options)
     except (msgspec.ValidationError, UsageError) as exc:
-        raise _OptionsError(str(exc)) from exc
+        return str(exc)
     if options.sort_fields != manifest.sort_fields:
-        raise _OptionsError(f"sort_fields: expected all sort fields, found {', '.join(manifest.sort_fields)}")
+        return f"sort_fields: expected all sort fields, found {', '.join(manifest.sort_fields)}"
     return options
 
 

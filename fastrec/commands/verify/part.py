@@ -138,7 +138,7 @@ class _LineChecker:
         self.rows += [row_of(record, 0, line) for record, line in zip(batch.records, batch.numbers, strict=True)]
 
     def _check_order(self, before: list[bytes], keys: list[bytes], chunk: JudgedChunk) -> None:
-        """Report the records that do not belong behind the previous one."""
+        """Report the records that do not belong after the previous one."""
         add = self._problems.add
         for index, (low, high) in enumerate(zip(before, keys, strict=True)):
             number = chunk.batch.numbers[index]
