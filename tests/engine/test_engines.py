@@ -41,6 +41,8 @@ def cluster() -> Iterator[Cluster]:
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
     """The options of `normalize` that choose an engine."""
     name = request.param
+    if name == "forked" and sys.platform != "linux":
+        pytest.skip("workers are forked on Linux only")
     if name == "forked" and sys.version_info >= (3, 12) and threading.active_count() > 1:
         pytest.skip("forking beside the threads of the test runner is deprecated")
     if "cluster" in name and importlib.util.find_spec("distributed") is None:

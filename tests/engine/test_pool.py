@@ -26,6 +26,8 @@ NO_SIGNALS = not Path("/proc/self/stat").exists()
 @pytest.fixture(params=["forked", "fresh interpreters"], autouse=True)
 def _kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both kinds of workers, whether or not the test runner has threads."""
+    if request.param == "forked" and sys.platform != "linux":
+        pytest.skip("workers are forked on Linux only")
     if request.param == "forked" and sys.version_info >= (3, 12) and threading.active_count() > 1:
         pytest.skip("forking beside the threads of the test runner is deprecated")
     monkeypatch.setattr(module, "_is_alone", lambda: request.param == "forked")
