@@ -30,14 +30,24 @@ _COLUMNS: Final[dict[str, Callable[[ModelStats], str]]] = {
     "score ±": lambda model: _or_empty(model.score_standard_error, "± {:.2g}"),
     "errors": lambda model: decimal(model.errors),
     "tokens": lambda model: _total(model.tokens),
-    "tokens each": lambda model: _or_empty(model.tokens_per_record, "{:,.0f}"),
+    "tokens/record": lambda model: _or_empty(model.tokens_per_record, "{:,.0f}"),
     "p50 ms": lambda model: _or_empty(model.latency_ms.p50, "{:,.0f}"),
     "p99 ms": lambda model: _or_empty(model.latency_ms.p99, "{:,.0f}"),
 }
 
 # Columns that a narrow terminal hides, the least important first. The column that models are ranked by stays.
-_OPTIONAL: Final = ("tokens", "p99 ms", "score ±", "tokens each", "errors", "p50 ms", "score", "coverage", "accuracy ±")
-_RANKED_BY: Final = {"tokens": "tokens each", "latency": "p50 ms"}
+_OPTIONAL: Final = (
+    "tokens",
+    "p99 ms",
+    "score ±",
+    "tokens/record",
+    "errors",
+    "p50 ms",
+    "score",
+    "coverage",
+    "accuracy ±",
+)
+_RANKED_BY: Final = {"tokens": "tokens/record", "latency": "p50 ms"}
 _NO_COMMON: Final = "no question was answered by all of them; choose fewer models with --model, or omit --common"
 
 _CSV_FIELDS: Final[dict[str, Callable[[ModelStats], object]]] = {

@@ -54,9 +54,11 @@ class MaxRejects(click.ParamType):  # type: ignore[type-arg,unused-ignore]
               help="Sort by these comma-separated fields first, then by the others.")  # fmt: skip
 @choice_option("--hash", ["sha256", "xxh3_128"], "Algorithm of sample_hash.")
 @choice_option("--sample-hash", ["replace", "fill", "verify"],
-               "A wrong sample_hash: replace it, keep it (fill), or reject the line (verify).")  # fmt: skip
+               "What to do if a record's sample_hash is wrong: replace it, keep it (fill), or reject the record "
+               "(verify).")  # fmt: skip
 @choice_option("--conflicts", ["keep", "first", "reject"],
-               "Different records with one identity: keep all, keep the first, or reject all.")  # fmt: skip
+               "What to do if different records have the same identity: keep all of them, keep the first, or reject "
+               "all of them.")  # fmt: skip
 @click.option("--max-rejects", type=MaxRejects(), default="0", show_default=True,
               help="Exit 1 if more lines than this are rejected.")  # fmt: skip
 @click.option("--skip-bad-shards", is_flag=True, help="Publish without the shards that cannot be read.")

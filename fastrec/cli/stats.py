@@ -40,7 +40,7 @@ def stats(paths: tuple[str, ...], output_format: str, quiet: bool, no_progress: 
     \b
     Exit codes:
       0     done
-      2     the command line is wrong, or nothing has the given names
+      2     the command line is wrong, or a pattern matches nothing
       3     something could not be read
 
     \b

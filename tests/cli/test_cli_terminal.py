@@ -50,7 +50,7 @@ def test_what_models_are_ranked_by_is_shown(corpus: Path) -> None:
     """However narrow it is."""
     assert "p50 ms" not in shown(50, "stats", corpus)[0]
     assert "p50 ms" in shown(50, "stats", corpus, "--by", "latency")[0]
-    assert "tokens each" in shown(50, "stats", corpus, "--by", "tokens")[0]
+    assert "tokens/record" in shown(50, "stats", corpus, "--by", "tokens")[0]
 
 
 @needs_script

@@ -64,7 +64,7 @@ def _evaluation(evaluation: EvaluationStats, most: int) -> Html:
     scale = latency_scale([value for one in latencies for value in (one.p50, one.p99) if value is not None])
     heads = ["model", "accuracy", "score", "n", "coverage", "errors"]
     with_tokens = any(model.tokens.records for model in models)
-    heads += ["tokens each"] * with_tokens + ["latency p50 · p99, ms"] * (scale is not None)
+    heads += ["tokens/record"] * with_tokens + ["latency p50 · p99, ms"] * (scale is not None)
     rows = [_model(model, scale, with_tokens=with_tokens) for model in models]
     counts = ((evaluation.records, "record"), (evaluation.models, "model"), (evaluation.questions, "question"))
     about = (
