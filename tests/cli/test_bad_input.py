@@ -1,4 +1,4 @@
-"""Bad input to every command: a clear error with what, why and what to do, the right exit code, nothing left behind."""
+"""Bad input to every command: a clear error, the right exit code, and no files left behind."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.systems import in_terminal, needs_script
 
 COMMANDS = cli.list_commands(click.Context(cli))
 
-# Each command at work in the directory that `place` makes; {} stands for what is to be bad.
+# Each command with its arguments, run in the directory of the `place` fixture; {} is replaced by the bad input.
 OF_CORPORA = {
     "report": ["report", "{}", "-o", "page.html"],
     "report to stdout": ["report", "{}", "-o", "-"],
@@ -45,7 +45,7 @@ WORKING = OF_CORPORA | OF_SHARDS | OTHERS
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Shards, a corpus with rejects, another corpus; not to be changed."""
+    """Shards, a corpus with rejected lines, and another corpus; read-only."""
     place = tmp_path_factory.mktemp("made")
     fastrec.generate(place / "shards", records=60, seed=3, rejects=0.1, shards=2)
     fastrec.generate(place / "more", records=60, seed=4, shards=2)
@@ -56,7 +56,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def place(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of them to work in; beside them an empty directory, a file, and damaged things."""
+    """A copy to work in, with an empty directory, a file, and damaged files."""
     here = Path(shutil.copytree(made, tmp_path / "here"))
     monkeypatch.chdir(here)
     for name in list(os.environ):
@@ -89,7 +89,7 @@ def all_files() -> set[str]:
 
 
 def assert_refused(arguments: list[str], bad: str, code: int, *said: str) -> None:
-    """One error in words, with the exit code, nothing on stdout, and no file more or less than before."""
+    """Check for one error message, the exit code, an empty stdout, and unchanged files."""
     before = all_files()
     done = run(arguments, bad)
     assert done.returncode == code, done.stderr
@@ -101,20 +101,20 @@ def assert_refused(arguments: list[str], bad: str, code: int, *said: str) -> Non
     assert all_files() == before
 
 
-def test_the_tables_have_every_command() -> None:
-    """No command is forgotten here."""
+def test_all_commands_are_covered() -> None:
+    """The tables in this file list every command."""
     assert {arguments[0] for arguments in WORKING.values()} == set(COMMANDS)
 
 
 @pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("command", WORKING)
-def test_they_all_work(command: str) -> None:
-    """With good input each of them works: what fails below fails for its reason alone."""
+def test_good_input_works(command: str) -> None:
+    """Each command succeeds with good input, so the tests below fail only for the reason they test."""
     good = "more" if command in OF_SHARDS else "corpus"
     assert run(WORKING[command], good).returncode == 0
 
 
-# What is not there, or is something else
+# Missing files, and files of another kind
 
 
 @pytest.mark.usefixtures("place")
@@ -128,8 +128,8 @@ def test_they_all_work(command: str) -> None:
     ],
 )
 @pytest.mark.parametrize("command", OF_CORPORA)
-def test_what_is_no_corpus(command: str, bad: str, why: str) -> None:
-    """Where a corpus is wanted: what is wrong with the name, and how a corpus is made."""
+def test_not_a_corpus(command: str, bad: str, why: str) -> None:
+    """The error says why the path is not a corpus, and how to make one."""
     assert_refused(
         OF_CORPORA[command], bad, 2, f"error: {bad} is not a corpus: {why}\n", "`fastrec normalize SHARDS -o"
     )
@@ -145,26 +145,26 @@ def test_what_is_no_corpus(command: str, bad: str, why: str) -> None:
     ],
 )
 @pytest.mark.parametrize("command", OF_SHARDS)
-def test_what_is_no_shard(command: str, bad: str, why: str) -> None:
-    """Where shards are wanted: which name is wrong, and what is searched for."""
+def test_not_a_shard(command: str, bad: str, why: str) -> None:
+    """The error names the wrong path, and says what is searched for."""
     assert_refused(OF_SHARDS[command], bad, 2, "error: some input cannot be used:\n", why, "Check the names.")
 
 
-# What is damaged
+# Damaged files
 
 
 @pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("command", [name for name in OF_CORPORA if name != "verify"])
-def test_a_damaged_part(command: str) -> None:
-    """A part, or the rejects, of a corpus is corrupt: which file, and what tells more."""
+def test_damaged_part(command: str) -> None:
+    """The error names the corrupt file and points to `fastrec verify`."""
     file = "rejects" if command.startswith(("rejects", "report")) else "part-00000"
     said = f"error: damaged/{file}.jsonl.zst: zstd frame is corrupt", "`fastrec verify damaged` lists all problems"
     assert_refused(OF_CORPORA[command], "damaged", 3, *said)
 
 
 @pytest.mark.usefixtures("place")
-def test_verify_finds_a_damaged_part() -> None:
-    """What is wrong is what `verify` is there to say: on stdout, with exit code 1."""
+def test_verify_finds_damaged_part() -> None:
+    """`verify` reports problems on stdout and exits 1."""
     done = run(["verify", "damaged"])
     assert done.returncode == 1
     assert "part-00000.jsonl.zst: zstd frame is corrupt" in done.stdout
@@ -173,8 +173,8 @@ def test_verify_finds_a_damaged_part() -> None:
 
 @pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("command", ["normalize", "stats"])
-def test_a_damaged_shard(command: str) -> None:
-    """A shard is corrupt: it is named, nothing is published; what was finished is kept for the next run."""
+def test_damaged_shard(command: str) -> None:
+    """The error names the corrupt shard. Nothing is published; finished work stays for the next run."""
     before = all_files()
     done = run(OF_SHARDS[command], "damaged-shards")
     assert done.returncode == 3
@@ -188,8 +188,8 @@ def test_a_damaged_shard(command: str) -> None:
 
 
 @pytest.mark.usefixtures("place")
-def test_a_damaged_shard_to_be_validated() -> None:
-    """The other shards are reported on all the same."""
+def test_validate_damaged_shard() -> None:
+    """`validate` still reports on the other shards."""
     done = run(["validate", "damaged-shards"])
     assert done.returncode == 3
     assert "error: damaged-shards/shard-00001.jsonl.zst: zstd frame is corrupt" in done.stderr
@@ -202,8 +202,8 @@ def test_a_damaged_shard_to_be_validated() -> None:
 
 @pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_wrong_option(command: str) -> None:
-    """An option that is none: how the command is used, and where its help is."""
+def test_wrong_option(command: str) -> None:
+    """An unknown option is answered with the usage and a pointer to the help."""
     usage = f"Usage: python -m fastrec {command} ", f"Try 'python -m fastrec {command} --help' for help."
     assert_refused([command, "--no-such-option"], "", 2, *usage, "error: No such option '--no-such-option'")
 
@@ -235,18 +235,18 @@ def test_a_wrong_option(command: str) -> None:
         (["completion", "tcsh"], "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
     ],
 )
-def test_a_wrong_value(arguments: list[str], said: str) -> None:
-    """A value that makes no sense, or names what must not be touched: what would make sense."""
+def test_wrong_value(arguments: list[str], said: str) -> None:
+    """The error says which values are allowed."""
     assert_refused(arguments, "", 2, said)
 
 
-# Who listens
+# Pipes and terminals
 
 
 @pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("command", [*WORKING, "--help", "--version", "cat --help"])
-def test_a_closed_pipe(command: str) -> None:
-    """Whoever reads may leave: no complaint, and the exit code is that of the work."""
+def test_closed_pipe(command: str) -> None:
+    """A closed pipe prints no error and does not change the exit code."""
     reader, writer = os.pipe()
     os.close(reader)
     try:
@@ -261,7 +261,7 @@ def test_a_closed_pipe(command: str) -> None:
 @pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("command", WORKING)
 def test_no_terminal(command: str) -> None:
-    """Into a file or a pipe go no colours and no progress."""
+    """Files and pipes get no colours and no progress."""
     good = "more" if command in OF_SHARDS else "corpus"
     done = run(WORKING[command], good)
     printed = done.stderr + ("" if command in ("report to stdout", "completion") else done.stdout)
@@ -271,15 +271,15 @@ def test_no_terminal(command: str) -> None:
 @pytest.mark.usefixtures("place")
 @needs_script
 @pytest.mark.parametrize("command", ["normalize", "stats", "validate"])
-def test_a_terminal_that_is_to_be_read(command: str) -> None:
-    """At a terminal `-` would wait for ever without a word: the word is said, and Ctrl-D ends it."""
+def test_stdin_is_a_terminal(command: str) -> None:
+    """With `-` at a terminal, a notice says that the command waits for input; Ctrl-D ends it."""
     arguments = " ".join(argument.format("-") for argument in OF_SHARDS[command])
     line = f"{sys.executable} -m fastrec {arguments}"
     done = subprocess.run(in_terminal(line), input=b"\x04", capture_output=True, timeout=60, check=True)
     assert b"reading from this terminal: type or paste lines, and end with Ctrl-D" in done.stdout
 
 
-# Extras that are not installed
+# Missing optional dependencies
 
 WITHOUT = """
 import sys
@@ -306,8 +306,8 @@ main()
         ),
     ],
 )
-def test_an_extra_that_is_not_installed(missing: str, arguments: str, said: str) -> None:
-    """What is missing, and the command that installs it; nothing is written."""
+def test_missing_extra(missing: str, arguments: str, said: str) -> None:
+    """The error names the missing package and the command that installs it."""
     before = all_files()
     command = [sys.executable, "-c", WITHOUT, missing, *arguments.split()]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -316,8 +316,8 @@ def test_an_extra_that_is_not_installed(missing: str, arguments: str, said: str)
 
 
 @pytest.mark.usefixtures("place")
-def test_another_pipe_that_breaks() -> None:
-    """A broken pipe that is none of ours to print to is an error, not an exit code 1 without a word."""
+def test_other_broken_pipe() -> None:
+    """A broken pipe that is not stdout is reported as an error."""
     script = (
         "import sys; from fastrec.normalize import run as module\n"
         "def run(*_, **__): raise BrokenPipeError(32, 'Broken pipe')\n"

@@ -1,4 +1,4 @@
-"""The command line: exit codes, what goes to stdout and what to stderr, and that nothing raw reaches a terminal."""
+"""The command line: exit codes, stdout and stderr, and escaping of output."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WARNED = json.dumps(sample()).encode()
 BAD = b'{"nonsense": true}'
 LINES = {"good": [GOOD], "warned": [GOOD, WARNED], "bad": [GOOD, BAD, BAD], "empty": []}
 
-# What could steer a terminal: an ANSI sequence, a C1 control (CSI in one character), a right-to-left override.
+# Characters that control a terminal: an ANSI sequence, a C1 control (CSI), a right-to-left override.
 STEERING = "\x1b[31m", "\x9b31m", "\u202e"
 
 
@@ -42,7 +42,7 @@ def write(path: Path, lines: list[bytes]) -> Path:
 
 @pytest.fixture
 def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The directory to be in, with one shard of each kind."""
+    """Work in a directory with one shard of each kind."""
     monkeypatch.chdir(tmp_path)
     for name, lines in LINES.items():
         write(tmp_path / f"{name}.jsonl", lines)
@@ -51,7 +51,7 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(*arguments: Any, stdin: bytes = b"", **options: Any) -> subprocess.CompletedProcess[bytes]:
-    """Run the command in a process of its own; whatever happens, there is no traceback."""
+    """Run the command in a new process, and check that it prints no traceback."""
     command = [sys.executable, "-m", "fastrec", *map(os.fspath, arguments)]
     done = subprocess.run(command, input=stdin, capture_output=True, timeout=60, check=False, **options)
     assert b"Traceback" not in done.stdout + done.stderr
@@ -59,7 +59,7 @@ def run(*arguments: Any, stdin: bytes = b"", **options: Any) -> subprocess.Compl
 
 
 def invoke(*arguments: Any, **options: Any) -> Result:
-    """Run the command in this process: quicker, but without the last step, from errors to exit codes."""
+    """Run the command in this process. Faster, but without `main`, which turns errors into exit codes."""
     return CliRunner().invoke(cli, list(map(str, arguments)), **options)
 
 
@@ -82,8 +82,8 @@ def invoke(*arguments: Any, **options: Any) -> Result:
         (["."], 3),
     ],
 )
-def test_the_exit_code_says_how_it_went(arguments: list[str], code: int) -> None:
-    """0: all valid; 1: invalid lines (or warnings, if strict); 3: a shard could not be read whole."""
+def test_validate_exit_codes(arguments: list[str], code: int) -> None:
+    """0: all valid; 1: invalid lines (or warnings, if strict); 3: a shard could not be read completely."""
     assert invoke("validate", *arguments).exit_code == code
 
 
@@ -123,8 +123,8 @@ def test_the_exit_code_says_how_it_went(arguments: list[str], code: int) -> None
         (["generate", "-n", "1", "-o", "out", "--seed", "-1"], 2, "must not be negative"),
     ],
 )
-def test_errors_end_in_a_message_and_an_exit_code(arguments: list[str], code: int, said: str) -> None:
-    """2: the command line is wrong, with a hint; 3: not done; the message is on stderr, in words."""
+def test_errors_have_a_message_and_an_exit_code(arguments: list[str], code: int, said: str) -> None:
+    """2: the command line is wrong; 3: failed. The message is on stderr."""
     done = run(*arguments)
     assert done.returncode == code
     assert said in done.stderr.decode()
@@ -134,8 +134,8 @@ def test_errors_end_in_a_message_and_an_exit_code(arguments: list[str], code: in
         assert done.stdout == b""
 
 
-def test_a_failing_disk_is_an_error_that_names_the_file(tmp_path: Path) -> None:
-    """An error of the operating system that no job expected still ends in its words and in exit code 3."""
+def test_disk_error_names_the_file(tmp_path: Path) -> None:
+    """An unexpected OSError is reported with its file, and exit code 3."""
     locked = tmp_path / "file"
     locked.write_bytes(b"")
     done = run("generate", "-n", "1", "-o", locked / "below")
@@ -143,11 +143,11 @@ def test_a_failing_disk_is_an_error_that_names_the_file(tmp_path: Path) -> None:
     assert done.stderr.decode() == f"error: {locked / 'below'}: Not a directory\n"
 
 
-# What is printed
+# Output
 
 
-def test_text_groups_findings_with_counts_places_and_a_verdict(corpus: Path) -> None:
-    """Equal findings are one entry with its count and first places; the last line is the verdict."""
+def test_text_output_groups_findings(corpus: Path) -> None:
+    """Equal findings are one entry with a count and the first locations; the last line is the verdict."""
     write(corpus / "more.jsonl", [BAD] * 5 + [WARNED, b""])
     done = run("validate", "bad.jsonl", "more.jsonl")
     lines = done.stdout.decode().splitlines()
@@ -172,7 +172,7 @@ def test_text_groups_findings_with_counts_places_and_a_verdict(corpus: Path) -> 
         (["bad.jsonl", "--max-errors", "1"], "not valid: 3 lines", "MB/s); stopped at --max-errors"),
     ],
 )
-def test_the_verdict_agrees_with_the_exit_code(arguments: list[str], start: str, end: str) -> None:
+def test_verdict_matches_exit_code(arguments: list[str], start: str, end: str) -> None:
     """The verdict line says `valid` exactly if the exit code is 0."""
     for output_format in ("text", "github"):
         done = invoke("validate", *arguments, "--format", output_format)
@@ -182,8 +182,8 @@ def test_the_verdict_agrees_with_the_exit_code(arguments: list[str], start: str,
         assert verdict.startswith("valid") is (done.exit_code == 0)
 
 
-def test_json_is_one_document_that_equals_the_report(corpus: Path) -> None:
-    """With `--format json` stdout holds the report of the Python interface and nothing else; notices go to stderr."""
+def test_json_output_equals_the_result(corpus: Path) -> None:
+    """`--format json` prints the result of the Python function as one document; notices go to stderr."""
     (corpus / "bom.jsonl").write_bytes(b"\xef\xbb\xbf" + GOOD)
     names = ["bad.jsonl", "warned.jsonl", "bom.jsonl", "truncated.jsonl.zst", "bad.jsonl"]
     done = run("validate", *names, "--format", "json")
@@ -200,7 +200,7 @@ def test_json_is_one_document_that_equals_the_report(corpus: Path) -> None:
 
 
 def test_github_annotations_are_escaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What has a meaning in a workflow command is escaped, in messages and in file names."""
+    """Characters with a meaning in a workflow command are escaped, in messages and in file names."""
     name = "50%, a:b\n::error::x.jsonl"
     line = json.dumps(sample(interaction_type="100%\n::warning::y")).encode()
     write(tmp_path / name, [GOOD, line, line])
@@ -228,7 +228,7 @@ def test_the_log_lists_every_finding() -> None:
     assert {entry["severity"] for entry in log} == {"error", "warning"}
 
 
-# Where input comes from
+# Input
 
 
 def test_standard_input_is_a_shard() -> None:
@@ -240,7 +240,7 @@ def test_standard_input_is_a_shard() -> None:
         assert b"not valid: 2 lines, 1 valid, 1 invalid" in done.stdout
 
 
-def test_paths_may_come_from_a_list(corpus: Path) -> None:
+def test_files_from(corpus: Path) -> None:
     """`--files-from` adds the paths of a file, or of standard input."""
     (corpus / "list").write_text("good.jsonl\n\nbad.jsonl\n")
     assert "4 lines" in invoke("validate", "--files-from", "list").stdout
@@ -253,7 +253,7 @@ def test_paths_may_come_from_a_list(corpus: Path) -> None:
     "name", [b"with space", b"new\nline", b"\xff\xfe", b"\x1b[31mred", b"\xc2\x9b31m", "\u202egnp".encode(), b"-dash"]
 )
 def test_any_file_name_works(tmp_path: Path, name: bytes, output_format: str) -> None:
-    """Names with spaces, line breaks, bytes that are not UTF-8 and escape sequences are read, and shown escaped."""
+    """File names with spaces, line breaks, non-UTF-8 bytes and escape sequences work, and are printed escaped."""
     stem = os.fsdecode(name)
     for suffix, data in [
         (".jsonl", BAD),
@@ -264,24 +264,24 @@ def test_any_file_name_works(tmp_path: Path, name: bytes, output_format: str) ->
     names = [f"./{path.name}" for path in sorted(tmp_path.iterdir())]
     done = run("validate", *names, "--format", output_format, cwd=tmp_path)
     assert done.returncode == 3
-    assert_tame(done.stdout + done.stderr)
+    assert_escaped(done.stdout + done.stderr)
     assert done.stderr.count(b"note: ") == 2
     assert done.stderr.count(b"error: ") == 1
     missing = run("validate", f"{stem}-missing", "--max-errors", "3", cwd=tmp_path)
     assert missing.returncode == 2
-    assert_tame(missing.stderr)
+    assert_escaped(missing.stderr)
 
 
-def assert_tame(output: bytes) -> None:
-    """No control character but the newline, and none of the characters that reorder text."""
+def assert_escaped(output: bytes) -> None:
+    """Check that there are no control characters except newlines, and none that reorder text."""
     text = output.decode()  # so it is UTF-8
     assert safe(text.replace("\n", "")) == text.replace("\n", "")
 
 
 @pytest.mark.parametrize("output_format", ["text", "json", "github"])
 @pytest.mark.parametrize("steering", STEERING)
-def test_nothing_in_a_record_steers_the_terminal(tmp_path: Path, steering: str, output_format: str) -> None:
-    """Escape sequences in values and keys are shown, never sent."""
+def test_record_text_is_escaped(tmp_path: Path, steering: str, output_format: str) -> None:
+    """Escape sequences in values and keys are printed escaped."""
     lines = [
         json.dumps(sample(**changes), ensure_ascii=ascii_).encode()
         for ascii_ in (True, False)
@@ -296,18 +296,18 @@ def test_nothing_in_a_record_steers_the_terminal(tmp_path: Path, steering: str, 
     write(tmp_path / "a.jsonl", [*lines, steering.encode()])
     done = run("validate", tmp_path, "--format", output_format, "--jobs", "1")
     assert done.returncode == 1
-    assert_tame(done.stdout + done.stderr)
+    assert_escaped(done.stdout + done.stderr)
     if output_format == "json":
         messages = [group["message"] for group in json.loads(done.stdout)["groups"]]
         assert any(steering.lstrip("\x1b") in message for message in messages)
 
 
 @pytest.mark.parametrize("argument", ["--\x1b[31mred", "--max-errors=\x1b[31m", "--format=\x9b31m", "--\udcff"])
-def test_nothing_in_an_argument_steers_the_terminal(argument: str) -> None:
-    """What is wrong with the command line is said without sending it to the terminal."""
+def test_argument_text_is_escaped(argument: str) -> None:
+    """Errors about the command line print its arguments escaped."""
     done = run("validate", argument)
     assert done.returncode == 2
-    assert_tame(done.stderr)
+    assert_escaped(done.stderr)
 
 
 @pytest.mark.parametrize(
@@ -320,13 +320,13 @@ def test_nothing_in_an_argument_steers_the_terminal(argument: str) -> None:
         ("\udcff", r"\udcff"),
     ],
 )
-def test_safe_escapes_what_steers_and_nothing_else(text: str, expected: str) -> None:
-    """Characters that control, reorder or hide are spelled as escapes."""
+def test_safe(text: str, expected: str) -> None:
+    """Only characters that control, reorder or hide text are escaped."""
     assert safe(text) == expected
 
 
-def test_a_terminal_that_cannot_show_a_character_gets_its_escape(corpus: Path) -> None:
-    """A stream in an old encoding is no reason for a traceback."""
+def test_unsupported_characters_are_escaped(corpus: Path) -> None:
+    """A stream in an old encoding gets escapes instead of a traceback."""
     write(corpus / "bad.jsonl", [BAD] * 9)
     done = run("validate", "bad.jsonl", env={**os.environ, "PYTHONIOENCODING": "latin-1"})
     assert done.returncode == 1
@@ -350,7 +350,7 @@ def test_a_terminal_that_cannot_show_a_character_gets_its_escape(corpus: Path) -
         ("0", 0),
     ],
 )
-def test_sizes_are_numbers_of_bytes_with_a_unit(text: str, size: int) -> None:
+def test_sizes(text: str, size: int) -> None:
     """K, M, G and T are powers of 1,024, with or without iB."""
     assert Size().convert(text, None, None) == size
 
@@ -358,21 +358,21 @@ def test_sizes_are_numbers_of_bytes_with_a_unit(text: str, size: int) -> None:
 @pytest.mark.parametrize(
     "text", ["", "M", "-5", "1e9", "5 parsecs", "1,000", "0x10", "1..5K", "9" * 5000, "½K", "5MiBs"]
 )
-def test_what_is_not_a_size_is_refused(tmp_path: Path, text: str) -> None:
-    """A wrong size is a wrong command line, with an example of a right one."""
+def test_wrong_sizes(tmp_path: Path, text: str) -> None:
+    """A wrong size is a usage error that shows correct sizes."""
     done = invoke("validate", tmp_path, f"--max-line-bytes={text}")
     assert done.exit_code == 2
     assert "use a number of bytes, or a unit: 512M, 2GiB" in done.stderr
 
 
 @pytest.mark.usefixtures("corpus")
-def test_sizes_reach_the_job() -> None:
+def test_max_line_bytes() -> None:
     """A line over `--max-line-bytes` is invalid."""
     assert "line.too_long" in invoke("validate", "good.jsonl", "--max-line-bytes", "0.5K").stdout
     assert invoke("validate", "good.jsonl", "--max-line-bytes", "4K").exit_code == 0
 
 
-# Ends
+# Broken pipes and signals
 
 
 @pytest.mark.parametrize(
@@ -385,8 +385,8 @@ def test_sizes_reach_the_job() -> None:
     ],
 )
 @pytest.mark.parametrize("both", ["", "2>&1"])
-def test_a_reader_that_leaves_is_no_error(corpus: Path, command: str, code: int, both: str) -> None:
-    """Behind a pipe that is closed nothing is said, and the exit code is what it would have been."""
+def test_closed_pipe(corpus: Path, command: str, code: int, both: str) -> None:
+    """A closed pipe prints no error and does not change the exit code."""
     write(corpus / "many.jsonl", [json.dumps(sample(model_id=number)).encode() for number in range(999)])
     reader, writer = os.pipe()
     os.close(reader)
@@ -404,8 +404,8 @@ def test_a_reader_that_leaves_is_no_error(corpus: Path, command: str, code: int,
     assert not done.stderr
 
 
-def test_head_gets_its_line(corpus: Path) -> None:
-    """`fastrec validate … | head -1` prints one line and complains about nothing."""
+def test_pipe_to_head(corpus: Path) -> None:
+    """`fastrec validate … | head -1` prints one line and no error."""
     write(corpus / "many.jsonl", [json.dumps(sample(model_id=number)).encode() for number in range(999)])
     done = subprocess.run(
         f"{sys.executable} -m fastrec validate many.jsonl | head -1",
@@ -421,8 +421,8 @@ def test_head_gets_its_line(corpus: Path) -> None:
 @pytest.mark.parametrize(
     ("number", "code", "said"), [(signal.SIGINT, 130, "error: interrupted"), (signal.SIGTERM, 143, "error: terminated")]
 )
-def test_a_signal_ends_the_command_with_its_code(tmp_path: Path, number: int, code: int, said: str) -> None:
-    """130 if interrupted, 143 if terminated: without a traceback, and without scratch files left."""
+def test_signals(tmp_path: Path, number: int, code: int, said: str) -> None:
+    """Exit 130 if interrupted, 143 if terminated; no traceback and no temporary files."""
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-m", "fastrec", "validate", "-", "--json-log", tmp_path / "log"]
     process = subprocess.Popen(
@@ -439,28 +439,28 @@ def test_a_signal_ends_the_command_with_its_code(tmp_path: Path, number: int, co
     assert [path.name for path in tmp_path.iterdir()] == ["log"]
 
 
-# The other commands
+# Other commands
 
 
-def test_who_asks_for_nothing_gets_the_help() -> None:
-    """It is no error, and looks like none."""
+def test_no_arguments_print_the_help() -> None:
+    """Without arguments the help is printed, without an error message."""
     done = run()
     assert b"error:" not in done.stderr
     assert (done.stdout + done.stderr).strip() == run("--help").stdout.strip()
 
 
-def test_what_may_be_chosen_is_listed_line_by_line() -> None:
-    """The list of choices is indented with blanks; a tab would be escaped."""
+def test_choices_are_listed_line_by_line() -> None:
+    """The list of choices is indented with spaces, because a tab would be escaped."""
     assert run("completion").stderr.endswith(b"Choose from:\n  bash,\n  zsh,\n  fish\n")
 
 
-def test_schema_prints_the_file_byte_for_byte() -> None:
-    """`fastrec schema` gives the schema exactly as it ships."""
+def test_schema() -> None:
+    """`fastrec schema` prints the schema file byte for byte."""
     assert run("schema").stdout == DEFAULT_SCHEMA.source
 
 
-def test_generate_makes_a_corpus_that_validates(tmp_path: Path) -> None:
-    """What `generate` makes, `validate` finds to be as ordered; a second time the directory is not empty."""
+def test_generated_shards_validate(tmp_path: Path) -> None:
+    """`validate` finds what `generate` was told to make; a second `generate` refuses the directory."""
     out = tmp_path / "corpus"
     made = run("generate", "-n", "50", "--seed", "3", "-o", out, "--shards", "3", "--compression", "mixed")
     assert (made.returncode, made.stdout) == (0, b"")
@@ -481,8 +481,8 @@ def test_generate_makes_a_corpus_that_validates(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "arguments", [["-h"], ["validate", "-h"], ["diff", "-h"], ["generate", "--help"], ["schema", "--help"]]
 )
-def test_help_has_examples_or_says_it_all(arguments: list[str]) -> None:
-    """Help fits a terminal of 100 columns and goes to stdout."""
+def test_help_fits_100_columns(arguments: list[str]) -> None:
+    """Help fits into 100 columns and goes to stdout."""
     done = invoke(*arguments)
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout.startswith("Usage: ")

@@ -1,4 +1,4 @@
-"""`fastrec diff` on the command line: exit codes, what is printed in each format, and options that are wrong."""
+"""`fastrec diff` on the command line: exit codes, output formats, and wrong options."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STEERING = "\x1b[31m|`evil`\u202e"
 
 @pytest.fixture(autouse=True, scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Corpora of three nights, one in another order, one with names that could do harm; not to be changed."""
+    """Corpora of three nights, one in another order, and one with hostile names; read-only."""
     path = tmp_path_factory.mktemp("nights")
     corpus_of(records_of(), path / "old")
     corpus_of(worsened(records_of(), 9), path / "new")
@@ -43,7 +43,7 @@ def invoke(*arguments: Any) -> Result:
 
 
 def run(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[bytes]:
-    """Run the command in a process of its own; whatever happens, there is no traceback."""
+    """Run the command in a new process, and check that it prints no traceback."""
     command = [sys.executable, "-m", "fastrec", "diff", *map(os.fspath, arguments)]
     settings: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": 60} | options
     done = subprocess.run(command, check=False, **settings)
@@ -72,16 +72,16 @@ def run(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[bytes]:
         (["old", "new", "--jobs", "0"], 2, "--jobs"),
     ],
 )
-def test_the_exit_code_says_how_it_went(arguments: list[str], code: int, said: str) -> None:
-    """0: no regression; 1: one beyond the limit; 2: the command line is wrong, or the corpora cannot be compared."""
+def test_exit_codes(arguments: list[str], code: int, said: str) -> None:
+    """0: no regression; 1: a regression; 2: the command line is wrong, or the corpora cannot be compared."""
     done = run(*arguments)
     assert done.returncode == code
     assert said in (done.stdout if code < 2 else done.stderr).decode()
     assert (done.stdout == b"") is (code > 1)
 
 
-def test_a_corpus_that_cannot_be_read_is_exit_code_3(tmp_path: Path) -> None:
-    """Nothing is printed but what is wrong, and where."""
+def test_unreadable_corpus(tmp_path: Path) -> None:
+    """Exit 3, with an error that names the file."""
     corpus_of(worsened(records_of(), 1), tmp_path / "cut")
     part = tmp_path / "cut" / "part-00000.jsonl.zst"
     part.write_bytes(part.read_bytes()[:-3])
@@ -90,8 +90,8 @@ def test_a_corpus_that_cannot_be_read_is_exit_code_3(tmp_path: Path) -> None:
     assert f"error: {part}: ends inside" in done.stderr.decode()
 
 
-def test_the_table_shows_it_at_once() -> None:
-    """Per evaluation and model, the worst first; then the fields, the counts and the verdict."""
+def test_table_output() -> None:
+    """Models per evaluation, the worst first; then changed fields, counts and the verdict."""
     lines = invoke("old", "new", "--fail-on", "1").stdout.splitlines()
     assert lines[0] == "arithmetic: 2 models"
     assert lines[1].split() == ["model", "common", "old", "new", "points", "right→wrong", "wrong→right", "p"]
@@ -102,16 +102,16 @@ def test_the_table_shows_it_at_once() -> None:
     assert lines[-1] == "regression: org/m on arithmetic lost more than 1 points with p < 0.05"
 
 
-def test_examples_are_listed_on_demand() -> None:
-    """So many of each kind, with what finds them again."""
+def test_examples() -> None:
+    """`--examples N` lists N records of each kind, with their ids."""
     assert "flipped" not in invoke("old", "new").stdout
     rows = [line.split() for line in invoke("old", "new", "--examples", "2").stdout.splitlines()]
     assert sum(row[-1:] == ["wrong"] for row in rows) == 2
     assert sum(row[-1:] == ["eval/2"] for row in rows) == 2
 
 
-def test_json_has_the_documented_shape() -> None:
-    """The document is the one that the Python interface gives, and lists ten flips of each kind unless told."""
+def test_json_output() -> None:
+    """The document equals the result of the Python function, and lists ten flips by default."""
     done = invoke("old", "new", "--format", "json", "--fail-on", "1")
     assert done.exit_code == 1
     document = msgspec.json.decode(done.stdout, type=Difference)
@@ -123,8 +123,8 @@ def test_json_has_the_documented_shape() -> None:
     assert plain["examples"]["changed"][0]["fields"] == ["$.evaluation.score", "$.evaluation.is_correct"]
 
 
-def test_markdown_is_a_comment() -> None:
-    """The verdict first, tables that GitHub draws, examples folded away."""
+def test_markdown_output() -> None:
+    """The verdict comes first, then GitHub tables, and examples in <details>."""
     done = invoke("old", "new", "--format", "markdown", "--fail-on", "1", "--examples", "1")
     lines = done.stdout.splitlines()
     assert lines[0] == "**regression**: `org/m` on `arithmetic` lost more than 1 points with p < 0.05"
@@ -137,8 +137,8 @@ def test_markdown_is_a_comment() -> None:
 
 
 @pytest.mark.parametrize("output_format", ["table", "json", "markdown"])
-def test_names_from_records_cannot_steer(output_format: str) -> None:
-    """Neither a terminal nor a page."""
+def test_record_text_is_escaped(output_format: str) -> None:
+    """Names from records control neither a terminal nor a page."""
     done = invoke("old", "odd", "--format", output_format, "--examples", "3")
     assert done.exit_code == 0
     assert "\x1b" not in done.stdout
@@ -147,8 +147,8 @@ def test_names_from_records_cannot_steer(output_format: str) -> None:
         assert "`` \\x1b[31m\\|`evil`\\u202e ``" in done.stdout
 
 
-def test_a_reader_may_leave() -> None:
-    """A closed pipe is no reason to complain, and the exit code still says whether something regressed."""
+def test_closed_pipe() -> None:
+    """A closed pipe prints no error, and the exit code still tells about regressions."""
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "wb") as closed:
@@ -156,8 +156,8 @@ def test_a_reader_may_leave() -> None:
     assert (done.returncode, done.stderr) == (1, b"")
 
 
-def test_a_notice_goes_to_stderr(tmp_path: Path) -> None:
-    """What is printed for programs stays clean."""
+def test_notices_go_to_stderr(tmp_path: Path) -> None:
+    """stdout has only the output for programs."""
     corpus_of(records_of(), tmp_path / "later")
     edit_manifest(tmp_path / "later", fastrec="9.9.9")
     done = run("old", tmp_path / "later", "--format", "json")

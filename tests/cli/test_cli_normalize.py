@@ -1,4 +1,4 @@
-"""`fastrec normalize` on the command line: exit codes, what is printed where, progress, and options that are wrong."""
+"""`fastrec normalize` on the command line: exit codes, output, progress, and wrong options."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BAD = b'{"nonsense": true}'
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The directory to be in, with one shard of each kind."""
+    """Work in a directory with one shard of each kind."""
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "good.jsonl", [*GOOD, GOOD[0]])
     write(tmp_path / "bad.jsonl", [*GOOD, BAD, BAD])
@@ -41,7 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[bytes]:
-    """Run the command in a process of its own; whatever happens, there is no traceback."""
+    """Run the command in a new process, and check that it prints no traceback."""
     command = [sys.executable, "-m", "fastrec", "normalize", *map(os.fspath, arguments)]
     done = subprocess.run(command, capture_output=True, timeout=60, check=False, **options)
     assert b"Traceback" not in done.stdout + done.stderr
@@ -49,7 +49,7 @@ def run(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[bytes]:
 
 
 def invoke(*arguments: Any) -> Result:
-    """Run the command in this process: quicker, but without the last step, from errors to exit codes."""
+    """Run the command in this process. Faster, but without `main`, which turns errors into exit codes."""
     return CliRunner().invoke(cli, ["normalize", *map(str, arguments)])
 
 
@@ -72,8 +72,8 @@ def invoke(*arguments: Any) -> Result:
         (["good.jsonl", "--work-dir", "good.jsonl"], 3, ".fastrec-work: Not a directory"),
     ],
 )
-def test_the_exit_code_says_how_it_went(arguments: list[str], code: int, said: str) -> None:
-    """0: done; 1: done with rejects; 2: the command line is wrong; 3: not done; said on stderr, nothing on stdout."""
+def test_exit_codes(arguments: list[str], code: int, said: str) -> None:
+    """0: done; 1: lines were rejected; 2: the command line is wrong; 3: failed. Messages go to stderr."""
     done = run(*arguments, "-o", "out")
     assert done.returncode == code
     assert said in done.stderr.decode()
@@ -82,8 +82,8 @@ def test_the_exit_code_says_how_it_went(arguments: list[str], code: int, said: s
     assert bool(list(Path().glob(".out*"))) is (code == 3 and "--work-dir" not in arguments)
 
 
-def test_an_output_that_exists_needs_overwrite() -> None:
-    """A second run is refused with exit code 2 and the option that would allow it, which then works."""
+def test_existing_output_needs_overwrite() -> None:
+    """A second run exits 2 and names --overwrite, which then works."""
     assert invoke("good.jsonl", "-o", "out").exit_code == 0
     done = run("good.jsonl", "-o", "out")
     assert done.returncode == 2
@@ -96,8 +96,8 @@ def test_an_output_that_exists_needs_overwrite() -> None:
     ("most", "code"),
     [("0", 1), ("1", 1), ("2", 0), ("100", 0), ("0%", 1), ("19.9%", 1), ("20%", 0), ("100%", 0), ("2e0", 0)],
 )
-def test_some_rejects_may_be_allowed(most: str, code: int) -> None:
-    """Up to a number of lines, or a share of them, rejects are no reason for exit code 1."""
+def test_max_rejects(most: str, code: int) -> None:
+    """Exit 1 only if more lines are rejected than this number or percentage."""
     assert invoke("bad.jsonl", "-o", "out", "--max-rejects", most).exit_code == code
 
 
@@ -121,8 +121,8 @@ def test_some_rejects_may_be_allowed(most: str, code: int) -> None:
         (["--over-write"], "--overwrite"),
     ],
 )
-def test_wrong_options_are_refused(arguments: list[str], said: str) -> None:
-    """Exit code 2 and a hint at what would be right, before anything is read or written."""
+def test_wrong_options(arguments: list[str], said: str) -> None:
+    """Exit 2 with a hint, before anything is read or written."""
     result = invoke("good.jsonl", "-o", "out", *arguments)
     problem = result.output if result.exit_code == 2 else str(result.exception)
     assert result.exit_code == 2 or getattr(result.exception, "exit_code", None) == 2
@@ -130,8 +130,8 @@ def test_wrong_options_are_refused(arguments: list[str], said: str) -> None:
     assert not Path("out").exists()
 
 
-def test_an_output_must_be_named() -> None:
-    """Without -o there is nothing to publish to."""
+def test_output_is_required() -> None:
+    """Without -o the command line is wrong."""
     assert "--output" in invoke("good.jsonl").output
 
 
@@ -139,17 +139,17 @@ def test_an_output_must_be_named() -> None:
     ("part_size", "memory"),
     [("4096", "64M"), ("4K", "0.25GiB"), ("4 KiB", "268435456"), ("4kb", "1g"), ("4096B", "1TB")],
 )
-def test_sizes_are_spelled_as_people_do(part_size: str, memory: str) -> None:
+def test_sizes(part_size: str, memory: str) -> None:
     """Bytes, K, M, G and T, with or without iB, in any case."""
     assert invoke("good.jsonl", "-o", "out", "--part-size", part_size, "--memory", memory).exit_code == 0
     assert json.loads(Path("out/manifest.json").read_bytes())["options"]["part_size"] == 4_096
 
 
-# What is printed
+# Output
 
 
-def test_json_is_alone_on_stdout() -> None:
-    """The report is one JSON document on stdout, whatever else is asked for; people read stderr."""
+def test_json_output() -> None:
+    """stdout has only the result, as one JSON document; other output goes to stderr."""
     done = run("bad.jsonl", "-o", "out", "--json", "-v")
     report = msgspec.json.decode(done.stdout, type=NormalizeResult)
     assert (report.output, report.parts, report.shards, report.skipped) == ("out", 1, 1, [])
@@ -159,8 +159,8 @@ def test_json_is_alone_on_stdout() -> None:
     assert done.returncode == 1
 
 
-def test_quiet_is_silent() -> None:
-    """With -q nothing is printed but errors; the exit code still tells."""
+def test_quiet() -> None:
+    """With -q only errors are printed; the exit code stays."""
     done = run("bad.jsonl", "-o", "out", "-q")
     assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"")
     done = run("truncated.jsonl.zst", "-o", "other", "-q")
@@ -171,8 +171,8 @@ def test_quiet_is_silent() -> None:
     assert json.loads(done.stdout)["output"] == "third"
 
 
-def test_the_closing_line_says_it_all() -> None:
-    """Lines, kept, duplicates, rejected, blank, conflicts, parts, sizes, seconds and speed, in one line on stderr."""
+def test_closing_line() -> None:
+    """The line on stderr has line counts, conflicts, parts, sizes, seconds and speed."""
     write(Path("more.jsonl"), [GOOD[0].replace(b'"error": "none"', b'"error": "other"'), b""])
     result = invoke("good.jsonl", "more.jsonl", "-o", "out")
     (line,) = result.stderr.splitlines()
@@ -184,15 +184,15 @@ def test_the_closing_line_says_it_all() -> None:
     assert speed.endswith(" MB/s")
 
 
-def test_verbose_prints_the_table() -> None:
-    """With -v the summary is printed as a table, models by accuracy."""
+def test_verbose() -> None:
+    """-v prints a table of models, ranked by accuracy."""
     result = invoke("good.jsonl", "-o", "out", "-v")
     assert "arithmetic: 8 records, 1 model, 1 question, 1 answered by all models" in result.stdout
     assert [word for word in ("model", "org/model", "100.0%") if word not in result.stdout] == []
 
 
-def test_names_cannot_steer_a_terminal() -> None:
-    """What records say is escaped in tables, notices and JSON."""
+def test_record_text_is_escaped() -> None:
+    """Text from records is escaped in tables, notices and JSON."""
     for character in ("\x1b[31m", "\x9b31m", "\u202e"):
         write(
             Path("steer.jsonl"),
@@ -207,8 +207,8 @@ def test_names_cannot_steer_a_terminal() -> None:
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_a_dry_run_writes_nothing(as_json: bool) -> None:
-    """It names the shards, the tasks and the parts that are to be expected, and leaves no trace."""
+def test_dry_run(as_json: bool) -> None:
+    """It lists the shards and the expected tasks and parts, and writes nothing."""
     before = sorted(Path().iterdir())
     result = invoke("good.jsonl", "bad.jsonl", "-o", "out", "--dry-run", *(["--json"] if as_json else []))
     assert result.exit_code == 0
@@ -223,8 +223,8 @@ def test_a_dry_run_writes_nothing(as_json: bool) -> None:
         assert "1 task, about 1 part" in result.stdout
 
 
-def test_paths_come_from_a_list_and_from_stdin() -> None:
-    """Further shards are named in a file, and - reads records from standard input."""
+def test_files_from_and_stdin() -> None:
+    """--files-from reads more paths from a file, and - reads records from standard input."""
     Path("list").write_text("good.jsonl\n\nempty.jsonl\n")
     done = run("-", "--files-from", "list", "-o", "out", "-j", "1", input=GOOD[0] + b"\n" + BAD)
     assert done.returncode == 1
@@ -234,13 +234,13 @@ def test_paths_come_from_a_list_and_from_stdin() -> None:
     assert [(reject["source"], reject["line"]) for reject in corpus.rejects] == [("-", 2)]
 
 
-def test_what_a_stream_gave_is_told_as_text() -> None:
-    """It has no size of its own: what counts is the text that was read."""
+def test_size_of_a_stream() -> None:
+    """The closing line shows the size of the text, because a stream has no file size."""
     assert f", {len(GOOD[0])} B of text → ".encode() in run("-", "-o", "out", input=GOOD[0]).stderr
 
 
-def test_options_reach_the_job() -> None:
-    """What is asked for on the command line is what the manifest says was done."""
+def test_options_are_in_the_manifest() -> None:
+    """The manifest has the options of the command line."""
     options = ["--sort-by", "model_id, sample_id", "--hash", "xxh3_128", "--sample-hash", "fill"]
     options += ["--conflicts", "first", "--compression", "gz", "--level", "1", "--max-line-bytes", "1M"]
     assert invoke("good.jsonl", "-o", "out", *options).exit_code == 0
@@ -257,8 +257,8 @@ def test_options_reach_the_job() -> None:
     }
 
 
-def test_rejects_are_pointed_to() -> None:
-    """Exit code 1 comes with the command that says why; what --max-rejects allows does not."""
+def test_notice_about_rejected_lines() -> None:
+    """Exit code 1 comes with a notice about `fastrec rejects`; exit code 0 does not."""
     hint = b"note: run `fastrec rejects out` to see why lines were rejected\n"
     done = run("bad.jsonl", "-o", "out")
     assert done.returncode == 1
@@ -272,7 +272,7 @@ def test_rejects_are_pointed_to() -> None:
 
 
 def on_a_terminal(*arguments: str) -> tuple[int, str]:
-    """Run the command with a terminal for stderr; give its exit code and what was drawn."""
+    """Run the command with a terminal as stderr; return its exit code and the terminal output."""
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "fastrec", "normalize", *arguments]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs, stdin=subprocess.DEVNULL) as process:
@@ -291,8 +291,8 @@ def on_a_terminal(*arguments: str) -> tuple[int, str]:
     return code, drawn.decode()
 
 
-def test_progress_is_drawn_on_a_terminal() -> None:
-    """Both passes are shown on one line that is drawn anew, and it is gone before the closing line."""
+def test_progress_on_a_terminal() -> None:
+    """Both passes are drawn on one line, which is erased before the closing line."""
     code, drawn = on_a_terminal("bad.jsonl", "-o", "out")
     assert code == 1
     assert "sort " in drawn
@@ -302,8 +302,8 @@ def test_progress_is_drawn_on_a_terminal() -> None:
     assert last.startswith("10 lines: 8 kept")
 
 
-def test_progress_is_not_drawn_for_errors_and_when_quiet() -> None:
-    """-q draws nothing on a terminal either, and an error is not mixed with half a line of progress."""
+def test_progress_with_errors_and_quiet() -> None:
+    """-q draws nothing on a terminal, and an error message does not mix with the progress line."""
     assert on_a_terminal("good.jsonl", "-o", "out", "-q") == (0, "")
     code, drawn = on_a_terminal("truncated.jsonl.zst", "-o", "other")
     assert code == 3
@@ -311,8 +311,8 @@ def test_progress_is_not_drawn_for_errors_and_when_quiet() -> None:
     assert "could not be read whole" in last.splitlines()[0]
 
 
-def test_a_note_has_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whenever there is something to say, the line of progress makes room for it, and comes back below."""
+def test_notice_erases_the_progress_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A notice replaces the progress line, which is drawn again below it."""
     terminal = io.StringIO()
     monkeypatch.setattr(terminal, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(sys, "stderr", terminal)
@@ -328,8 +328,8 @@ def test_a_note_has_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     assert last == ""
 
 
-def test_progress_is_silent_without_a_terminal() -> None:
-    """In a log there is the closing line and nothing that steers a terminal."""
+def test_no_progress_without_a_terminal() -> None:
+    """A log file has the closing line and no control characters."""
     done = run("good.jsonl", "-o", "out")
     assert b"\x1b" not in done.stderr
     assert b"\r" not in done.stderr

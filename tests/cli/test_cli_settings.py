@@ -1,4 +1,4 @@
-"""Settings from files and from the environment, and answers to what was typed wrong."""
+"""Settings from files and from the environment, and suggestions for misspelled words."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.systems import in_terminal, needs_script
 
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands run where there is one shard; the environment says nothing."""
+    """Work in a directory with one shard and without FASTREC_ variables."""
     monkeypatch.chdir(tmp_path)
     for name in list(os.environ):
         if name.startswith("FASTREC_"):
@@ -38,12 +38,12 @@ def fastrec(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
 
 
 def level(name: str = "out") -> int:
-    """What level the corpus was compressed with."""
+    """Return the compression level of the corpus."""
     return int(Corpus(Path(name)).manifest["options"]["level"])
 
 
-def test_settings_are_read_from_a_file() -> None:
-    """A table is for a command, keys above all tables for every command that has the option; numbers, texts, flags."""
+def test_settings_file() -> None:
+    """A table is for one command; keys before all tables are for every command that has the option."""
     Path("fastrec.toml").write_text(
         'jobs = 1\n[normalize]\nlevel = 5\nmax-rejects = "100%"\nquiet = true\nsort-by = ["model_id", "sample_id"]\n'
     )
@@ -53,8 +53,8 @@ def test_settings_are_read_from_a_file() -> None:
     assert Corpus(Path("out")).manifest["sort_fields"][:2] == ["model_id", "sample_id"]
 
 
-def test_pyproject_may_hold_them() -> None:
-    """The table `[tool.fastrec]` counts if there is no fastrec.toml; a broken pyproject.toml is not ours to mend."""
+def test_settings_in_pyproject() -> None:
+    """`[tool.fastrec]` is used if there is no fastrec.toml; a broken pyproject.toml is ignored."""
     Path("pyproject.toml").write_text("[tool.fastrec.normalize]\nlevel = 6\n")
     fastrec("normalize", "in", "-o", "out")
     assert level() == 6
@@ -67,8 +67,8 @@ def test_pyproject_may_hold_them() -> None:
     assert level("three") == 3
 
 
-def test_the_command_line_comes_first_then_the_environment() -> None:
-    """Typed beats FASTREC_*, which beats the file, which beats the default."""
+def test_precedence() -> None:
+    """The command line overrides FASTREC_*, which overrides the file, which overrides the default."""
     Path("fastrec.toml").write_text('[normalize]\nwork-dir = "in/a.jsonl"\n')
     assert "in/a.jsonl" in fastrec("normalize", "in", "-o", "out").stderr
     assert fastrec("normalize", "in", "-o", "out", FASTREC_WORK_DIR="work").returncode == 1
@@ -77,8 +77,8 @@ def test_the_command_line_comes_first_then_the_environment() -> None:
 
 
 @pytest.mark.parametrize("patterns", ['"[xy]"', '["x", "y"]', '"[!z]"'])
-def test_an_option_that_may_be_repeated_takes_one_value_or_a_list(patterns: str) -> None:
-    """A text is one pattern, whatever it is made of; a list is several."""
+def test_repeatable_option(patterns: str) -> None:
+    """A string is one pattern, even with commas; a list is several."""
     write(Path("in/models.jsonl"), [json.dumps(sample(model_id=name)).encode() for name in "xyz"])
     Path("fastrec.toml").write_text(f"[stats]\nmodel = {patterns}\n")
     done = fastrec("stats", "in/models.jsonl", "--format", "json")
@@ -86,8 +86,8 @@ def test_an_option_that_may_be_repeated_takes_one_value_or_a_list(patterns: str)
     assert [model["model_id"] for model in evaluation["by_model"]] == ["x", "y"]
 
 
-def test_another_file_can_be_named() -> None:
-    """`--config FILE` and FASTREC_CONFIG read settings from elsewhere, and only from there."""
+def test_config_option() -> None:
+    """`--config FILE` and FASTREC_CONFIG read settings from that file only."""
     Path("fastrec.toml").write_text("[normalize]\nlevel = 7\n")
     Path("night.toml").write_text("[normalize]\nlevel = 8\n")
     fastrec("--config", "night.toml", "normalize", "in", "-o", "out")
@@ -110,8 +110,8 @@ def test_another_file_can_be_named() -> None:
         ("[normalize]\nquiet = 'no'\n", "fastrec.toml: [normalize]: quiet: expected true or false, found 'no'\n"),
     ],
 )
-def test_wrong_settings_are_told(text: str, said: str) -> None:
-    """A key that is none, a command that is none, a value that is none: named with the file, and nothing is done."""
+def test_wrong_settings(text: str, said: str) -> None:
+    """An unknown key, an unknown command or a wrong value is reported with the file name."""
     Path("fastrec.toml").write_text(text)
     done = fastrec("normalize", "in", "-o", "out")
     assert done.returncode == 2
@@ -119,8 +119,8 @@ def test_wrong_settings_are_told(text: str, said: str) -> None:
     assert not Path("out").exists()
 
 
-def test_a_missing_file_of_settings_is_told() -> None:
-    """A file that was named must be there."""
+def test_missing_settings_file() -> None:
+    """A file given with --config must exist."""
     done = fastrec("--config", "none.toml", "normalize", "in", "-o", "out")
     assert (done.returncode, done.stderr) == (
         2,
@@ -136,16 +136,16 @@ def test_a_missing_file_of_settings_is_told() -> None:
         (["normalize", "in", "--ouput", "out"], "--output"),
     ],
 )
-def test_what_is_spelled_alike_is_named(arguments: list[str], said: str) -> None:
-    """A wrong command or option is answered with the one that was meant."""
+def test_suggestions(arguments: list[str], said: str) -> None:
+    """A misspelled command or option is answered with the correct one."""
     done = fastrec(*arguments)
     assert done.returncode == 2
     assert said in done.stderr
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_shells_can_complete(shell: str) -> None:
-    """A script for each shell is printed, and what it asks for gives commands."""
+def test_completion(shell: str) -> None:
+    """The script for each shell is printed, and completion lists commands."""
     script = fastrec("completion", shell)
     assert script.returncode == 0
     assert "_FASTREC_COMPLETE" in script.stdout
@@ -161,8 +161,8 @@ def test_shells_can_complete(shell: str) -> None:
     assert "normalize" in asked.stdout
 
 
-def test_a_defect_shows_no_traceback_unless_asked_for() -> None:
-    """What should not happen ends in a message and exit code 3; -vv adds where it came from."""
+def test_unexpected_error() -> None:
+    """A bug ends in a message and exit code 3; -vv adds a traceback."""
     script = (
         "import sys; from fastrec.normalize import run as module; module.run = None; sys.argv[0] = 'fastrec'; "
         "from fastrec.cli import main; main()"
@@ -177,8 +177,8 @@ def test_a_defect_shows_no_traceback_unless_asked_for() -> None:
 
 
 @needs_script
-def test_colours_and_progress_can_be_switched_off() -> None:
-    """On a terminal too: NO_COLOR leaves no escape sequence, FASTREC_NO_PROGRESS draws nothing."""
+def test_no_color_and_no_progress() -> None:
+    """On a terminal NO_COLOR disables colours and FASTREC_NO_PROGRESS disables progress."""
     command = f"{sys.executable} -m fastrec normalize in -o out --overwrite"
     for environment, has_escape in (({}, True), ({"NO_COLOR": "1", "FASTREC_NO_PROGRESS": "1"}, False)):
         done = subprocess.run(
@@ -191,8 +191,8 @@ def test_colours_and_progress_can_be_switched_off() -> None:
         assert (b"\x1b" in done.stdout) is has_escape
 
 
-def test_an_interrupt_that_comes_out_as_another_error_is_one() -> None:
-    """In the middle of a lock, an interrupt can turn into an error of the lock: the exit code is that of the signal."""
+def test_interrupt_that_surfaces_as_another_error() -> None:
+    """The exit code is that of the signal, even if the interrupt caused another error."""
     script = (
         "import os, signal, sys; from fastrec.normalize import run as module\n"
         "def run(*_, **__):\n"

@@ -1,4 +1,4 @@
-"""What is seen on terminals that are no wider than usual: nothing is broken in the middle of a line."""
+"""Output on narrow terminals: no line is wrapped."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COMMANDS = cli.list_commands(None)  # type: ignore[arg-type]
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A corpus with numbers in every column; not to be changed."""
+    """A corpus with numbers in every column; read-only."""
     folder = tmp_path_factory.mktemp("terminal")
     fastrec.generate(folder / "in", records=600, seed=1, shards=1)
     fastrec.normalize(folder / "in", folder / "corpus")
@@ -27,7 +27,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def shown(columns: int, *arguments: str | Path) -> tuple[str, list[str]]:
-    """The head of the first table that a terminal shows, and all lines."""
+    """Return the heading of the first table on a terminal, and all lines."""
     command = f"stty cols {columns}; {sys.executable} -m fastrec {' '.join(map(str, arguments))}"
     environment = {**{name: value for name, value in os.environ.items() if name != "COLUMNS"}, "NO_COLOR": "1"}
     done = subprocess.run(in_terminal(command), capture_output=True, env=environment, timeout=60, check=False)
@@ -38,7 +38,7 @@ def shown(columns: int, *arguments: str | Path) -> tuple[str, list[str]]:
 @needs_script
 @pytest.mark.parametrize("columns", [50, 80, 119])
 def test_tables_fit_into_a_terminal(corpus: Path, columns: int) -> None:
-    """Columns that there is no room for are left out, and named."""
+    """Columns that do not fit are hidden and named in a notice."""
     head, lines = shown(columns, "stats", corpus)
     assert max(len(line) for line in lines if line.startswith("  ")) <= columns
     assert ("p99 ms" in head) is (columns == 119)
@@ -46,29 +46,29 @@ def test_tables_fit_into_a_terminal(corpus: Path, columns: int) -> None:
 
 
 @needs_script
-def test_what_models_are_ranked_by_is_shown(corpus: Path) -> None:
-    """However narrow it is."""
+def test_ranking_column_is_always_shown(corpus: Path) -> None:
+    """The column that models are ranked by is never hidden."""
     assert "p50 ms" not in shown(50, "stats", corpus)[0]
     assert "p50 ms" in shown(50, "stats", corpus, "--by", "latency")[0]
     assert "tokens/record" in shown(50, "stats", corpus, "--by", "tokens")[0]
 
 
 @needs_script
-def test_a_difference_fits_into_a_terminal(corpus: Path) -> None:
-    """What a model lost, and how likely that is, stays."""
+def test_diff_fits_into_a_terminal(corpus: Path) -> None:
+    """The lost points and the p-value are never hidden."""
     head, lines = shown(60, "diff", corpus, corpus)
     assert head.split() == ["model", "common", "old", "new", "points", "p"]
     assert any(line.endswith("too narrow for these columns: wrong→right, right→wrong") for line in lines)
 
 
 def test_a_pipe_gets_every_column(corpus: Path) -> None:
-    """A program that reads the table does not depend on the terminal."""
+    """No column is hidden if stdout is not a terminal."""
     result = CliRunner().invoke(cli, ["stats", str(corpus)], env={"COLUMNS": "40"})
     assert "p99 ms" in result.stdout
 
 
 @pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)])
 def test_the_help_fits_into_a_terminal(command: list[str]) -> None:
-    """What is not wrapped, examples and exit codes, is short enough for 80 columns."""
+    """Examples and exit codes, which click does not wrap, fit into 80 columns."""
     result = CliRunner().invoke(cli, [*command, "--help"], terminal_width=80)
     assert [line for line in result.stdout.splitlines() if len(line) > 80] == []

@@ -1,4 +1,4 @@
-"""Messages that no other test sees: each says what is wrong, and what would be right."""
+"""Messages that no other test covers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ ARGUMENTS: dict[str, Deed] = {
 @pytest.mark.usefixtures("shard")
 @pytest.mark.parametrize("message", ARGUMENTS)
 def test_wrong_arguments(message: str, tmp_path: Path) -> None:
-    """A wrong argument is refused in words that name what is allowed."""
+    """The error for a wrong argument says what is allowed."""
     with pytest.raises(UsageError, match=message):
         ARGUMENTS[message](tmp_path)
 
@@ -67,8 +67,8 @@ def test_wrong_arguments(message: str, tmp_path: Path) -> None:
         ("sort_fields", ["model_id"], "sort_fields: expected all sort fields, found model_id"),
     ],
 )
-def test_manifests_of_another_kind(key: str, value: object, said: str, shard: Path, tmp_path: Path) -> None:
-    """What is wrong with a manifest is the message of the problem that `verify` reports."""
+def test_wrong_manifests(key: str, value: object, said: str, shard: Path, tmp_path: Path) -> None:
+    """`verify` reports what is wrong with a manifest."""
     normalize(shard, tmp_path / "out")
     path = tmp_path / "out" / "manifest.json"
     path.write_text(json.dumps({**json.loads(path.read_bytes()), key: value}))
@@ -86,7 +86,7 @@ def spoil(data: bytes) -> bytes:
 @pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.parametrize("how", ["spoilt", "followed by something else"])
 def test_corrupt_shards(how: str, format_: Format, tmp_path: Path) -> None:
-    """A frame whose bytes are wrong is corrupt, and what follows a frame must be one."""
+    """A frame with wrong bytes is corrupt, and only another frame may follow a frame."""
     data = compressed(format_, b"".join(line + b"\n" for line in lines_of("a", 30)))
     path = tmp_path / "in.jsonl"
     path.write_bytes(spoil(data) if how == "spoilt" else data + b"something else")
@@ -95,8 +95,8 @@ def test_corrupt_shards(how: str, format_: Format, tmp_path: Path) -> None:
         normalize(path, tmp_path / "out")
 
 
-def test_a_shard_that_needs_too_much_memory(shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where memory ends, the shard is named that needs it."""
+def test_shard_out_of_memory(shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the shard that needs too much memory."""
 
     def take(*_: object) -> None:
         raise MemoryError
@@ -106,10 +106,8 @@ def test_a_shard_that_needs_too_much_memory(shard: Path, tmp_path: Path, monkeyp
         normalize(shard, tmp_path / "out")
 
 
-def test_a_command_that_needs_too_much_memory(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Where memory ends elsewhere, the command says so, in one line."""
+def test_command_out_of_memory(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A MemoryError elsewhere is reported in one line."""
 
     def command(**_: object) -> None:
         raise MemoryError
@@ -127,7 +125,7 @@ def test_a_command_that_needs_too_much_memory(
 
 
 def test_no_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process without a standard input says that, rather than that it is empty."""
+    """A missing standard input is not reported as an empty one."""
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(BadShardsError, match="there is no standard input"):
         normalize("-", tmp_path / "out")
@@ -136,8 +134,8 @@ def test_no_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 # The lock
 
 
-def test_a_place_without_locks(shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file system that knows no locks is not mistaken for another run."""
+def test_file_system_without_locks(shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system without locks is not mistaken for another run."""
 
     def flock(*_: object) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
@@ -159,7 +157,7 @@ time.sleep(60)
 
 @pytest.fixture
 def held(tmp_path: Path) -> Any:
-    """A process that holds the lock."""
+    """Start a process that holds the lock."""
     path = tmp_path / ".out.fastrec-lock"
     with subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE) as process:
         assert process.stdout
@@ -169,15 +167,15 @@ def held(tmp_path: Path) -> Any:
 
 
 @pytest.mark.usefixtures("held")
-def test_a_run_that_has_only_just_begun(shard: Path, tmp_path: Path) -> None:
-    """A run that holds the lock and has not said yet who it is."""
+def test_lock_without_holder(shard: Path, tmp_path: Path) -> None:
+    """Another run holds the lock but has not written its name yet."""
     with pytest.raises(LockedError, match="by another run, which has only just begun: wait until it ends, or stop it"):
         normalize(shard, tmp_path / "out")
 
 
 @pytest.mark.parametrize("host", ["here", "elsewhere"])
 def test_workers_of_a_dead_run(host: str, held: Any, shard: Path, tmp_path: Path) -> None:
-    """While workers of a killed run hold its lock, the next one waits; what happens elsewhere it cannot know."""
+    """The next run waits for workers of a killed run on this host; it cannot know about other hosts."""
     with subprocess.Popen([sys.executable, "-c", ""]) as dead:
         dead.wait()
     name = os.uname().nodename if host == "here" else "elsewhere"
@@ -194,19 +192,19 @@ def test_workers_of_a_dead_run(host: str, held: Any, shard: Path, tmp_path: Path
     timer.join()
 
 
-def test_workers_that_do_not_end(held: Any, shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are not waited for for ever."""
+def test_workers_that_never_end(held: Any, shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wait for them is limited."""
     monkeypatch.setattr(lock, "_is_dead", lambda _: True)
     with pytest.raises(LockedError):
         normalize(shard, tmp_path / "out", limits=Limits(lock_wait_seconds=0.2))
     assert held.poll() is None
 
 
-# Changing places
+# Exchanging directories
 
 
-def test_directories_that_cannot_change_places(tmp_path: Path) -> None:
-    """An exchange that fails names both; one that the system does not know is told apart."""
+def test_failed_exchange(tmp_path: Path) -> None:
+    """The error names both directories; a system without exchange is a different error."""
     if not exchange.exchange(*(make(tmp_path / name) for name in "ab")):
         pytest.skip("this file system cannot exchange directories")
     with pytest.raises(OSError, match="No such file or directory") as caught:
@@ -214,8 +212,8 @@ def test_directories_that_cannot_change_places(tmp_path: Path) -> None:
     assert (caught.value.filename, caught.value.filename2) == (str(tmp_path / "a"), str(tmp_path / "missing"))
 
 
-def test_other_systems_do_not_exchange(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Elsewhere two renames must do."""
+def test_no_exchange_on_other_systems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other systems use two renames."""
     monkeypatch.setattr(sys, "platform", "darwin")
     assert not exchange.exchange(make(tmp_path / "a"), make(tmp_path / "b"))
 
@@ -225,6 +223,6 @@ def make(path: Path) -> Path:
     return path
 
 
-def test_one_family() -> None:
-    """Whoever catches the root of the family catches a lock, too."""
+def test_locked_error_is_a_fastrec_error() -> None:
+    """`except FastrecError` catches it."""
     assert issubclass(LockedError, FastrecError)

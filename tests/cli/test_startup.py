@@ -1,4 +1,4 @@
-"""Starting up: nothing heavy is loaded before it is needed, and every public name is there when it is."""
+"""Start-up: heavy modules are imported only when needed, and every public name resolves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HEAVY = {"joblib", "rich", "jsonschema_rs", "msgspec", "zstandard", "numpy", "st
 
 
 def modules_after(code: str) -> set[str]:
-    """The top-level modules that a fresh interpreter has loaded after some code."""
+    """Return the top-level modules that a new interpreter has imported after some code."""
     script = f"""
 import contextlib, io, json, sys
 with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):
@@ -42,48 +42,48 @@ json.dump([out.getvalue(), sorted({{name.partition('.')[0] for name in sys.modul
         ["export", "--help"],
     ],
 )
-def test_asking_for_help_loads_nothing_heavy(arguments: list[str]) -> None:
-    """`--version` and `--help` load neither joblib, rich nor jsonschema-rs, nor anything else of the jobs."""
+def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+    """`--version` and `--help` import neither joblib, rich nor jsonschema-rs, nor the commands."""
     loaded = modules_after(f"sys.argv = ['fastrec', *{arguments}]; from fastrec.cli import main; main()")
     assert "click" in loaded
     assert not loaded & HEAVY
 
 
-def test_importing_the_package_loads_nothing_but_itself() -> None:
-    """`import fastrec` costs nothing: not even click is loaded."""
+def test_import_fastrec_is_cheap() -> None:
+    """`import fastrec` does not even import click."""
     loaded = modules_after("import fastrec; fastrec.__version__; dir(fastrec)")
     assert not loaded & (HEAVY | {"click"})
 
 
-def test_judging_a_line_loads_no_pool() -> None:
-    """Judging in this process needs no joblib."""
+def test_judge_needs_no_joblib() -> None:
+    """Judging in this process does not import joblib."""
     assert not modules_after("import fastrec; fastrec.judge('{}')") & {"joblib", "rich", "click"}
 
 
-def test_looking_something_up_loads_no_judge() -> None:
-    """`fastrec.cat` answers in a moment: neither the arbiter nor joblib is loaded for it, nor what `export` needs."""
+def test_cat_needs_no_judge() -> None:
+    """`fastrec.cat` imports neither the arbiter nor joblib, nor the dependencies of `export`."""
     assert not modules_after("import fastrec; fastrec.cat") & {"joblib", "jsonschema_rs", "pyarrow", "numpy", "click"}
 
 
-def test_the_version_is_printed() -> None:
-    """`python -m fastrec --version` says the package's version."""
+def test_version() -> None:
+    """`python -m fastrec --version` prints the version of the package."""
     done = subprocess.run([sys.executable, "-m", "fastrec", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"fastrec, version {fastrec.__version__}\n"
 
 
 @pytest.mark.parametrize("name", fastrec.__all__)
 def test_every_public_name_resolves(name: str) -> None:
-    """Each name of `__all__` is there, and is the same object every time."""
+    """Each name of `__all__` exists, and is the same object every time."""
     assert getattr(fastrec, name) is getattr(fastrec, name)
 
 
-def test_the_table_of_homes_agrees_with_all() -> None:
+def test_lazy_names_equal_all() -> None:
     """`__all__` and the table of lazy names list the same names, both sorted, and `dir` shows them."""
     assert set(fastrec._HOMES) | {"__version__"} == set(fastrec.__all__)
     assert set(fastrec.__all__) <= set(dir(fastrec))
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
-    """The lazy table does not swallow mistakes."""
+    """An unknown name raises AttributeError."""
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         fastrec.nonsense  # noqa: B018

@@ -1,4 +1,4 @@
-"""The generator against independent judges: jsonschema and the standard library, never fastrec's own code."""
+"""The generator, checked with jsonschema and the standard library instead of fastrec's own judge."""
 
 from __future__ import annotations
 
@@ -40,32 +40,32 @@ EVERYTHING = {
 
 @pytest.fixture(scope="module")
 def corpus():
-    """One corpus with everything in it: (kind, line) in order."""
+    """Lines of all kinds: (kind, line) in order."""
     return list(labelled_lines(Recipe(**EVERYTHING)))
 
 
 @pytest.fixture(scope="module")
 def plain():
-    """The default corpus, small: lines."""
+    """Lines of the default recipe."""
     return list(lines(Recipe(records=2000, seed=3)))
 
 
 # Determinism
 
 
-def test_text_is_pinned():
-    """A seed gives the text it has always given, on every platform and Python."""
+def test_text_is_stable():
+    """A seed gives the same text on every platform and Python version."""
     text = b"\n".join(lines(Recipe(**{**EVERYTHING, "records": 400})))
     assert sha256(text).hexdigest() == "92262073f3af9eb25168f61525ced5a76b7f534f1809709db8db2d54b61aa7c5"
 
 
 def test_seed_matters():
-    """Another seed gives another text, with other questions."""
+    """Another seed gives other text and other questions."""
     assert list(lines(Recipe(records=20, seed=1))) != list(lines(Recipe(records=20, seed=2)))
 
 
 def test_lines_do_not_depend_on_shards(tmp_path):
-    """However many shards there are and however compressed, they hold the lines of the recipe in order."""
+    """Any number of shards with any compression contains the lines of the recipe in order."""
     expected = list(lines(Recipe(records=60, seed=5, blanks=0.1)))
     for shards, compression in ((1, "none"), (3, "mixed"), (7, "zst")):
         found = generate(tmp_path / str(shards), records=60, seed=5, blanks=0.1, shards=shards, compression=compression)
@@ -94,11 +94,11 @@ def split(text):
     return [row.removesuffix(b"\r") for row in rows]
 
 
-# What is in a corpus
+# Content
 
 
 def test_proportions(plain):
-    """Of a mixed corpus four fifths are single_turn; all three types and several evaluations are there."""
+    """Four fifths of a mixed corpus are single_turn; all types and several evaluations occur."""
     found = [json.loads(line) for line in plain]
     kinds = Counter(record["interaction_type"] for record in found)
     assert kinds["single_turn"] / len(plain) == pytest.approx(0.80, abs=0.04)
@@ -109,26 +109,26 @@ def test_proportions(plain):
 
 @pytest.mark.parametrize("mix", ["single_turn", "agentic"])
 def test_mix_of_one_type(mix):
-    """A mix of one type has records of no other."""
+    """A mix of one type has no records of other types."""
     recipe = Recipe(records=60, mix=mix, warnings=0.3, conflicts=0.1, duplicates=0.1)
     assert {json.loads(line)["interaction_type"] for line in lines(recipe)} == {mix}
 
 
 def test_sizes(plain):
-    """The median line has one to five kilobytes, and the largest are beyond fifty."""
+    """The median line has one to five kilobytes, and the largest have more than fifty."""
     sizes = sorted(map(len, plain))
     assert 1_000 <= sizes[len(sizes) // 2] <= 5_000
     assert sizes[-1] > 50_000
 
 
-def test_compresses_like_prose(plain):
-    """Text shrinks about as much as real corpora do at zstd level 3, not like a repeated sentence."""
+def test_compressibility(plain):
+    """zstd level 3 shrinks the text about as much as real corpora."""
     text = b"\n".join(plain)
     assert 3 <= len(text) / len(zstandard.ZstdCompressor(level=3).compress(text)) <= 5
 
 
 def test_many_models_answer_the_same_questions(plain):
-    """A question has the same words for every model, and an identity comes once."""
+    """A question is the same for every model, and every identity is unique."""
     questions, models, identities = defaultdict(set), defaultdict(set), Counter()
     for line in plain:
         record = json.loads(line)
@@ -146,14 +146,14 @@ def identity(record):
 
 
 def test_valid_lines_are_valid(corpus, plain):
-    """Whatever is labelled as a record, duplicate or conflict satisfies draft-07 and every strict rule."""
+    """Records, duplicates and conflicts satisfy draft-07 and every strict rule."""
     for kind, line in corpus + [("record", line) for line in plain[:200]]:
         if kind in {"record", "duplicate", "conflict"}:
-            assert not flaws(line), line[:200]
+            assert not error_codes(line), line[:200]
 
 
-def test_optional_fields_come_and_go(plain):
-    """Every optional field is absent here and there and present here and there, with null where it may be."""
+def test_optional_fields_vary(plain):
+    """Every optional field is sometimes absent, sometimes present, and sometimes null where allowed."""
     found = [json.loads(line) for line in plain]
     for key in ("sample_hash", "token_usage", "performance", "error", "metadata"):
         assert {key in record for record in found} == {True, False}
@@ -172,8 +172,8 @@ def test_optional_fields_come_and_go(plain):
     assert {type(turn["tool_call_id"]) for turn in calls} == {str, list}
 
 
-def test_sample_hash_is_right_but_for_a_few(plain):
-    """`sample_hash`, where given, is the SHA-256 of raw and reference, with rare exceptions."""
+def test_most_hashes_are_correct(plain):
+    """A given `sample_hash` is the SHA-256 of raw and reference, with rare exceptions."""
     given = [record for record in map(json.loads, plain) if "sample_hash" in record]
     wrong = sum(record["sample_hash"] != computed(record) for record in given)
     assert 0 < wrong < 0.02 * len(given)
@@ -194,7 +194,7 @@ def computed(record):
         rb"[\xd0-\xd1][\x80-\xbf]",  # Cyrillic as itself
         rb"[\xe4-\xe9][\x80-\xbf]{2}",  # Han as itself
         rb"\xf0\x9f",  # emoji as themselves
-        rb"\xe2\x80\xa8",  # U+2028, which is no end of line
+        rb"\xe2\x80\xa8",  # U+2028, which does not end a line
         rb"\\n",
         rb'\\"',
         rb"\\\\",
@@ -207,12 +207,12 @@ def computed(record):
     ],
 )
 def test_spellings_occur(plain, pattern):
-    """Each habit of spelling is somewhere in a default corpus."""
+    """Each JSON spelling occurs in a default corpus."""
     assert any(re.search(pattern, line) for line in plain)
 
 
 def test_floats_need_no_exponent(corpus):
-    """No float needs an exponent, the one place where the two writers of JSON in use could differ."""
+    """No float needs an exponent, which the two JSON encoders would write differently."""
     for kind, line in corpus:
         if kind in {"record", "conflict"}:
             json.loads(line, parse_float=lambda text: pytest.fail(text) if "e" in text.lower() else 0.0)
@@ -223,19 +223,19 @@ def test_floats_need_no_exponent(corpus):
 
 @pytest.mark.parametrize("kind", ["duplicate", "conflict", "blank"])
 def test_shares(corpus, kind):
-    """Kinds of lines come in the shares that were asked for."""
+    """Each kind of line has the requested share."""
     asked = EVERYTHING[kind + "s"] * len(corpus)
     assert abs(sum(found == kind for found, _ in corpus) - asked) < 4 * math.sqrt(asked)
 
 
-def test_share_of_rejects(corpus):
-    """Rejects of all codes together come in the share that was asked for."""
+def test_share_of_invalid_lines(corpus):
+    """Invalid lines of all codes together have the requested share."""
     asked = EVERYTHING["rejects"] * len(corpus)
     assert abs(sum(found in REJECT_CODES for found, _ in corpus) - asked) < 4 * math.sqrt(asked)
 
 
-def test_nothing_that_was_not_asked_for():
-    """By default every line is a record without unknown keys, and no two are alike."""
+def test_default_recipe():
+    """Every line is a record without unknown keys, and no two are equal."""
     found = list(labelled_lines(Recipe(records=300)))
     assert {kind for kind, _ in found} == {"record"}
     assert len({line for _, line in found}) == 300
@@ -243,7 +243,7 @@ def test_nothing_that_was_not_asked_for():
 
 
 def test_duplicates_repeat_an_earlier_record(corpus):
-    """A duplicate means the same as an earlier record, in the same bytes as well as in another spelling."""
+    """A duplicate has the same content as an earlier record, in the same bytes or in another spelling."""
     seen, bytes_seen, equal, respelled = set(), set(), 0, 0
     for kind, line in corpus:
         if kind not in {"record", "duplicate"}:
@@ -261,8 +261,8 @@ def test_duplicates_repeat_an_earlier_record(corpus):
     assert respelled > 20
 
 
-def test_conflicts_share_an_identity_and_nothing_else(corpus):
-    """A conflict has the identity of an earlier record and means something that no other line does."""
+def test_conflicts_share_only_the_identity(corpus):
+    """A conflict has the identity of an earlier record and content that no other line has."""
     identities, meanings = set(), set()
     for kind, line in corpus:
         if kind not in {"record", "conflict"}:
@@ -275,7 +275,7 @@ def test_conflicts_share_an_identity_and_nothing_else(corpus):
 
 
 def canonical(record):
-    """What a record means: nulls of nullable fields gone, integral floats as integers, the hash computed."""
+    """Return the content of a record: without nulls in nullable fields, integral floats as integers, hash computed."""
     integers = {"turn_idx", "num_turns", "tool_calls_count"}
 
     def plainly(value, key=""):
@@ -294,7 +294,7 @@ def canonical(record):
 
 
 def unknown_keys(value, schema=None, place="$"):
-    """The places at which an object has a key that the schema does not name."""
+    """Yield the paths of keys that the schema does not name."""
     schema = VALIDATOR.schema if schema is None else schema
     if isinstance(value, list) and "items" in schema:
         return {found for item in value for found in unknown_keys(item, schema["items"], f"{place}[]")}
@@ -307,7 +307,7 @@ def unknown_keys(value, schema=None, place="$"):
 
 
 def test_unknown_keys_at_every_level(corpus):
-    """Unknown keys come in the share that was asked for, in every object that the schema describes."""
+    """Unknown keys have the requested share, and occur in every object that the schema describes."""
     places = [unknown_keys(json.loads(line)) for kind, line in corpus if kind == "record"]
     assert sum(map(bool, places)) / len(places) == pytest.approx(0.3, abs=0.06)
     assert set().union(*places) == {
@@ -324,7 +324,7 @@ def test_unknown_keys_at_every_level(corpus):
 
 
 def warned(record):
-    """The codes of the warnings that a record deserves."""
+    """Return the codes of the warnings of a record."""
     found, evaluation = set(), record["evaluation"]
     if record.get("sample_hash", computed(record)) != computed(record):
         found.add("warn.sample_hash")
@@ -354,52 +354,52 @@ def warned(record):
     return found
 
 
-def test_warnings_occur_when_asked_for(corpus):
-    """Each warning of the table occurs in valid records, alone, in the share that was asked for."""
+def test_warnings(corpus):
+    """Each warning occurs alone in valid records, with the requested share."""
     found = [warned(json.loads(line)) for kind, line in corpus if kind == "record"]
     assert set().union(*found) == {row.code for row in WARNINGS} == {row.code for row in variations.WARNINGS}
     assert sum(map(bool, found)) / len(found) == pytest.approx(0.2, abs=0.05)
     assert all(len(codes - {"warn.sample_hash"}) <= 1 for codes in found)
 
 
-def test_no_other_warning_by_default(plain):
-    """A default corpus has nothing to warn about but a few wrong hashes."""
+def test_no_warnings_by_default(plain):
+    """A default corpus has no warnings except a few wrong hashes."""
     assert set().union(*(warned(json.loads(line)) for line in plain)) <= {"warn.sample_hash"}
 
 
-# Rejects
+# Invalid lines
 
 
-def test_every_code_has_a_flaw(corpus):
-    """The flaws cover exactly the codes that a line can have by itself, and all of them occur."""
+def test_every_code_occurs(corpus):
+    """The table has a row for every code that does not depend on options, and all of them occur."""
     assert {row.code for row in INVALID_LINES} == REJECT_CODES
     assert {kind for kind, _ in corpus} - {"record", "duplicate", "conflict", "blank"} == REJECT_CODES
 
 
-def test_codes_come_in_turn():
-    """As few rejects as there are codes show each code once."""
+def test_codes_alternate():
+    """With as many invalid lines as there are codes, each code occurs once."""
     found = [kind for kind, _ in labelled_lines(Recipe(records=len(REJECT_CODES), rejects=1.0))]
     assert sorted(found) == sorted(REJECT_CODES)
 
 
 @pytest.mark.parametrize("mix", ["mixed", "single_turn", "agentic"])
-def test_rejects_have_their_flaw_and_no_other(mix):
-    """Every row of the table of flaws gives lines that independent judges refuse for that code alone."""
+def test_invalid_lines_have_one_error(mix):
+    """Every row gives lines that independent validators reject for that code alone."""
     recipe = Recipe(records=2 * len(INVALID_LINES), seed=11, rejects=1.0, mix=mix)
     for code, line in labelled_lines(recipe):
-        assert flaws(line) == {code}, line[:300]
+        assert error_codes(line) == {code}, line[:300]
 
 
 @pytest.mark.parametrize("code", sorted(REJECT_CODES))
-def test_rejects_of_a_full_corpus(corpus, code):
-    """Rejects among other lines have their flaw and no other as well."""
+def test_invalid_lines_among_others(corpus, code):
+    """Invalid lines among other lines have one error too."""
     found = [line for kind, line in corpus if kind == code]
     assert found
-    assert all(flaws(line) == {code} for line in found)
+    assert all(error_codes(line) == {code} for line in found)
 
 
 def test_blank_lines_are_blank(corpus):
-    """Blank lines hold white space at most."""
+    """Blank lines contain only white space."""
     assert {line.strip() for kind, line in corpus if kind == "blank"} == {b""}
 
 
@@ -414,8 +414,8 @@ RULES = {
 }
 
 
-def flaws(line):
-    """All codes that fit a line, found without fastrec."""
+def error_codes(line):
+    """Return all error codes of a line, found without fastrec."""
     found = set()
     try:
         text = line.decode()
@@ -441,7 +441,7 @@ def flaws(line):
         found.add("json.depth")
     if re.search("[\ud800-\udfff]", json.dumps(value, ensure_ascii=False)):
         found.add("json.surrogate")
-    # Numbers as they are this time: `1.0` is an integer for the schema and 0.5 is not.
+    # With real numbers this time: `1.0` is an integer for the schema and 0.5 is not.
     value = json.loads(text, parse_constant=lambda spelling: 0.5)
     return found | {schema_code(error) for error in VALIDATOR.iter_errors(value)}
 
@@ -473,7 +473,7 @@ def schema_code(error):
     ],
 )
 def test_round_trip(tmp_path, compression, suffixes):
-    """Shards unpack to the text that was counted, whatever their compression."""
+    """Shards of every compression decompress to the counted text."""
     found = generate(tmp_path / "out", records=100, seed=2, shards=5, compression=compression, rejects=0.2)
     names = [Path(path).name for path in found.paths]
     assert names == [f"shard-{number:05d}.jsonl{suffix}" for number, suffix in enumerate(suffixes)]
@@ -484,7 +484,7 @@ def test_round_trip(tmp_path, compression, suffixes):
     assert sum(len(split(text)) for text in texts) == found.lines == 100 == sum(found.kinds.values())
 
 
-def test_shards_have_their_oddities(tmp_path):
+def test_unusual_shards(tmp_path):
     """The second shard has CRLF, the third a byte order mark, the fourth no last newline."""
     found = generate(tmp_path, records=50, shards=5, compression="none")
     texts = [unpack(path) for path in found.paths]
@@ -493,8 +493,8 @@ def test_shards_have_their_oddities(tmp_path):
     assert [text.endswith(b"\n") for text in texts] == [True, True, True, False, True]
 
 
-def test_zstd_frames_say_their_size_and_checksum(tmp_path):
-    """A shard of several megabytes has several frames, each with its size and a checksum."""
+def test_zstd_frames(tmp_path):
+    """A shard of several megabytes has several frames, each with a declared size and a checksum."""
     found = generate(tmp_path, records=150, shards=1, mix="agentic")
     data, frames = Path(found.paths[0]).read_bytes(), 0
     while data:
@@ -526,15 +526,15 @@ def test_more_shards_than_lines(tmp_path):
         {"duplicates": 0.6, "conflicts": 0.6},
     ],
 )
-def test_senseless_arguments(tmp_path, arguments):
-    """Arguments that make no sense are refused before anything is written."""
+def test_wrong_arguments(tmp_path, arguments):
+    """Wrong arguments are refused before anything is written."""
     with pytest.raises(UsageError):
         generate(tmp_path / "out", **arguments)
     assert not (tmp_path / "out").exists()
 
 
-def test_directory_in_use(tmp_path):
-    """A directory that holds anything is left alone."""
+def test_directory_that_is_not_empty(tmp_path):
+    """It is refused and left unchanged."""
     (tmp_path / "mine").write_text("keep")
     with pytest.raises(UsageError, match="not empty"):
         generate(tmp_path, records=1)

@@ -1,4 +1,4 @@
-"""The page of a corpus as a file: what it holds, that nothing in it is markup but ours, and what can go wrong."""
+"""The report as a file: its content, its escaping, and errors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STEERING = "\u202e\x1b[31m\u2028\0"
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The corpus that ships with the project; not to be changed."""
+    """The demo corpus of the project; read-only."""
     output = tmp_path_factory.mktemp("made") / "demo"
     fastrec.normalize(ROOT / "corpora" / "demo", output)
     return output
@@ -40,12 +40,12 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def copy(demo: Path, tmp_path: Path) -> Path:
-    """A copy of it, to be damaged."""
+    """A copy of the corpus, to be damaged."""
     return Path(shutil.copytree(demo, tmp_path / "copy"))
 
 
 def hostile_corpus(folder: Path) -> Path:
-    """A corpus in which every text that a page shows tries to be more than text."""
+    """Make a corpus in which every text on the page tries to be markup."""
     records = [
         sample(model_id=name, evaluation_name=name, evaluation_id=name, sample_id=name, sample_hash=name, error=None)
         for name in (MARKUP, QUOTES, STEERING, "m" * 3_000)
@@ -59,7 +59,7 @@ def hostile_corpus(folder: Path) -> Path:
 
 
 class Page(HTMLParser):
-    """What a parser makes of a page."""
+    """A parsed page."""
 
     def __init__(self, page: bytes) -> None:
         super().__init__()
@@ -88,11 +88,11 @@ def invoke(*arguments: Any) -> Result:
     return CliRunner().invoke(cli, ["report", *map(str, arguments)])
 
 
-# What it holds
+# Content
 
 
-def test_the_page_shows_the_books_and_everything_that_is_odd(demo: Path) -> None:
-    """Numbers of the summary, codes with their meaning, examples, conflicts, hashes, inputs."""
+def test_page_content(demo: Path) -> None:
+    """Line counts, codes with their meaning, examples, conflicts, hashes, inputs."""
     page = Page(make_page(demo))
     summary = json.loads((demo / "summary.json").read_bytes())
     assert f"{summary['line_counts']['lines']}kept{summary['line_counts']['kept']}" in page.text.replace("lines", "")
@@ -110,22 +110,22 @@ def test_the_page_shows_the_books_and_everything_that_is_odd(demo: Path) -> None
     assert "shard-00002.jsonl.gz" in page.text
 
 
-def test_ids_that_disagree_are_shown(tmp_path: Path) -> None:
-    """By evaluation: ids with several hashes, hashes with several ids."""
+def test_ids_and_hashes_that_do_not_match(tmp_path: Path) -> None:
+    """The page counts ids with several hashes and hashes with several ids."""
     other = sample(input={"raw": "another", "reference": "question"})
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, [sample(), other, sample(sample_id="q-2")])))
     fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus")
-    assert "arithmetic211" in Page(make_page(tmp_path / "corpus")).text  # two samples, one id, one hash
+    assert "arithmetic211" in Page(make_page(tmp_path / "corpus")).text  # two questions, one id, one hash
 
 
-def test_the_page_depends_on_the_corpus_alone(demo: Path, tmp_path: Path) -> None:
-    """The same bytes each time, to a file and to standard output."""
+def test_page_depends_on_the_corpus_alone(demo: Path, tmp_path: Path) -> None:
+    """The bytes are the same every time, in a file and on standard output."""
     write_report(demo, tmp_path / "a.html")
     assert (tmp_path / "a.html").read_bytes() == make_page(demo) == run(demo, "-o", "-").stdout
 
 
-def test_a_corpus_without_records_has_a_page(tmp_path: Path) -> None:
-    """With its books, all zero, and no empty tables."""
+def test_empty_corpus(tmp_path: Path) -> None:
+    """The page has line counts of zero and no empty tables."""
     (tmp_path / "a.jsonl").write_text("")
     fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus")
     page = Page(make_page(tmp_path / "corpus"))
@@ -133,8 +133,8 @@ def test_a_corpus_without_records_has_a_page(tmp_path: Path) -> None:
     assert "Evaluations × models" not in page.text
 
 
-def test_numbers_beyond_a_double_are_shown(tmp_path: Path) -> None:
-    """Tokens, latencies and scores of any size."""
+def test_huge_numbers(tmp_path: Path) -> None:
+    """Tokens, latencies and scores may have any size."""
     huge = 10**400
     usage = {"input_tokens": huge, "output_tokens": 0, "total_tokens": huge}
     records = [
@@ -149,8 +149,8 @@ def test_numbers_beyond_a_double_are_shown(tmp_path: Path) -> None:
     assert "1e+308" in text
 
 
-def test_the_page_says_what_it_leaves_out(demo: Path) -> None:
-    """A corpus of thousands of models makes no page that a browser cannot show."""
+def test_large_tables_are_cut(demo: Path) -> None:
+    """The page says how many models and evaluations it leaves out."""
     few = Limits(report_cells=24, report_columns=6, report_rows=3, report_charts=2)
     text = Page(make_page(demo, few)).text
     assert "Shown: 4 of 10 models with the most records; `fastrec stats` lists all." in text
@@ -158,11 +158,11 @@ def test_the_page_says_what_it_leaves_out(demo: Path) -> None:
     assert "Shown: 2 of 8 evaluations; `fastrec stats` lists all." in text
 
 
-# What it must not hold
+# Escaping
 
 
-def test_nothing_in_a_record_becomes_markup(demo: Path, tmp_path: Path) -> None:
-    """Names, ids, hashes, raw lines and paths are text: no element and no attribute is there that no other page has."""
+def test_record_text_is_escaped(demo: Path, tmp_path: Path) -> None:
+    """Hostile names, ids, hashes, lines and paths add no element and no attribute."""
     (tmp_path / "in").mkdir()
     hostile, plain = (Page(make_page(corpus)) for corpus in (hostile_corpus(tmp_path / "in"), demo))
     assert set(hostile.tags) <= set(plain.tags)
@@ -172,25 +172,25 @@ def test_nothing_in_a_record_becomes_markup(demo: Path, tmp_path: Path) -> None:
     assert not set("\u202e\x1b\u2028\0") & set(hostile.text)
 
 
-def test_text_is_escaped_wherever_it_stands() -> None:
-    """As a child and as an attribute."""
+def test_tag_escapes() -> None:
+    """Text is escaped in children and in attributes."""
     made = tag("td", "<&\x1b", title="\"'<\u202e")
     assert made == '<td title="&quot;&#x27;&lt;\\u202e">&lt;&amp;\\x1b</td>'
 
 
-def test_the_page_asks_for_nothing(demo: Path) -> None:
-    """No address anywhere, and a policy that would forbid it."""
+def test_page_uses_no_network(demo: Path) -> None:
+    """It contains no address, and its policy forbids requests."""
     page = make_page(demo)
     assert b"http:" not in page
     assert b"https:" not in page
     assert b"default-src &#x27;none&#x27;" in page
 
 
-# Writing it
+# Writing
 
 
-def test_a_file_that_is_there_needs_overwrite(demo: Path, tmp_path: Path) -> None:
-    """It is refused with exit code 2 and the option that would allow it, which then works; a link stays a link."""
+def test_existing_file_needs_overwrite(demo: Path, tmp_path: Path) -> None:
+    """Exit 2 names --overwrite, which then works; a symbolic link stays a link."""
     target = tmp_path / "real.html"
     target.write_text("mine")
     link = tmp_path / "link.html"
@@ -206,8 +206,8 @@ def test_a_file_that_is_there_needs_overwrite(demo: Path, tmp_path: Path) -> Non
     assert target.read_bytes() == make_page(demo)
 
 
-def test_the_file_can_be_read_by_whom_the_umask_allows(demo: Path, tmp_path: Path) -> None:
-    """As any file that is written."""
+def test_file_mode_follows_the_umask(demo: Path, tmp_path: Path) -> None:
+    """Although it begins as a private temporary file."""
     (tmp_path / "other").touch()
     write_report(demo, tmp_path / "a.html")
     assert (tmp_path / "a.html").stat().st_mode == (tmp_path / "other").stat().st_mode
@@ -225,10 +225,8 @@ def test_the_file_can_be_read_by_whom_the_umask_allows(demo: Path, tmp_path: Pat
         (("demo", "file/a.html"), 3, "file/a.html cannot be written: Not a directory"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_exit_code(
-    demo: Path, tmp_path: Path, arguments: tuple[str, str], code: int, said: str
-) -> None:
-    """2: the command line is wrong; 3: not done; said on stderr, and nothing is written."""
+def test_errors_and_exit_codes(demo: Path, tmp_path: Path, arguments: tuple[str, str], code: int, said: str) -> None:
+    """2: the command line is wrong; 3: failed. Nothing is written."""
     (tmp_path / "demo").symlink_to(demo)
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").touch()
@@ -241,13 +239,13 @@ def test_what_is_wrong_is_said_with_its_exit_code(
 
 
 @pytest.mark.parametrize("arguments", [[], ["-o"], ["-o", "a.html", "--nonsense"]])
-def test_wrong_options_are_exit_code_2(demo: Path, arguments: list[str]) -> None:
-    """In click's words."""
+def test_wrong_options(demo: Path, arguments: list[str]) -> None:
+    """Exit 2."""
     assert run(demo, *arguments).returncode == 2
 
 
-def test_no_half_of_a_page_stays(demo: Path, tmp_path: Path) -> None:
-    """If the disk is full there is no file, and one that was there is as it was."""
+def test_full_disk(demo: Path, tmp_path: Path) -> None:
+    """A full disk leaves no partial file, and an existing file unchanged."""
     target = tmp_path / "a.html"
     small = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, 5_000))}
     done = run(demo, "-o", target, **small)
@@ -260,8 +258,8 @@ def test_no_half_of_a_page_stays(demo: Path, tmp_path: Path) -> None:
     assert target.read_text() == "mine"
 
 
-def test_a_damaged_corpus_has_no_page(copy: Path, tmp_path: Path) -> None:
-    """Rejects, summary, manifest: what is wrong is named, and nothing is written."""
+def test_damaged_corpus(copy: Path, tmp_path: Path) -> None:
+    """A damaged rejects file, summary or manifest is an error, and nothing is written."""
     rejects, summary, manifest = (copy / name for name in ("rejects.jsonl.zst", "summary.json", "manifest.json"))
     rejects.write_bytes(rejects.read_bytes()[:-3])
     with pytest.raises(ShardError, match=r"rejects.jsonl.zst: ends inside"):
@@ -281,10 +279,8 @@ def test_a_damaged_corpus_has_no_page(copy: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "a.html").exists()
 
 
-def test_a_directory_that_may_not_be_written_is_an_error(
-    demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whatever the system says is said, with the name that was given."""
+def test_unwritable_directory(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error has the reason of the system and the given path."""
 
     def refuse(**_: Any) -> Any:
         raise PermissionError(13, "Permission denied")
@@ -294,8 +290,8 @@ def test_a_directory_that_may_not_be_written_is_an_error(
         write_report(demo, tmp_path / "a.html")
 
 
-def test_a_reader_that_leaves_is_no_error(demo: Path) -> None:
-    """Behind a closed pipe nothing is said."""
+def test_closed_pipe(demo: Path) -> None:
+    """A closed pipe prints no error."""
     reader, writer = os.pipe()
     os.close(reader)
     try:
@@ -305,8 +301,8 @@ def test_a_reader_that_leaves_is_no_error(demo: Path) -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_help_fits_a_terminal() -> None:
-    """Help has examples, and lines of no more than 100 columns."""
+def test_help_fits_100_columns() -> None:
+    """Help has examples and fits into 100 columns."""
     text = invoke("--help").stdout
     assert "Examples:" in text
     assert max(map(len, text.splitlines())) <= 100

@@ -1,4 +1,4 @@
-"""The page of a corpus in a real browser: it opens, sorts, searches, prints, and can be read by everyone."""
+"""The report in a real browser: opening, sorting, searching, printing, accessibility."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason=f"there is no browser: none of {', '.join(NAMES)} is installed"
 )
 
-# The worst contrast of a text on the page with what is behind it, and whose it is. A canvas reads colours of any kind.
+# The lowest contrast between a text and its background, and its element. A canvas converts colours of any notation.
 CONTRAST = """() => {
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
   const known = new Map();
@@ -63,7 +63,7 @@ CONTRAST = """() => {
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """The browser that is there; none is downloaded."""
+    """The installed browser; none is downloaded."""
     with sync_playwright() as playwright:
         arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
@@ -73,7 +73,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of the corpus that ships with the project."""
+    """The report about the demo corpus."""
     folder = tmp_path_factory.mktemp("page")
     fastrec.normalize(ROOT / "corpora" / "demo", folder / "demo")
     write_report(folder / "demo", folder / "report.html")
@@ -81,7 +81,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Opened:
-    """A page, what it said to the console, and what it asked for."""
+    """A page, its console messages and its requests."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -94,7 +94,7 @@ class Opened:
 
 @pytest.fixture
 def open_page(browser: Browser, report: Path) -> Iterator[Any]:
-    """Open a page, by default that of the demo on a desk; in the end it has said nothing and asked for nothing else."""
+    """Open a page, and check at the end that it logged nothing and requested nothing else."""
     contexts, pages = [], []
 
     def opened(path: Path = report, *, width: int = 1280, **options: Any) -> Page:
@@ -114,13 +114,13 @@ def open_page(browser: Browser, report: Path) -> Iterator[Any]:
 
 
 def column(page: Page, table: str, number: int) -> list[str]:
-    """The texts of a column, rows that are not shown left out."""
+    """Return the texts of a column, without hidden rows."""
     cells = page.locator(f'table[aria-label^="{table}"] tbody tr:visible > :nth-child({number})')
     return [text.strip() for text in cells.all_text_contents()]
 
 
-def test_it_opens(open_page: Any) -> None:
-    """With its name, a section for everything, and neither errors nor requests."""
+def test_open(open_page: Any) -> None:
+    """It has a title and all sections, without errors or requests."""
     page = open_page()
     assert page.title() == "demo: fastrec report"
     titles = page.locator("h2").all_inner_texts()
@@ -130,8 +130,8 @@ def test_it_opens(open_page: Any) -> None:
     assert page.locator("h2 >> text=Rejected lines").bounding_box()["y"] < 200
 
 
-def test_columns_sort(open_page: Any) -> None:
-    """By number, the largest first, then the smallest; by text the other way round; how is there for all to hear."""
+def test_sort(open_page: Any) -> None:
+    """Numbers sort largest first, then smallest first; text the other way round; aria-sort says which."""
     page = open_page()
     table = page.locator('table[aria-label^="trivia_choice"]')
     before = column(page, "trivia_choice", 1)
@@ -148,8 +148,8 @@ def test_columns_sort(open_page: Any) -> None:
     assert head.get_attribute("aria-sort") is None
 
 
-def test_cells_without_a_number_come_last(open_page: Any) -> None:
-    """Whichever way a column is sorted."""
+def test_empty_cells_sort_last(open_page: Any) -> None:
+    """In both directions."""
     page = open_page()
     head = page.locator('table[aria-label^="Accuracy"] thead th', has_text="booking_agent").locator("button")
     for _ in range(2):
@@ -160,8 +160,8 @@ def test_cells_without_a_number_come_last(open_page: Any) -> None:
         assert cells == numbers + ["–"] * (len(cells) - len(numbers))
 
 
-def test_the_search_box_filters(open_page: Any) -> None:
-    """Rows that hold all words stay, with what they stand in; an empty box brings everything back."""
+def test_search(open_page: Any) -> None:
+    """Rows that contain all words stay visible; an empty box shows everything again."""
     page = open_page()
     everything = page.locator("tbody tr:visible").count()
     page.fill("#search", "TRIVIA  model-13b")
@@ -182,8 +182,8 @@ def test_the_search_box_filters(open_page: Any) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_has_contrast(open_page: Any, scheme: str) -> None:
-    """At least 4.5 to 1, as the guidelines for accessible content ask, in both schemes, and after switching."""
+def test_contrast(open_page: Any, scheme: str) -> None:
+    """At least 4.5 to 1, as WCAG requires, in both themes and after switching."""
     page = open_page(color_scheme=scheme)
     page.evaluate("document.querySelectorAll('details').forEach((folded) => { folded.open = true; })")
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -195,8 +195,8 @@ def test_text_has_contrast(open_page: Any, scheme: str) -> None:
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != background
 
 
-def test_drawings_and_fields_have_names(open_page: Any) -> None:
-    """Every drawing says what it shows or repeats what stands beside it; levels of headings follow each other."""
+def test_labels_and_headings(open_page: Any) -> None:
+    """Every chart has a label or is hidden from screen readers; heading levels are not skipped."""
     page = open_page()
     for drawing in page.locator("svg").all():
         if drawing.get_attribute("aria-hidden") != "true":
@@ -208,8 +208,8 @@ def test_drawings_and_fields_have_names(open_page: Any) -> None:
     assert page.locator("button, a, input").evaluate_all("all => all.every((one) => one.innerText || one.labels)")
 
 
-def test_a_phone_is_wide_enough(open_page: Any) -> None:
-    """Nothing but tables, in frames of their own, is wider than the screen."""
+def test_phone(open_page: Any) -> None:
+    """Only tables, which scroll in their frames, are wider than the screen."""
     page = open_page(width=390)
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     assert page.locator("#search").bounding_box()["width"] > 100
@@ -218,8 +218,8 @@ def test_a_phone_is_wide_enough(open_page: Any) -> None:
     )
 
 
-def test_it_prints(open_page: Any) -> None:
-    """Without tools, with what is folded away, and light."""
+def test_print(open_page: Any) -> None:
+    """Printed without tools, with details unfolded, in the light theme."""
     page = open_page(color_scheme="dark")
     assert page.pdf().startswith(b"%PDF")
     assert page.locator("details:not([open])").count() == 0
@@ -228,15 +228,15 @@ def test_it_prints(open_page: Any) -> None:
     assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "light"
 
 
-def test_it_can_be_read_without_a_script(open_page: Any) -> None:
-    """Everything is there but the tools."""
+def test_without_script(open_page: Any) -> None:
+    """Everything except the tools is visible."""
     page = open_page(java_script_enabled=False)
     assert page.locator("tbody tr").count() > 100
     assert not page.locator(".tools").is_visible()
 
 
-def test_hostile_records_stay_text(open_page: Any, tmp_path: Path) -> None:
-    """No script of theirs runs, nothing is loaded, and their names can be read, searched and sorted."""
+def test_hostile_records(open_page: Any, tmp_path: Path) -> None:
+    """No script from a record runs, nothing is loaded, and names can be read, searched and sorted."""
     (tmp_path / "in").mkdir()
     write_report(hostile_corpus(tmp_path / "in"), tmp_path / "report.html")
     page = open_page(tmp_path / "report.html", width=390)
@@ -253,8 +253,8 @@ def test_hostile_records_stay_text(open_page: Any, tmp_path: Path) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") == 390
 
 
-def test_many_evaluations_are_seen_side_by_side(open_page: Any, tmp_path: Path) -> None:
-    """However long their names: a heat map of many columns is as wide as its numbers, and still sorts."""
+def test_many_evaluations(open_page: Any, tmp_path: Path) -> None:
+    """Long names do not widen the columns of a heat map, and it still sorts."""
     names = [f"collection_of_many_tasks/a_task_with_a_long_name_{number}" for number in range(12)]
     lines = [json.dumps(sample(evaluation_name=name, model_id=f"org/model-{m}")) for name in names for m in range(3)]
     (tmp_path / "in.jsonl").write_text("\n".join(lines))

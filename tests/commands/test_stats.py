@@ -1,4 +1,4 @@
-"""Statistics of models: from a summary, from shards, and on common samples alone, against plain counting."""
+"""Statistics of models, from a summary, from shards and on common questions, compared with simple counting."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ HOSTILE = '</script>\x1b[31m|\u202e\n`=1,2"'
 
 @pytest.fixture(scope="module")
 def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Some shards with copies, conflicts and rejects; not to be changed."""
+    """Shards with duplicates, conflicts and invalid lines; read-only."""
     folder = tmp_path_factory.mktemp("shards")
     for number in range(3):
         write(folder / f"{number}.jsonl", LINES[number::3], Format.ZSTD if number else Format.PLAIN)
@@ -49,7 +49,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def corpus(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What they are as a corpus of many parts, so that samples lie across cuts; not to be changed."""
+    """Their corpus, with parts so small that questions span two parts; read-only."""
     output = tmp_path_factory.mktemp("made") / "corpus"
     fastrec.normalize(shards, output, part_size=4_096)
     assert len(list(output.glob("part-*"))) > 5
@@ -58,7 +58,7 @@ def corpus(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def copy(corpus: Path, tmp_path: Path) -> Path:
-    """A copy of it, to be damaged."""
+    """A copy of the corpus, to be damaged."""
     return Path(shutil.copytree(corpus, tmp_path / "copy"))
 
 
@@ -76,7 +76,7 @@ def answer(model: str, question: int, correct: bool = True, **changes: Any) -> d
 
 
 def numbers(found: Stats) -> dict[tuple[str, str], Any]:
-    """All numbers by evaluation and model, whatever the order."""
+    """All numbers by evaluation and model."""
     return {(one.evaluation_name, model.model_id): model for one in found.evaluations for model in one.by_model}
 
 
@@ -92,11 +92,11 @@ def run(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[bytes]:
     return done
 
 
-# What is counted
+# Counting
 
 
-def test_a_corpus_needs_no_look_at_its_records(copy: Path) -> None:
-    """The summary says it all: parts may be gone."""
+def test_corpus_is_read_from_its_summary(copy: Path) -> None:
+    """The parts are not needed."""
     before = stats(copy)
     for part in copy.glob("part-*"):
         part.unlink()
@@ -110,23 +110,23 @@ def test_a_corpus_needs_no_look_at_its_records(copy: Path) -> None:
 
 @pytest.mark.parametrize("common", [False, True])
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_shards_give_what_their_corpus_gives(shards: Path, corpus: Path, common: bool, jobs: int) -> None:
-    """Copies count once, lines that are not valid do not, and shards are not changed."""
+def test_shards_equal_their_corpus(shards: Path, corpus: Path, common: bool, jobs: int) -> None:
+    """Duplicates count once, invalid lines do not count, and shards are not changed."""
     before = sorted(path.name for path in shards.iterdir())
     assert stats(shards, common=common, jobs=jobs) == stats(corpus, common=common)
     assert sorted(path.name for path in shards.iterdir()) == before
 
 
 def test_several_corpora_are_counted_as_one(tmp_path: Path) -> None:
-    """What is in both counts once."""
+    """A record that is in both counts once."""
     first = corpus_of(tmp_path / "1", answer("a", 1), answer("a", 2))
     second = corpus_of(tmp_path / "2", answer("a", 2), answer("a", 3, correct=False))
     (model,) = numbers(stats([first, second])).values()
     assert (model.records, model.correct, model.questions, model.coverage) == (3, 2, 3, 1.0)
 
 
-def test_nothing_is_left_behind(shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Temporary files are gone, after success and after failure."""
+def test_temporary_files_are_removed(shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After success and after failure."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     stats(shards, common=True)
     broken = write(tmp_path.parent / f"{tmp_path.name}.jsonl", [b"x"], Format.ZSTD)
@@ -139,7 +139,7 @@ def test_nothing_is_left_behind(shards: Path, tmp_path: Path, monkeypatch: pytes
 
 
 def plain_count(corpus: Path, pattern: str) -> dict[tuple[str, str], tuple[Any, ...]]:
-    """Count models on common samples, with dicts over all records."""
+    """Count models on common questions, with dicts over all records."""
     asked: dict[tuple[str, str], set[str]] = defaultdict(set)
     chosen: dict[str, set[str]] = defaultdict(set)
     records = [json.loads(line) for line in Corpus(corpus).lines]
@@ -169,8 +169,8 @@ def counts(records: list[dict[str, Any]]) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("pattern", ["*", "*7b", "*1*", "org-3/*"])
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_common_questions_are_those_that_all_chosen_models_answered(corpus: Path, pattern: str, jobs: int) -> None:
-    """Counted over parts in one process or two, samples that are cut in two included, as plain Python counts."""
+def test_common_questions(corpus: Path, pattern: str, jobs: int) -> None:
+    """Equal to simple counting, with one and two processes, for questions that span two parts too."""
     limits = Limits(stats_batch_records=7, small_input=0)
     found = numbers(stats(corpus, models=[pattern], common=True, jobs=jobs, limits=limits))
     assert {
@@ -188,10 +188,10 @@ def test_common_questions_are_those_that_all_chosen_models_answered(corpus: Path
 
 
 @pytest.mark.parametrize("order", [("model_id",), ("sample_hash",), ("evaluation_name", "model_id")])
-def test_a_corpus_in_another_order_has_the_same_common_questions(
+def test_common_questions_in_another_sort_order(
     shards: Path, corpus: Path, tmp_path: Path, order: tuple[str, ...]
 ) -> None:
-    """Where the same question does not stand side by side the corpus is sorted anew, which is said."""
+    """A corpus whose questions are not adjacent is sorted again, with a notice."""
     fastrec.normalize(shards, tmp_path / "other", part_size=4_096, sort_by=order)
     said: list[str] = []
     assert stats(tmp_path / "other", common=True, notice=said.append) == stats(corpus, common=True)
@@ -200,8 +200,8 @@ def test_a_corpus_in_another_order_has_the_same_common_questions(
     assert said == ([] if order == ("sample_hash",) else [anew])
 
 
-def test_hashes_that_were_left_as_given_stay(tmp_path: Path) -> None:
-    """A corpus made with `--sample-hash fill` tells samples apart by what it has."""
+def test_given_hashes_are_kept(tmp_path: Path) -> None:
+    """In a corpus made with `--sample-hash fill` the given hashes identify questions."""
     records = [answer(model, question, sample_hash="same") for model in "ab" for question in (1, 2)]
     corpus = corpus_of(tmp_path, *records, sample_hash="fill", sort_by=("model_id",))
     (evaluation,) = stats(corpus, common=True).evaluations
@@ -209,8 +209,8 @@ def test_hashes_that_were_left_as_given_stay(tmp_path: Path) -> None:
     assert [model.records for model in evaluation.by_model] == [2, 2]
 
 
-def test_no_common_questions_are_said(tmp_path: Path) -> None:
-    """Models that were never asked the same have no numbers to compare, and a way out is named."""
+def test_no_common_questions(tmp_path: Path) -> None:
+    """The output says that there is no common question, and what to do."""
     corpus = corpus_of(tmp_path, answer("a", 1), answer("b", 2))
     (evaluation,) = stats(corpus, common=True).evaluations
     assert (evaluation.common_questions, evaluation.by_model, evaluation.chosen) == (0, [], 2)
@@ -219,8 +219,8 @@ def test_no_common_questions_are_said(tmp_path: Path) -> None:
         assert (done.exit_code, "no question was answered by all of them" in done.stdout) == (0, True)
 
 
-def test_coverage_counts_samples_not_records(tmp_path: Path) -> None:
-    """A sample that was run twice covers no more than one that was run once."""
+def test_coverage_counts_questions(tmp_path: Path) -> None:
+    """A question that was answered twice counts once."""
     again = answer("a", 1, correct=False, evaluation_id="again")
     corpus = corpus_of(tmp_path, answer("a", 1), again, answer("b", 1), answer("b", 2))
     found = numbers(stats(corpus))
@@ -229,8 +229,8 @@ def test_coverage_counts_samples_not_records(tmp_path: Path) -> None:
     assert (b.records, b.questions, b.coverage) == (2, 2, 1.0)
 
 
-def test_standard_errors_are_those_of_the_textbook(corpus: Path) -> None:
-    """That of the accuracy is made as that of the score; a single record has none."""
+def test_standard_errors(corpus: Path) -> None:
+    """Computed from the sample variance; a single record has none."""
     for model in numbers(stats(corpus)).values():
         if model.records == 1:
             assert model.accuracy_standard_error is None
@@ -240,8 +240,8 @@ def test_standard_errors_are_those_of_the_textbook(corpus: Path) -> None:
             assert model.accuracy_standard_error == pytest.approx(expected)
 
 
-def test_tokens_beyond_a_double_are_counted(tmp_path: Path) -> None:
-    """Their sum is exact, and a mean that no double holds is none."""
+def test_huge_token_counts(tmp_path: Path) -> None:
+    """The sum is exact, and a mean that is too large for a double is None."""
     huge = 10**400
     usage = {"input_tokens": huge, "output_tokens": 0, "total_tokens": huge}
     corpus = corpus_of(tmp_path, answer("a", 1, token_usage=usage))
@@ -252,8 +252,8 @@ def test_tokens_beyond_a_double_are_counted(tmp_path: Path) -> None:
 # Choosing and ranking
 
 
-def test_the_command_line_knows_all_rankings() -> None:
-    """Its list is written out, so that help needs no job."""
+def test_cli_lists_all_rankings() -> None:
+    """The command line has its own list, so that help imports nothing."""
     assert list(RANKINGS) == _RANKINGS
 
 
@@ -269,8 +269,8 @@ def test_the_command_line_knows_all_rankings() -> None:
         ("model", lambda model: model.model_id),
     ],
 )
-def test_models_are_ranked(corpus: Path, by: str, value: Any) -> None:
-    """The best first; those without a number last; equals by accuracy."""
+def test_ranking(corpus: Path, by: str, value: Any) -> None:
+    """Best first, models without a number last, ties by accuracy."""
     found = stats(corpus, by=by)
     assert numbers(found) == numbers(stats(corpus))
     for evaluation in found.evaluations:
@@ -278,8 +278,8 @@ def test_models_are_ranked(corpus: Path, by: str, value: Any) -> None:
         assert ranks == sorted(ranks)
 
 
-def test_patterns_choose(corpus: Path) -> None:
-    """Any of several patterns of a kind; both kinds together."""
+def test_patterns(corpus: Path) -> None:
+    """A name must match any pattern of its kind."""
     everything = numbers(stats(corpus))
     found = numbers(stats(corpus, evaluations=["trivia*", "*desk"], models=["*7b", "org-1/*"]))
     assert found == {
@@ -290,8 +290,8 @@ def test_patterns_choose(corpus: Path) -> None:
     assert 0 < len(found) < len(everything)
 
 
-def test_a_name_matches_itself(tmp_path: Path) -> None:
-    """Whatever its brackets mean as a pattern."""
+def test_name_with_brackets_matches_itself(tmp_path: Path) -> None:
+    """Even if its brackets mean something else in a pattern."""
     corpus = corpus_of(tmp_path, answer("m[1]", 1), answer("m1", 1))
     assert [model for _, model in numbers(stats(corpus, models=["m[1]"]))] == ["m1", "m[1]"]
     assert [model for _, model in numbers(stats(corpus, models=["m[[]1]"]))] == ["m[1]"]
@@ -305,17 +305,17 @@ def test_a_name_matches_itself(tmp_path: Path) -> None:
         ({"by": "beauty"}, "by must be one of accuracy, score, .*, not 'beauty'"),
     ],
 )
-def test_what_does_not_exist_is_a_usage_error(corpus: Path, options: dict[str, Any], said: str) -> None:
-    """A mistyped name would look like an empty result; what there is, is named."""
+def test_unknown_names(corpus: Path, options: dict[str, Any], said: str) -> None:
+    """A pattern that matches nothing is a usage error that lists the available names."""
     with pytest.raises(UsageError, match=said):
         stats(corpus, **options)
 
 
-# What is printed
+# Output
 
 
-def test_the_table_has_a_line_for_each_model(corpus: Path) -> None:
-    """Under the name and the size of its evaluation; no colours where there is no terminal."""
+def test_table_output(corpus: Path) -> None:
+    """One line per model under the heading of its evaluation, without colours."""
     done = invoke(corpus, "--evaluation", "trivia_choice")
     lines = done.stdout.splitlines()
     (evaluation,) = stats(corpus, evaluations=["trivia_choice"]).evaluations
@@ -327,21 +327,21 @@ def test_the_table_has_a_line_for_each_model(corpus: Path) -> None:
     assert "\x1b" not in run(corpus).stdout.decode()
 
 
-def test_columns_without_numbers_are_left_out(tmp_path: Path) -> None:
+def test_empty_columns_are_left_out(tmp_path: Path) -> None:
     """An evaluation without latencies has no columns for them."""
     plain = {key: value for key, value in answer("a", 1).items() if key not in {"performance", "token_usage"}}
     done = invoke(corpus_of(tmp_path, plain))
     assert done.stdout.splitlines()[1].split() == ["model", "n", "coverage", "accuracy", "score", "errors"]
 
 
-def test_json_is_what_python_gets(corpus: Path) -> None:
-    """`--format json` is one document."""
+def test_json_output(corpus: Path) -> None:
+    """`--format json` prints the result of the Python function."""
     done = invoke(corpus, "--format", "json", "--by", "latency", "--common")
     assert msgspec.json.decode(done.stdout, type=Stats) == stats(corpus, by="latency", common=True)
 
 
-def test_csv_has_every_number_in_full(corpus: Path) -> None:
-    """One row a model and evaluation, ranked; what is not known is empty."""
+def test_csv_output(corpus: Path) -> None:
+    """One row per evaluation and model, with full precision; unknown values are empty."""
     rows = list(csv.DictReader(io.StringIO(invoke(corpus, "--format", "csv").stdout)))
     found = numbers(stats(corpus))
     assert [(row["evaluation_name"], row["model_id"]) for row in rows] == list(found)
@@ -352,8 +352,8 @@ def test_csv_has_every_number_in_full(corpus: Path) -> None:
     assert rows[0]["rank"] == "1"
 
 
-def test_markdown_is_a_table(corpus: Path) -> None:
-    """Every row has as many cells as the head."""
+def test_markdown_output(corpus: Path) -> None:
+    """Every row has as many cells as the heading."""
     done = invoke(corpus, "--format", "markdown", "--evaluation", "trivia_choice")
     title, blank, *table = done.stdout.splitlines()
     assert title.startswith(r"**trivia\_choice**: ")
@@ -362,8 +362,8 @@ def test_markdown_is_a_table(corpus: Path) -> None:
 
 
 @pytest.mark.parametrize("output_format", ["table", "json", "csv", "markdown"])
-def test_nothing_in_a_record_steers_the_terminal(tmp_path: Path, output_format: str) -> None:
-    """Escape sequences, line breaks and marks of direction are shown, never sent; in Markdown, HTML neither."""
+def test_record_text_is_escaped(tmp_path: Path, output_format: str) -> None:
+    """Escape sequences, line breaks and direction marks are escaped; in Markdown, HTML too."""
     corpus = corpus_of(tmp_path, answer(HOSTILE, 1, evaluation_name=HOSTILE))
     text = invoke(corpus, "--format", output_format).stdout
     assert not set(text) & set("\x1b\u202e")
@@ -375,8 +375,8 @@ def test_nothing_in_a_record_steers_the_terminal(tmp_path: Path, output_format: 
         assert row[2] == HOSTILE.replace("\x1b", r"\x1b").replace("\u202e", r"\u202e").replace("\n", r"\n")
 
 
-def test_an_empty_corpus_has_no_records(tmp_path: Path) -> None:
-    """It is said, and is no error."""
+def test_empty_corpus(tmp_path: Path) -> None:
+    """The output says that there are no records; this is not an error."""
     corpus = corpus_of(tmp_path)
     assert invoke(corpus).stdout == "there are no records\n"
     assert invoke(corpus, "--common", "--format", "csv").stdout.count("\n") == 1
@@ -384,8 +384,8 @@ def test_an_empty_corpus_has_no_records(tmp_path: Path) -> None:
         stats(corpus, models=["a"])
 
 
-def test_lines_that_do_not_count_are_said(shards: Path) -> None:
-    """On stderr, so that what is printed stays whole; not with --quiet."""
+def test_notice_about_invalid_lines(shards: Path) -> None:
+    """Printed on stderr, but not with --quiet."""
     done = run(shards, "--format", "json")
     assert b"lines are invalid and do not count" in done.stderr
     assert json.loads(done.stdout)["by"] == "accuracy"
@@ -393,8 +393,8 @@ def test_lines_that_do_not_count_are_said(shards: Path) -> None:
 
 
 @pytest.mark.parametrize("output_format", ["table", "json", "csv", "markdown"])
-def test_a_reader_that_leaves_is_no_error(corpus: Path, output_format: str) -> None:
-    """Behind a closed pipe nothing is said."""
+def test_closed_pipe(corpus: Path, output_format: str) -> None:
+    """A closed pipe prints no error."""
     reader, writer = os.pipe()
     os.close(reader)
     try:
@@ -404,18 +404,18 @@ def test_a_reader_that_leaves_is_no_error(corpus: Path, output_format: str) -> N
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_help_fits_a_terminal() -> None:
-    """Help has examples, and lines of no more than 100 columns."""
+def test_help_fits_100_columns() -> None:
+    """Help has examples and fits into 100 columns."""
     text = invoke("--help").stdout
     assert "Examples:" in text
     assert max(map(len, text.splitlines())) <= 100
 
 
-# What is wrong with the input
+# Bad input
 
 
-def test_a_damaged_summary_is_an_error(copy: Path) -> None:
-    """Cut, changed or gone: the file and what to do are named; nothing is guessed from it."""
+def test_damaged_summary(copy: Path) -> None:
+    """A truncated, changed or missing summary is an error that names the file and says what to do."""
     summary = copy / "summary.json"
     whole = summary.read_bytes()
     summary.write_bytes(whole[:-30])
@@ -429,8 +429,8 @@ def test_a_damaged_summary_is_an_error(copy: Path) -> None:
         stats(copy)
 
 
-def test_a_damaged_part_is_an_error(copy: Path) -> None:
-    """With --common parts are read, and never half-used."""
+def test_damaged_part(copy: Path) -> None:
+    """With --common a damaged part is an error."""
     part = copy / "part-00003.jsonl.zst"
     whole = part.read_bytes()
     part.write_bytes(whole[:-3])
@@ -447,8 +447,8 @@ def test_a_damaged_part_is_an_error(copy: Path) -> None:
         stats(copy, common=True)
 
 
-def test_a_corpus_without_a_manifest_is_a_pile_of_shards(copy: Path) -> None:
-    """Its parts are read, with the same result."""
+def test_corpus_without_manifest(copy: Path) -> None:
+    """Its parts are read as shards, with the same result."""
     expected = stats(copy)
     (copy / "manifest.json").unlink()
     (copy / "rejects.jsonl.zst").unlink()
@@ -474,8 +474,8 @@ def test_a_corpus_without_a_manifest_is_a_pile_of_shards(copy: Path) -> None:
         (["broken"], 3, "broken/manifest.json: is not a manifest: "),
     ],
 )
-def test_what_is_wrong_is_said_with_its_exit_code(tmp_path: Path, arguments: list[str], code: int, said: str) -> None:
-    """2: the command line is wrong; 3: not done; said on stderr, nothing on stdout."""
+def test_errors_and_exit_codes(tmp_path: Path, arguments: list[str], code: int, said: str) -> None:
+    """2: the command line is wrong; 3: failed. The message is on stderr, and stdout is empty."""
     good = json.dumps(sample()).encode()
     write(tmp_path / "good.jsonl", [good])
     (tmp_path / "cut.jsonl.zst").write_bytes(compressed(Format.ZSTD, good)[:-5])
