@@ -42,6 +42,7 @@ __all__ = [
     "ShardTruncatedError",
     "UsageError",
     "WorkerDiedError",
+    "counted",
     "naming",
     "out_of_memory",
     "shown",
@@ -76,6 +77,15 @@ def shown(path: str) -> str:
     """Format a path for a message: without secrets, and escaped if it has line breaks or bytes that are not UTF-8."""
     path = without_secrets(path)
     return path if path.isprintable() else repr(path)
+
+
+def counted(number: int, noun: str) -> str:
+    """Format a count with its noun.
+
+    >>> counted(1, "part"), counted(1_200, "line")
+    ('1 part', '1,200 lines')
+    """
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def utf8(path: str) -> str:
@@ -214,10 +224,9 @@ class BadShardsError(FastrecError):
         self.errors = errors
 
     def __str__(self) -> str:
-        count = "1 shard" if len(self.errors) == 1 else f"{len(self.errors):,} shards"
         return "\n".join(
             [
-                f"{count} could not be read whole; nothing was published:",
+                f"{counted(len(self.errors), 'shard')} could not be read completely; nothing was published:",
                 *(f"  {error}" for error in self.errors),
                 "Download them again, leave them out, or give --skip-bad-shards to publish the others.",
             ]

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from fastrec.cli.console import allow_broken_pipe, explain_damage, print_json, print_notice
 from fastrec.cli.options import Count, Number, choice_option, jobs_option, verbose_option
-from fastrec.cli.spelling import counted, decimal, safe, spell_bytes, spell_speed
+from fastrec.cli.spelling import decimal, safe, spell_bytes, spell_speed
 from fastrec.cli.tables import markdown_table, print_hidden, print_table
+from fastrec.errors import counted
 
 if TYPE_CHECKING:
     from fastrec.commands.diff import Difference, ModelDifference
@@ -34,8 +35,9 @@ _OPTIONAL: Final = ("wrong→right", "right→wrong", "old", "common")  # hidden
               show_default="evaluation_name, sample_hash, model_id, sample_id",
               help="Match records that have the same values in these comma-separated fields.")  # fmt: skip
 @click.option("--fail-on", type=Number(0, 100), metavar="POINTS",
-              help="Exit 1 if a model lost more points than this on an evaluation, with p < --p.")  # fmt: skip
-@click.option("--p", "p_value", type=Number(0, 1), metavar="P", default=0.05, show_default=True,
+              help="Exit 1 if a model lost more than this many percentage points on an evaluation, "
+              "with p < --p.")  # fmt: skip
+@click.option("--p", type=Number(0, 1), metavar="P", default=0.05, show_default=True,
               help="Significance level; use a smaller one for many models.")  # fmt: skip
 @click.option("--examples", type=Count(min=0), metavar="N", show_default="10 in JSON, else 0",
               help="List this many flips per model, and this many records of each kind.")  # fmt: skip
@@ -43,17 +45,7 @@ _OPTIONAL: Final = ("wrong→right", "right→wrong", "old", "common")  # hidden
                to="output_format")  # fmt: skip
 @jobs_option
 @verbose_option
-def diff(
-    old: str,
-    new: str,
-    *,
-    by: str,
-    fail_on: float | None,
-    p_value: float,
-    examples: int | None,
-    output_format: str,
-    jobs: int,
-) -> None:
+def diff(old: str, new: str, by: str, examples: int | None, output_format: str, **options: Any) -> None:
     """Compare two corpora: records, fields, and answers that flipped between right and wrong.
 
     OLD and NEW are directories that `fastrec normalize` published, with the same sort order and the same hash. Records
@@ -79,7 +71,7 @@ def diff(
     listed = 10 if examples is None and output_format == "json" else examples or 0
     fields = [field.strip() for field in by.split(",")]
     with explain_damage(old, new):
-        found = run(old, new, by=fields, fail_on=fail_on, p=p_value, examples=listed, jobs=jobs)
+        found = run(old, new, by=fields, examples=listed, **options)
     with allow_broken_pipe():
         for notice in found.notices:
             print_notice(notice)
@@ -192,12 +184,7 @@ def _markdown(found: Difference) -> Iterator[str]:
     yield ""
     yield f"{_code(found.old.corpus)} → {_code(found.new.corpus)}: {_counts(found)}"
     rows = [
-        (
-            _code(model.evaluation_name),
-            _code(model.model_id),
-            *_cells(model),
-            "**regressed**" * model.regressed,
-        )
+        (_code(model.evaluation_name), _code(model.model_id), *_cells(model), "**regressed**" * model.regressed)
         for model in _ranked(found.models)
     ]
     yield from _markdown_table(("evaluation", "model", *_HEAD, ""), rows, 2)

@@ -8,7 +8,8 @@ import click
 
 from fastrec.cli.console import allow_broken_pipe, explain_damage, print_notice
 from fastrec.cli.options import choice_option, jobs_option, quiet_option, verbose_option
-from fastrec.cli.spelling import counted, safe, spell_bytes, spell_speed
+from fastrec.cli.spelling import safe, spell_bytes, spell_speed
+from fastrec.errors import counted
 
 __all__ = ["export"]
 

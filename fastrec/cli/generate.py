@@ -9,7 +9,8 @@ import click
 
 from fastrec.cli.console import print_stderr
 from fastrec.cli.options import Count, Number, choice_option, verbose_option
-from fastrec.cli.spelling import counted, spell_bytes
+from fastrec.cli.spelling import spell_bytes
+from fastrec.errors import counted
 
 __all__ = ["generate"]
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from fastrec.cli.spelling import counted, decimal, safe
+from fastrec.cli.spelling import decimal, safe
 from fastrec.cli.tables import markdown_table, print_hidden, print_table
+from fastrec.errors import counted
 
 if TYPE_CHECKING:
     from fastrec.summary.document import Tokens

@@ -8,8 +8,8 @@ import click
 
 from fastrec.cli.console import allow_broken_pipe, note_terminal_input, print_json, print_notice, print_stderr
 from fastrec.cli.options import Size, choice_option, jobs_option, no_progress_option, quiet_option, reading_options
-from fastrec.cli.spelling import counted, decimal, safe, spell_bytes, spell_speed
-from fastrec.errors import shown
+from fastrec.cli.spelling import decimal, safe, spell_bytes, spell_speed
+from fastrec.errors import counted, shown
 
 if TYPE_CHECKING:
     from fastrec.normalize.run import NormalizeResult, Plan

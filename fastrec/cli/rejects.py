@@ -13,8 +13,8 @@ import click
 from fastrec.cli.console import allow_broken_pipe, explain_damage, print_json, print_notice, print_stderr
 from fastrec.cli.findings import print_groups
 from fastrec.cli.options import choice_option, verbose_option
-from fastrec.cli.spelling import counted, decimal
-from fastrec.errors import FastrecError, UsageError, shown
+from fastrec.cli.spelling import decimal
+from fastrec.errors import FastrecError, UsageError, counted, shown
 
 if TYPE_CHECKING:
     from fastrec.commands.rejects import Rejects

@@ -32,28 +32,28 @@ def read_settings(
     if not found:
         return {}
     options = {name: _options(command) for name, load in commands.items() if (command := load())}
-    values: dict[str, dict[str, Any]] = {name: {} for name in options}
-    tables = {key: value for key, value in found.items() if isinstance(value, dict)}
+    known = {key for some in options.values() for key in some}
     for key, value in found.items():
-        if key in tables:
-            continue
-        users = [name for name in options if key in options[name]]
-        if not users:
-            hint = did_you_mean(key, {key for some in options.values() for key in some})
-            raise UsageError(f"{file}: no command has an option {key!r}{hint}")
-        for name in users:
-            option = options[name][key]
-            values[name][option.name or ""] = _value(file, key, value, option)
-    for name, table in tables.items():
-        if name not in options:
-            raise UsageError(f"{file}: there is no command {name!r}{did_you_mean(name, options)}")
-        for key, value in table.items():
-            if key not in options[name]:
-                hint = did_you_mean(key, options[name])
-                raise UsageError(f"{file}: `fastrec {name}` has no option {key!r}{hint}")
-            option = options[name][key]
-            values[name][option.name or ""] = _value(f"{file}: [{name}]", key, value, option)
-    return values
+        if not isinstance(value, dict):
+            if key not in known:
+                raise UsageError(f"{file}: no command has an option {key!r}{did_you_mean(key, known)}")
+        elif key not in options:
+            raise UsageError(f"{file}: there is no command {key!r}{did_you_mean(key, options)}")
+        else:
+            for name in value:
+                if name not in options[key]:
+                    hint = did_you_mean(name, options[key])
+                    raise UsageError(f"{file}: `fastrec {key}` has no option {name!r}{hint}")
+    shared = {key: value for key, value in found.items() if not isinstance(value, dict)}
+    return {
+        command: {
+            some[key].name or "": _value(location, key, value, some[key])
+            for location, table in ((file, shared), (f"{file}: [{command}]", found.get(command, {})))
+            for key, value in table.items()
+            if key in some
+        }
+        for command, some in options.items()
+    }
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["counted", "decimal", "json_escaped", "safe", "spell_bytes", "spell_speed"]
+__all__ = ["decimal", "json_escaped", "safe", "spell_bytes", "spell_speed"]
 
 # Control characters, and characters that reorder or hide text on a terminal.
 _UNSAFE = re.compile(
@@ -31,15 +31,6 @@ def _json_escape(match: re.Match[str]) -> str:
 def decimal(number: int) -> str:
     """Format a count with thousands separators."""
     return f"{number:,}"
-
-
-def counted(number: int, noun: str) -> str:
-    """Format a count with its noun.
-
-    >>> counted(1, "part"), counted(1_200, "line")
-    ('1 part', '1,200 lines')
-    """
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def spell_bytes(size: int) -> str:

@@ -9,7 +9,8 @@ import click
 from fastrec.cli.console import allow_broken_pipe, note_terminal_input, print_error, print_json, print_notice
 from fastrec.cli.findings import print_groups
 from fastrec.cli.options import Count, choice_option, jobs_option, reading_options, verbose_option
-from fastrec.cli.spelling import counted, decimal, safe, spell_bytes, spell_speed
+from fastrec.cli.spelling import decimal, safe, spell_bytes, spell_speed
+from fastrec.errors import counted
 
 if TYPE_CHECKING:
     from fastrec.commands.validate.result import Validation

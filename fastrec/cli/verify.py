@@ -8,7 +8,8 @@ import click
 
 from fastrec.cli.console import allow_broken_pipe, print_json, print_notice
 from fastrec.cli.options import jobs_option, verbose_option
-from fastrec.cli.spelling import counted, safe, spell_bytes, spell_speed
+from fastrec.cli.spelling import safe, spell_bytes, spell_speed
+from fastrec.errors import counted
 
 if TYPE_CHECKING:
     from fastrec.commands.verify import Verification

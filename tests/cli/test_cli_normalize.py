@@ -61,7 +61,11 @@ def invoke(*arguments: Any) -> Result:
     [
         (["good.jsonl"], 0, "9 lines: 8 kept, 1 duplicate, 0 rejected, 0 blank; 0 conflicts; 1 part"),
         (["bad.jsonl"], 1, "10 lines: 8 kept, 0 duplicates, 2 rejected"),
-        (["truncated.jsonl.zst", "good.jsonl"], 3, "error: 1 shard could not be read whole; nothing was published"),
+        (
+            ["truncated.jsonl.zst", "good.jsonl"],
+            3,
+            "error: 1 shard could not be read completely; nothing was published",
+        ),
         (
             ["truncated.jsonl.zst", "good.jsonl", "--skip-bad-shards"],
             0,

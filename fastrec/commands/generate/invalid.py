@@ -8,6 +8,7 @@ options of the reader.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import groupby, zip_longest
 from typing import Any, Final, NamedTuple
 
 from fastrec.commands.generate.producers import Record, Spelling
@@ -67,12 +68,8 @@ def _usage(code: str, **counts: Any) -> InvalidLine:
 
 def _interleaved(rows: tuple[InvalidLine, ...]) -> tuple[InvalidLine, ...]:
     """Order the rows: the first of every code, then the second of every code, and so on."""
-    seen: dict[str, int] = {}
-    turns = []
-    for row in rows:
-        seen[row.code] = seen.get(row.code, 0) + 1
-        turns.append(seen[row.code])
-    return tuple(row for _, row in sorted(zip(turns, rows, strict=True), key=lambda pair: pair[0]))
+    by_code = [list(group) for _, group in groupby(rows, key=lambda row: row.code)]
+    return tuple(row for turn in zip_longest(*by_code) for row in turn if row)
 
 
 def _call(record: Record) -> Record:

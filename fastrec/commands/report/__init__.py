@@ -19,10 +19,10 @@ from pathlib import Path
 
 from fastrec._version import __version__
 from fastrec.commands.report.evaluations import evaluation_tables, heat_maps, histograms, tokens
-from fastrec.commands.report.html import Html, counted, decimal, joined, tag
+from fastrec.commands.report.html import Html, decimal, joined, tag
 from fastrec.commands.report.sections import conflicts, examples, hashes, inputs, line_counts, rejected_lines
 from fastrec.corpus.documents import read_manifest, read_summary
-from fastrec.errors import FastrecError, UsageError, shown
+from fastrec.errors import FastrecError, UsageError, counted, shown
 from fastrec.limits import LIMITS, Limits
 from fastrec.storage.paths import is_url, parent_and_name
 from fastrec.summary.ranking import rank_all

@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from fastrec.commands.report.html import Html, counted, decimal, joined, tag
+from fastrec.commands.report.html import Html, decimal, joined, tag
+from fastrec.errors import counted
 
 __all__ = ["bar", "histogram", "latency_range", "latency_scale", "stacked"]
 

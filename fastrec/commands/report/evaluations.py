@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Final
 
 from fastrec.commands.report.charts import bar, histogram, latency_range, latency_scale
-from fastrec.commands.report.html import Html, count_cell, counted, decimal, joined, num, percent, row, table, tag
+from fastrec.commands.report.html import Html, count_cell, decimal, joined, num, percent, row, table, tag
+from fastrec.errors import counted
 from fastrec.limits import Limits
 from fastrec.summary.document import Summary
 from fastrec.summary.ranking import EvaluationStats, ModelStats, Stats

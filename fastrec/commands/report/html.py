@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Final
 
-__all__ = ["Html", "code", "count_cell", "counted", "decimal", "joined", "num", "percent", "row", "table", "tag"]
+__all__ = ["Html", "code", "count_cell", "decimal", "joined", "num", "percent", "row", "table", "tag"]
 
 _VOID: Final = {"meta", "input"}
 
@@ -56,11 +56,6 @@ def joined(parts: Iterable[Html]) -> Html:
 def decimal(number: float) -> str:
     """Format a number without decimals."""
     return f"{number:,.0f}"
-
-
-def counted(number: int, noun: str) -> str:
-    """Format a count with its noun."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def percent(share: float) -> str:

@@ -25,7 +25,7 @@ from fastrec.corpus.documents import MANIFEST, read_manifest, read_summary
 from fastrec.corpus.local_output import LocalOutput
 from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.output import Kind
-from fastrec.errors import BadShardsError, FastrecError, UsageError
+from fastrec.errors import BadShardsError, FastrecError, UsageError, counted
 from fastrec.limits import LIMITS, Limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.progress import Progress
@@ -123,8 +123,7 @@ def _sorted(
         try:
             manifest, summary = run_passes(shards, options, output, progress=progress, notice=notice)
         except BadShardsError as exc:
-            count = "1 shard" if len(exc.errors) == 1 else f"{len(exc.errors):,} shards"
-            lines = [f"{count} could not be read completely, so there are no statistics:"]
+            lines = [f"{counted(len(exc.errors), 'shard')} could not be read completely, so there are no statistics:"]
             lines += [f"  {error}" for error in exc.errors]
             raise FastrecError("\n".join([*lines, "Fetch them again, or leave them out."])) from exc
         yield str(output.staging), manifest, summary
