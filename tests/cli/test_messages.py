@@ -98,11 +98,11 @@ def test_corrupt_shards(how: str, format_: Format, tmp_path: Path) -> None:
 def test_shard_out_of_memory(shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names the shard that needs too much memory."""
 
-    def take(*_: object) -> None:
+    def add(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(pass1._Sorter, "_take", take)
-    with pytest.raises(BadShardsError, match=r"in\.jsonl: one of its lines needs more memory than there is"):
+    monkeypatch.setattr(pass1._RunBuffer, "add", add)
+    with pytest.raises(BadShardsError, match=r"in\.jsonl: one of its lines needs more memory"):
         normalize(shard, tmp_path / "out")
 
 
