@@ -60,7 +60,7 @@ def validate(paths: tuple[str, ...], output_format: str, strict: bool, **options
         for notice in report.notices:
             print_notice(notice)
         for bad in report.bad_shards:
-            print_error(f"{bad}. Its records do not count; fetch it again, or leave it out")
+            print_error(f"{bad}. Its records do not count; download it again, or leave it out")
         if output_format == "json":
             print_json(report)
         elif output_format == "github":

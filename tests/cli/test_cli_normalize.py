@@ -312,7 +312,7 @@ def test_progress_with_errors_and_quiet() -> None:
     code, drawn = on_a_terminal("truncated.jsonl.zst", "-o", "other")
     assert code == 3
     *_, last = drawn.rstrip().split("\r\x1b[K")
-    assert "could not be read whole" in last.splitlines()[0]
+    assert "could not be read completely" in last.splitlines()[0]
 
 
 def test_notice_erases_the_progress_line(monkeypatch: pytest.MonkeyPatch) -> None:

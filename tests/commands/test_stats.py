@@ -459,8 +459,8 @@ def test_corpus_without_manifest(copy: Path) -> None:
     ("arguments", "code", "said"),
     [
         (["missing"], 2, "missing: cannot be found"),
-        ([], 2, "there is no input"),
-        (["empty"], 2, "the directory holds no *.jsonl* file"),
+        ([], 2, "no input: name files"),
+        (["empty"], 2, "the directory has no *.jsonl* files"),
         (
             ["cut.jsonl.zst"],
             3,

@@ -125,5 +125,5 @@ def _sorted(
         except BadShardsError as exc:
             lines = [f"{counted(len(exc.errors), 'shard')} could not be read completely, so there are no statistics:"]
             lines += [f"  {error}" for error in exc.errors]
-            raise FastrecError("\n".join([*lines, "Fetch them again, or leave them out."])) from exc
+            raise FastrecError("\n".join([*lines, "Download them again, or leave them out."])) from exc
         yield str(output.staging), manifest, summary
