@@ -8,12 +8,13 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import msgspec
 
 from fastrec.corpus.rejects import RejectRange
 from fastrec.corpus.writer import Written
+from fastrec.engine.base import Engine
 from fastrec.limits import LIMITS
 from fastrec.normalize.merging import MergeTask
 from fastrec.normalize.pass1 import HashCounts, PieceCounts, SortResult, SortTask
@@ -71,7 +72,7 @@ def reads_of(piece: RunSlice, stretch: int) -> int:
     return index_reads + -(-data_bytes // stretch)
 
 
-class SimulatedWorkers:
+class SimulatedWorkers(Engine):
     """An engine that gives back what workers would, and charges what they would ask of the storage."""
 
     jobs = 64
@@ -102,16 +103,6 @@ class SimulatedWorkers:
             self._result.merges.append(0)
         for number, argument in enumerate(arguments):
             yield number, pickle.loads(pickle.dumps(simulated(argument)))
-
-    def on_every_worker(self, _question: Callable[[Any], Any], _argument: Any) -> dict[str, Any]:
-        """There are no real workers."""
-        return {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Nothing was started."""
 
     def cut(self, sample: Iterable[SampledKey], one_in: int, part_bytes: int, most_parts: int) -> list[bytes]:
         """Cut as the driver does, and note what comes of it."""

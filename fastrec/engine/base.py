@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 __all__ = ["Engine"]
 
@@ -24,10 +24,12 @@ class Engine(Protocol):
         """
         ...
 
-    def on_every_worker(self, question: Callable[[Argument], Result], argument: Argument) -> dict[str, Result]:
-        """Call a function once on every worker of a cluster; nothing if all workers are processes of this engine."""
-        ...
+    def on_every_worker(self, _question: Callable[..., Result], *_arguments: Any) -> dict[str, Result]:
+        """Call a function once on every worker of a cluster; return the answers by worker."""
+        return {}
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(self, *_: object) -> None: ...
+    def __exit__(self, *_: object) -> None:
+        return None

@@ -22,6 +22,7 @@ from typing import Any, Final, Self, TypeVar
 import msgspec
 
 from fastrec._version import __version__
+from fastrec.engine.base import Engine
 from fastrec.errors import ClusterError, UsageError, WorkerDiedError
 from fastrec.limits import LIMITS, Limits
 
@@ -43,7 +44,7 @@ _FAST_WORKERS: Final = {
 _one_at_a_time = threading.Lock()
 
 
-class ClusterEngine:
+class ClusterEngine(Engine):
     """Runs tasks on an existing cluster, or on a cluster of processes that it starts on this machine."""
 
     def __init__(self, jobs: int, scheduler: str | None = None, limits: Limits = LIMITS) -> None:

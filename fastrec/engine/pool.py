@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from typing import Any, Final, Self, TypeVar
 
+from fastrec.engine.base import Engine
 from fastrec.errors import WorkerDiedError
 from fastrec.limits import LIMITS, Limits
 
@@ -45,7 +46,7 @@ _STOPPED: Final = ("T", "t")
 _DEAD: Final = "Z"
 
 
-class PoolEngine:
+class PoolEngine(Engine):
     """Runs tasks in worker processes; the same processes serve every call of `run`."""
 
     def __init__(self, jobs: int, limits: Limits = LIMITS) -> None:
@@ -157,10 +158,6 @@ class PoolEngine:
                 _kill(pid)
             _end_results(results)
             manager.join()
-
-    def on_every_worker(self, _question: Callable[[Argument], Result], _argument: Argument) -> dict[str, Result]:
-        """There is no cluster."""
-        return {}
 
     def __enter__(self) -> Self:
         try:

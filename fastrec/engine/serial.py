@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Self, TypeVar
+from typing import TypeVar
+
+from fastrec.engine.base import Engine
 
 __all__ = ["SerialEngine"]
 
@@ -11,7 +13,7 @@ Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
 
-class SerialEngine:
+class SerialEngine(Engine):
     """Runs tasks in this process."""
 
     jobs = 1
@@ -20,13 +22,3 @@ class SerialEngine:
         """Run a task on each argument, in order."""
         for number, argument in enumerate(arguments):
             yield number, task(argument)
-
-    def on_every_worker(self, _question: Callable[[Argument], Result], _argument: Argument) -> dict[str, Result]:
-        """There is no cluster."""
-        return {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Nothing was started, so nothing ends."""

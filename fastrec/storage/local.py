@@ -59,10 +59,8 @@ class LocalStorage:
         return _NewLocalFile(path, for_work=for_work)
 
     def write_all(self, path: str, data: bytes) -> None:
-        with naming(path), open(path, "wb") as file:  # noqa: PTH123
+        with self.create(path) as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
 
     def open_log(self, path: str) -> Log:
         return _LocalLog(path)
