@@ -44,9 +44,7 @@ def test_a_full_stdout_is_named_and_the_corpus_is_there(options: list[str], tmp_
     with FULL.open("wb") as full:
         done = fastrec("normalize", "in.jsonl", "-o", "out", *options, stdout=full)
     assert done.returncode == 3
-    assert b"error: standard output: No space left on device\nThe corpus is published all the same, as out.\n" in (
-        done.stderr
-    )
+    assert b"error: standard output: No space left on device\nThe corpus was published as out.\n" in done.stderr
     audited(tmp_path / "out")
 
 
@@ -95,7 +93,7 @@ def test_rejects_are_not_extracted_through_a_link() -> None:
     (Path.cwd() / "link").symlink_to(FULL)
     done = fastrec("rejects", "out", "--extract", "link")
     assert done.returncode == 2
-    assert b"link exists: name a new file" in done.stderr
+    assert b"link exists; choose a new file" in done.stderr
 
 
 @pytest.mark.parametrize("most", [1, 200, 1_000, 4_000, 20_000])
