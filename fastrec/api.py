@@ -147,7 +147,7 @@ def _spell_other(value: Any) -> msgspec.Raw:
     """Encode long integers, which msgspec does not know, by their digits."""
     if isinstance(value, LongInteger):
         return msgspec.Raw(value.text.encode())
-    raise UsageError(f"a record can only hold JSON values, not a {type(value).__name__}")
+    raise UsageError(f"a record can only hold JSON values, found one of type {type(value).__name__}")
 
 
 _spell = msgspec.json.Encoder(order="deterministic", enc_hook=_spell_other).encode

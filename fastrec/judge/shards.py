@@ -40,20 +40,10 @@ def judge_slice(
     offset: int = 0,
     stats: ReadStats | None = None,
 ) -> Iterator[JudgedChunk]:
-    """Read a slice and judge its lines.
+    """Read a slice and judge its lines, about `chunk_bytes` at a time.
 
-    Args:
-        judge: The judge.
-        piece: The slice.
-        chunk_bytes: Text to judge at a time.
-        max_line_bytes: A longer line is invalid, and never held in memory.
-        max_window: The largest zstd window to accept.
-        line: Number of the first line.
-        offset: What to add to the offsets of lines.
-        stats: Receives what was read.
-
-    Raises:
-        ShardError: The slice cannot be read to its end. What came before it must not be used.
+    The first line gets the number `line`, and `offset` is added to all offsets. A line longer than `max_line_bytes` is
+    invalid, and never held in memory. ShardError if the slice cannot be read to its end; then none of it may be used.
     """
     normal = bytearray()
     try:

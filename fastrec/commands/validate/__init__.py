@@ -18,6 +18,7 @@ from functools import lru_cache
 from itertools import groupby
 
 import msgspec
+from msgspec.structs import replace
 
 from fastrec.commands.validate.log import FindingLog, log_findings
 from fastrec.commands.validate.result import SliceFindings, Validation
@@ -92,20 +93,15 @@ def validate(
     with ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="fastrec-"))
         log = stack.enter_context(_open_log(os.fspath(json_log), shards)) if json_log else None
+        task = _SliceTask((), max_line_bytes, max_window, max_errors, None, algorithm, limits)
         tasks = [
-            _SliceTask(
-                slices,
-                max_line_bytes,
-                max_window,
-                max_errors,
-                f"{scratch}/{number}" if log else None,
-                algorithm,
-                limits,
-            )
+            replace(task, slices=slices, log=f"{scratch}/{number}" if log else None)
             for number, slices in enumerate(tasks_of(shards, limits.task_bytes))
         ]
-        results = stack.enter_context(closing(_in_order(tasks, _jobs_for(shards, len(tasks), jobs, limits))))
-        for shard, found in _by_shard(_enough(results, max_errors), limits):
+        # Only this process can read a stream.
+        jobs = 1 if any(shard.stream for shard in shards) else jobs_for(total_text(shards), len(tasks), jobs, limits)
+        results = stack.enter_context(closing(_in_order(tasks, jobs, max_errors)))
+        for shard, found in _by_shard(results, limits):
             validation.add(shard.path, found)
             if not found.error:
                 groups.merge(found.groups)
@@ -135,36 +131,23 @@ def _open_log(path: str, shards: Iterable[Shard]) -> FindingLog:
     return FindingLog(path)
 
 
-def _jobs_for(shards: Sequence[Shard], tasks: int, jobs: int, limits: Limits) -> int:
-    """Return how many processes to use: one for streams, which only this process can read."""
-    if any(shard.stream for shard in shards):
-        return 1
-    return jobs_for(total_text(shards), tasks, jobs, limits)
-
-
-def _in_order(tasks: list[_SliceTask], jobs: int) -> Generator[tuple[Slice, SliceFindings], None, None]:
-    """Run the tasks and yield the findings of each slice in the order of the inputs."""
+def _in_order(
+    tasks: list[_SliceTask], jobs: int, max_errors: int | None
+) -> Generator[tuple[Slice, SliceFindings], None, None]:
+    """Run the tasks and yield the findings of each slice in the order of the inputs, until max_errors is reached."""
     early: dict[int, list[SliceFindings]] = {}
-    turn = 0
+    turn = invalid = 0
     with make_engine(jobs) as engine:
         for number, results in engine.run(_validate_task, tasks):
             early[number] = results
             while turn in early:
                 # A task that reached max_errors skipped its last slices.
-                yield from zip(tasks[turn].slices, early.pop(turn), strict=False)
+                for piece, found in zip(tasks[turn].slices, early.pop(turn), strict=False):
+                    yield piece, found
+                    invalid += found.invalid
+                    if max_errors is not None and invalid >= max_errors:
+                        return
                 turn += 1
-
-
-def _enough(
-    results: Iterable[tuple[Slice, SliceFindings]], max_errors: int | None
-) -> Iterator[tuple[Slice, SliceFindings]]:
-    """Pass results on until max_errors is reached."""
-    invalid = 0
-    for piece, found in results:
-        yield piece, found
-        invalid += found.invalid
-        if max_errors is not None and invalid >= max_errors:
-            return
 
 
 def _by_shard(results: Iterable[tuple[Slice, SliceFindings]], limits: Limits) -> Iterator[tuple[Shard, SliceFindings]]:
