@@ -146,5 +146,5 @@ def _name_notices(shard: Shard) -> Iterator[str]:
     if shard.size == 0:
         yield f"{shown(shard.path)} is empty, not {promised.value}: it has no lines"
     else:
-        told = "plain text" if shard.format is Format.PLAIN else shard.format.value
-        yield f"{shown(shard.path)} is {told} by its first bytes: read as {told}"
+        found = "plain text" if shard.format is Format.PLAIN else shard.format.value
+        yield f"{shown(shard.path)} is {found} by its first bytes: read as {found}"

@@ -23,7 +23,7 @@ from fastrec.judge.codes import CODES
 from fastrec.judge.judge import Judge
 from fastrec.limits import LIMITS, Limits
 from fastrec.sources.formats import Format
-from tests.judge.test_hostile import PLACES, line_with
+from tests.judge.test_hostile import FIELDS, line_with
 from tests.samples import sample
 from tests.sources.compressing import FORMATS, compressed
 from tests.systems import needs_dev_full
@@ -199,8 +199,8 @@ def _shard(path: Path) -> Any:
 
 HOSTILE = [
     *(
-        (line_with(PLACES[place] % value), code)
-        for place in PLACES
+        (line_with(FIELDS[field] % value), code)
+        for field in FIELDS
         for value, code in [
             (b'{"k":1,"k":1}', "json.duplicate_key"),
             (b'[{"a":{"k":1,"j":{},"k":null}}]', "json.duplicate_key"),

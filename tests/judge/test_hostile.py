@@ -10,7 +10,7 @@ from tests.judge.helpers import codes, judge, normal
 from tests.samples import sample
 
 # Where a hostile value is put: in a known field, in an unknown field, and in a free-form object.
-PLACES = {
+FIELDS = {
     "known": b'"error":%s',
     "unknown": b'"zz_unknown":%s',
     "free-form": b'"metadata":{"deep":[{"x":%s}]}',
@@ -24,7 +24,7 @@ def line_with(fragment: bytes) -> bytes:
     return json.dumps(record).encode()[:-1] + b"," + fragment + b"}"
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("field", FIELDS)
 @pytest.mark.parametrize(
     ("value", "code"),
     [
@@ -61,12 +61,12 @@ def line_with(fragment: bytes) -> bytes:
         (b"9" * 1_000_001, "json.number"),
     ],
 )
-def test_hostile_values_are_rejected_in_every_field(place: str, value: bytes, code: str) -> None:
+def test_hostile_values_are_rejected_in_every_field(field: str, value: bytes, code: str) -> None:
     """A value that no record may have is rejected with its own code, at any depth."""
-    assert codes(line_with(PLACES[place] % value))[0] == code
+    assert codes(line_with(FIELDS[field] % value))[0] == code
 
 
-@pytest.mark.parametrize("place", ["unknown", "free-form", "deep unknown"])
+@pytest.mark.parametrize("field", ["unknown", "free-form", "deep unknown"])
 @pytest.mark.parametrize(
     "value",
     [
@@ -87,9 +87,9 @@ def test_hostile_values_are_rejected_in_every_field(place: str, value: bytes, co
         b"null",
     ],
 )
-def test_unusual_values_are_kept_in_every_field(place: str, value: bytes) -> None:
+def test_unusual_values_are_kept_in_every_field(field: str, value: bytes) -> None:
     """Unusual values that JSON and the schema allow are kept, and their normal form is stable."""
-    once = normal(line_with(PLACES[place] % value))
+    once = normal(line_with(FIELDS[field] % value))
     assert normal(once) == once
 
 

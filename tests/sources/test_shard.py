@@ -217,7 +217,7 @@ def test_any_cut_of_a_file_into_ranges_gives_every_line_once(tmp_path_factory, d
         items = list(shard.read(start=start, end=end, chunk_bytes=4, stats=stats))
         if items:
             assert items[0].line == 1
-            assert start <= items[0].offset < max(end, 4)  # a first line behind a mark starts at byte 3
+            assert start <= items[0].offset < max(end, 4)  # after a byte order mark, the first line starts at byte 3
         got += [(item.offset, item.data, item.line + total.lines) for item in items]
         total.lines += stats.lines
         total.raw_bytes += stats.raw_bytes
