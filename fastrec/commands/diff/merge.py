@@ -62,7 +62,13 @@ class CompareTask(msgspec.Struct, frozen=True):
 @collector_off()
 def compare_range(task: CompareTask) -> Changes:
     """Compare a range of two corpora. Runs in a worker."""
-    return _Merger(task).run()
+    merger = _Merger(task)
+    try:
+        merger.merge()
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, KeyError) as exc:
+        reason = f"or {shown(merger.old.path)} has a line that is not a record in normal form; {VERIFY_HINT}"
+        raise CorpusError(merger.new.path, reason) from exc
+    return merger.changes
 
 
 class _Merger:
@@ -71,24 +77,17 @@ class _Merger:
     def __init__(self, task: CompareTask) -> None:
         self._task = task
         self._position_of = position_maker(task.fields)
-        self._old, self._new = (
+        self.old, self.new = (
             Reader(RangeOfParts(task.low, task.high, self._position_of), parts, task.limits)
             for parts in (task.old, task.new)
         )
         self._by_key = "evaluation_id" not in (*task.fields, *task.rest)
-        self._changes = Changes()
+        self.changes = Changes()
         self._models: dict[bytes, ModelChanges] = {}  # by the beginning of keys, up to evaluation_name
 
-    def run(self) -> Changes:
-        try:
-            self._merge()
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, KeyError) as exc:
-            reason = f"or {shown(self._old.path)} has a line that is not a record in normal form; {VERIFY_HINT}"
-            raise CorpusError(self._new.path, reason) from exc
-        return self._changes
-
-    def _merge(self) -> None:
-        old, new = self._old, self._new
+    def merge(self) -> None:
+        """Read both corpora to the end of the range."""
+        old, new = self.old, self.new
         while True:
             self._skip_equal()
             key, other = old.key(), new.key()
@@ -113,7 +112,7 @@ class _Merger:
 
     def _skip_equal(self) -> None:
         """Skip lines that are the same in both corpora, many at a time."""
-        old, new = self._old, self._new
+        old, new = self.old, self.new
         while old.has_line() and new.has_line():
             start, other = old.start, new.start
             end = old.data.find(b"\n", start) + 1
@@ -127,7 +126,7 @@ class _Merger:
 
     def _match_next(self, key: bytes) -> None:
         """Match two records with the same key, unless other records may be at their position."""
-        old, new = self._old, self._new
+        old, new = self.old, self.new
         first, second = old.take(), new.take()
         model = key[: key.find(_AFTER_MODEL) + len(_AFTER_MODEL)]
         if (old.key() or b"").startswith(model) or (new.key() or b"").startswith(model):
@@ -137,7 +136,7 @@ class _Merger:
 
     def _match_position(self, position: Position, olds: list[bytes], news: list[bytes]) -> None:
         """Match the records of a position: the given ones, and those that the readers are still to read."""
-        for reader, lines in ((self._old, olds), (self._new, news)):
+        for reader, lines in ((self.old, olds), (self.new, news)):
             reader.take_position(position, lines, self._task.limits.diff_position_bytes)
         equal = set(olds) & set(news)
         for old, new in _group(olds, news, self._task.rest, equal):
@@ -173,7 +172,7 @@ class _Merger:
         model = self._models.get(known)
         if model is None:
             head = read_head(line)
-            model = self._changes.models.setdefault((head.evaluation_name, head.model_id), ModelChanges())
+            model = self.changes.models.setdefault((head.evaluation_name, head.model_id), ModelChanges())
             self._models[known] = model
         return model
 
@@ -184,11 +183,11 @@ class _Merger:
             return
         model = self._model(new, key)
         model.counts["changed"] += 1
-        fields = self._changes.fields
+        fields = self.changes.fields
         for path in paths:
             known = path in fields or len(fields) < self._task.limits.diff_fields
             fields[path if known else OTHER_FIELDS] += 1
-        examples = self._changes.examples.changed
+        examples = self.changes.examples.changed
         if len(examples) < self._task.examples:
             examples.append(msgspec.structs.replace(_name_of(new), fields=paths))
         if flip is not None:
@@ -208,7 +207,7 @@ class _Merger:
         counts["correct_old" if kind in ("removed", "ambiguous_old") else "correct_new"] += sum(map(is_correct, lines))
         if kind == "ambiguous_new":
             return  # one example is enough for both corpora
-        examples: list[RecordName] = getattr(self._changes.examples, kind.removesuffix("_old"))
+        examples: list[RecordName] = getattr(self.changes.examples, kind.removesuffix("_old"))
         shown_lines = lines[:1] if kind == "ambiguous_old" else lines
         examples += map(_name_of, shown_lines[: self._task.examples - len(examples)])
 

@@ -22,7 +22,7 @@ import msgspec
 import pyarrow as pa
 from msgspec import UNSET, Raw, UnsetType
 
-from fastrec.commands.export.decode import Row
+from fastrec.commands.export.decode import DecodedRecord
 from fastrec.judge.findings import json_path
 from fastrec.judge.normal import spell
 from fastrec.judge.parse import LongInteger
@@ -56,7 +56,7 @@ def table_schema() -> pa.Schema:
     return pa.schema([*_record().fields, pa.field("extra", pa.string())])
 
 
-def batch_of(rows: Sequence[Row]) -> pa.RecordBatch:
+def batch_of(rows: Sequence[DecodedRecord]) -> pa.RecordBatch:
     """Convert rows to columns."""
     records = [row.record for row in rows]
     columns = _record()

@@ -22,18 +22,16 @@ from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.shape import Shape
 from fastrec.schemas.v0_2_0 import Record
 
-__all__ = ["Decoder", "Extra", "Row"]
-
-Extra = dict[str, Any]
-"""Values that no column holds, by path."""
+__all__ = ["DecodedRecord", "Decoder"]
 
 
-class Row(NamedTuple):
-    """A record, decoded for a table."""
+class DecodedRecord(NamedTuple):
+    """A record, decoded for Parquet."""
 
     record: Any
     """Has the fields of `Record`; free-form objects are `Raw`, or dicts after the slow path."""
-    extra: Extra
+    extra: dict[str, Any]
+    """Values that no column holds, by path."""
 
 
 class Decoder:
@@ -45,20 +43,20 @@ class Decoder:
         self._plain = msgspec.json.Decoder().decode
         self._refused = False
 
-    def decode(self, line: bytes) -> Row:
+    def decode(self, line: bytes) -> DecodedRecord:
         """Decode one line."""
         if not self._refused:  # after a line with unknown keys the next one probably has some too
             try:
-                return Row(self._strict(line), {})
+                return DecodedRecord(self._strict(line), {})
             except msgspec.ValidationError:
                 pass
         try:
-            row = Row(self._tolerant(line), dict(_unknown(self._plain(line), DEFAULT_SCHEMA.shape, ())))
+            row = DecodedRecord(self._tolerant(line), dict(_unknown(self._plain(line), DEFAULT_SCHEMA.shape, ())))
         except msgspec.ValidationError:
             value = judge_slowly(line, DEFAULT_SCHEMA)  # if valid, it has an integer of more than 4,300 digits
             if isinstance(value, tuple):
                 raise
-            row = Row(build(Record, value), dict(_unknown(value, DEFAULT_SCHEMA.shape, ())))
+            row = DecodedRecord(build(Record, value), dict(_unknown(value, DEFAULT_SCHEMA.shape, ())))
         self._refused = bool(row.extra)
         return row
 
