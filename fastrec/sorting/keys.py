@@ -1,12 +1,12 @@
-r"""Sort keys: one `bytes` per record whose plain comparison is the order of the corpus.
+r"""Sort keys: one `bytes` object per record, so that comparing keys as bytes gives the order of the corpus.
 
-    field            spelled as
+    field            encoded as
     a string         its UTF-8, each NUL as 00 FF, then 00
     sample_id, int   01 for negative, 02 otherwise; the number of bytes; the bytes
     sample_id, str   03, then as a string
 
-UTF-8 compares as code points do. The end mark 00 is less than any byte of a string and than the FF behind a NUL within
-it, so a prefix comes before what it begins. No field begins with FF, so an end mark is never taken for a NUL.
+UTF-8 sorts by code point. The end mark 00 is less than any byte of a string, and a NUL within a string is followed by
+FF, so a prefix sorts before longer strings. No field begins with FF, so an end mark is never taken for a NUL.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ __all__ = [
     "FIELDS",
     "KeyMaker",
     "KeySplitter",
+    "encode_text",
     "join_key",
     "key_maker",
     "key_splitter",
     "sample_id_of",
     "sort_order",
-    "spell_text",
     "text_of",
 ]
 
 FIELDS: Final = DEFAULT_SCHEMA.sort_fields
-"""The fields of a key in the default order."""
+"""The fields of a key, in the default order."""
 
 KeyMaker = Callable[[Record], bytes]
 KeySplitter = Callable[[bytes], Sequence[bytes]]
@@ -42,34 +42,35 @@ _LONGEST: Final = 2 ** (8 * _LENGTH_BYTES) - 1
 
 
 def sort_order(first: Iterable[str]) -> tuple[str, ...]:
-    """Complete an order: the fields named, then the others as in the default order."""
+    """Return all sort fields: those given, then the others in the default order."""
     named = tuple(dict.fromkeys(first))
     return (*named, *(field for field in FIELDS if field not in named))
 
 
 def key_maker(order: Sequence[str] = FIELDS) -> KeyMaker:
-    """Return the function from a record to its key."""
+    """Return a function that makes the key of a record."""
     if tuple(order) == FIELDS:
         return _default_key
-    return lambda record: b"".join([_spell(field, record) for field in order])
+    return lambda record: b"".join([_encode_field(field, record) for field in order])
 
 
 def _default_key(record: Record) -> bytes:
-    """Make a key in the default order, with one encoding for all its strings where none of them holds a NUL."""
-    name, sample, model, run = record.evaluation_name, record.sample_hash, record.model_id, record.evaluation_id
+    """Make a key in the default order. If no string holds a NUL, one call encodes them all."""
+    name, sample_hash, model = record.evaluation_name, record.sample_hash, record.model_id
+    evaluation_id = record.evaluation_id
     sample_id = record.sample_id
     if sample_id.__class__ is str:
-        text = f"{name}\0{sample}\0{model}\0{run}\0\3{sample_id}\0"
+        text = f"{name}\0{sample_hash}\0{model}\0{evaluation_id}\0\3{sample_id}\0"
         if text.count("\0") == 5:
             return text.encode()
     else:
-        text = f"{name}\0{sample}\0{model}\0{run}\0"
+        text = f"{name}\0{sample_hash}\0{model}\0{evaluation_id}\0"
         if text.count("\0") == 4:
             return text.encode() + _integer(sample_id)  # type: ignore[arg-type]
-    return b"".join(map(_string, (name, sample, model, run))) + _sample_id(sample_id)  # type: ignore[arg-type]
+    return b"".join(map(_string, (name, sample_hash, model, evaluation_id))) + _sample_id(sample_id)  # type: ignore[arg-type]
 
 
-def _spell(field: str, record: Record) -> bytes:
+def _encode_field(field: str, record: Record) -> bytes:
     value = getattr(record, field)
     return _sample_id(value) if field == "sample_id" else _string(value)
 
@@ -86,7 +87,7 @@ def _integer(value: int) -> bytes:
     length = (value.bit_length() + 7) // 8
     if value >= 0:
         return _NATURAL + length.to_bytes(_LENGTH_BYTES, "big") + value.to_bytes(length, "big")
-    # More bytes mean a smaller number, and so do smaller complements.
+    # A negative number with more bytes is smaller, and so is one with a smaller complement.
     return (
         _NEGATIVE
         + (_LONGEST - length).to_bytes(_LENGTH_BYTES, "big")
@@ -95,20 +96,20 @@ def _integer(value: int) -> bytes:
 
 
 def key_splitter(order: Sequence[str] = FIELDS) -> KeySplitter:
-    """Return the function from a key to its five fields, spelled as in the key, in the default order."""
+    """Return a function that splits a key into its encoded fields, in the default order."""
     if tuple(order) == FIELDS:
         return _split_default
-    places = [tuple(order).index(field) for field in FIELDS]
+    positions = [tuple(order).index(field) for field in FIELDS]
 
     def split(key: bytes) -> Sequence[bytes]:
         fields = _split(key, order)
-        return [fields[place] for place in places]
+        return [fields[position] for position in positions]
 
     return split
 
 
 def _split_default(key: bytes) -> Sequence[bytes]:
-    # 00 FF may be a NUL within a string; that it is part of an integer is rare enough to look twice then.
+    # 00 FF is a NUL within a string or, rarely, part of an integer: both need the slow split.
     return _split(key, FIELDS) if b"\0\xff" in key else key.split(b"\0", 4)
 
 
@@ -125,30 +126,30 @@ def _split(key: bytes, order: Sequence[str]) -> list[bytes]:
         end = key.index(b"\0", position)
         while key[end + 1 : end + 2] == b"\xff":
             end = key.index(b"\0", end + 2)
-        # A trailing end mark stays with a sample_id, as the default split leaves it there.
+        # A sample_id keeps its end mark, as in the default split.
         fields.append(key[position : end + (field == "sample_id")])
         position = end + 1
     return fields
 
 
 def join_key(fields: Sequence[bytes], order: Sequence[str] = FIELDS) -> bytes:
-    """Make a key of fields as a splitter gives them: in the default order, spelled as in keys."""
+    """Make a key from encoded fields in the default order."""
     by_name = dict(zip(FIELDS, fields, strict=True))
     return b"".join([by_name[field] + (b"" if field == "sample_id" else b"\0") for field in order])
 
 
-def spell_text(text: str) -> bytes:
-    """Spell a string as a field of a key; `text_of` reads it."""
+def encode_text(text: str) -> bytes:
+    """Encode a string as a field of a key; `text_of` decodes it."""
     return _string(text)[:-1]
 
 
 def text_of(field: bytes) -> str:
-    """Return the string that a field of a key spells."""
+    """Decode a string field of a key."""
     return field.replace(b"\0\xff", b"\0").decode()
 
 
 def sample_id_of(field: bytes) -> int | str:
-    """Return the `sample_id` that a field of a key spells."""
+    """Decode the `sample_id` field of a key."""
     if field[:1] == _STRING:
         return text_of(field[1:-1])
     body = field[1 + _LENGTH_BYTES :]

@@ -1,6 +1,6 @@
-"""`summary.json`: what is in a corpus, field by field. It depends on the records alone: no time, no host, no path.
+"""`summary.json`: the content of a corpus. It depends on the records alone: no time, no host, no path.
 
-Each field is documented where it is declared; the JSON Schema that ships with the package is made from these classes.
+The JSON Schema of the document is generated from these classes.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _MOST_BITS: Final = 14_000
 
 
 def json_safe(value: int | str) -> int | str:
-    """Spell an integer of more digits than most readers of JSON take (4,300) in hexadecimal, as text."""
+    """Return an integer with more digits than most JSON readers accept (4,300) as hexadecimal text."""
     if isinstance(value, str):
         return value
     return hex(value) if value.bit_length() > _MOST_BITS else int(value)
 
 
 class Base(msgspec.Struct, kw_only=True):
-    """What the classes of the summary have in common: fields are named, never positional."""
+    """Base of all classes of the summary: fields are passed by name."""
 
 
 class LineCounts(Base, kw_only=True):
@@ -48,9 +48,9 @@ class LineCounts(Base, kw_only=True):
 
     lines: Annotated[int, Meta(ge=0, description="Lines read, blank ones included.")]
     kept: Annotated[int, Meta(ge=0, description="Records in the corpus.")]
-    duplicates: Annotated[int, Meta(ge=0, description="Records dropped because an exact copy was kept.")]
+    duplicates: Annotated[int, Meta(ge=0, description="Records dropped because an identical one was kept.")]
     rejected: Annotated[int, Meta(ge=0, description="Lines in the rejects file.")]
-    blank: Annotated[int, Meta(ge=0, description="Lines of white space alone.")]
+    blank: Annotated[int, Meta(ge=0, description="Lines of white space only.")]
 
 
 class ConflictExample(Base, kw_only=True):
@@ -60,44 +60,42 @@ class ConflictExample(Base, kw_only=True):
     sample_id: SampleId
     model_id: str
     evaluation_id: str
-    records: Annotated[int, Meta(ge=2, description="Different records with this identity.")]
-    sample_hashes: Annotated[list[str], Meta(description="The sample_hash values they carry.")]
+    records: Annotated[int, Meta(ge=2, description="Number of different records with this identity.")]
+    sample_hashes: Annotated[list[str], Meta(description="Their sample_hash values.")]
 
 
 class Conflicts(Base, kw_only=True):
-    """Identities (evaluation_id, evaluation_name, model_id, sample_id) that several different records share."""
+    """Identities (evaluation_id, evaluation_name, model_id, sample_id) with several different records."""
 
     identities: Annotated[int, Meta(ge=0, description="Identities with several records.")]
-    records: Annotated[int, Meta(ge=0, description="Records that share an identity with another.")]
+    records: Annotated[int, Meta(ge=0, description="Records of these identities.")]
     examples: Annotated[
-        list[ConflictExample], Meta(description="The first of them by evaluation_name and sample_id, at most 100.")
+        list[ConflictExample], Meta(description="The first 100 of them, by evaluation_name and sample_id.")
     ]
 
 
 class HashExample(Base, kw_only=True):
-    """A line whose sample_hash was not the computed one."""
+    """A record whose sample_hash was wrong."""
 
     evaluation_name: str
     model_id: str
     sample_id: SampleId
-    given: Annotated[str, Meta(description="The one it came with.")]
-    computed: Annotated[str, Meta(description="The one it should have.")]
+    given: Annotated[str, Meta(description="The hash in the line.")]
+    computed: Annotated[str, Meta(description="The correct hash.")]
 
 
 class SampleHashes(Base, kw_only=True):
-    """How the `sample_hash` of valid lines, copies included, compared with the computed one."""
+    """How the `sample_hash` of valid lines, duplicates included, compares with the computed hash."""
 
     algorithm: Annotated[str, Meta(description="sha256 or xxh3_128.")]
-    verified: Annotated[int, Meta(ge=0, description="Lines that came with the computed hash.")]
-    filled: Annotated[int, Meta(ge=0, description="Lines that came without one.")]
-    replaced: Annotated[
-        int, Meta(ge=0, description="Lines that came with another one; left as given with --sample-hash fill.")
-    ]
-    examples: Annotated[list[HashExample], Meta(description="The first of those by name, model and id, at most 10.")]
+    verified: Annotated[int, Meta(ge=0, description="Lines with the correct hash.")]
+    filled: Annotated[int, Meta(ge=0, description="Lines without a hash.")]
+    replaced: Annotated[int, Meta(ge=0, description="Lines with a wrong hash; --sample-hash fill leaves it in place.")]
+    examples: Annotated[list[HashExample], Meta(description="The first 10 of these lines, by name, model and id.")]
 
 
 class Tokens(Base, kw_only=True):
-    """Sums over the records that say their token usage; one of more than 4,200 digits is hexadecimal, as text."""
+    """Sums over all records with a token usage. A sum of more than 4,200 digits is hexadecimal text."""
 
     records: Annotated[int, Meta(ge=0, description="Records with a token_usage.")]
     input: Annotated[Count | str, Meta(description="Sum of token_usage.input_tokens.")]
@@ -106,12 +104,12 @@ class Tokens(Base, kw_only=True):
 
 
 class Latency(Base, kw_only=True):
-    """Quantiles of `performance.latency_ms`, each to within 1/128 of itself."""
+    """Quantiles of `performance.latency_ms`, with a relative error of at most 1/128."""
 
     records: Annotated[int, Meta(ge=0, description="Records with a latency.")]
-    p50: Annotated[float | None, Meta(description="Half of them took no longer, in milliseconds.")]
-    p90: Annotated[float | None, Meta(description="Nine in ten took no longer.")]
-    p99: Annotated[float | None, Meta(description="99 in 100 took no longer.")]
+    p50: Annotated[float | None, Meta(description="Median, in milliseconds.")]
+    p90: Annotated[float | None, Meta(description="90th percentile.")]
+    p99: Annotated[float | None, Meta(description="99th percentile.")]
 
 
 class ModelSummary(Base, kw_only=True):
@@ -119,18 +117,19 @@ class ModelSummary(Base, kw_only=True):
 
     model_id: str
     records: Annotated[int, Meta(ge=1, description="Its records in the corpus.")]
-    questions: Annotated[int, Meta(ge=1, description="Distinct samples answered, told apart by sample_hash.")]
+    questions: Annotated[int, Meta(ge=1, description="Questions it answered (distinct sample_hash values).")]
     correct: Annotated[int, Meta(ge=0, description="Records with evaluation.is_correct.")]
     accuracy: Annotated[float, Meta(ge=0, le=1, description="correct / records.")]
     mean_score: Annotated[
-        float | None, Meta(description="Exact sum of evaluation.score over records, rounded once; true is 1.")
+        float | None, Meta(description="Mean of evaluation.score, computed exactly and rounded once; true counts as 1.")
     ]
     score_standard_error: Annotated[
-        float | None, Meta(description="Of the mean, from the sample variance; null for a single record.")
+        float | None,
+        Meta(description="Standard error of mean_score; null for a single record."),
     ]
     errors: Annotated[int, Meta(ge=0, description="Records with a non-empty error.")]
-    turns: Annotated[int, Meta(ge=0, description="Interactions in all; a single turn counts 1.")]
-    tool_calls: Annotated[int, Meta(ge=0, description="Tool calls in all interactions.")]
+    turns: Annotated[int, Meta(ge=0, description="Interactions; a record without interactions counts as 1.")]
+    tool_calls: Annotated[int, Meta(ge=0, description="Tool calls of all interactions.")]
     tokens: Tokens
     latency_ms: Latency
     first_sample_id: Annotated[SampleId, Meta(description="The lowest sample_id; integers before strings.")]
@@ -143,15 +142,15 @@ class EvaluationSummary(Base, kw_only=True):
     evaluation_name: str
     records: Annotated[int, Meta(ge=1, description="Its records in the corpus.")]
     models: Annotated[int, Meta(ge=1, description="Distinct models.")]
-    questions: Annotated[int, Meta(ge=1, description="Distinct samples, told apart by sample_hash.")]
-    questions_all_models: Annotated[int, Meta(ge=0, description="Samples that every one of the models answered.")]
-    ids_with_many_hashes: Annotated[int, Meta(ge=0, description="sample_ids that carry more than one sample_hash.")]
-    hashes_with_many_ids: Annotated[int, Meta(ge=0, description="sample_hashes that carry more than one sample_id.")]
-    by_model: Annotated[list[ModelSummary], Meta(description="By model_id.")]
+    questions: Annotated[int, Meta(ge=1, description="Questions (distinct sample_hash values).")]
+    questions_all_models: Annotated[int, Meta(ge=0, description="Questions that all models answered.")]
+    ids_with_many_hashes: Annotated[int, Meta(ge=0, description="sample_id values with several sample_hash values.")]
+    hashes_with_many_ids: Annotated[int, Meta(ge=0, description="sample_hash values with several sample_id values.")]
+    by_model: Annotated[list[ModelSummary], Meta(description="Its models, sorted by model_id.")]
 
 
 class Summary(Base, kw_only=True):
-    """What is in a corpus."""
+    """Summary of a corpus."""
 
     format: Annotated[int, Meta(description="Version of this document's format.")] = SUMMARY_FORMAT
     line_counts: LineCounts
@@ -160,8 +159,8 @@ class Summary(Base, kw_only=True):
     sample_hash: SampleHashes
     interaction_types: Annotated[dict[str, int], Meta(description="FileDigest records by interaction_type.")]
     schema_versions: Annotated[dict[str, int], Meta(description="FileDigest records by schema_version.")]
-    evaluations: Annotated[list[EvaluationSummary], Meta(description="By evaluation_name.")]
+    evaluations: Annotated[list[EvaluationSummary], Meta(description="All evaluations, sorted by name.")]
 
     def to_json(self) -> bytes:
-        """Spell the document: indented, non-ASCII as itself, a newline at the end."""
+        """Encode the document: indented, with a newline at the end."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"

@@ -23,7 +23,7 @@ from fastrec.errors import CorpusError, shown
 from fastrec.judge.judge import Judge
 from fastrec.judge.shards import judge_slice
 from fastrec.limits import Limits
-from fastrec.sorting.keys import key_maker, key_splitter, spell_text, text_of
+from fastrec.sorting.keys import encode_text, key_maker, key_splitter, text_of
 from fastrec.sources.shard import Slice, shard_at
 from fastrec.summary.ranking import Chosen
 from fastrec.summary.rows import row_of
@@ -96,7 +96,7 @@ def only_common(
         ShardError: A part could not be read completely.
     """
     models = {
-        spell_text(one.evaluation.evaluation_name): frozenset(spell_text(model.model_id) for model in one.models)
+        encode_text(one.evaluation.evaluation_name): frozenset(encode_text(model.model_id) for model in one.models)
         for one in chosen
     }
     tasks = [PartTask(part, manifest.sort_fields, models, limits) for part in parts_of(corpus, manifest)]
@@ -124,7 +124,7 @@ def _joined(parts: Iterable[CommonQuestions], models: Models, limits: Limits) ->
 
 
 def _recounted(chosen: Chosen, common: CommonQuestions) -> Chosen:
-    evaluation = spell_text(chosen.evaluation.evaluation_name)
+    evaluation = encode_text(chosen.evaluation.evaluation_name)
     questions = common.questions[evaluation]
     summaries = []
     for model in sorted(common.models[evaluation]) if questions else []:
