@@ -1,4 +1,4 @@
-"""Scale: what the driver holds and what it asks of the storage grow with the corpus, not with its square."""
+"""Scale: memory of the driver and storage requests grow linearly with the corpus."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def simulated(records: int, limits: Limits = SMALL_LIMITS, **more: int) -> Simul
 
 
 def measured(records: int, **more: int) -> tuple[Simulated, int]:
-    """Simulate, and measure what the driver allocates at most."""
+    """Simulate, and measure the peak memory of the driver."""
     tracemalloc.start()
     try:
         return simulated(records, **more), tracemalloc.get_traced_memory()[1]
@@ -41,8 +41,8 @@ def measured(records: int, **more: int) -> tuple[Simulated, int]:
         tracemalloc.stop()
 
 
-def test_four_times_the_records_take_four_times_as_much() -> None:
-    """Tasks, objects, requests and memory of the driver grow no faster than the corpus, though runs × parts would."""
+def test_costs_grow_linearly() -> None:
+    """Four times the records take four times the requests and the memory, though runs × parts grow 16-fold."""
     one, held = measured(40_000)
     four, held_by_four = measured(160_000)
     assert len(one.merges) == len(four.merges) == 2
@@ -54,23 +54,23 @@ def test_four_times_the_records_take_four_times_as_much() -> None:
     assert max(one.sampled, four.sampled) <= 1_024
 
 
-def test_a_run_that_goes_on_takes_as_much() -> None:
-    """What is read back from the journal is no more than what was held when it was written."""
+def test_resuming_takes_no_more_memory() -> None:
+    """Reading the journal takes no more memory than the run that wrote it."""
     through, held = measured(40_000)
     stopped, held_again = measured(40_000, stop_after=through.parts // 2)
-    assert stopped.tasks == through.tasks, "nothing was sorted again"
+    assert stopped.tasks == through.tasks, "tasks were repeated"
     assert held_again <= 1.5 * held
 
 
-def test_without_rounds_runs_times_parts_would_explode() -> None:
-    """The simulation can fail: with no limit on runs, requests grow with the square."""
+def test_without_merging_requests_grow_quadratically() -> None:
+    """The simulation can fail: without a limit on runs, requests grow quadratically."""
     one, four = (simulated(records, Limits(unmerged_runs=10**9)) for records in (30_000, 120_000))
     assert not four.merges
     assert four.slices >= 14 * one.slices
 
 
-def test_reads_are_charged_as_they_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To gather parts from merged runs takes about as many reads as the simulation says, and never many more."""
+def test_the_simulation_counts_reads_correctly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gathering parts from merged runs takes about as many reads as the simulation counts."""
     pile = [[(b"%06d" % (number * 8 + run), b"x" * 199 + b"\n") for number in range(2_000)] for run in range(8)]
     cuts = [b"%06d" % (number * 1_000) for number in range(1, 16)]
     runs = spilled(str(tmp_path), pile, 16)

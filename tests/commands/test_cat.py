@@ -25,7 +25,7 @@ from fastrec.commands.generate.stream import Recipe, lines
 from fastrec.corpus.documents import read_manifest
 from fastrec.errors import CorpusError, ShardError, UsageError
 from fastrec.limits import Limits
-from tests.normalize.normalizing import Corpus, normalized, place_of, write
+from tests.normalize.normalizing import Corpus, normalized, sort_position, write
 from tests.samples import sample
 
 FILTERS = {"evaluation": "evaluation_name", "model": "model_id", "sample_id": "sample_id", "hash": "sample_hash"}
@@ -305,7 +305,7 @@ def test_blocks_are_whole_lines(plain: Corpus, jobs: int) -> None:
 
 def test_the_corpus_has_its_sort_order(corpus: Corpus) -> None:
     """The lines that these tests compare with are sorted as the manifest says."""
-    assert corpus.lines == sorted(corpus.lines, key=lambda line: place_of(line, corpus.manifest["sort_fields"]))
+    assert corpus.lines == sorted(corpus.lines, key=lambda line: sort_position(line, corpus.manifest["sort_fields"]))
 
 
 # Bad input

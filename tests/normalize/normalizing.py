@@ -1,4 +1,4 @@
-"""Running `normalize` in tests, and an audit that every published corpus must pass, with the stdlib for a judge."""
+"""Run `normalize` in tests, and audit every published corpus with the standard library."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EVERYTHING = {"duplicates": 0.1, "conflicts": 0.05, "unknown_keys": 0.2, "reject
 
 
 class Corpus:
-    """A published corpus, read with nothing of fastrec but decompression."""
+    """A published corpus, read without fastrec apart from decompression."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -44,7 +44,7 @@ class Corpus:
 
     @property
     def same_for_all(self) -> dict[str, bytes]:
-        """What must not depend on how the corpus was made."""
+        """The files that must not depend on how the corpus was made."""
         return {path.name: path.read_bytes() for path in [*self.parts, self.path / "summary.json"]}
 
 
@@ -57,7 +57,7 @@ def raw_of(reject: dict[str, Any]) -> bytes:
 
 
 def integer_of(digits: str) -> int:
-    """Read an integer of any length, which the stdlib refuses by default."""
+    """Read an integer of any length, which the standard library refuses by default."""
     limit = sys.get_int_max_str_digits()
     sys.set_int_max_str_digits(0)
     try:
@@ -66,8 +66,8 @@ def integer_of(digits: str) -> int:
         sys.set_int_max_str_digits(limit)
 
 
-def place_of(line: bytes, order: Sequence[str] = FIELDS) -> tuple[Any, ...]:
-    """What a record is sorted by: its fields in order, then its bytes."""
+def sort_position(line: bytes, order: Sequence[str] = FIELDS) -> tuple[Any, ...]:
+    """The sort position of a record: its fields, then its bytes."""
     record = json.loads(line, parse_int=integer_of)
     sample_id = record["sample_id"]
     record["sample_id"] = (1, 0, sample_id) if isinstance(sample_id, str) else (0, sample_id, "")
@@ -82,20 +82,20 @@ def write(path: Path, lines: Sequence[bytes], format_: Format = Format.PLAIN, en
 
 
 def normalized(inputs: Any, output: Path, progress: Any = None, **options: Any) -> Corpus:
-    """Normalize, and audit what was published."""
+    """Normalize, and audit the published corpus."""
     names = [inputs] if isinstance(inputs, (str, Path)) else list(inputs)
     report = run(names, output, Options(**options), progress=progress or NoProgress())
     return audited(output, report)
 
 
 def audited(output: Path, report: NormalizeResult | None = None) -> Corpus:
-    """Check what holds for every corpus: books, order, distinctness, checksums, and that nothing else lies around."""
+    """Check line counts, order, distinctness and checksums, and that no other files exist."""
     corpus = Corpus(output)
     manifest, books = corpus.manifest, corpus.line_counts
     check_line_counts(corpus)
     assert len(corpus.lines) == books["kept"] == manifest["records"]
     assert len(set(corpus.lines)) == len(corpus.lines)
-    assert corpus.lines == sorted(corpus.lines, key=lambda line: place_of(line, manifest["sort_fields"]))
+    assert corpus.lines == sorted(corpus.lines, key=lambda line: sort_position(line, manifest["sort_fields"]))
     assert [part.name for part in corpus.parts] == [entry["file"] for entry in manifest["parts"]]
     for part, text, entry in zip(corpus.parts, corpus.texts, manifest["parts"], strict=True):
         check_part(part, text, entry)
@@ -114,7 +114,7 @@ def audited(output: Path, report: NormalizeResult | None = None) -> Corpus:
 
 
 def check_line_counts(corpus: Corpus) -> None:
-    """Every line is accounted for: in all, in each shard, by code, by evaluation and by model."""
+    """Line counts add up: in total, per shard, by code, by evaluation and by model."""
     accounts = [corpus.line_counts, *corpus.manifest["inputs"]]
     for books in accounts:
         assert books["lines"] == books["kept"] + books["duplicates"] + books["rejected"] + books["blank"]
@@ -154,8 +154,8 @@ def check_rejects(corpus: Corpus) -> None:
     assert places == sorted(places)
 
 
-def check_places(corpus: Corpus) -> None:
-    """Every reject says where its very bytes stand: at that line and at that offset of its source's text."""
+def check_locations(corpus: Corpus) -> None:
+    """Every rejected line has the line number and the offset of its bytes in the source."""
     texts = {name: text_with_mark(Path(name)) for name in {reject["source"] for reject in corpus.rejects}}
     for reject in corpus.rejects:
         text, raw = texts[reject["source"]], raw_of(reject)
@@ -180,7 +180,7 @@ def first_offset(path: Path) -> int:
 
 
 def shuffled_shards(lines: Sequence[bytes], count: int, folder: Path) -> Iterator[Path]:
-    """The same lines, dealt out to so many shards, in every compression in turn."""
+    """Distribute lines over several shards, each in another compression."""
     formats = list(SUFFIXES)
     for number in range(count):
         some = lines[number::count]

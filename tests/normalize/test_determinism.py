@@ -1,4 +1,4 @@
-"""Determinism: parts and summary depend on the lines alone, and every reject is told by its right place."""
+"""Determinism: parts and summary depend on the lines alone, and every rejected line has its location."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fastrec.engine.serial import SerialEngine
 from fastrec.limits import Limits
 from fastrec.normalize import run as module
 from fastrec.sources.formats import Format
-from tests.normalize.normalizing import EVERYTHING, Corpus, check_places, normalized, raw_of, shuffled_shards, write
+from tests.normalize.normalizing import EVERYTHING, Corpus, check_locations, normalized, raw_of, shuffled_shards, write
 from tests.samples import sample
 
 MIB = 1 << 20
@@ -34,7 +34,7 @@ def pile(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def expected(pile: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    """What comes of them in the plainest way: one process, all in memory."""
+    """Their corpus, made in the simplest way: one process, all in memory."""
     return normalized(pile, tmp_path_factory.mktemp("expected") / "out", part_size=PART)
 
 
@@ -53,8 +53,8 @@ def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "make_engine", lambda *_: SerialEngine())
 
 
-def test_there_is_something_to_get_wrong(expected: Corpus) -> None:
-    """The lines hold copies, conflicts and rejects, and make many parts."""
+def test_the_lines_cover_all_cases(expected: Corpus) -> None:
+    """The lines hold duplicates, conflicts and invalid lines, and make many parts."""
     assert len(expected.parts) > 5
     assert min(expected.line_counts.values()) > 0
     assert expected.summary["conflicts"]["identities"] > 5
@@ -62,10 +62,10 @@ def test_there_is_something_to_get_wrong(expected: Corpus) -> None:
 
 
 @pytest.mark.parametrize(("jobs", "memory"), [(1, 64 * MIB), (1, 1024 * MIB), (2, 64 * MIB), (4, 1024 * MIB)])
-def test_jobs_and_memory_do_not_matter(
+def test_jobs_and_memory_do_not_change_the_corpus(
     jobs: int, memory: int, pile: list[Path], expected: Corpus, tmp_path: Path
 ) -> None:
-    """1, 2 and 4 jobs, with little memory and with much, publish the same bytes."""
+    """1, 2 and 4 jobs, with little and much memory, publish the same bytes."""
     limits = Limits(small_input=0)
     corpus = normalized(pile, tmp_path / "out", part_size=PART, jobs=jobs, memory=memory, limits=limits)
     assert corpus.same_for_all == expected.same_for_all
@@ -74,8 +74,8 @@ def test_jobs_and_memory_do_not_matter(
 
 
 @pytest.mark.parametrize("conflicts", ["keep", "first", "reject"])
-def test_runs_and_windows_do_not_matter(conflicts: str, pile: list[Path], tmp_path: Path) -> None:
-    """Hundreds of small runs, merged in many windows, give what one run gives."""
+def test_small_runs_and_windows_do_not_change_the_corpus(conflicts: str, pile: list[Path], tmp_path: Path) -> None:
+    """Hundreds of small runs, merged in many windows, give the same corpus as one run."""
     corpus = normalized(pile, tmp_path / "out", part_size=PART, conflicts=conflicts, limits=SMALL_RUNS)
     other = normalized(pile, tmp_path / "other", part_size=PART, conflicts=conflicts)
     assert corpus.same_for_all == other.same_for_all
@@ -84,7 +84,7 @@ def test_runs_and_windows_do_not_matter(conflicts: str, pile: list[Path], tmp_pa
 
 
 def test_many_runs_in_many_processes(tmp_path: Path) -> None:
-    """Ranges of plain files, fed chunks and small shards, all at once in two processes, give what one task gives."""
+    """Ranges of files, decompressed chunks and small shards in two processes give the same corpus as one task."""
     several = list(lines(Recipe(records=900, seed=3, **EVERYTHING)))
     shards = [
         write(tmp_path / "plain.jsonl", several[:400]),
@@ -99,8 +99,8 @@ def test_many_runs_in_many_processes(tmp_path: Path) -> None:
     assert two.manifest["inputs"] == one.manifest["inputs"]
 
 
-def test_the_order_of_arguments_does_not_matter(pile: list[Path], expected: Corpus, tmp_path: Path) -> None:
-    """Shuffled names of the same shards publish the same bytes."""
+def test_the_order_of_arguments_does_not_change_the_corpus(pile: list[Path], expected: Corpus, tmp_path: Path) -> None:
+    """The same shards in any order publish the same bytes."""
     for seed in range(3):
         names = random.Random(seed).sample(pile, len(pile))
         corpus = normalized(names, tmp_path / f"out-{seed}", part_size=PART)
@@ -109,18 +109,20 @@ def test_the_order_of_arguments_does_not_matter(pile: list[Path], expected: Corp
 
 @pytest.mark.parametrize("count", [1, 7, 50])
 @pytest.mark.parametrize("shuffled", [False, True])
-def test_the_cut_into_shards_does_not_matter(count: int, shuffled: bool, expected: Corpus, tmp_path: Path) -> None:
-    """The same lines in 1, 7 and 50 shards, in other compressions and another order, publish the same bytes."""
+def test_the_number_of_shards_does_not_change_the_corpus(
+    count: int, shuffled: bool, expected: Corpus, tmp_path: Path
+) -> None:
+    """The same lines in 1, 7 and 50 shards, in any compression and order, publish the same bytes."""
     several = random.Random(count).sample(LINES, len(LINES)) if shuffled else LINES
     shards = list(shuffled_shards(several, count, tmp_path / "in"))
     corpus = normalized(shards, tmp_path / "out", part_size=PART)
     assert corpus.same_for_all == expected.same_for_all
-    check_places(corpus)
+    check_locations(corpus)
 
 
 @pytest.mark.parametrize("part_size", [1_024, PART, 64 * MIB])
-def test_a_corpus_is_its_own_normal_form(part_size: int, pile: list[Path], tmp_path: Path) -> None:
-    """Fed back in as input, a corpus gives the same parts, byte for byte, with every hash verified."""
+def test_normalizing_a_corpus_again_changes_nothing(part_size: int, pile: list[Path], tmp_path: Path) -> None:
+    """A corpus as input gives the same parts, byte for byte, with every hash verified."""
     corpus = normalized(pile, tmp_path / "out", part_size=part_size)
     again = normalized(tmp_path / "out" / "part-*", tmp_path / "again", part_size=part_size)
     assert [part.read_bytes() for part in again.parts] == [part.read_bytes() for part in corpus.parts]
@@ -134,8 +136,8 @@ def test_a_corpus_is_its_own_normal_form(part_size: int, pile: list[Path], tmp_p
     assert again.summary["evaluations"] == corpus.summary["evaluations"]
 
 
-def test_copies_elsewhere_do_not_move_the_cuts(pile: list[Path], expected: Corpus, tmp_path: Path) -> None:
-    """Every line twice, and the corpus itself on top, publish the same parts."""
+def test_duplicates_do_not_move_the_cuts(pile: list[Path], expected: Corpus, tmp_path: Path) -> None:
+    """Every line twice, and the corpus itself as a further input, publish the same parts."""
     twice = write(tmp_path / "twice.jsonl", [line for line in LINES for _ in range(2)], Format.GZIP)
     corpus = normalized([twice, *pile, *expected.parts], tmp_path / "out", part_size=PART)
     assert [part.read_bytes() for part in corpus.parts] == [part.read_bytes() for part in expected.parts]
@@ -146,8 +148,10 @@ def test_copies_elsewhere_do_not_move_the_cuts(pile: list[Path], expected: Corpu
 
 @pytest.mark.usefixtures("one_process")
 @pytest.mark.parametrize("conflicts", ["keep", "first"])
-def test_a_fed_shard_is_the_same_shard(conflicts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A compressed shard that is handed on in chunks gives the same bytes, and rejects at the same places."""
+def test_a_shard_decompressed_by_the_driver_gives_the_same_corpus(
+    conflicts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chunks of a compressed shard give the same bytes, and rejected lines with the same locations."""
     several = list(LINES)
     shard = write(tmp_path / "in.jsonl", [b"\xef\xbb\xbf" + several[0], *several[1:]], Format.ZSTD)
     corpus = normalized(shard, tmp_path / "out", part_size=PART, conflicts=conflicts, **DECOMPRESS_IN_DRIVER)
@@ -156,40 +160,42 @@ def test_a_fed_shard_is_the_same_shard(conflicts: str, tmp_path: Path, monkeypat
     assert corpus.same_for_all == other.same_for_all
     assert corpus.rejects == other.rejects
     assert corpus.manifest == other.manifest
-    check_places(corpus)
+    check_locations(corpus)
 
 
 @pytest.mark.usefixtures("one_process")
 @pytest.mark.parametrize("head", [b"\xef\xbb\xbf", b"\x1f\x8b\x08\x00", b"\x28\xb5\x2f\xfd", b"BZh9", b"\xfd7zXZ\x00"])
-def test_the_middle_of_a_text_is_not_its_start(head: bytes, tmp_path: Path) -> None:
-    """A chunk that begins with a byte order mark or with the first bytes of a compressed file stays what it is."""
+def test_a_chunk_is_not_taken_for_the_beginning_of_a_file(head: bytes, tmp_path: Path) -> None:
+    """A chunk may begin with the bytes of a byte order mark or of a compressed file."""
     several = [head + line for line in LINES[:60]]
     shard = write(tmp_path / "in.jsonl", [LINES[0], *several], Format.ZSTD)
     corpus = normalized(shard, tmp_path / "out", **DECOMPRESS_IN_DRIVER)
     assert [raw_of(reject) for reject in corpus.rejects] == several
     assert [reject["line"] for reject in corpus.rejects] == list(range(2, 62))
     assert corpus.line_counts["kept"] == 1
-    check_places(corpus)
+    check_locations(corpus)
 
 
 @pytest.mark.usefixtures("one_process")
 @pytest.mark.parametrize("places", [(0,), (3, 4), (9,), (0, 1, 9), tuple(range(10))])
-def test_long_lines_between_chunks_keep_their_places(places: tuple[int, ...], tmp_path: Path) -> None:
-    """Lines over the limit, before, between and behind chunks, are rejected at their right line and offset."""
+def test_long_lines_between_chunks_keep_their_locations(places: tuple[int, ...], tmp_path: Path) -> None:
+    """Lines over the limit before, between and after chunks are rejected with the right line and offset."""
     long = b"x" * 30_000
     several = [long if number in places else LINES[number][:4_000] for number in range(10)]
     shard = write(tmp_path / "in.jsonl", several, Format.GZIP)
     corpus = normalized(shard, tmp_path / "out", max_line_bytes=20_000, **DECOMPRESS_IN_DRIVER)
     found = [reject["line"] for reject in corpus.rejects if reject.get("truncated")]
     assert found == [place + 1 for place in places]
-    check_places(corpus)
+    check_locations(corpus)
 
 
 @pytest.mark.parametrize("task_bytes", [1_000, 7_777, 100_000])
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
 @pytest.mark.parametrize("conflicts", ["keep", "reject"])
-def test_ranges_of_a_plain_file_know_their_lines(task_bytes: int, mark: bytes, conflicts: str, tmp_path: Path) -> None:
-    """A plain file that is cut into byte ranges has the right line and offset in every reject, conflicts included."""
+def test_ranges_of_a_plain_file_have_the_right_line_numbers(
+    task_bytes: int, mark: bytes, conflicts: str, tmp_path: Path
+) -> None:
+    """If a plain file is cut into ranges, every rejected line has its line number and offset, conflicts included."""
     shard = tmp_path / "in.jsonl"
     shard.write_bytes(mark + b"\n".join(LINES[:200]))
     corpus = normalized(shard, tmp_path / "out", conflicts=conflicts, limits=Limits(task_bytes=task_bytes))
@@ -197,12 +203,12 @@ def test_ranges_of_a_plain_file_know_their_lines(task_bytes: int, mark: bytes, c
     assert corpus.same_for_all == whole.same_for_all
     assert corpus.rejects == whole.rejects
     assert corpus.manifest == whole.manifest
-    check_places(corpus)
+    check_locations(corpus)
 
 
 @pytest.mark.usefixtures("one_process")
-def test_a_stream_is_fed_in_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Standard input, beside a file, is handed on in chunks, and its rejects have their places."""
+def test_a_stream_is_sorted_in_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Standard input is sorted in chunks, and its rejected lines have the right locations."""
     data = b"".join(line + b"\n" for line in LINES[:100])
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
     other = write(tmp_path / "in.jsonl", LINES[100:], Format.GZIP)
@@ -215,12 +221,12 @@ def test_a_stream_is_fed_in_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert data[reject["offset"] : reject["offset"] + len(raw)] == raw == LINES[reject["line"] - 1]
 
 
-# Many files
+# Open files
 
 
 @pytest.fixture
 def few_files() -> Iterator[None]:
-    """Allow this process few open files."""
+    """Limit the number of open files of this process."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
     yield
@@ -230,7 +236,7 @@ def few_files() -> Iterator[None]:
 @pytest.mark.usefixtures("few_files")
 @pytest.mark.parametrize("conflicts", ["keep", "first"])
 def test_many_parts_and_runs_need_few_open_files(conflicts: str, tmp_path: Path) -> None:
-    """Hundreds of parts and runs are merged with fewer files open than there are of them."""
+    """Hundreds of parts and runs need fewer than 64 open files."""
     several = [json.dumps(sample(sample_id=number // 2, error=str(number))).encode() for number in range(5_000)]
     options: dict[str, Any] = {"part_size": 1_024, "conflicts": conflicts, "limits": Limits(run_bytes=50_000)}
     corpus = normalized(write(tmp_path / "in.jsonl", several), tmp_path / "out", **options)
@@ -239,7 +245,7 @@ def test_many_parts_and_runs_need_few_open_files(conflicts: str, tmp_path: Path)
 
 
 def test_examples_of_replaced_hashes_do_not_depend_on_arrival(tmp_path: Path) -> None:
-    """Lines that differ in the computed hash alone are told in one order, whichever came first."""
+    """Examples that differ only in the computed hash have a fixed order."""
     several = [
         json.dumps(sample(sample_hash="wrong", input={"raw": raw, "reference": "42"})).encode()
         for raw in ("one", "two")

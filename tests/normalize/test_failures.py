@@ -1,4 +1,4 @@
-"""Trouble: bad shards, outputs that are in the way, full disks. Nothing is half-used and nothing is left behind."""
+"""Failures: bad shards, existing outputs, full disks. Nothing incomplete is published, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def sources(corpus: Corpus) -> dict[str, int]:
 
 @pytest.fixture
 def shards(tmp_path: Path) -> Path:
-    """Good shards, and two that cannot be read whole, in between."""
+    """Good shards, and two bad ones between them."""
     folder = tmp_path / "in"
     write(folder / "a.jsonl", lines_of("a"))
     (folder / "b.jsonl.zst").write_bytes(compressed(Format.ZSTD, text_of("b", 300))[:-5])
@@ -91,7 +91,7 @@ def way(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 
 def test_all_bad_shards_are_named_and_nothing_is_published(shards: Path, tmp_path: Path, way: dict[str, Any]) -> None:
-    """Whether a bad shard shares a task, has its own or is fed in chunks: all are named, and there is no corpus."""
+    """All bad shards are listed, whichever way workers get them, and nothing is published."""
     with pytest.raises(BadShardsError) as caught:
         normalize(shards, tmp_path / "out", **way)
     assert [(type(error), Path(error.path).name) for error in caught.value.errors] == [
@@ -103,8 +103,8 @@ def test_all_bad_shards_are_named_and_nothing_is_published(shards: Path, tmp_pat
     assert names_in(tmp_path) == [".out.fastrec-new", ".out.fastrec-work", "in"]
 
 
-def test_the_others_are_published_if_asked_for(shards: Path, tmp_path: Path, way: dict[str, Any]) -> None:
-    """Without its bad shards a pile gives what the good ones alone give, and the manifest lists what was skipped."""
+def test_good_shards_are_published_on_request(shards: Path, tmp_path: Path, way: dict[str, Any]) -> None:
+    """Skipping bad shards gives the corpus of the good ones, and the manifest lists the skipped ones."""
     corpus = normalized(shards, tmp_path / "out", skip_bad_shards=True, **way)
     assert sources(corpus) == {"a": 5, "c": 5, "e": 5}
     assert [Path(entry["path"]).name for entry in corpus.manifest["inputs"]] == ["a.jsonl", "c.jsonl.gz", "e.jsonl.zst"]
@@ -117,7 +117,7 @@ def test_the_others_are_published_if_asked_for(shards: Path, tmp_path: Path, way
 
 
 def test_all_shards_may_be_bad(shards: Path, tmp_path: Path, way: dict[str, Any]) -> None:
-    """If every shard is skipped, an empty corpus is published that says so."""
+    """If every shard is skipped, the corpus is empty, and its manifest lists them."""
     bad = [shards / "b.jsonl.zst", shards / "d.jsonl.gz"]
     corpus = normalized(bad, tmp_path / "out", skip_bad_shards=True, **way)
     assert (corpus.line_counts["lines"], corpus.manifest["inputs"], len(corpus.manifest["skipped"])) == (0, [], 2)
@@ -128,7 +128,7 @@ def names_in(folder: Path) -> list[str]:
 
 
 class Meddler(NoProgress):
-    """Does something to the inputs when a task is done."""
+    """Changes the inputs when a task is done."""
 
     def __init__(self, *deeds: Callable[[], object]) -> None:
         self.deeds = list(deeds)
@@ -144,7 +144,7 @@ def append(path: Path, text: bytes) -> None:
 
 
 def test_a_file_that_grows_between_its_ranges_is_bad(tmp_path: Path) -> None:
-    """A plain file that changes while others of its ranges are read is not half-used."""
+    """A plain file that changes while its ranges are read is left out as a whole."""
     limits = Limits(task_bytes=2_000)
     growing = write(tmp_path / "growing.jsonl", lines_of("growing", 20))
     good = write(tmp_path / "later.jsonl", lines_of("good"))
@@ -160,8 +160,8 @@ def test_a_file_that_grows_between_its_ranges_is_bad(tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".*"))
 
 
-def test_a_shard_that_turns_bad_on_the_second_look_is_skipped_too(shards: Path, tmp_path: Path) -> None:
-    """What shared a task with a bad shard is read again; if it changed by then, it is skipped by name as well."""
+def test_a_shard_that_changes_before_it_is_read_again_is_skipped_too(shards: Path, tmp_path: Path) -> None:
+    """A shard that shared a task with a bad one is read again, and skipped if it has changed."""
     meddler = Meddler(lambda: append(shards / "c.jsonl.gz", b"x"))
     corpus = normalized(shards, tmp_path / "out", meddler, skip_bad_shards=True)
     assert sources(corpus) == {"a": 5, "e": 5}
@@ -177,7 +177,7 @@ def test_a_shard_that_turns_bad_on_the_second_look_is_skipped_too(shards: Path, 
 def test_a_stream_is_not_lost_with_a_bad_shard(
     place: int, jobs: int, shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Standard input can be read only once: a bad shard beside it does not cost its lines."""
+    """Standard input can be read only once, so a bad shard must not cost its lines."""
     monkeypatch.setattr(module, "make_engine", lambda *_: SerialEngine())
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text_of("stdin"))))
     names = [str(shards / "b.jsonl.zst"), str(shards / "a.jsonl")]
@@ -187,13 +187,13 @@ def test_a_stream_is_not_lost_with_a_bad_shard(
 
 
 def test_a_missing_shard_is_a_wrong_argument(tmp_path: Path) -> None:
-    """A name that stands for nothing is refused before anything is done."""
+    """A path that does not exist is refused before anything is done."""
     with pytest.raises(UsageError, match="missing"):
         normalize([write(tmp_path / "in.jsonl", []), tmp_path / "missing.jsonl"], tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
 
 
-# Where the corpus goes
+# The output
 
 
 @pytest.fixture
@@ -202,7 +202,7 @@ def shard(tmp_path: Path) -> Path:
 
 
 def test_an_output_that_exists_is_refused(shard: Path, tmp_path: Path) -> None:
-    """Whatever stands at the output stays, a corpus or not, and the message says how to replace it."""
+    """An existing output is kept, and the message says how to replace it."""
     first = normalized(shard, tmp_path / "out")
     before = first.same_for_all
     (tmp_path / "empty").mkdir()
@@ -212,8 +212,8 @@ def test_an_output_that_exists_is_refused(shard: Path, tmp_path: Path) -> None:
     assert Corpus(tmp_path / "out").same_for_all == before
 
 
-def test_an_old_corpus_is_replaced_if_asked_for(shard: Path, tmp_path: Path) -> None:
-    """Overwriting leaves nothing of the old corpus, not even parts that the new one does not have."""
+def test_an_old_corpus_is_replaced_on_request(shard: Path, tmp_path: Path) -> None:
+    """Nothing of the old corpus remains, not even parts that the new one does not have."""
     normalized(shard, tmp_path / "out", compression="gz", conflicts="keep")
     other = write(tmp_path / "other.jsonl", lines_of("b"))
     corpus = normalized(other, tmp_path / "out", overwrite=True)
@@ -225,7 +225,7 @@ def test_an_old_corpus_is_replaced_if_asked_for(shard: Path, tmp_path: Path) -> 
 
 
 def test_the_old_corpus_stays_until_the_new_one_is_ready(shard: Path, shards: Path, tmp_path: Path) -> None:
-    """If overwriting fails, the old corpus is as it was; while it runs, it can be read."""
+    """The old corpus can be read during the run, and stays unchanged if the run fails."""
     before = normalized(shard, tmp_path / "out").same_for_all
     seen = []
     meddler = Meddler(lambda: seen.append(Corpus(tmp_path / "out").same_for_all))
@@ -237,8 +237,8 @@ def test_the_old_corpus_stays_until_the_new_one_is_ready(shard: Path, shards: Pa
 
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
-def test_what_is_no_corpus_is_never_replaced(kind: str, shard: Path, tmp_path: Path) -> None:
-    """Overwriting is for corpora: a file, or a folder with anything else in it, stays."""
+def test_only_a_corpus_can_be_replaced(kind: str, shard: Path, tmp_path: Path) -> None:
+    """A file, or a directory with anything else in it, is never overwritten."""
     if kind == "file":
         (tmp_path / "out").write_text("precious")
         precious = tmp_path / "out"
@@ -252,7 +252,7 @@ def test_what_is_no_corpus_is_never_replaced(kind: str, shard: Path, tmp_path: P
 
 
 def test_an_input_inside_of_the_output_is_refused(shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A corpus cannot be replaced by what is made of itself, by whatever name or link it is called."""
+    """A corpus cannot be replaced by one made from itself, under any name or link."""
     normalized(shard, tmp_path / "out")
     (tmp_path / "link").symlink_to(tmp_path / "out")
     monkeypatch.chdir(tmp_path)
@@ -269,7 +269,7 @@ def test_an_input_inside_of_the_output_is_refused(shard: Path, tmp_path: Path, m
 def test_an_output_inside_of_an_input_is_refused(
     name: str, shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Below a folder that is read, a corpus would be its own input the next time: refused before any work."""
+    """A corpus below an input directory would be its own input in the next run, so it is refused."""
     (tmp_path / "link").symlink_to(shard.parent)
     monkeypatch.chdir(shard.parent)
     for folder in (shard.parent, tmp_path / "link", Path()):
@@ -279,7 +279,7 @@ def test_an_output_inside_of_an_input_is_refused(
 
 
 def test_parents_of_the_output_are_made(shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An output several folders down, or a mere name, can be published."""
+    """Missing parent directories are made; a name without a directory works too."""
     normalized(shard, tmp_path / "some" / "where" / "out")
     monkeypatch.chdir(tmp_path)
     normalized(shard, Path("plain"))
@@ -288,7 +288,7 @@ def test_parents_of_the_output_are_made(shard: Path, tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize("old", [False, True])
 def test_an_output_may_be_a_link(old: bool, shard: Path, tmp_path: Path) -> None:
-    """What a link points to is made or replaced, more than once; the link stays, and nothing is beside it."""
+    """The target of a link is made or replaced; the link stays, and no file is left beside it."""
     (tmp_path / "link").symlink_to(tmp_path / "real")
     if old:
         normalized(write(tmp_path / "other.jsonl", lines_of("b")), tmp_path / "real")
@@ -300,7 +300,7 @@ def test_an_output_may_be_a_link(old: bool, shard: Path, tmp_path: Path) -> None
 
 
 def test_the_current_directory_can_be_the_output(shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty directory that one stands in is replaced like any other."""
+    """An empty current directory is replaced like any other."""
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     normalize(shard, ".", overwrite=True)
@@ -308,8 +308,8 @@ def test_the_current_directory_can_be_the_output(shard: Path, tmp_path: Path, mo
     assert sorted(path.name for path in tmp_path.iterdir()) == ["here", "in"]
 
 
-def test_temporary_files_go_where_they_are_told_to(shard: Path, tmp_path: Path) -> None:
-    """With a work directory nothing but the staged corpus is beside the output, and nothing stays in either."""
+def test_temporary_files_go_to_the_work_directory(shard: Path, tmp_path: Path) -> None:
+    """With a work directory, only the staged corpus is beside the output, and nothing stays in either."""
     seen: list[list[str]] = []
 
     def look() -> None:
@@ -323,7 +323,7 @@ def test_temporary_files_go_where_they_are_told_to(shard: Path, tmp_path: Path) 
 
 
 def test_a_published_corpus_has_the_usual_permissions(shard: Path, tmp_path: Path) -> None:
-    """The corpus is as readable as the umask says, though the work on it was private."""
+    """The permissions of a corpus follow the umask, though its temporary files are private."""
     umask = os.umask(0o027)
     try:
         corpus = normalized(shard, tmp_path / "out")
@@ -335,7 +335,7 @@ def test_a_published_corpus_has_the_usual_permissions(shard: Path, tmp_path: Pat
 
 @pytest.mark.parametrize("name", ["writev", "write", "fsync"])
 def test_a_full_disk_publishes_nothing(name: str, shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When a run or a part cannot be written, the error comes through with the file's name, and there is no corpus."""
+    """If a run or a part cannot be written, the error names the file, and nothing is published."""
 
     def full(*_: Any) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -349,10 +349,10 @@ def test_a_full_disk_publishes_nothing(name: str, shard: Path, tmp_path: Path, m
     assert sources(normalized(shard, tmp_path / "out")) == {"a": 5}
 
 
-def test_books_that_do_not_balance_are_not_published(
+def test_a_corpus_that_loses_a_line_is_not_published(
     shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A defect that loses a line is told as one, and nothing is published."""
+    """If line counts do not add up, the error says that this is a bug."""
     real = driver.input_entries
 
     def one_too_few(*arguments: Any) -> Any:
@@ -368,8 +368,8 @@ def test_books_that_do_not_balance_are_not_published(
 
 @needs_memory_limit
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_a_line_that_memory_does_not_hold_names_its_shard(jobs: int, shard: Path, tmp_path: Path) -> None:
-    """Under a limit of memory, a giant line ends in an error with its shard, not in a killed process."""
+def test_a_line_too_large_for_memory_names_its_shard(jobs: int, shard: Path, tmp_path: Path) -> None:
+    """A giant line is an error that names its shard; the process is not killed."""
     giant = json.loads(lines_of("giant", 1)[0])
     giant["input"]["raw"] = "x" * 100_000_000
     write(tmp_path / "in" / "giant.jsonl", [json.dumps(giant).encode()])

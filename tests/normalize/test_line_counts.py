@@ -1,4 +1,4 @@
-"""The books: what goes in comes out as kept, duplicates, rejects and blanks, checked by a slow and obvious account."""
+"""Line counts: every line is kept, a duplicate, rejected or blank, checked against a slow and simple count."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fastrec.normalize import run as module
 from fastrec.sorting.keys import FIELDS
 from fastrec.sources.formats import Format
 from tests import reference
-from tests.normalize.normalizing import Corpus, check_places, normalized, place_of, raw_of, write
+from tests.normalize.normalizing import Corpus, check_locations, normalized, raw_of, sort_position, write
 from tests.samples import sample
 from tests.strategies import dice, records, respelled
 
@@ -128,7 +128,7 @@ choices = st.fixed_dictionaries(
 @settings(max_examples=80)
 @given(piles(), choices, st.booleans())
 def test_every_line_is_accounted_for(pile: list[list[Line]], options: dict[str, Any], pieces: bool) -> None:
-    """Over any mix of lines and options: distinct records are preserved, copies dropped, bad lines kept whole."""
+    """For any lines and options: distinct records are kept, duplicates dropped, invalid lines rejected unchanged."""
     with tempfile.TemporaryDirectory() as folder:
         shards = write_pile(Path(folder), pile)
         limits = IN_PIECES if pieces else LIMITS
@@ -136,7 +136,7 @@ def test_every_line_is_accounted_for(pile: list[list[Line]], options: dict[str, 
             corpus = normalized(
                 shards, Path(folder) / "out", part_size=1_024, jobs=1 + pieces, limits=limits, **options
             )
-        check_places(corpus)
+        check_locations(corpus)
         lines = [line for some in pile for line in some]
         bad = [line for line in lines if line.raw.strip(b" \t\r") and line.value is None]
         first: dict[str, Line] = {}
@@ -154,7 +154,7 @@ def test_every_line_is_accounted_for(pile: list[list[Line]], options: dict[str, 
 
 
 def check_rejects(corpus: Corpus, shards: Sequence[Path], bad: list[Line]) -> None:
-    """The lines that cannot be records are in the rejects, exactly, each at its place; a mark at the start is none."""
+    """Invalid lines are rejected unchanged, with their location; a byte order mark is not part of a line."""
     found = [reject for reject in corpus.rejects if not reject["code"].startswith("conflict.")]
     raws = [line.raw.removeprefix(b"\xef\xbb\xbf") if line.number == 1 else line.raw for line in bad]
     places = [(str(shards[line.shard]), line.number, raw) for line, raw in zip(bad, raws, strict=True)]
@@ -162,7 +162,7 @@ def check_rejects(corpus: Corpus, shards: Sequence[Path], bad: list[Line]) -> No
 
 
 def check_conflicts(corpus: Corpus, shards: Sequence[Path], first: dict[str, Line], conflicts: str) -> set[str]:
-    """What the option leaves out is in the rejects, once, where it first stood; give it back."""
+    """Records left out by the option are rejected once, at their first location; return them."""
     left = [reject for reject in corpus.rejects if reject["code"].startswith("conflict.")]
     everything = [*corpus.lines, *map(raw_of, left)]
     assert Counter(map(spelling, everything)) == Counter(first.keys())
@@ -176,7 +176,9 @@ def check_conflicts(corpus: Corpus, shards: Sequence[Path], first: dict[str, Lin
     if conflicts == "keep":
         expected = set()
     elif conflicts == "first":
-        expected = {line for group in several for line in sorted(group, key=lambda line: place_of(line, order))[1:]}
+        expected = {
+            line for group in several for line in sorted(group, key=lambda line: sort_position(line, order))[1:]
+        }
     else:
         expected = {line for group in several for line in group}
     assert {raw_of(reject) for reject in left} == expected
@@ -226,8 +228,8 @@ BOTH = conflicting(
 
 @pytest.mark.parametrize("lines", [ONE_KEY, TWO_KEYS, BOTH])
 @pytest.mark.parametrize("part_size", [1_024, 10**6])
-def test_the_first_of_a_conflict_is_the_first_of_the_order(lines: list[bytes], part_size: int, tmp_path: Path) -> None:
-    """Whatever line came first, the record that sorts first stays, also if the others carry another sample_hash."""
+def test_the_record_that_sorts_first_wins_a_conflict(lines: list[bytes], part_size: int, tmp_path: Path) -> None:
+    """The order of lines does not matter, even if the records differ in sample_hash."""
     everything = normalized(write(tmp_path / "in.jsonl", lines), tmp_path / "keep").lines
     best: dict[tuple[Any, ...], bytes] = {}
     for line in everything:
@@ -241,8 +243,8 @@ def test_the_first_of_a_conflict_is_the_first_of_the_order(lines: list[bytes], p
 
 
 @pytest.mark.parametrize("lines", [ONE_KEY[:3], TWO_KEYS[:2], BOTH])
-def test_nothing_may_be_left_after_rejecting_conflicts(lines: list[bytes], tmp_path: Path) -> None:
-    """If every record is in conflict, all of them are in the rejects, and the corpus has no part."""
+def test_all_records_may_be_in_conflict(lines: list[bytes], tmp_path: Path) -> None:
+    """If all records are rejected as conflicts, the corpus has no part."""
     corpus = normalized(write(tmp_path / "in.jsonl", lines), tmp_path / "out", conflicts="reject")
     assert corpus.parts == []
     assert corpus.summary["evaluations"] == []
@@ -252,7 +254,7 @@ def test_nothing_may_be_left_after_rejecting_conflicts(lines: list[bytes], tmp_p
 
 
 def test_an_empty_part_leaves_no_gap(tmp_path: Path) -> None:
-    """Parts of which nothing is kept are left out, and the others are numbered without a gap."""
+    """Parts without records are left out, and the others are numbered without a gap."""
     several = twice(300)
     several += conflicting(*({"sample_id": str(number), "evaluation_name": "z"} for number in range(300)))
     corpus = normalized(write(tmp_path / "in.jsonl", several), tmp_path / "out", conflicts="reject", part_size=1_024)
@@ -262,8 +264,8 @@ def test_an_empty_part_leaves_no_gap(tmp_path: Path) -> None:
     assert (corpus.line_counts["kept"], corpus.line_counts["rejected"]) == (300, 600)
 
 
-def test_conflicts_are_told_with_examples(tmp_path: Path) -> None:
-    """The summary names the first hundred identities with several records, and counts them all."""
+def test_the_summary_has_examples_of_conflicts(tmp_path: Path) -> None:
+    """The summary counts all identities with several records, and lists the first hundred."""
     several = twice(150)
     corpus = normalized(write(tmp_path / "in.jsonl", several), tmp_path / "out")
     found = corpus.summary["conflicts"]

@@ -1,4 +1,4 @@
-"""Rounds between the passes: whatever is merged with what, in however many rounds, the corpus has the same bytes."""
+"""Merging runs between the passes does not change the corpus."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.normalize.test_resume import add_first, change, everything, interrupt
 
 @pytest.fixture(scope="module")
 def pile(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Lines with copies, conflicts and rejects in nine shards."""
+    """Nine shards with duplicates, conflicts and invalid lines."""
     return list(shuffled_shards(LINES, 9, tmp_path_factory.mktemp("pile")))
 
 
@@ -57,25 +57,27 @@ SMALL_RUNS = replace(
 
 @pytest.fixture
 def merged(monkeypatch: pytest.MonkeyPatch) -> list[MergeTask]:
-    """The orders to merge that were carried out in this process."""
-    orders: list[MergeTask] = []
+    """The merge tasks that run in this process."""
+    tasks: list[MergeTask] = []
 
-    def note(order: MergeTask) -> Run:
-        orders.append(order)
-        return merge_some(order)
+    def note(task: MergeTask) -> Run:
+        tasks.append(task)
+        return merge_some(task)
 
     monkeypatch.setattr(rounds, "merge_some", note)
-    return orders
+    return tasks
 
 
 @pytest.mark.parametrize("conflicts", ["keep", "first", "reject"])
-def test_rounds_do_not_matter(conflicts: str, pile: list[Path], tmp_path: Path, merged: list[MergeTask]) -> None:
-    """Dozens of runs, merged by threes in several rounds, give what is given without: parts, rejects and books."""
+def test_merging_runs_does_not_change_the_corpus(
+    conflicts: str, pile: list[Path], tmp_path: Path, merged: list[MergeTask]
+) -> None:
+    """Dozens of runs, merged in groups of three in several rounds, give the same parts, rejects and counts."""
     other = normalized(pile, tmp_path / "other", part_size=PART, conflicts=conflicts)
     assert not merged
     corpus = normalized(pile, tmp_path / "out", part_size=PART, conflicts=conflicts, limits=SMALL_RUNS)
-    assert [order.cuts is None for order in merged].count(True) > 3, "there was one round only"
-    assert max(len(order.slices) for order in merged) == 3
+    assert [task.cuts is None for task in merged].count(True) > 3, "there was only one round"
+    assert max(len(task.slices) for task in merged) == 3
     assert corpus.same_for_all == other.same_for_all
     assert corpus.rejects == other.rejects
     assert corpus.manifest == other.manifest
@@ -84,7 +86,7 @@ def test_rounds_do_not_matter(conflicts: str, pile: list[Path], tmp_path: Path, 
 
 @pytest.mark.parametrize("engine", ["pool", "dask"])
 def test_rounds_in_several_processes(engine: str, pile: list[Path], tmp_path: Path) -> None:
-    """The same tasks run in a pool and on a cluster, to the same bytes."""
+    """A pool and a cluster give the same bytes."""
     if engine == "dask":
         pytest.importorskip("distributed")
     other = normalized(pile, tmp_path / "other", part_size=PART, conflicts="first")
@@ -96,8 +98,8 @@ def test_rounds_in_several_processes(engine: str, pile: list[Path], tmp_path: Pa
 
 
 @pytest.mark.parametrize("limit", [0, 10, 100, 300])
-def test_the_limit_of_the_sample_makes_the_same_cuts_everywhere(limit: int, pile: list[Path], tmp_path: Path) -> None:
-    """With a sample that is thinned while it comes, the cut into shards and tasks and their order do not matter."""
+def test_a_limited_sample_gives_the_same_cuts_everywhere(limit: int, pile: list[Path], tmp_path: Path) -> None:
+    """Even if the sample is thinned during the run, shards, tasks and their order do not change the cuts."""
     sampling = {"sample_one_in": 1, "sampled_keys": limit}
     limits = Limits(**sampling)
     corpora = [normalized(pile, tmp_path / "one", part_size=PART, limits=limits)]
@@ -110,7 +112,7 @@ def test_the_limit_of_the_sample_makes_the_same_cuts_everywhere(limit: int, pile
 
 
 def test_a_bad_shard_leaves_nothing_in_the_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is left out because its shard is bad does not move the cuts, even if it drove others out of the sample."""
+    """Records of a skipped shard do not move the cuts, even if they displaced others in the sample."""
     limits = Limits(sample_one_in=1, sampled_keys=150, task_bytes=500, decompressed_chunk_bytes=20_000, small_input=0)
     monkeypatch.setattr(module, "make_engine", lambda *_: SerialEngine())
     good = write(tmp_path / "in" / "good.jsonl", LINES[:150])
@@ -125,10 +127,8 @@ def test_a_bad_shard_leaves_nothing_in_the_sample(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("engine_jobs", [1, 2])
-def test_streams_and_fed_shards_are_merged_too(
-    engine_jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Runs that no later run could use again are merged with the others, and the corpus is the same."""
+def test_runs_of_streams_are_merged_too(engine_jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs that cannot be reused after an interruption are merged with the others."""
     limits = replace(SMALL_RUNS, small_input=0, decompressed_chunk_bytes=10_000)
     data = b"".join(line + b"\n" for line in LINES[:100])
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
@@ -167,12 +167,12 @@ def test_the_driver_drops_the_fences_of_runs_that_will_be_merged(
     assert {other for _, other in held} == {0}
 
 
-# Going on
+# Resume
 
 
 @pytest.fixture
 def shards(tmp_path: Path) -> Path:
-    """Eight shards, a task each, with copies of records within and across them, and many parts."""
+    """Eight shards, a task each, with duplicates within and across them, and many parts."""
     for number, name in enumerate("bcdefghi"):
         some = [*LINES[number * 20 : number * 20 + 20], *lines_of("same", 3)]
         write(tmp_path / "in" / f"{name}.jsonl", some, Format.ZSTD if name in "ce" else Format.PLAIN)
@@ -188,10 +188,10 @@ def work_of(out: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("count", range(1, 12))
-def test_a_run_goes_on_from_the_middle_of_a_round(
+def test_a_run_resumes_in_the_middle_of_a_round(
     count: int, shards: Path, tmp_path: Path, merged: list[MergeTask], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many runs were merged, the next run merges the rest, sorts nothing again, and gives the same bytes."""
+    """Wherever merging is interrupted, the next run merges the rest, sorts nothing, and gives the same bytes."""
     whole = everything(normalized(shards, tmp_path / "whole", **OPTIONS))
     total = len(merged)
     assert total > 6
@@ -203,11 +203,11 @@ def test_a_run_goes_on_from_the_middle_of_a_round(
     assert "merged" in work_of(tmp_path / "out")
     monkeypatch.setattr(pass1_driver, "sort_pieces", None)  # nothing may be sorted
     assert everything(normalized(shards, tmp_path / "out", **OPTIONS)) == whole
-    assert len(merged) <= total + 2  # other groups, perhaps, but nothing is merged that was
+    assert len(merged) <= total + 2  # groups may differ, but no merge is repeated
 
 
-def test_what_was_merged_is_removed(shards: Path, tmp_path: Path) -> None:
-    """Runs are gone as soon as the journal knows what they were merged into."""
+def test_merged_runs_are_removed(shards: Path, tmp_path: Path) -> None:
+    """Runs are removed as soon as the journal has the run that replaces them."""
     interrupt(shards, tmp_path / "out", 1, "merge", **OPTIONS)
     names = [path.name for path in (tmp_path / ".out.fastrec-work").iterdir()]
     assert not [name for name in names if name.startswith("run-")]
@@ -219,7 +219,7 @@ def test_what_was_merged_is_removed(shards: Path, tmp_path: Path) -> None:
 def test_shards_may_change_after_a_round(
     stage: str, count: int, deed: Callable[[Path], str], shards: Path, tmp_path: Path
 ) -> None:
-    """A merged run that has records of a shard that changed is of no use, with all that depends on it; others are."""
+    """Merged runs with records of a changed shard are discarded; others are reused."""
     interrupt(shards, tmp_path / "out", count, stage, **OPTIONS)
     deed(shards)
     corpus = normalized(shards, tmp_path / "out", **OPTIONS)
@@ -228,8 +228,8 @@ def test_shards_may_change_after_a_round(
 
 @pytest.mark.parametrize("how", ["damaged", "gone"])
 @pytest.mark.parametrize("suffix", ["", ".index"])
-def test_a_damaged_merged_run_is_made_again(how: str, suffix: str, shards: Path, tmp_path: Path) -> None:
-    """If a merged run is not what it was, the tasks whose runs it has replaced are done again."""
+def test_a_damaged_merged_run_is_repeated(how: str, suffix: str, shards: Path, tmp_path: Path) -> None:
+    """If a merged run is damaged, the tasks whose runs it replaced are repeated."""
     whole = everything(normalized(shards, tmp_path / "whole", **OPTIONS))
     for count, stage in ((3, "round"), (1, "merge")):
         out = tmp_path / stage
@@ -246,7 +246,7 @@ def test_a_damaged_merged_run_is_made_again(how: str, suffix: str, shards: Path,
 
 
 def test_several_interruptions_in_a_row(shards: Path, tmp_path: Path) -> None:
-    """Interrupted again and again, in every stage, with a new shard before all others on the way, it gets there."""
+    """A run that is interrupted in every stage, with a new shard in between, still completes."""
     stages = [("sort", 3), ("sort", 9), *[("round", 1)] * 8, ("merge", 2), ("sort", 5), ("merge", 4)]
     for number, (stage, count) in enumerate(stages):
         if number == 7:
@@ -256,8 +256,8 @@ def test_several_interruptions_in_a_row(shards: Path, tmp_path: Path) -> None:
     assert everything(corpus) == everything(normalized(shards, tmp_path / "anew", **OPTIONS))
 
 
-def test_runs_without_fences_are_merged_however_few(shards: Path, tmp_path: Path, merged: list[MergeTask]) -> None:
-    """An earlier run with more shards asked for no fences; what is left of it is merged, as nobody knows its blocks."""
+def test_runs_without_fences_are_always_merged(shards: Path, tmp_path: Path, merged: list[MergeTask]) -> None:
+    """Runs of an interrupted run with more shards have no fences, so they are merged even if they are few."""
     interrupt(shards, tmp_path / "out", 1, "round", **OPTIONS)
     for name in "bcdefg":
         next(shards.glob(f"{name}.*")).unlink()
@@ -270,31 +270,31 @@ def test_runs_without_fences_are_merged_however_few(shards: Path, tmp_path: Path
 
 
 class Stages(NoProgress):
-    """Notes which stages there were."""
+    """Records the stages of a run."""
 
     def __init__(self) -> None:
-        self.met: list[str] = []
+        self.seen: list[str] = []
 
     def start(self, stage: str, _: int) -> None:
-        self.met.append(stage)
+        self.seen.append(stage)
 
 
-def test_small_corpora_know_no_rounds(pile: list[Path], tmp_path: Path) -> None:
-    """Nothing is merged between the passes where there are few runs."""
+def test_small_corpora_need_no_merging(pile: list[Path], tmp_path: Path) -> None:
+    """If there are few runs, none are merged between the passes."""
     stages = Stages()
     normalize(pile, tmp_path / "out", progress=stages)
-    assert stages.met == ["sort", "merge"]
+    assert stages.seen == ["sort", "merge"]
 
 
-# The census by tasks
+# The census in tasks
 
 words = st.sampled_from([b"a", b"b", b"c"])
 fields = st.tuples(st.sampled_from([b"e", b"f"]), words, words, st.sampled_from([b"r", b"s"]), words)
 
 
 @given(st.lists(st.lists(fields, max_size=12), min_size=1, max_size=7), st.booleans())
-def test_a_census_by_tasks_counts_the_same(parts: list[list[Any]], across: bool) -> None:
-    """Dealt out by sample, lists give the same counts, conflicts and examples as if one process had read them all."""
+def test_a_census_in_tasks_counts_the_same(parts: list[list[Any]], across: bool) -> None:
+    """Partitioned lists give the same counts, conflicts and examples as lists counted by one process."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         prefixes = [f"{folder}/census-{number}" for number in range(len(parts))]
         for prefix, some in zip(prefixes, parts, strict=True):
@@ -305,4 +305,4 @@ def test_a_census_by_tasks_counts_the_same(parts: list[list[Any]], across: bool)
         many = census.count_census(prefixes, folder, SerialEngine(), limits, across_hashes=across)
         many.across_hashes.sort(key=Conflict.sort_key)
         assert many == one
-        assert len(list(Path(folder).iterdir())) == 2 * len(parts), "what was dealt out is left behind"
+        assert len(list(Path(folder).iterdir())) == 2 * len(parts), "partitions are left behind"

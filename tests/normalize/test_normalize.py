@@ -29,7 +29,7 @@ from fastrec.sources.formats import Format
 from fastrec.summary.document import Summary
 from tests import reference
 from tests.golden.update import GOLDEN, ROOT, produce
-from tests.normalize.normalizing import EVERYTHING, Corpus, normalized, place_of, raw_of, write
+from tests.normalize.normalizing import EVERYTHING, Corpus, normalized, raw_of, sort_position, write
 from tests.samples import sample
 
 SCHEMA = Path(fastrec.__file__).parent / "summary" / "summary.schema.json"
@@ -37,7 +37,7 @@ SCHEMA = Path(fastrec.__file__).parent / "summary" / "summary.schema.json"
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A generated pile with everything in it."""
+    """Generated shards with all kinds of lines."""
     folder = tmp_path_factory.mktemp("mixed") / "in"
     generate(folder, records=300, seed=5, shards=3, compression="mixed", **EVERYTHING)
     return folder
@@ -52,7 +52,7 @@ def line_of(**changes: Any) -> bytes:
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_the_demo_becomes_the_golden_corpus(jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The corpus that ships with the project is normalized to the committed text, byte for byte, at 1 and 2 jobs."""
+    """The demo corpus gives the committed text, byte for byte, with 1 and 2 jobs."""
     monkeypatch.chdir(ROOT)
     found = produce(tmp_path / "out", jobs=jobs, limits=Limits(small_input=0))
     assert sorted(found) == sorted(path.name for path in GOLDEN.iterdir())
@@ -60,19 +60,19 @@ def test_the_demo_becomes_the_golden_corpus(jobs: int, tmp_path: Path, monkeypat
         assert text == (GOLDEN / name).read_bytes(), f"{name} differs; if that is meant: python -m tests.golden.update"
 
 
-# The order
+# Sort order
 
 
 @pytest.mark.parametrize(
     "sort_by", [(), ("model_id",), ("sample_id", "evaluation_name"), ("sample_hash",), tuple(reversed(FIELDS))]
 )
-def test_the_order_is_that_of_sorted(sort_by: tuple[str, ...], mixed: Path, tmp_path: Path) -> None:
-    """Decoded with the stdlib and sorted by Python, records stand in the order that was asked for, over all parts."""
+def test_records_are_sorted(sort_by: tuple[str, ...], mixed: Path, tmp_path: Path) -> None:
+    """The records of all parts are in the order that `sorted` gives for decoded records."""
     corpus = normalized(mixed, tmp_path / "out", sort_by=sort_by, part_size=30_000)
     order = [*sort_by, *(field for field in FIELDS if field not in sort_by)]
     assert corpus.manifest["sort_fields"] == order
     assert len(corpus.parts) > 3
-    assert corpus.lines == sorted(corpus.lines, key=lambda line: place_of(line, order))
+    assert corpus.lines == sorted(corpus.lines, key=lambda line: sort_position(line, order))
 
 
 def test_tricky_fields_sort_by_value_and_code_point(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_tricky_fields_sort_by_value_and_code_point(tmp_path: Path) -> None:
 
 
 def test_integers_of_any_length_are_sorted_and_summed(tmp_path: Path) -> None:
-    """Ids, scores and token counts of 19, 30 and 5,000 digits pass through every file; the longest are told in hex."""
+    """Ids, scores and token counts may have 19, 30 or 5,000 digits; the summary shows the longest in hexadecimal."""
     digits = ["1" + "0" * 18, "9" * 30, "7" * 5_000]
     text = line_of(sample_id=1, sample_hash="wrong", evaluation={"score": 1, "is_correct": True}, strange=1).decode()
     records = []
@@ -146,8 +146,8 @@ def hex_of(digits: str) -> str:
 
 @pytest.mark.parametrize("compression", ["zst", "gz", "none"])
 @pytest.mark.parametrize("level", [1, 9])
-def test_parts_are_compressed_as_told(compression: str, level: int, mixed: Path, tmp_path: Path) -> None:
-    """Whatever the compression and its level, the text is the same, and the names say what it is."""
+def test_compression_does_not_change_the_text(compression: str, level: int, mixed: Path, tmp_path: Path) -> None:
+    """Every compression and level gives the same text; file names show the compression."""
     corpus = normalized(mixed, tmp_path / "out", compression=compression, level=level)
     suffix = {"zst": ".jsonl.zst", "gz": ".jsonl.gz", "none": ".jsonl"}[compression]
     assert [part.name for part in corpus.parts] == [f"part-00000{suffix}"]
@@ -168,8 +168,8 @@ def test_parts_are_compressed_as_told(compression: str, level: int, mixed: Path,
         ({"level": 10, "compression": "gz"}, "level must be from 0 to 9 for gz"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(options: dict[str, Any], said: str, tmp_path: Path) -> None:
-    """A wrong option is named with what would be right, before anything is done."""
+def test_invalid_options_are_refused(options: dict[str, Any], said: str, tmp_path: Path) -> None:
+    """The message names the option and its valid values; nothing is done."""
     with pytest.raises(UsageError, match=said):
         normalize(write(tmp_path / "in.jsonl", [line_of()]), tmp_path / "out", **options)
     assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
@@ -177,8 +177,8 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any], said: s
 
 @pytest.mark.parametrize("algorithm", ["sha256", "xxh3_128"])
 @pytest.mark.parametrize("mode", ["replace", "fill", "verify"])
-def test_sample_hashes_are_treated_as_told(mode: str, algorithm: str, tmp_path: Path) -> None:
-    """Right: verified; absent: filled; wrong: replaced, left or rejected; counted in the summary with examples."""
+def test_sample_hash_modes(mode: str, algorithm: str, tmp_path: Path) -> None:
+    """A correct hash is verified, a missing one filled, a wrong one replaced, kept or rejected; all are counted."""
     right = fastrec.sample_hash("6 x 7 = ?", "42", algorithm=algorithm)
     records = [line_of(sample_hash=right, sample_id=1), line_of(sample_hash="wrong", sample_id=2)]
     records.append(
@@ -199,8 +199,8 @@ def test_sample_hashes_are_treated_as_told(mode: str, algorithm: str, tmp_path: 
         assert (found["replaced"], found["examples"]) == (1, [{**example, "computed": right}])
 
 
-def test_a_plan_says_what_would_be_done(mixed: Path) -> None:
-    """Shards, bytes, tasks and parts are told without anything being written; less memory means more tasks."""
+def test_a_plan_describes_the_run(mixed: Path) -> None:
+    """It has shards, bytes, tasks and parts, and writes nothing; less memory means more tasks."""
     found = plan([mixed], Options(part_size=50_000))
     assert (found.shards, found.tasks) == (3, 1)
     assert found.input_bytes == sum(path.stat().st_size for path in mixed.iterdir())
@@ -209,8 +209,8 @@ def test_a_plan_says_what_would_be_done(mixed: Path) -> None:
     assert plan([mixed], Options(memory=1 << 20)).tasks >= 1
 
 
-def test_the_interface_gives_the_summary_back(mixed: Path, tmp_path: Path) -> None:
-    """`fastrec.normalize` publishes and returns what summary.json says."""
+def test_normalize_returns_the_summary(mixed: Path, tmp_path: Path) -> None:
+    """`fastrec.normalize` returns the published summary."""
     summary = fastrec.normalize([str(mixed)], str(tmp_path / "out"))
     assert isinstance(summary, Summary)
     assert summary.to_json() == (tmp_path / "out" / "summary.json").read_bytes()
@@ -219,7 +219,7 @@ def test_the_interface_gives_the_summary_back(mixed: Path, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_standard_input_is_a_shard(jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What comes in through a pipe, compressed or not, gives the corpus of the same lines in a file."""
+    """Standard input, compressed or not, gives the same corpus as a file with these lines."""
     several = list(lines(Recipe(records=60, seed=2, **EVERYTHING)))
     expected = normalized(write(tmp_path / "in.jsonl", several), tmp_path / "expected")
     data = write(tmp_path / "packed.jsonl", several, Format.ZSTD).read_bytes()
@@ -236,7 +236,7 @@ def test_standard_input_is_a_shard(jobs: int, tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.parametrize("lines", [[], [b""], [b" ", b"\t", b""]])
 def test_no_records_make_an_empty_corpus(lines: list[bytes], tmp_path: Path) -> None:
-    """A shard of nothing but blank lines is published as a corpus without parts."""
+    """A shard with only blank lines gives a corpus without parts."""
     corpus = normalized(write(tmp_path / "in.jsonl", lines), tmp_path / "out")
     assert (corpus.parts, corpus.rejects) == ([], [])
     assert corpus.line_counts == {"lines": len(lines), "kept": 0, "duplicates": 0, "rejected": 0, "blank": len(lines)}
@@ -244,7 +244,7 @@ def test_no_records_make_an_empty_corpus(lines: list[bytes], tmp_path: Path) -> 
 
 
 def test_all_lines_may_be_rejected(tmp_path: Path) -> None:
-    """Without a single record there are rejects, a summary and no part."""
+    """A corpus without records has rejected lines and a summary, but no part."""
     bad = [b"{", b"\xff\xfe", b'{"a": "\\ud800"}', b"[" * 300]
     corpus = normalized(write(tmp_path / "in.jsonl", bad), tmp_path / "out")
     assert corpus.parts == []
@@ -254,8 +254,8 @@ def test_all_lines_may_be_rejected(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_a_line_that_is_too_long_is_rejected_by_its_head(jobs: int, tmp_path: Path) -> None:
-    """Its place is told and its first bytes are kept, marked as truncated; the lines around it are not touched."""
+def test_a_line_that_is_too_long_is_rejected(jobs: int, tmp_path: Path) -> None:
+    """The rejects file has its location and its first bytes, marked as truncated; other lines are not affected."""
     long = line_of(sample_id="x" * 5_000)
     several = [line_of(), long, line_of(sample_id=2), long, long]
     corpus = normalized(write(tmp_path / "in.jsonl", several), tmp_path / "out", max_line_bytes=4_000, jobs=jobs)
@@ -266,8 +266,8 @@ def test_a_line_that_is_too_long_is_rejected_by_its_head(jobs: int, tmp_path: Pa
         assert long.startswith(raw_of(reject))
 
 
-def test_names_that_are_not_utf8_can_be_told(tmp_path: Path) -> None:
-    """A shard whose name is no text is named in manifest and rejects with its bytes escaped."""
+def test_names_that_are_not_utf8_are_escaped(tmp_path: Path) -> None:
+    """Manifest and rejects file escape the bytes of a shard name that is not UTF-8."""
     path = Path(str(tmp_path / "in" / "in-\udcff.jsonl"))
     path.parent.mkdir()
     path.write_bytes(b"{\n" + line_of() + b"\n")
@@ -280,13 +280,13 @@ def test_names_that_are_not_utf8_can_be_told(tmp_path: Path) -> None:
 
 
 def test_the_schema_of_the_summary_is_up_to_date() -> None:
-    """The JSON Schema that ships with the package is the one that the classes give."""
+    """The JSON Schema in the package is generated from the classes."""
     made = msgspec.json.format(msgspec.json.encode(msgspec.json.schema(Summary)), indent=2) + b"\n"
     assert SCHEMA.read_bytes() == made
 
 
 def test_summaries_follow_their_schema(mixed: Path, tmp_path: Path) -> None:
-    """A summary is valid by the schema that ships with the package, and every field in the schema is in it."""
+    """A summary is valid, and has every field of the schema."""
     corpus = normalized(mixed, tmp_path / "out")
     schema = json.loads(SCHEMA.read_bytes())
     jsonschema.Draft202012Validator.check_schema(schema)
@@ -294,8 +294,8 @@ def test_summaries_follow_their_schema(mixed: Path, tmp_path: Path) -> None:
     assert set(corpus.summary) == set(schema["$defs"]["Summary"]["properties"])
 
 
-def test_the_summary_is_what_counting_gives(mixed: Path, tmp_path: Path) -> None:
-    """Counts, means and samples of each evaluation and model, by plain Python over the records."""
+def test_the_summary_agrees_with_simple_counting(mixed: Path, tmp_path: Path) -> None:
+    """Counts, means and questions of each evaluation and model, computed with plain Python."""
     corpus = normalized(mixed, tmp_path / "out", part_size=30_000)
     records = [json.loads(line) for line in corpus.lines]
     assert [one["evaluation_name"] for one in corpus.summary["evaluations"]] == sorted(
@@ -343,7 +343,7 @@ def check_model(model: dict[str, Any], own: list[dict[str, Any]]) -> None:
 
 @pytest.fixture(scope="module")
 def usual(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A pile without unknown keys: readers that guess types from values have a hard time with every kind of them."""
+    """Shards without unknown keys, which confuse readers that infer types from values."""
     folder = tmp_path_factory.mktemp("usual") / "in"
     generate(folder, records=300, seed=8, shards=3, compression="mixed", **{**EVERYTHING, "unknown_keys": 0.0})
     return folder
@@ -375,7 +375,7 @@ def test_pandas_and_pyarrow_read_the_parts(usual: Path, tmp_path: Path) -> None:
 
 
 def test_real_records_make_a_corpus(real: Path, tmp_path: Path) -> None:
-    """All of them are kept, sorted and valid on a second look, and conflicts are as many as a dict finds."""
+    """All are kept, sorted and valid, and the number of conflicts is right."""
     corpus = normalized(real, tmp_path / "out")
     assert corpus.line_counts == {"lines": 19_633, "kept": 19_633, "duplicates": 0, "rejected": 0, "blank": 0}
     again = fastrec.validate(tmp_path / "out" / "part-*")

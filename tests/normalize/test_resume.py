@@ -1,4 +1,4 @@
-"""Going on: what a run has finished when it ends early is used by the next one, and only if it still holds."""
+"""Resume: the next run reuses the finished work of an interrupted run, if it is unchanged."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def normalized(inputs: Any, output: Path, **options: Any) -> Corpus:
 
 
 class StopAfter(NoProgress):
-    """Interrupts a run after so many tasks or parts."""
+    """Interrupts a run after some tasks or parts."""
 
     def __init__(self, count: int, stage: str = "sort") -> None:
         self.count = count
@@ -67,16 +67,16 @@ def shards(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def sorted_orders(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The names of the shards of every task that is really carried out."""
-    orders: list[list[str]] = []
+def sorted_tasks(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The shards of every task that really runs."""
+    tasks: list[list[str]] = []
 
-    def note(order: pass1.SortTask) -> pass1.SortResult:
-        orders.append([Path(piece.source).name[0] for piece in order.pieces])
-        return pass1.sort_pieces(order)
+    def note(task: pass1.SortTask) -> pass1.SortResult:
+        tasks.append([Path(piece.source).name[0] for piece in task.pieces])
+        return pass1.sort_pieces(task)
 
     monkeypatch.setattr(pass1_driver, "sort_pieces", note)
-    return orders
+    return tasks
 
 
 def everything(corpus: Corpus) -> dict[str, bytes]:
@@ -92,17 +92,17 @@ def interrupt(shards: Path, out: Path, count: int = 3, stage: str = "sort", **op
 
 
 @pytest.mark.parametrize("count", range(1, 7))
-def test_finished_tasks_are_not_done_again(
-    count: int, shards: Path, tmp_path: Path, sorted_orders: list[list[str]]
+def test_finished_tasks_are_not_repeated(
+    count: int, shards: Path, tmp_path: Path, sorted_tasks: list[list[str]]
 ) -> None:
-    """However far a run came, the next one does the rest, says so, and publishes the very same bytes."""
+    """Wherever a run is interrupted, the next one does the rest, says so, and publishes the same bytes."""
     whole = everything(normalized(shards, tmp_path / "whole"))
-    sorted_orders.clear()
+    sorted_tasks.clear()
     error = interrupt(shards, tmp_path / "out", count)
     assert "the same command resumes from there" in error.__notes__[0]
-    assert len(sorted_orders) == count
+    assert len(sorted_tasks) == count
     report = run([shards], tmp_path / "out", Options(limits=A_TASK_EACH))
-    assert sorted(chain(*sorted_orders)) == list("bcdefg")
+    assert sorted(chain(*sorted_tasks)) == list("bcdefg")
     assert f"resuming an interrupted run: {count} of its {count} finished tasks are reused" in report.notices
     assert everything(Corpus(tmp_path / "out")) == whole
     assert names_in(tmp_path) == ["in", "out", "whole"]
@@ -124,7 +124,7 @@ def change(shards: Path) -> str:
 
 
 def change_within(shards: Path) -> str:
-    """One byte, and neither size nor time tell."""
+    """Change one byte, but neither size nor time."""
     path = shards / "b.jsonl"
     status = path.stat()
     path.write_bytes(path.read_bytes().replace(b"same", b"sane", 1))
@@ -133,7 +133,7 @@ def change_within(shards: Path) -> str:
 
 
 def touch(shards: Path) -> str:
-    """The same bytes, written later."""
+    """Change the time, but no byte."""
     os.utime(shards / "b.jsonl")
     return "efg"
 
@@ -155,30 +155,30 @@ def nothing(_: Path) -> str:
 @pytest.mark.parametrize(
     "deed", [nothing, touch, add_first, add_last, change, change_within, remove, rename], ids=lambda deed: deed.__name__
 )
-def test_only_what_depends_on_a_change_is_done_again(
-    deed: Callable[[Path], str], shards: Path, tmp_path: Path, sorted_orders: list[list[str]]
+def test_only_tasks_of_changed_shards_are_repeated(
+    deed: Callable[[Path], str], shards: Path, tmp_path: Path, sorted_tasks: list[list[str]]
 ) -> None:
-    """A shard that changed, came or went since redoes only its own task; the corpus is as if made at once."""
+    """A changed, new or removed shard costs its own task only, and the corpus is that of a fresh run."""
     interrupt(shards, tmp_path / "out", 3)
     expected = deed(shards)
-    sorted_orders.clear()
+    sorted_tasks.clear()
     corpus = normalized(shards, tmp_path / "out")
-    assert sorted(chain(*sorted_orders)) == sorted(expected)
+    assert sorted(chain(*sorted_tasks)) == sorted(expected)
     assert everything(corpus) == everything(normalized(shards, tmp_path / "anew"))
 
 
 @pytest.mark.parametrize("conflicts", ["keep", "first"])
-def test_finished_parts_are_not_made_again(
+def test_finished_parts_are_not_repeated(
     conflicts: str, shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that was stopped in the second pass goes on with the parts that are missing."""
+    """A run that was interrupted in pass 2 resumes with the missing parts."""
     limits = Limits(task_bytes=5_000, sample_one_in=1)
     options: dict[str, Any] = {"part_size": 2_000, "conflicts": conflicts, "limits": limits}
     whole = normalized(shards, tmp_path / "whole", **options)
     assert len(whole.parts) > 3
     interrupt(shards, tmp_path / "out", 2, "merge", **options)
     made = []
-    monkeypatch.setattr(parts, "make_part", lambda order: made.append(order.number) or pass2_make(order))
+    monkeypatch.setattr(parts, "make_part", lambda task: made.append(task.number) or pass2_make(task))
     corpus = normalized(shards, tmp_path / "out", **options)
     assert len(made) == len(whole.parts) - 2
     assert everything(corpus) == everything(whole)
@@ -187,33 +187,33 @@ def test_finished_parts_are_not_made_again(
 pass2_make = parts.make_part
 
 
-def test_fresh_takes_nothing(shards: Path, tmp_path: Path, sorted_orders: list[list[str]]) -> None:
-    """With `fresh` all is done again."""
+def test_fresh_reuses_nothing(shards: Path, tmp_path: Path, sorted_tasks: list[list[str]]) -> None:
+    """With `fresh`, all tasks are repeated."""
     interrupt(shards, tmp_path / "out")
-    sorted_orders.clear()
+    sorted_tasks.clear()
     report = run([shards], tmp_path / "out", Options(fresh=True, limits=A_TASK_EACH))
-    assert sorted(chain(*sorted_orders)) == list("bcdefg")
+    assert sorted(chain(*sorted_tasks)) == list("bcdefg")
     assert report.notices == []
 
 
 @pytest.mark.parametrize(
     "options", [{"hash": "xxh3_128"}, {"level": 5}, {"sort_by": ("model_id",)}, {"max_line_bytes": 10_000}]
 )
-def test_work_for_other_options_is_of_no_use(
-    options: dict[str, Any], shards: Path, tmp_path: Path, sorted_orders: list[list[str]]
+def test_work_for_other_options_is_not_reused(
+    options: dict[str, Any], shards: Path, tmp_path: Path, sorted_tasks: list[list[str]]
 ) -> None:
-    """What was made with other options is not mixed in."""
+    """Work that was done with other options is ignored."""
     interrupt(shards, tmp_path / "out")
-    sorted_orders.clear()
+    sorted_tasks.clear()
     corpus = normalized(shards, tmp_path / "out", **options)
-    assert sorted(chain(*sorted_orders)) == list("bcdefg")
+    assert sorted(chain(*sorted_tasks)) == list("bcdefg")
     assert everything(corpus) == everything(normalized(shards, tmp_path / "anew", **options))
 
 
 @pytest.mark.parametrize("kind", ["run-", ".index", "rejects-"])
 @pytest.mark.parametrize("how", ["damaged", "cut", "gone"])
-def test_damaged_work_is_done_again(kind: str, how: str, shards: Path, tmp_path: Path) -> None:
-    """A file of the work directory that is not what it was is not used, be it by a single byte."""
+def test_damaged_work_is_repeated(kind: str, how: str, shards: Path, tmp_path: Path) -> None:
+    """A file of the work directory is not used if a single byte has changed."""
     whole = everything(normalized(shards, tmp_path / "whole"))
     interrupt(shards, tmp_path / "out", 5)
     files = [path for path in (tmp_path / ".out.fastrec-work").iterdir() if kind in path.name and path.stat().st_size]
@@ -229,7 +229,7 @@ def test_damaged_work_is_done_again(kind: str, how: str, shards: Path, tmp_path:
 
 
 def test_a_damaged_journal_is_read_up_to_the_damage(shards: Path, tmp_path: Path) -> None:
-    """Cut off or garbled at any place, the journal costs work but no bytes and no error."""
+    """A journal that is truncated or damaged anywhere costs repeated work, but changes no byte and causes no error."""
     whole = everything(normalized(shards, tmp_path / "whole"))
     interrupt(shards, tmp_path / "out", 5)
     work, kept = tmp_path / ".out.fastrec-work", tmp_path / "kept"
@@ -248,10 +248,10 @@ def test_a_damaged_journal_is_read_up_to_the_damage(shards: Path, tmp_path: Path
             assert everything(normalized(shards, tmp_path / "out", overwrite=True)) == whole
 
 
-def test_chunks_of_a_fed_shard_are_met_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sorted_orders: list[list[str]]
+def test_sorted_chunks_of_a_shard_are_reused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sorted_tasks: list[list[str]]
 ) -> None:
-    """A large compressed shard is decompressed again, but what was sorted of it is not sorted again."""
+    """A large compressed shard is decompressed again, but its sorted chunks are reused."""
     limits = Limits(task_bytes=1_000, decompressed_chunk_bytes=2_000, small_input=0)
     options: dict[str, Any] = {"jobs": 2, "limits": limits}
     monkeypatch.setattr(module, "make_engine", lambda *_: SerialEngine())
@@ -259,32 +259,32 @@ def test_chunks_of_a_fed_shard_are_met_again(
     path.parent.mkdir()
     path.write_bytes(compressed(Format.ZSTD, text_of("huge", 40)))
     whole = everything(normalized(path.parent, tmp_path / "whole", **options))
-    total = len(sorted_orders)
+    total = len(sorted_tasks)
     assert total > 4
     interrupt(path.parent, tmp_path / "out", 3, **options)
-    sorted_orders.clear()
+    sorted_tasks.clear()
     assert everything(normalized(path.parent, tmp_path / "out", **options)) == whole
-    assert len(sorted_orders) == total - 3
+    assert len(sorted_tasks) == total - 3
 
 
-def test_a_bad_shard_can_be_mended(shards: Path, tmp_path: Path, sorted_orders: list[list[str]]) -> None:
-    """After a run that named a bad shard, the next one reads only that one."""
+def test_a_bad_shard_can_be_fixed(shards: Path, tmp_path: Path, sorted_tasks: list[list[str]]) -> None:
+    """After a bad shard is fixed, the next run reads only that one."""
     whole = everything(normalized(shards, tmp_path / "whole"))
     good = (shards / "c.jsonl.zst").read_bytes()
     (shards / "c.jsonl.zst").write_bytes(good[:-5])
     with pytest.raises(BadShardsError):
         normalize(shards, tmp_path / "out", limits=A_TASK_EACH)
     (shards / "c.jsonl.zst").write_bytes(good)
-    sorted_orders.clear()
+    sorted_tasks.clear()
     assert everything(normalized(shards, tmp_path / "out")) == whole
-    assert sorted_orders == [["c"]]
+    assert sorted_tasks == [["c"]]
 
 
-# The lock, and the moment between two renames
+# The lock, and a crash between two renames
 
 
-def test_a_second_run_is_told_who_writes(shards: Path, tmp_path: Path) -> None:
-    """While a run works, another process that wants to write the same output is refused, and told by whom."""
+def test_a_second_run_is_refused(shards: Path, tmp_path: Path) -> None:
+    """Another process that wants to write the same output is refused, and the message says why."""
     command = [sys.executable, "-m", "fastrec", "normalize", str(shards), "-o", str(tmp_path / "out")]
     rivals = []
 
@@ -301,7 +301,7 @@ def test_a_second_run_is_told_who_writes(shards: Path, tmp_path: Path) -> None:
 
 
 def test_two_threads_do_not_write_one_output(shards: Path, tmp_path: Path) -> None:
-    """Within a process too, one run at a time writes to an output; another output is nobody's business."""
+    """Within one process too, an output has one writer at a time; other outputs are independent."""
 
     class Rival(NoProgress):
         def finish(self) -> None:
@@ -314,15 +314,15 @@ def test_two_threads_do_not_write_one_output(shards: Path, tmp_path: Path) -> No
 
 
 def test_parts_in_another_compression_are_not_mixed_in(shards: Path, tmp_path: Path) -> None:
-    """What another command has left in the place that the corpus is published from does not get into the corpus."""
+    """Parts that a run with other options left in the staging directory are not published."""
     interrupt(shards, tmp_path / "out", 1, "merge", compression="gz")
     assert any((tmp_path / ".out.fastrec-new").iterdir())
     corpus = normalized(shards, tmp_path / "out")
     assert everything(corpus) == everything(normalized(shards, tmp_path / "anew"))
 
 
-def test_a_lock_that_a_dead_process_left_is_none(shards: Path, tmp_path: Path) -> None:
-    """The file of the lock is only a name: who does not hold it does not count."""
+def test_the_lock_of_a_dead_process_is_ignored(shards: Path, tmp_path: Path) -> None:
+    """A lock file that no process holds does not block a run."""
     (tmp_path / ".out.fastrec-lock").write_text("process 1 on earth since ever\n")
     normalize(shards, tmp_path / "out")
     assert names_in(tmp_path) == ["in", "out"]
@@ -332,7 +332,7 @@ def test_a_lock_that_a_dead_process_left_is_none(shards: Path, tmp_path: Path) -
 def test_a_crash_between_the_renames_loses_nothing(
     nth: int, shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If a run ends right after the old corpus stepped aside, the next one, whatever it does, puts it back first."""
+    """If a run is killed after it moved the old corpus aside, the next run moves it back first."""
     old = everything(normalized(write(tmp_path / "old.jsonl", lines_of("old")), tmp_path / "out"))
     real = Path.rename
     calls = []
@@ -362,7 +362,7 @@ def test_a_crash_between_the_renames_loses_nothing(
 def test_too_little_space_is_noticed_before_the_work(
     shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An estimate of what the work takes is compared with what is free; it is only a warning."""
+    """If the estimated disk usage exceeds the free space, a notice says so."""
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(publish.shutil, "disk_usage", lambda _: usage._replace(free=10))
     heard: list[str] = []
@@ -371,8 +371,8 @@ def test_too_little_space_is_noticed_before_the_work(
     assert report.notices == heard
 
 
-def test_half_of_an_old_corpus_is_not_put_back(shards: Path, tmp_path: Path) -> None:
-    """An old corpus that was being removed when a run was killed is not one: it has lost its manifest first."""
+def test_an_incomplete_old_corpus_is_not_moved_back(shards: Path, tmp_path: Path) -> None:
+    """An old corpus that was being removed has lost its manifest first, so it does not count as a corpus."""
     old = tmp_path / ".out.fastrec-old"
     normalize(write(tmp_path / "old.jsonl", lines_of("old")), old)
     (old / "manifest.json").unlink()
@@ -380,7 +380,7 @@ def test_half_of_an_old_corpus_is_not_put_back(shards: Path, tmp_path: Path) -> 
 
 
 def test_parts_for_other_options_are_not_published(shards: Path, tmp_path: Path) -> None:
-    """Parts that a run left before it was stopped do not end up in a corpus that is compressed in another way."""
+    """Parts of an interrupted run are not published in a corpus with another compression."""
     interrupt(shards, tmp_path / "out", 1, "merge")
     corpus = normalized(shards, tmp_path / "out", compression="gz")
     assert everything(corpus) == everything(normalized(shards, tmp_path / "anew", compression="gz"))
@@ -390,10 +390,10 @@ def stop(*_: Any) -> None:
     raise KeyboardInterrupt
 
 
-def test_conflicts_of_parts_that_are_no_more_are_not_listed(
+def test_conflicts_of_removed_parts_are_not_listed(
     shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If fewer parts are made than before, what the others left out is not among the rejects."""
+    """If a resumed run has fewer parts, records that the other parts left out are not rejected."""
     limits = Limits(task_bytes=5_000, sample_one_in=1)
     options: dict[str, Any] = {"part_size": 1_100, "conflicts": "reject", "limits": limits}
     write(shards / "h.jsonl", [line.replace(b'"score": ', b'"score": 1') for line in lines_of("same", 3)])

@@ -1,4 +1,4 @@
-"""Sort keys: comparing their bytes is comparing the fields, in every order that can be asked for."""
+"""Sort keys: their bytes compare like the fields, for every sort order."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def place(values: Fields, order: tuple[str, ...]) -> tuple[Any, ...]:
 @example(
     [("a", "", "", "", "x"), ("a\0", "", "", "", "x"), ("a\0\0", "", "", "", "x"), ("a\1", "", "", "", "x")], FIELDS
 )
-def test_keys_compare_as_the_fields_do(several: list[Fields], order: tuple[str, ...]) -> None:
-    """Sorting by key gives the order of the fields, and keys are equal only where all fields are."""
+def test_keys_compare_like_the_fields(several: list[Fields], order: tuple[str, ...]) -> None:
+    """Sorting by key sorts by the fields, and keys are equal only if all fields are."""
     key = key_maker(order)
     keys = {values: key(record(values)) for values in several}
     assert sorted(several, key=keys.__getitem__) == sorted(several, key=lambda values: place(values, order))
@@ -65,7 +65,7 @@ def test_keys_compare_as_the_fields_do(several: list[Fields], order: tuple[str, 
 
 @given(st.lists(sample_ids, min_size=2, max_size=20))
 def test_integers_compare_by_value_and_before_strings(several: list[int | str]) -> None:
-    """A sample_id that is a number has the order of numbers, however long or negative it is."""
+    """Integer ids sort by value, however long, negative ones too."""
     key = key_maker()
 
     def key_of(sample_id: int | str) -> bytes:
@@ -81,8 +81,8 @@ def test_integers_compare_by_value_and_before_strings(several: list[int | str]) 
 @example(("\0", "\0\0", "", "\0\xff", "\0"), FIELDS)
 @example(("a", "b", "c", "d", 0x00FF00FF), FIELDS)
 @example(("a", "b", "c", "d", -(10**5000)), ("sample_id", *FIELDS[:-1]))
-def test_a_key_can_be_taken_apart_and_put_together(values: Fields, order: tuple[str, ...]) -> None:
-    """Splitting a key gives every field back in the default order, and joining them gives the key."""
+def test_a_key_can_be_split_and_joined(values: Fields, order: tuple[str, ...]) -> None:
+    """Splitting a key gives its fields in the default order, and joining them gives the key."""
     key = key_maker(order)(record(values))
     *spelled, sample_id = key_splitter(order)(key)
     assert (*map(text_of, spelled), sample_id_of(sample_id)) == values
@@ -92,8 +92,8 @@ def test_a_key_can_be_taken_apart_and_put_together(values: Fields, order: tuple[
 
 
 @pytest.mark.parametrize("length", range(6))
-def test_an_order_is_completed_by_the_default(length: int) -> None:
-    """Whatever fields are named come first, each once, and the others follow as in the default order."""
+def test_a_sort_order_is_completed_by_the_default(length: int) -> None:
+    """The given fields come first, each once, and the others follow in the default order."""
     for named in permutations(FIELDS, length):
         order = sort_order([*named, *named])
         assert order[:length] == named

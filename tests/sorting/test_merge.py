@@ -1,4 +1,4 @@
-"""Merging runs, and the sample that cuts them: nothing depends on what was merged with what, or on what came when."""
+"""Merging runs, and the key sample: neither depends on grouping or order."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ layouts = st.fixed_dictionaries(
 
 
 @given(piles.filter(len), st.lists(keys, max_size=4), layouts)
-def test_merged_runs_give_what_their_runs_give(
+def test_a_merged_run_has_the_records_of_its_runs(
     pile: list[list[Item]], cuts: list[bytes], layout: dict[str, int]
 ) -> None:
-    """In groups of any size, once or twice over: the same records of the same sources, and every copy is counted."""
+    """Merged in groups of any size, once or twice: the same records of the same sources, and every duplicate counts."""
     block_rows, window_bytes, groups = layout["block_rows"], layout["window_bytes"], layout["groups"]
     cuts = sorted(set(cuts))
     with tempfile.TemporaryDirectory() as folder:
@@ -80,7 +80,7 @@ def test_merged_runs_give_what_their_runs_give(
         for part, (low, high) in enumerate(pairwise([None, *cuts, None])):
             slices = [piece for run in runs if (piece := slice_merged(run, part))]
             windows = windows_of(slices, low, high, window_bytes)
-            # Nothing that is not of the part is read, so nothing has to be left out.
+            # Bounds are exact: only the records of the part are read.
             assert contents(windows) == contents(windows_of(slices, None, None, window_bytes))
             found += windows
         assert contents(found) == contents(expected)
@@ -88,7 +88,7 @@ def test_merged_runs_give_what_their_runs_give(
 
 
 def check_index(run: Run) -> None:
-    """What a run says of itself is true, and its index has all its keys in order."""
+    """The counts of a run are right, and its index has all keys in order."""
     slices = [whole_run(run)]
     windows = windows_of(slices, None, None, 100)
     assert sum(len(window.keys) for window in windows) == run.records
@@ -99,7 +99,7 @@ def check_index(run: Run) -> None:
 
 @given(piles, st.sampled_from([1, 2, 7]), st.sampled_from([1, 7, 64, 1000]))
 def test_an_index_is_read_in_pieces_of_any_size(pile: list[list[Item]], block_rows: int, least: int) -> None:
-    """Blocks that are cut off by the end of a read are put together again."""
+    """Blocks that one read cuts off are completed by the next."""
     check(pile, block_rows, 1, [b"b", b"c"], least_index=least)
     with tempfile.TemporaryDirectory() as folder:
         for run in spilled(folder, pile, block_rows):
@@ -108,7 +108,7 @@ def test_an_index_is_read_in_pieces_of_any_size(pile: list[list[Item]], block_ro
 
 
 def test_a_run_is_read_in_large_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """How often a run is read depends on how much is read ahead, not on how its keys lie between those of others."""
+    """The number of reads depends on the window, not on how the keys of runs interleave."""
     dense = [(b"a%06d" % number, b"x" * 99 + b"\n") for number in range(2_000)]
     sparse = [(b"a%06d" % number, b"y" * 99 + b"\n") for number in range(0, 2_000, 100)]
     runs = spilled(str(tmp_path), [dense, sparse], 8)
@@ -134,8 +134,8 @@ def test_a_run_is_read_in_large_pieces(tmp_path: Path, monkeypatch: pytest.Monke
     st.integers(0, 20),
     st.randoms(use_true_random=False),
 )
-def test_the_sample_does_not_depend_on_arrival(pile: list[list[SampledKey]], limit: int, rng: Any) -> None:
-    """In any order and any number of copies, what is kept is all below the highest bar that keeps few enough."""
+def test_the_sample_depends_on_the_set_of_keys_alone(pile: list[list[SampledKey]], limit: int, rng: Any) -> None:
+    """In any order, with any duplicates, the sample is all keys below the highest threshold that keeps few enough."""
     everything = {one for some in pile for one in some}
     one_in = 1
     while len(expected := {one for one in everything if fingerprint(one.key) < 2**64 // one_in}) > limit:
@@ -148,8 +148,8 @@ def test_the_sample_does_not_depend_on_arrival(pile: list[list[SampledKey]], lim
         assert (found.keys, found.one_in) == (expected, one_in)
 
 
-def test_there_are_no_more_parts_than_may_be() -> None:
-    """A corpus that would take more parts has larger ones."""
+def test_the_number_of_parts_is_limited() -> None:
+    """A corpus that would have more parts has larger ones."""
     several = [SampledKey(b"%06d" % number, 100) for number in range(1_000)]
     cuts = cut_keys(several, 32, 1, most_parts=7)
     assert len(cuts) == 6

@@ -1,4 +1,4 @@
-"""Runs: what was spilled comes back once, sorted, whatever the blocks, the windows and the cuts."""
+"""Runs: spilled records are gathered once and sorted, whatever the blocks, windows and cuts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ piles = st.lists(st.lists(items, min_size=1, max_size=40), max_size=5)
 
 
 def spilled(folder: str, pile: list[list[Item]], block_rows: int) -> list[Run]:
-    """Spill each list of items as a run; the source of a row is the number of the list, its line counts in it."""
+    """Spill each list of items as a run; the row of an item is the number of its list and its position in it."""
     runs = []
     for number, some in enumerate(pile):
         ends, text = [], bytearray()
@@ -65,7 +65,7 @@ def check(
         windows = list(gathered(runs, cuts, window_bytes, **options))
         found = [(key, bytes(text)) for window in windows for key, text in zip(window.keys, window.texts, strict=True)]
         assert found == sorted({item for some in pile for item in some})
-        # Every record is accounted for, and of copies the one of the lowest source stays.
+        # Every record is accounted for, and of duplicates the one of the lowest source is kept.
         kept = Counter(row[0] for window in windows for row in window.rows)
         copies = Counter(row[0] for window in windows for row in window.copies)
         for run in runs:
@@ -85,10 +85,10 @@ def check(
 @given(piles, st.sampled_from([1, 2, 3, 7, 128]), st.sampled_from([1, 8, 40, 10**6]), st.lists(keys, max_size=4))
 @example([], 1, 1, [])
 @example([[(b"a", b"1\n")]], 1, 1, [b"a", b"b"])
-def test_every_record_comes_back_once_and_sorted(
+def test_every_record_is_gathered_once_and_sorted(
     pile: list[list[Item]], block_rows: int, window_bytes: int, cuts: list[bytes]
 ) -> None:
-    """Whatever the runs, the blocks, the windows and the cuts: each distinct record once, by key and then by bytes."""
+    """For any runs, blocks, windows and cuts: each distinct record once, sorted by key and then by bytes."""
     check(pile, block_rows, window_bytes, sorted(set(cuts)))
 
 
@@ -96,7 +96,7 @@ def test_every_record_comes_back_once_and_sorted(
 @pytest.mark.parametrize("window_bytes", [1, 20, 200, 10**6])
 @pytest.mark.parametrize("cuts", [[], [b"k"], [b"k", b"k\0"], [b"a", b"z"]])
 def test_records_of_one_key_stay_together(block_rows: int, window_bytes: int, cuts: list[bytes]) -> None:
-    """A key whose records fill many blocks of many runs is given whole, in one window, by its bytes."""
+    """All records of a key are in one window, sorted by bytes, even if they fill many blocks of many runs."""
     pile = []
     for number in range(3):
         same = [(b"k", b"%03d\n" % (value * 7 % 50)) for value in range(number * 10, number * 10 + 30)]
@@ -105,8 +105,8 @@ def test_records_of_one_key_stay_together(block_rows: int, window_bytes: int, cu
     assert [key for window in windows for key, _ in groupby(window.keys)] == [b"j", b"k", b"l"]
 
 
-def test_windows_hold_about_what_they_are_told_to() -> None:
-    """Memory is bounded by windows: of each run, none holds more than twice its share and a block."""
+def test_windows_have_a_bounded_size() -> None:
+    """Of each run, a window holds at most twice its share and a block."""
     pile = [[(b"%06d" % (number * 3 + run), b"x" * 99 + b"\n") for number in range(400)] for run in range(3)]
     windows = check(pile, 4, 5_000, [])
     sizes = [sum(map(len, window.texts)) for window in windows]
@@ -115,7 +115,7 @@ def test_windows_hold_about_what_they_are_told_to() -> None:
 
 
 def test_a_slice_reads_only_the_blocks_of_its_range(tmp_path: Path) -> None:
-    """A range of keys is found by the fences: blocks before and behind it are not touched."""
+    """Blocks before and after the range are not read."""
     runs = spilled(str(tmp_path), [[(b"%04d" % number, b"%d\n" % number) for number in range(1_000)]], 10)
     piece = slice_run(runs[0], b"0500", b"0520")
     assert piece is not None
@@ -128,8 +128,8 @@ def test_a_slice_reads_only_the_blocks_of_its_range(tmp_path: Path) -> None:
     assert list(gather([beyond], b"9", None, 10)) == []
 
 
-def test_work_files_are_for_this_user_alone(tmp_path: Path) -> None:
-    """A run holds records that may be secret: nobody else can read it."""
+def test_temporary_files_are_private(tmp_path: Path) -> None:
+    """Only the current user can read a run, because its records may be secret."""
     spilled(str(tmp_path), [[(b"a", b"1\n")]], 1)
     assert {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {
         "run-0": 0o600,
@@ -139,7 +139,7 @@ def test_work_files_are_for_this_user_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("most", [1, 7, 1_000, 10**9])
 def test_short_writes_lose_nothing(most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A system that writes less than it was given is asked again for the rest."""
+    """If the system writes less than requested, the rest is written again."""
     writev, write = os.writev, os.write
     monkeypatch.setattr(os, "writev", lambda descriptor, views: write(descriptor, b"".join(views)[:most]))
     monkeypatch.setattr(os, "write", lambda descriptor, data: writev(descriptor, [memoryview(data)[:most]]))
@@ -150,8 +150,8 @@ def test_short_writes_lose_nothing(most: int, tmp_path: Path, monkeypatch: pytes
     assert (file.size, file.hash()) == (len(b"".join(texts)), xxh3_128(b"".join(texts)).hexdigest())
 
 
-def test_short_reads_are_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A system that reads less than it was asked for is asked again, and a file that ends too early is an error."""
+def test_short_reads_are_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the system reads less than requested, reading continues; a file that ends too early is an error."""
     path = tmp_path / "file"
     path.write_bytes(bytes(range(200)))
     pread = os.pread
@@ -162,8 +162,8 @@ def test_short_reads_are_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert caught.value.filename == str(path)
 
 
-def test_a_full_disk_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When a run cannot be written, the error of the system comes through."""
+def test_a_full_disk_is_an_os_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a run cannot be written, the error of the system is raised."""
 
     def full(*_: Any) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -177,7 +177,7 @@ def test_a_full_disk_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyP
     st.lists(st.lists(st.integers().filter(lambda number: abs(number) < 2**63) | st.binary() | st.text()), max_size=8)
 )
 def test_blocks_are_read_one_by_one_as_written(blocks: list[list[Any]]) -> None:
-    """A file of blocks gives back what was appended, block by block."""
+    """Reading a file of blocks yields them as written."""
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/blocks"
         size, digest = write_blocks(path, blocks)
@@ -198,8 +198,8 @@ def sample_of(count: int, size: int = 100) -> list[SampledKey]:
     st.sampled_from([1_024, 5_000, 10**6]),
     st.randoms(use_true_random=False),
 )
-def test_cuts_depend_on_the_set_alone(sample: list[SampledKey], part_bytes: int, rng: Any) -> None:
-    """However often and in whatever order records were met, the cuts are the same, ascending and distinct."""
+def test_cuts_depend_on_the_set_of_keys_alone(sample: list[SampledKey], part_bytes: int, rng: Any) -> None:
+    """Duplicates and order do not change the cuts, which are ascending and distinct."""
     cuts = cut_keys(sample, 32, part_bytes)
     again = sample + rng.choices(sample, k=20) if sample else []
     rng.shuffle(again)
@@ -211,7 +211,7 @@ def test_cuts_depend_on_the_set_alone(sample: list[SampledKey], part_bytes: int,
 @pytest.mark.parametrize("parts", [1, 2, 3, 7, 50])
 @pytest.mark.parametrize("size", [1, 100, 9_999])
 def test_cuts_make_even_parts(parts: int, size: int) -> None:
-    """Parts of records of one size differ by a record at most."""
+    """With records of equal size, parts differ by at most one record."""
     sample = sample_of(1_000, size)
     total = 1_000 * size * 32
     cuts = cut_keys(sample, 32, -(-total // parts))
@@ -221,14 +221,14 @@ def test_cuts_make_even_parts(parts: int, size: int) -> None:
 
 
 def test_a_heavy_key_is_never_cut() -> None:
-    """One key that outweighs many parts stays in one, and the others are cut around it."""
+    """A key larger than several parts stays in one part."""
     sample = [*sample_of(100), SampledKey(b"000050", 100_000), SampledKey(b"000050", 99_999)]
     cuts = cut_keys(sample, 32, 32 * 10_000)
     assert len(cuts) == len(set(cuts)) >= 1
 
 
 def test_the_sample_is_taken_by_the_keys_hash(tmp_path: Path) -> None:
-    """One key in so many is sampled, whichever run it is in, with its size."""
+    """Whether a key is sampled depends on its hash alone."""
     pile = [[(b"%05d" % number, b"x" * (number % 9) + b"\n") for number in range(4_000)]]
     run = spilled(str(tmp_path), pile, 128)[0]
     wanted = [key for key, _ in pile[0] if fingerprint(key) < 2**64 // LIMITS.sample_one_in]

@@ -1,4 +1,4 @@
-"""The census: counted by neighbours in sorted lists, checked against sets and dicts over everything."""
+"""The census, checked against simple counting with sets and dicts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ dice = st.randoms(use_true_random=False)
 
 
 def census(parts: list[list[Fields]]) -> tuple[dict[bytes, QuestionCounts], list[Conflict], RowsByModel]:
-    """Take the census of each part, carry it through a file, and merge; count the samples that each model answered."""
+    """Build the census of each part, encode and decode it, and merge; count the questions of each model."""
     taken = [census_of_part(part) for part in parts]
     by_hash, by_id = (
         [msgspec.msgpack.decode(msgspec.msgpack.encode(lists[side])) for lists in taken] for side in (0, 1)
@@ -45,7 +45,7 @@ def census(parts: list[list[Fields]]) -> tuple[dict[bytes, QuestionCounts], list
 
 
 def brute_force(records: list[Fields]) -> tuple[dict[bytes, dict[str, Any]], list[tuple[Any, ...]]]:
-    """The same by sets and dicts over everything."""
+    """The same counts with sets and dicts."""
     models, ids, hashes = defaultdict(set), defaultdict(set), defaultdict(set)
     identities: dict[tuple[bytes, ...], list[bytes]] = defaultdict(list)
     for evaluation, sample, model, run, sample_id in records:
@@ -71,8 +71,8 @@ def brute_force(records: list[Fields]) -> tuple[dict[bytes, dict[str, Any]], lis
 
 @given(st.lists(fields, max_size=30), st.integers(1, 4), dice)
 @example([(b"x", b"a", b"m", b"1", b"i")] * 2, 2, None)
-def test_the_census_is_what_counting_everything_gives(records: list[Fields], parts: int, rng: Any) -> None:
-    """QuestionCounts, who answered them, ids and hashes that disagree, conflicts: whatever part each record is in."""
+def test_the_census_agrees_with_simple_counting(records: list[Fields], parts: int, rng: Any) -> None:
+    """Questions, answers, ids and hashes that disagree, and conflicts, however records are spread over parts."""
     spread: list[list[Fields]] = [[] for _ in range(parts)]
     for number, record in enumerate(records):
         spread[rng.randrange(parts) if rng else number % parts].append(record)
@@ -97,11 +97,11 @@ def test_the_census_is_what_counting_everything_gives(records: list[Fields], par
 
 @given(st.lists(fields, min_size=1, max_size=30), dice)
 def test_the_census_does_not_depend_on_the_order(records: list[Fields], rng: Any) -> None:
-    """Shuffled records, in one part or one in each, give the same counts and the same conflicts in the same order."""
+    """Shuffled records, in one part or in many, give the same counts and the same conflicts in the same order."""
     shuffled = rng.sample(records, len(records))
     assert census([records]) == census([shuffled]) == census([[record] for record in shuffled])
 
 
-def test_nothing_gives_nothing() -> None:
+def test_an_empty_census_counts_nothing() -> None:
     """No parts, and parts without records, count nothing."""
     assert census([]) == census([[], []]) == ({}, [], {})

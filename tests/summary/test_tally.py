@@ -1,4 +1,4 @@
-"""The tally: exact whatever the split and the order, and right by independent arithmetic."""
+"""The tally: exact however records are split and ordered, and checked with independent arithmetic."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def scored(score: Any, **changes: Any) -> dict[str, Any]:
 @given(st.lists(scores, min_size=1, max_size=12), dice)
 @example([0.1] * 10, random.Random(0))
 @example([1e308, 1e308, -1e308, 5e-324, True], random.Random(0))
-def test_a_tally_is_exact_whatever_the_split(several: list[Any], rng: random.Random) -> None:
-    """Records that are spread over tallies, merged in any order, give the same sums: those of fractions."""
+def test_a_tally_is_exact_for_any_split(several: list[Any], rng: random.Random) -> None:
+    """Records spread over several tallies, merged in any order, give the exact sums."""
     fields, rows = rows_of([scored(score, sample_id=number) for number, score in enumerate(several)])
     whole = Tally()
     whole.add(fields, rows)
@@ -85,7 +85,7 @@ def test_a_tally_is_exact_whatever_the_split(several: list[Any], rng: random.Ran
 
 @given(st.lists(st.floats(-1e6, 1e6) | st.integers(-5, 5) | st.booleans(), min_size=2, max_size=20))
 def test_the_standard_error_is_that_of_the_mean(several: list[Any]) -> None:
-    """It agrees with the sample deviation of the statistics module over the root of the count."""
+    """It agrees with the standard deviation of the statistics module divided by the root of the count."""
     expected = statistics.stdev([Fraction(score) for score in several]) / math.sqrt(len(several))
     found = tallied(*(scored(score, sample_id=number) for number, score in enumerate(several))).score_standard_error()
     assert found == pytest.approx(float(expected), rel=1e-12, abs=1e-320)
@@ -108,14 +108,14 @@ def test_the_standard_error_is_that_of_the_mean(several: list[Any]) -> None:
     ],
 )
 def test_means_and_errors_are_rounded_once(several: list[Any], mean: float | None, error: float | None) -> None:
-    """A mean or an error that a double can hold is there, at any size; one that it cannot is null."""
+    """A mean or an error of any size is exact; one that overflows a double is null."""
     found = tallied(*(scored(score, sample_id=number) for number, score in enumerate(several)))
     assert found.mean_score() == mean
     assert found.score_standard_error() == (error if error is None else pytest.approx(error, rel=1e-15, abs=0))
 
 
 def test_what_is_counted() -> None:
-    """Errors, turns, tool calls and tokens are sums over records; what a record does not say does not count."""
+    """Errors, turns, tool calls and tokens are sums over records; missing values do not count."""
     usage = {"input_tokens": 10**30, "output_tokens": 10**18, "total_tokens": 7}
     found = tallied(
         sample(),  # error: "none" is a word like any other; 10, 5 and 15 tokens; 12.5 ms
@@ -145,7 +145,7 @@ def test_kinds_of_records_are_counted() -> None:
 
 @given(st.sampled_from(HUGE), st.booleans())
 def test_rows_carry_integers_of_any_size(number: int, unknown: bool) -> None:
-    """A score or a count beyond 64 bits survives the way through a file, on the fast path and on the slow one."""
+    """A score or a count beyond 64 bits can be written and read, on the fast path and on the slow path."""
     usage = {"input_tokens": abs(number), "output_tokens": 0, "total_tokens": 10**18}
     record = scored(number, token_usage=usage, **({"unknown": 1} if unknown else {}))
     found = tallied(record)
@@ -160,8 +160,8 @@ def test_rows_carry_integers_of_any_size(number: int, unknown: bool) -> None:
 @example(1.0)
 @example(2.0**-1074)
 @example(math.nextafter(1.0, 0))
-def test_a_bucket_is_known_to_one_in_128(value: float) -> None:
-    """The value of a latency's bucket is within 1/128 of it, or of the smallest step that a double has."""
+def test_a_bucket_is_accurate_to_1_in_128(value: float) -> None:
+    """The middle of a bucket is within 1/128 of each latency in it, or one step of a double."""
     assert abs(bucket_value(bucket_of(value)) - value) <= max(value / 128, 5e-324)
 
 
@@ -173,8 +173,8 @@ def test_buckets_are_in_order(values: list[float]) -> None:
     assert all((bucket == 0) is (value == 0) for bucket, value in zip(buckets, sorted(values), strict=True))
 
 
-def test_an_integer_beyond_a_double_is_among_the_longest() -> None:
-    """A latency of 400 digits is counted with the longest that can be told, not refused."""
+def test_a_latency_beyond_a_double_is_in_the_last_bucket() -> None:
+    """A latency of 400 digits is counted in the last bucket, not refused."""
     assert bucket_of(10**400) >= bucket_of(2.0**1023)
     assert math.isfinite(bucket_value(bucket_of(10**400)))
 
@@ -189,6 +189,6 @@ def test_quantiles_are_those_of_the_sorted_list(values: list[float], share: floa
 
 
 def test_no_latency_no_quantile() -> None:
-    """Records that do not say their latency have none."""
+    """Records without a latency have no quantiles."""
     assert tallied(sample(performance=None)).latency_quantile(0.5) is None
     assert rows_of([sample(performance={})])[1][0][Column.LATENCY] is None
