@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import islice
 from typing import Any, Final, Self, TypeVar
 
 import msgspec
@@ -58,18 +59,15 @@ class ClusterEngine(Engine):
         """Run a task on each argument, in any order."""
         waiting = enumerate(arguments)
         running: dict[Any, tuple[int, Argument]] = {}
-        exhausted = False
         looked = time.monotonic()
-        while not exhausted or running:
+        while True:
             if time.monotonic() - looked > self._limits.cluster_count_seconds:
                 self._look()  # the cluster may have grown
                 looked = time.monotonic()
-            while not exhausted and len(running) < self.jobs * _AHEAD:
-                numbered = next(waiting, None)
-                if numbered is None:
-                    exhausted = True
-                else:
-                    running[self._client.submit(_run_alone, _versions(), task, numbered[1], pure=False)] = numbered
+            for numbered in islice(waiting, max(self.jobs * _AHEAD - len(running), 0)):
+                running[self._client.submit(_run_alone, _versions(), task, numbered[1], pure=False)] = numbered
+            if not running:
+                return
             for future in self._finished(running):
                 number, argument = running.pop(future)
                 yield number, self._result_of(future, argument)

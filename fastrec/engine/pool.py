@@ -25,6 +25,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
+from itertools import islice
 from typing import Any, Final, Self, TypeVar
 
 from fastrec.engine.base import Engine
@@ -61,17 +62,15 @@ class PoolEngine(Engine):
         waiting = enumerate(arguments)
         running: dict[Future[Result], tuple[int, Argument]] = {}
         suspects: list[tuple[int, Argument]] = []
-        exhausted = False
-        while not exhausted or running or suspects:
-            while not exhausted and not suspects and len(running) < self.jobs * _AHEAD:
-                numbered = next(waiting, None)
-                if numbered is None:
-                    exhausted = True
-                    continue
+        while True:
+            for numbered in islice(waiting, 0 if suspects else max(self.jobs * _AHEAD - len(running), 0)):
                 try:
                     running[self._executor.submit(task, numbered[1])] = numbered
                 except BrokenExecutor:
                     suspects.append(numbered)
+                    break
+            if not running and not suspects:
+                return
             for future in self._finished(running):
                 number, argument = running.pop(future)
                 try:
@@ -129,19 +128,16 @@ class PoolEngine(Engine):
 
     def _start(self, jobs: int) -> None:
         with _undisturbed():
-            self._start_executor(jobs)
+            if _is_alone():
+                fork = multiprocessing.get_context("fork")
+                self._executor = concurrent.futures.ProcessPoolExecutor(jobs, fork, _become_worker, (os.getpid(),))
+            else:
+                from joblib.externals.loky import ProcessPoolExecutor  # noqa: PLC0415 - takes 100 ms
+
+                self._executor = ProcessPoolExecutor(jobs, initializer=_become_worker, initargs=(os.getpid(),))
+            self._executor.submit(os.getpid)  # the first task starts all workers
         self._stopped.clear()
         self._dead_checks = 0
-
-    def _start_executor(self, jobs: int) -> None:
-        if _is_alone():
-            fork = multiprocessing.get_context("fork")
-            self._executor = concurrent.futures.ProcessPoolExecutor(jobs, fork, _become_worker, (os.getpid(),))
-        else:
-            from joblib.externals.loky import ProcessPoolExecutor  # noqa: PLC0415 - takes 100 ms
-
-            self._executor = ProcessPoolExecutor(jobs, initializer=_become_worker, initargs=(os.getpid(),))
-        self._executor.submit(os.getpid)  # the first task starts all workers
 
     def _end(self, *, kill: bool) -> None:
         """End the workers. One that does not end, such as a stopped one, is killed after a while."""
