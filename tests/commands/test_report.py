@@ -282,12 +282,13 @@ def test_damaged_corpus(copy: Path, tmp_path: Path) -> None:
 def test_unwritable_directory(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error has the reason of the system and the given path."""
 
-    def refuse(**_: Any) -> Any:
+    def refuse(*_: Any) -> Any:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("tempfile.mkstemp", refuse)
+    monkeypatch.setattr(Path, "replace", refuse)
     with pytest.raises(FastrecError, match=r"a.html cannot be written: Permission denied"):
         write_report(demo, tmp_path / "a.html")
+    assert not list(tmp_path.iterdir())
 
 
 def test_closed_pipe(demo: Path) -> None:

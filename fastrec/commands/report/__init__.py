@@ -3,8 +3,8 @@
 1. Read the manifest, the summary, and a few examples of rejected lines for each code.
 2. Make the sections (`sections`, `evaluations`): HTML that works without a script and is escaped by construction
    (`html`), with small charts (`charts`).
-3. Add the style and the script, which sorts, searches and switches the theme. The page's content security policy
-   allows only this script and this style, by their hashes, and no network.
+3. Fill the template `page.html` with the sections, the style, and the script, which sorts, searches and switches the
+   theme. The page's content security policy allows only this script and this style, by their hashes, and no network.
 4. Write the file atomically.
 """
 
@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from base64 import b64encode
 from hashlib import sha256
 from pathlib import Path
+from secrets import token_hex
 
 from fastrec._version import __version__
 from fastrec.commands.report.evaluations import evaluation_tables, heat_maps, histograms, tokens
-from fastrec.commands.report.html import Html, decimal, joined, tag
+from fastrec.commands.report.html import Html, decimal, fill, joined, tag
 from fastrec.commands.report.sections import conflicts, examples, hashes, inputs, line_counts, rejected_lines
 from fastrec.corpus.documents import read_manifest, read_summary
 from fastrec.errors import FastrecError, UsageError, counted, shown
@@ -57,17 +57,14 @@ def write_report(corpus: str | os.PathLike[str], output: str | os.PathLike[str],
 def _write(target: Path, page: bytes) -> None:
     """Write a temporary file and rename it to the target."""
     target = target.resolve()  # replaces the file that a symbolic link points to, not the link
-    descriptor, name = tempfile.mkstemp(prefix=f".{target.name[:50]}.", dir=target.parent)
+    temporary = target.with_name(f".{target.name[:50]}.{token_hex(8)}")
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with temporary.open("xb") as file:
             file.write(page)
-            mask = os.umask(0)
-            os.umask(mask)
-            os.fchmod(file.fileno(), 0o666 & ~mask)
-        Path(name).replace(target)
+        temporary.replace(target)
     except BaseException:
         with contextlib.suppress(OSError):
-            Path(name).unlink()
+            temporary.unlink()
         raise
 
 
@@ -103,39 +100,21 @@ def make_page(corpus: str | os.PathLike[str], limits: Limits = LIMITS) -> bytes:
     return _document(_name_of(directory), about, shown_sections).encode()
 
 
-def _document(name: str, about: str, sections: list[tuple[str, str, Html]]) -> str:
-    style, script = (Html(Path(__file__).with_name(file).read_text()) for file in ("page.css", "page.js"))
-    policy = f"default-src 'none'; style-src {_allowed(style)}; script-src {_allowed(script)}"
-    head = [
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=policy),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="referrer", content="no-referrer"),
-        tag("title", f"{name}: fastrec report"),
-        tag("style", style),
-    ]
-    body = [
-        tag("a", "Skip to content", href="#s0", class_="skip"),
-        tag("header", tag("h1", name), tag("p", about, class_="soft")),
-        tag(
-            "div",
-            tag(
-                "label",
-                "Search ",
-                tag("input", type="search", id="search", placeholder="model, evaluation, code, path …"),
-            ),
-            tag("output", "", id="matches", for_="search"),
-            tag("button", "Dark / light", type="button", id="theme"),
-            class_="tools",
-            role="search",
-        ),
-        tag("nav", *(tag("a", title, href=f"#{anchor}") for title, anchor, _ in sections), aria_label="Sections"),
-        tag("main", *(tag("section", tag("h2", title), content, id=anchor) for title, anchor, content in sections)),
-        tag("footer", f"Written by fastrec {__version__}. This page uses no network."),
-        tag("script", script),
-    ]
-    page = joined([tag("head", *head), tag("body", *body)])
-    return f"<!doctype html>\n{tag('html', page, lang='en')}\n"
+def _document(name: str, about: str, sections: list[tuple[str, str, Html]]) -> Html:
+    template, style, script = (
+        Html(Path(__file__).with_name(f"page.{kind}").read_text(encoding="utf-8")) for kind in ("html", "css", "js")
+    )
+    return fill(
+        template,
+        policy=f"default-src 'none'; style-src {_allowed(style)}; script-src {_allowed(script)}",
+        style=style,
+        script=script,
+        name=name,
+        about=about,
+        nav=joined(tag("a", title, href=f"#{anchor}") for title, anchor, _ in sections),
+        sections=joined(tag("section", tag("h2", title), body, id=anchor) for title, anchor, body in sections),
+        version=__version__,
+    )
 
 
 def _allowed(text: str) -> str:

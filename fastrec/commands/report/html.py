@@ -1,18 +1,16 @@
 """HTML that is escaped by construction.
 
-`tag` escapes every attribute, and every child that is not `Html`. `Html` comes only from `tag` and from files of this
-package. So no text from a record can become markup.
+`tag` and `fill` escape every value that is not `Html`. `Html` comes only from them and from files of this package. So
+no text from a record can become markup.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
-from typing import Final
+from string import Template
 
-__all__ = ["Html", "code", "count_cell", "decimal", "joined", "num", "percent", "row", "table", "tag"]
-
-_VOID: Final = {"meta", "input"}
+__all__ = ["Html", "code", "count_cell", "decimal", "fill", "joined", "num", "percent", "row", "table", "tag"]
 
 
 class Html(str):
@@ -35,10 +33,17 @@ def tag(name: str, /, *children: Child, **attributes: str | float | bool | None)
         for key, value in attributes.items()
         if value is not None and value is not False
     )
-    inner = "".join(
-        child if isinstance(child, Html) else _escaped(str(child)) for child in children if child is not None
-    )
-    return Html(f"<{name}{spelled}>" if name in _VOID else f"<{name}{spelled}>{inner}</{name}>")
+    inner = "".join(_markup(child) for child in children if child is not None)
+    return Html(f"<{name}{spelled}>{inner}</{name}>")
+
+
+def fill(template: Html, **values: Child) -> Html:
+    """Replace each `$name` in a template; values are escaped like the children of `tag`."""
+    return Html(Template(template).substitute({name: _markup(value) for name, value in values.items()}))
+
+
+def _markup(child: Child) -> str:
+    return child if isinstance(child, Html) else _escaped(str(child))
 
 
 def _escaped(text: str) -> str:
