@@ -72,6 +72,24 @@ _UTF8: Final = {
 }
 
 
+# Each habit with two numbers: of any eleven consecutive producers, `elevenths` have it, so that small corpora show all
+# habits; `stride` decides which. The order matters, because each habit draws a random number.
+HABITS: Final = {
+    "ascii": (1, 4),  # (stride, elevenths)
+    "spaces": (2, 6),
+    "escaped slashes": (3, 2),
+    "nulls": (4, 4),
+    "hashes": (5, 6),
+    "templates": (6, 3),
+    "reasoning": (7, 3),
+    "tokens": (8, 8),
+    "cached tokens": (9, 4),
+    "latency": (10, 6),
+    "metadata": (3, 8),
+    "user turns": (1, 3),
+}
+
+
 class Producer(msgspec.Struct, frozen=True):
     """A model and the habits of the harness that evaluated it."""
 
@@ -79,15 +97,7 @@ class Producer(msgspec.Struct, frozen=True):
     run: str
     spelling: Spelling
     score: str
-    writes_nulls: bool
-    hashes: bool
-    templates: bool
-    reasons: bool
-    counts_tokens: bool
-    counts_caches: bool
-    measures: bool
-    annotates: bool
-    counts_user_turns: bool
+    habits: frozenset[str]
 
 
 def producer(seed: int, number: int) -> Producer:
@@ -96,31 +106,21 @@ def producer(seed: int, number: int) -> Producer:
     organisation = f"org-{place % ORGANISATIONS}"
     model = f"model-{SIZES[place % len(SIZES)]}b" + (f"-v{version + 1}" if version else "")
     shifts = Rng(seed)  # the same shifts for every number
-
-    def habit(stride: int, elevenths: int) -> bool:
-        """Return True for `elevenths` of any eleven consecutive producers, so that small corpora have all habits."""
-        return (stride * number + shifts.below(11)) % 11 < elevenths
-
+    habits = frozenset(
+        name for name, (stride, elevenths) in HABITS.items() if (stride * number + shifts.below(11)) % 11 < elevenths
+    )
     return Producer(
         model_id=f"{organisation}/{model}",
         run=f"{organisation}_{model}/{1_700_000_000 + 86_400 * number}",
         spelling=Spelling(
-            ascii_only=habit(1, 4),
-            spaced=habit(2, 6),
+            ascii_only="ascii" in habits,
+            spaced="spaces" in habits,
             sort_keys=number % 4 == 1,
             order=_ranks(Rng(seed + number)) if number % 4 == 3 else None,
-            escape_slashes=habit(3, 2),
+            escape_slashes="escaped slashes" in habits,
         ),
         score=("boolean", "integer", "float")[number % 3],
-        writes_nulls=habit(4, 4),
-        hashes=habit(5, 6),
-        templates=habit(6, 3),
-        reasons=habit(7, 3),
-        counts_tokens=habit(8, 8),
-        counts_caches=habit(9, 4),
-        measures=habit(10, 6),
-        annotates=habit(3, 8),
-        counts_user_turns=habit(1, 3),
+        habits=habits,
     )
 
 

@@ -35,7 +35,7 @@ def compose(rng: Rng, tables: PhraseTables, producer: Producer, question: Questi
         "evaluation_name": evaluation.name,
         "sample_id": question.sample_id,
     }
-    if producer.hashes:
+    if "hashes" in producer.habits:
         record["sample_hash"] = WRONG_HASH if rng.chance(WRONG_HASHES) else question.sample_hash
     record["interaction_type"] = kind
     record["input"] = _input(producer, question)
@@ -44,7 +44,7 @@ def compose(rng: Rng, tables: PhraseTables, producer: Producer, question: Questi
     else:
         _converse(rng, tables, producer, question, record)
     _measure(rng, producer, record)
-    if producer.annotates:
+    if "metadata" in producer.habits:
         metadata = dict(question.metadata)
         metadata["trial"] = {"seed": rng.bits(40), "temperature": round(rng.random(), 2)}
         record["metadata"] = metadata
@@ -53,7 +53,7 @@ def compose(rng: Rng, tables: PhraseTables, producer: Producer, question: Questi
 
 def _input(producer: Producer, question: Question) -> Record:
     asked: Record = {"raw": question.raw}
-    if producer.templates:
+    if "templates" in producer.habits:
         asked["formatted"] = f"<|system|>\nThink first.\n<|user|>\n{question.raw}\n<|assistant|>\n"
     asked["reference"] = question.reference
     if question.choices is not None:
@@ -66,12 +66,12 @@ def _answer(rng: Rng, producer: Producer, question: Question, record: Record) ->
     size = question.evaluation.answer_size
     raw = question.table.write(rng, rng.long_tail(size, 12 * size))
     output: Record = {"raw": raw}
-    if producer.reasons:
+    if "reasoning" in producer.habits:
         output["reasoning_trace"] = question.table.write(rng, rng.long_tail(2 * size, 20 * size))
-    elif producer.writes_nulls:
+    elif "nulls" in producer.habits:
         output["reasoning_trace"] = None
     record["output"] = output
-    if producer.writes_nulls:
+    if "nulls" in producer.habits:
         record["interactions"] = None
     if question.choices:
         extracted = rng.choice("ABCD")
@@ -96,17 +96,17 @@ def _converse(rng: Rng, tables: PhraseTables, producer: Producer, question: Ques
             calls = _use_tools(rng, tables, producer, question, turns)
         turn: Record = {"turn_idx": len(turns), "role": "assistant"}
         turn["content"] = table.write(rng, rng.long_tail(size, 20 * size))
-        if producer.reasons:
+        if "reasoning" in producer.habits:
             turn["reasoning_trace"] = table.write(rng, rng.long_tail(size, 400))
-        elif producer.writes_nulls:
+        elif "nulls" in producer.habits:
             turn.update(reasoning_trace=None, tool_calls=None)
         turns.append(turn)
-    if producer.writes_nulls:
+    if "nulls" in producer.habits:
         record["output"] = None
     record["interactions"] = turns
     _evaluate(rng, producer, question, record, str(rng.below(1000)))
     evaluation = record["evaluation"]
-    evaluation["num_turns"] = rounds if producer.counts_user_turns else len(turns)
+    evaluation["num_turns"] = rounds if "user turns" in producer.habits else len(turns)
     evaluation["tool_calls_count"] = calls
 
 
@@ -118,7 +118,7 @@ def _use_tools(rng: Rng, tables: PhraseTables, producer: Producer, question: Que
         total += len(calls)
         content = question.table.write(rng, rng.between(2, 30)) if rng.chance(0.5) else None
         turn: Record = {"turn_idx": len(turns), "role": "assistant"}
-        if content is not None or producer.writes_nulls:
+        if content is not None or "nulls" in producer.habits:
             turn["content"] = content
         turn["tool_calls"] = calls
         turns.append(turn)
@@ -162,20 +162,20 @@ def _evaluate(rng: Rng, producer: Producer, question: Question, record: Record, 
 def _measure(rng: Rng, producer: Producer, record: Record) -> None:
     """Add token counts, times and an occasional error."""
     usage: Any = None
-    if producer.counts_tokens and not rng.chance(GAPS):
+    if "tokens" in producer.habits and not rng.chance(GAPS):
         # Some harnesses store counts as floats; draft-07 accepts 1.0 as an integer.
         number = float if rng.chance(FLOAT_INTEGERS) else int
         read = rng.between(50, 4000)
         written = rng.between(1, 3000)
         usage = {"input_tokens": number(read), "output_tokens": number(written), "total_tokens": number(read + written)}
-        if producer.counts_caches:
+        if "cached tokens" in producer.habits:
             usage["input_tokens_cache_write"] = rng.below(read) if rng.chance(0.7) else None
             usage["input_tokens_cache_read"] = 0
-            usage["reasoning_tokens"] = rng.below(written) if producer.reasons else None
+            usage["reasoning_tokens"] = rng.below(written) if "reasoning" in producer.habits else None
     performance: Any = None
-    if producer.measures and not rng.chance(GAPS):
+    if "latency" in producer.habits and not rng.chance(GAPS):
         latency = round(rng.random() * 20_000, 3)
-        first_token = None if producer.writes_nulls else round(latency / 16, 2)
+        first_token = None if "nulls" in producer.habits else round(latency / 16, 2)
         performance = {
             "latency_ms": latency,
             "time_to_first_token_ms": first_token,
@@ -183,5 +183,5 @@ def _measure(rng: Rng, producer: Producer, record: Record) -> None:
         }
     error = rng.choice(ERRORS) if rng.chance(0.02) else None
     for key, value in (("token_usage", usage), ("performance", performance), ("error", error)):
-        if value is not None or producer.writes_nulls:
+        if value is not None or "nulls" in producer.habits:
             record[key] = value
