@@ -1,8 +1,7 @@
-"""Two corpora to compare: one, and what it might be a night later.
+"""Two corpora to compare: one, and the same evaluations a night later.
 
-A little was done anew: of 100 records one is gone, one came, three flipped, and five in all have another answer. Or
-all of it was: every record is of another run, with other latencies and token counts, and half of them have another
-answer.
+Either little changed: of 100 records one is removed, one is new, three flip, and five in total have another answer. Or
+everything was evaluated again: all records have new ids, latencies and token counts, and half have another answer.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ __all__ = ["make_nights"]
 
 
 def make_nights(shards: Iterable[Path], directory: Path, *, anew: bool) -> None:
-    """Make the corpora `old` and `new` in a directory."""
+    """Make the corpora `old` and `new` in a directory; `anew` means that everything was evaluated again."""
     normalize(list(shards), directory / "old", jobs=2)
     dice = random.Random(7)
     later = directory / "later"

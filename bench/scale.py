@@ -1,14 +1,13 @@
-"""What a corpus of a billion records would ask of the driver and of the storage: a simulation on generated indexes.
+"""Simulate what a corpus of a billion records costs the driver and the storage.
 
     python -m bench.scale 1e9          # or several: 1e6 1e9
 
-The driver is the real one, from the plan to the manifest: it cuts shards into tasks, gathers the sample, chooses cuts,
-plans rounds of merging, orders parts, takes the census, adds up the books, and keeps its journal. What is simulated are
-the shards, of which there are only names and sizes, and the workers: an engine that gives back what they would, with
-keys, fences, samples and bounds of the right number and size, through pickle as from another process. No record exists.
+The driver is the real one, from the plan to the manifest. Shards and workers are simulated: a shard has only a name and
+a size, and the engine returns results with the right number and size of keys, fences, samples and bounds, through
+pickle as from another process. No record exists.
 
-Each simulated task is charged the requests that the real one makes: reads, writes, deletes, renames. The memory of the
-driver is what this process takes at most, simulation included.
+Each simulated task counts the requests that the real one makes: reads, writes, deletes, renames. The memory of the
+driver is the peak memory of this process, simulation included.
 """
 
 from __future__ import annotations
@@ -43,19 +42,19 @@ _SHARD_TEXT: Final = 64_000_000  # text of a shard, which is compressed to a qua
 
 
 class Simulated(Charged, kw_only=True):
-    """What came of it all."""
+    """The result of a simulation."""
 
     journal_bytes: int = 0
     seconds: float = 0.0
     base_bytes: int = 0
-    """What the process took before it began."""
+    """Peak memory before the simulation."""
     stopped_bytes: int = 0
-    """What it took until it was stopped, if it was."""
+    """Peak memory until the run was interrupted, if it was."""
     peak_bytes: int = 0
 
 
 class _Stop(NoProgress):
-    """Ends a run in the middle of the second pass."""
+    """Interrupts a run in the middle of pass 2."""
 
     def __init__(self, parts: int) -> None:
         self._left = parts
@@ -73,14 +72,14 @@ class _Stop(NoProgress):
 def simulate(
     records: int, options: Options, *, shard_text: int = _SHARD_TEXT, seed: int = 0, stop_after: int = 0
 ) -> Simulated:
-    """Let the driver make a corpus of so many records, all of them made up.
+    """Let the driver make a corpus of simulated records.
 
     Args:
-        records: How many.
+        records: Number of records.
         options: How to normalize them.
         shard_text: Bytes of text in a shard.
-        seed: For what is made up.
-        stop_after: Stop after so many parts, and let the next run go on from the journal; 0 is to go through.
+        seed: Seed of the simulation.
+        stop_after: Interrupt the run after this many parts, and resume it; 0 does not interrupt it.
     """
     result = Simulated(records=records, base_bytes=_peak())
     started = time.perf_counter()
@@ -97,7 +96,7 @@ def simulate(
         with (
             patch("fastrec.sorting.key_sample.fingerprint", fingerprint_of),
             patch("fastrec.normalize.driver.cut_keys", engine.cut),
-            patch("fastrec.summary.part_counts.read_blocks", engine.books_of),
+            patch("fastrec.summary.part_counts.read_blocks", engine.counts_of),
             patch("fastrec.storage.local.LocalStorage.remove", engine.remove),
             patch("fastrec.summary.census_files.read_blocks", engine.list_of),
         ):
@@ -125,7 +124,7 @@ def _peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-def _told(result: Simulated) -> Iterator[tuple[str, str]]:
+def _rows(result: Simulated) -> Iterator[tuple[str, str]]:
     yield "records", f"{result.records:,}"
     yield "text", f"{result.records * RECORD / 1e9:,.1f} GB"
     yield "tasks of pass 1", f"{result.tasks:,}"
@@ -147,16 +146,18 @@ def _told(result: Simulated) -> Iterator[tuple[str, str]]:
 
 
 def main() -> None:
-    """Simulate, and print what came of it."""
+    """Simulate, and print the result."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("records", nargs="*", type=float, default=[1e9], help="how many, such as 1e9")
+    parser.add_argument("records", nargs="*", type=float, default=[1e9], help="number of records, such as 1e9")
     parser.add_argument("--part-size", type=int, default=64 << 20, help="bytes of text in a part")
     parser.add_argument("--shard-text", type=int, default=_SHARD_TEXT, help="bytes of text in a shard")
-    parser.add_argument("--stop-after", type=int, default=0, help="parts after which to stop, and go on")
+    parser.add_argument(
+        "--stop-after", type=int, default=0, help="parts after which the run is interrupted and resumed"
+    )
     given = parser.parse_args()
     for records in given.records:
         options = Options(jobs=64, part_size=given.part_size)
-        for name, value in _told(
+        for name, value in _rows(
             simulate(int(records), options, shard_text=given.shard_text, stop_after=given.stop_after)
         ):
             print(f"{name:<24} {value}")

@@ -1,4 +1,4 @@
-"""Simulated workers: they give back what real ones would, and charge what those would ask of the storage."""
+"""Simulated workers: they return results like real ones, and count their storage requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from fastrec.corpus.writer import Written
 from fastrec.engine.base import Engine
 from fastrec.limits import LIMITS
 from fastrec.normalize.merging import MergeTask
-from fastrec.normalize.pass1 import HashCounts, PieceCounts, SortResult, SortTask
+from fastrec.normalize.pass1 import SortTask
+from fastrec.normalize.pass1_result import HashCounts, PieceCounts, SortResult
 from fastrec.normalize.pass2 import Part, PartTask
 from fastrec.sorting.files import read_blocks
 from fastrec.sorting.gather import RunSlice
@@ -39,7 +40,7 @@ _BLOCK_ROWS: Final = 128
 _PART_SHARE: Final = 6  # text is so many times what it is compressed to in a part
 _CENSUS: Final = 65  # bytes of the census for a record, in each of two lists
 _MODELS: Final = 50  # in a part
-_BOOKS: Final = 500_000  # bytes of the books of a part, which name most pieces of the input
+_COUNTS: Final = 500_000  # bytes of the counts of a part, which name most pieces of the input
 _INPUT_READ: Final = 1 << 20  # read of a shard at a time
 _BLOCKS_READ: Final = 256 << 10  # read of a file of blocks at a time
 _WRITE: Final = 32 << 20  # written at a time where storage takes objects in pieces
@@ -47,7 +48,7 @@ _HASH: Final = "0" * 32
 
 
 class Charged(msgspec.Struct, kw_only=True):
-    """What the workers did, and what it asked of the storage."""
+    """What the workers did, and the storage requests for it."""
 
     records: int
     tasks: int = 0
@@ -56,7 +57,7 @@ class Charged(msgspec.Struct, kw_only=True):
     """Runs that each round leaves."""
     parts: int = 0
     slices: int = 0
-    """Stretches of runs that parts are gathered from."""
+    """Slices of runs that parts are gathered from."""
     sampled: int = 0
     one_in: int = 0
     requests: Counter[str] = msgspec.field(default_factory=Counter)
@@ -65,7 +66,7 @@ class Charged(msgspec.Struct, kw_only=True):
 
 
 def reads_of(piece: RunSlice, stretch: int) -> int:
-    """Say how many reads it takes to gather a slice of a run, its index and its data: at most, but for a few."""
+    """Return about how many reads it takes to gather a slice of a run, its index and its data."""
     index_bytes, data_bytes = piece.index_end - piece.index_start, piece.data_end - piece.data_start
     index_stretch = max(stretch * index_bytes // max(data_bytes, 1), 64)
     index_reads = max(-(-(index_bytes - index_stretch // 2) // index_stretch), 1)
@@ -73,7 +74,7 @@ def reads_of(piece: RunSlice, stretch: int) -> int:
 
 
 class SimulatedWorkers(Engine):
-    """An engine that gives back what workers would, and charges what they would ask of the storage."""
+    """An engine that returns results like real workers, and counts their storage requests."""
 
     jobs = 64
 
@@ -81,11 +82,11 @@ class SimulatedWorkers(Engine):
         self._result = result
         self._rng = rng
         self._lines = lines  # of each shard
-        self._left: list[tuple[int, int]] = []  # pieces, and how many of their records are in no books yet
+        self._left: list[tuple[int, int]] = []  # pieces, and how many of their records are not counted yet
         self._records_of: list[int] = []  # by part
 
     def run(self, task: Callable[[Any], Any], arguments: Iterable[Any]) -> Iterator[tuple[int, Any]]:
-        """Give back what a task would, as it would come from another process."""
+        """Yield the results of tasks, pickled as from another process."""
         tasks: dict[str, Callable[[Any], Any]] = {
             "sort_pieces": self._sort,
             "merge_some": self._merge,
@@ -105,7 +106,7 @@ class SimulatedWorkers(Engine):
             yield number, pickle.loads(pickle.dumps(simulated(argument)))
 
     def cut(self, sample: Iterable[SampledKey], one_in: int, part_bytes: int, most_parts: int) -> list[bytes]:
-        """Cut as the driver does, and note what comes of it."""
+        """Cut like the driver, and record the result."""
         result = self._result
         sample = list(sample)
         cuts = cut_keys(sample, one_in, part_bytes, most_parts)
@@ -118,17 +119,17 @@ class SimulatedWorkers(Engine):
         """Remove files that are not there."""
         self._result.requests["delete"] += len(paths)
 
-    def _sort(self, order: SortTask) -> SortResult:
-        """Sort shards of which only the size is known."""
-        options = order.options
-        name = f"{order.number:06d}-{self._rng.randrange(1 << 32):08x}"
-        at_once = (options.large_run_bytes if order.large else options.run_bytes) // (RECORD + _IN_MEMORY)
+    def _sort(self, task: SortTask) -> SortResult:
+        """Simulate a task of pass 1."""
+        options = task.options
+        name = f"{task.number:06d}-{self._rng.randrange(1 << 32):08x}"
+        at_once = (options.large_run_bytes if task.large else options.run_bytes) // (RECORD + _IN_MEMORY)
         waiting = 0
         pieces: list[PieceCounts] = []
         ranges: list[RejectRange] = []
         runs: list[Run] = []
-        rejects = f"{order.directory}/rejects-{name}"
-        for piece in order.pieces:
+        rejects = f"{task.directory}/rejects-{name}"
+        for piece in task.pieces:
             self._read(piece.slice.shard.size, _INPUT_READ)
             lines = self._lines[piece.shard]
             self._left.append((piece.number, lines))
@@ -148,19 +149,19 @@ class SimulatedWorkers(Engine):
         while waiting:
             count = min(waiting, at_once)
             waiting -= count
-            path = f"{order.directory}/run-{name}-{len(runs):04d}"
-            run = self._run(path, count, fenced=order.fenced)
-            sample = [self._sampled(order.one_in) for _ in range(self._share(count, order.one_in))]
+            path = f"{task.directory}/run-{name}-{len(runs):04d}"
+            run = self._run(path, count, fenced=task.fenced)
+            sample = [self._sampled(task.one_in) for _ in range(self._share(count, task.one_in))]
             runs.append(msgspec.structs.replace(run, sample=sample))
         files = (*(file for run in runs for file in run.files), FileDigest(rejects, 0, _HASH))
         self._write(0)
         self._read(1, _INPUT_READ)
         self._result.tasks += 1
         self._result.runs += len(runs)
-        return SortResult(order.number, tuple(pieces), tuple(runs), tuple(ranges), Counter(), hashes, files)
+        return SortResult(task.number, tuple(pieces), tuple(runs), tuple(ranges), Counter(), hashes, files)
 
     def _sample_run(self, wanted: tuple[str, int, int]) -> list[SampledKey]:
-        """Read an index again. Other keys are made up, so what is found of an earlier run holds but for its parts."""
+        """Simulate reading an index. Its keys are new, so a resumed run cannot reuse parts."""
         _, index_bytes, one_in = wanted
         self._read(index_bytes, _INPUT_READ)
         return [self._sampled(one_in) for _ in range(self._share(index_bytes // (_KEY + _ROW + 10), one_in))]
@@ -175,41 +176,41 @@ class SimulatedWorkers(Engine):
         hashes = (f"{self._rng.getrandbits(128):032x}", f"{self._rng.getrandbits(128):032x}")
         return Run(path, records, records * RECORD, index_bytes, fences, [], {}, *hashes)
 
-    def _merge(self, order: MergeTask) -> Run:
-        """Merge runs: all of them have keys from everywhere, so each part has its share in the merged one."""
+    def _merge(self, task: MergeTask) -> Run:
+        """Simulate merging runs. Keys are spread evenly, so each part has an equal share."""
         self._result.merges[-1] += 1
-        self._gather(order.slices, order.options.wide_window_bytes)
-        records = sum(piece.data_end - piece.data_start for piece in order.slices) // RECORD
-        run = self._run(f"{order.directory}/merged-{order.number:06d}-{_HASH[:8]}", records, fenced=False)
-        if order.cuts is None:
+        self._gather(task.slices, task.options.wide_window_bytes)
+        records = sum(piece.data_end - piece.data_start for piece in task.slices) // RECORD
+        run = self._run(f"{task.directory}/merged-{task.number:06d}-{_HASH[:8]}", records, fenced=False)
+        if task.cuts is None:
             return run
         self._read(1, _INPUT_READ)
-        parts = len(next(read_blocks(order.cuts))) + 1
+        parts = len(next(read_blocks(task.cuts))) + 1
         bounds = array("Q")
         for part in range(parts + 1):
             bounds.extend((run.index_bytes * part // parts, run.data_bytes * part // parts))
         return msgspec.structs.replace(run, bounds=bounds.tobytes())
 
-    def _make_part(self, order: PartTask) -> Part:
-        """Make a part; all have the same number of records."""
-        self._gather(order.slices, order.window_bytes)
-        self._result.slices += len(order.slices)
-        records = self._records_of[order.number]
+    def _make_part(self, task: PartTask) -> Part:
+        """Simulate a task of pass 2. All parts have the same number of records."""
+        self._gather(task.slices, task.window_bytes)
+        self._result.slices += len(task.slices)
+        records = self._records_of[task.number]
         self._write(records * RECORD // _PART_SHARE)
         kept = [
-            FileDigest(f"{order.census}-{name}", records * _CENSUS, f"{self._rng.getrandbits(128):032x}")
+            FileDigest(f"{task.census}-{name}", records * _CENSUS, f"{self._rng.getrandbits(128):032x}")
             for name in ("hash", "id", "counts")
         ]
-        for size in (records * _CENSUS, records * _CENSUS, _BOOKS):
+        for size in (records * _CENSUS, records * _CENSUS, _COUNTS):
             self._write(size)
         self._result.requests["rename"] += 1 + len(kept)
-        low, high = (key or self._key(self._rng.getrandbits(64)) for key in (order.low, order.high))
+        low, high = (key or self._key(self._rng.getrandbits(64)) for key in (task.low, task.high))
         written = Written(records * RECORD // _PART_SHARE, _HASH * 2, records * RECORD, _HASH * 2)
-        return Part(order.number, written, records, low, high, Counter(), tuple(kept))
+        return Part(task.number, written, records, low, high, Counter(), tuple(kept))
 
-    def books_of(self, path: str) -> Iterator[Any]:
-        """Give the books of a part: they must balance, so its records come from the pieces in turn."""
-        self._read(_BOOKS, _BLOCKS_READ)
+    def counts_of(self, path: str) -> Iterator[Any]:
+        """Yield the counts of a part. Line counts must add up, so its records come from the pieces in turn."""
+        self._read(_COUNTS, _BLOCKS_READ)
         number = int(path.rpartition("census-")[2].removesuffix("-counts"))
         records = self._records_of[number]
         tally = Tally()
@@ -237,7 +238,7 @@ class SimulatedWorkers(Engine):
         yield tally.packed(), [], []
 
     def list_of(self, path: str) -> Iterator[Any]:
-        """Give a list of the census, if the driver itself counts: a block of it is what it holds of each at a time."""
+        """Yield a block of census rows; the driver holds one block of each list."""
         number = int(path.rpartition("census-")[2].split("-")[0])
         self._read(self._records_of[number] * _CENSUS, _BLOCKS_READ)
         yield [
@@ -245,21 +246,21 @@ class SimulatedWorkers(Engine):
             for row in range(20)
         ]
 
-    def _partition(self, order: Any) -> str:
-        """Deal out what some parts have listed."""
-        for prefix in order.prefixes:
+    def _partition(self, task: Any) -> str:
+        """Simulate partitioning the census of some parts."""
+        for prefix in task.prefixes:
             size = self._records_of[int(prefix.rpartition("census-")[2])] * _CENSUS
             for _ in range(2):
                 self._read(size, _BLOCKS_READ)
-        for _ in range(2 * order.partitions):
+        for _ in range(2 * task.partitions):
             self._write(0)
-        self._result.bytes_written += 2 * _CENSUS * self._result.records * len(order.prefixes) // len(self._records_of)
-        return str(order.target)
+        self._result.bytes_written += 2 * _CENSUS * self._result.records * len(task.prefixes) // len(self._records_of)
+        return str(task.target)
 
-    def _count(self, order: Any) -> Census:
-        """Count what was dealt out."""
-        for _ in range(2 * len(order.prefixes)):
-            self._read(self._result.records * _CENSUS // len(order.prefixes) // LIMITS.census_partitions, _BLOCKS_READ)
+    def _count(self, task: Any) -> Census:
+        """Simulate counting a partition."""
+        for _ in range(2 * len(task.prefixes)):
+            self._read(self._result.records * _CENSUS // len(task.prefixes) // LIMITS.census_partitions, _BLOCKS_READ)
         return Census({b"evaluation": QuestionCounts(questions=1)})
 
     def _gather(self, slices: list[RunSlice], window_bytes: int) -> None:
@@ -278,7 +279,7 @@ class SimulatedWorkers(Engine):
         self._result.bytes_written += size
 
     def _share(self, count: int, one_in: int) -> int:
-        """How many of so many keys are sampled."""
+        """Return how many keys are sampled."""
         share = count / one_in
         return max(round(self._rng.gauss(share, share**0.5)), 0)
 
@@ -287,7 +288,7 @@ class SimulatedWorkers(Engine):
         return SampledKey(self._key(self._rng.randrange(2**64 // one_in)), size)
 
     def _key(self, fingerprint: int) -> bytes:
-        """Make up a key of a given fingerprint, somewhere among all keys."""
+        """Make a random key with a given fingerprint."""
         where = self._rng.getrandbits(192)
         return (
             b"evaluation-%02d\0%048x%016x\0organization/model-%03d-instruct\0evaluation-of-2024-%07d\0\3sample-%07d\0"
@@ -296,5 +297,5 @@ class SimulatedWorkers(Engine):
 
 
 def fingerprint_of(key: bytes) -> int:
-    """Read the fingerprint that a key was made up for."""
+    """Return the fingerprint of a simulated key."""
     return int(key[62:78], 16)

@@ -18,7 +18,8 @@ import msgspec
 
 from fastrec.errors import naming
 from fastrec.normalize.merging import MergedRun
-from fastrec.normalize.pass1 import Piece, SortResult
+from fastrec.normalize.pass1 import Piece
+from fastrec.normalize.pass1_result import SortResult
 from fastrec.normalize.pass2 import Part
 from fastrec.storage import storage_of
 from fastrec.storage.digests import fingerprint

@@ -9,7 +9,8 @@ import msgspec
 
 from fastrec.corpus.manifest import InputEntry
 from fastrec.errors import FastrecError, utf8
-from fastrec.normalize.pass1 import PIECES, HashCounts, SortResult
+from fastrec.normalize.pass1 import PIECES
+from fastrec.normalize.pass1_result import HashCounts, SortResult
 from fastrec.normalize.pass2 import Part
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Shard

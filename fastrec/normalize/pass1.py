@@ -8,7 +8,6 @@ lines. Records only move through files.
 
 from __future__ import annotations
 
-import heapq
 import secrets
 from collections import Counter
 from collections.abc import Callable
@@ -20,32 +19,22 @@ import msgspec
 from fastrec.corpus.rejects import RejectRange, rejected_line
 from fastrec.engine.collector import collector_off
 from fastrec.errors import ShardError, out_of_memory, shown, utf8
-from fastrec.judge.batch import Batch, HashReplaced
+from fastrec.judge.batch import Batch
 from fastrec.judge.findings import InvalidLine
 from fastrec.judge.judge import Judge
 from fastrec.judge.shards import invalid_line, judge_slice
 from fastrec.normalize.options import Options
+from fastrec.normalize.pass1_result import HashCounts, PieceCounts, SortResult
 from fastrec.sorting.keys import key_maker
 from fastrec.sorting.spill import Run, spill
 from fastrec.sources.lines import LongLine, ReadStats
 from fastrec.sources.shard import Slice
 from fastrec.storage import storage_of
-from fastrec.storage.digests import FileDigest, digest_of
+from fastrec.storage.digests import digest_of
 from fastrec.summary.rows import row_of
 
-__all__ = [
-    "HASH_EXAMPLES",
-    "PIECES",
-    "HashCounts",
-    "Piece",
-    "PieceCounts",
-    "SortResult",
-    "SortTask",
-    "release_buffer",
-    "sort_pieces",
-]
+__all__ = ["PIECES", "Piece", "SortTask", "release_buffer", "sort_pieces"]
 
-HASH_EXAMPLES: Final = 10
 PIECES: Final = 1 << 24
 """More pieces than a shard is ever cut into. The number of a piece divided by this is the number of its shard."""
 _RECORD_BYTES: Final = 700  # memory of a record besides its text: key, row, numbers
@@ -93,76 +82,6 @@ class SortTask(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return "reading " + "; ".join(map(str, self.pieces))
-
-
-class PieceCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """Line counts of a piece. Duplicates are counted in its runs."""
-
-    number: int
-    shard: int
-    start: int
-    """Where the piece begins in its shard."""
-    lines: int = 0
-    blank: int = 0
-    rejected: int = 0
-    text_bytes: int = 0
-    bom: bool = False
-    raw_start: int = 0
-    """Where the bytes begin that were read of the shard."""
-    raw_bytes: int = 0
-    raw_hash: str = ""
-    """128-bit xxh3 of these bytes."""
-    error: ShardError | None = None
-    """Why the piece could not be read whole. Its other counts are 0 then."""
-
-
-class HashCounts(msgspec.Struct):
-    """How given sample hashes compared with computed ones."""
-
-    verified: int = 0
-    filled: int = 0
-    replaced: int = 0
-    examples: list[HashReplaced] = msgspec.field(default_factory=list)
-
-    def add(self, verified: int, filled: int, replaced: int, examples: list[HashReplaced]) -> None:
-        """Add the counts of further records."""
-        self.verified += verified
-        self.filled += filled
-        if replaced:
-            self.replaced += replaced
-            self.examples = heapq.nsmallest(HASH_EXAMPLES, self.examples + examples, key=HashReplaced.sort_key)
-
-
-class SortResult(msgspec.Struct, frozen=True):
-    """The result of a task of pass 1."""
-
-    task: int
-    pieces: tuple[PieceCounts, ...]
-    runs: tuple[Run, ...]
-    rejects: tuple[RejectRange, ...]
-    """Rejected lines of each piece."""
-    codes: Counter[str]
-    """Rejected lines by code."""
-    hashes: HashCounts
-    files: tuple[FileDigest, ...]
-    """All files that the task wrote."""
-
-    @property
-    def failed(self) -> bool:
-        """Whether a piece could not be read whole."""
-        return any(piece.error for piece in self.pieces)
-
-    def without_sample(self) -> SortResult:
-        """Return the result without the key sample."""
-        return self._with_runs(sample=[])
-
-    def without_fences(self) -> SortResult:
-        """Return the result without the fences of its runs."""
-        return self._with_runs(fences=[])
-
-    def _with_runs(self, **changes: Any) -> SortResult:
-        runs = tuple(msgspec.structs.replace(run, **changes) for run in self.runs)
-        return msgspec.structs.replace(self, runs=runs)
 
 
 @collector_off()

@@ -10,7 +10,8 @@ from fastrec.errors import BadShardsError, ShardError, utf8
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.journal import FinishedPart, FinishedTask
 from fastrec.normalize.merging import MergedRun
-from fastrec.normalize.pass1 import PieceCounts, SortResult, SortTask, sort_pieces
+from fastrec.normalize.pass1 import SortTask, sort_pieces
+from fastrec.normalize.pass1_result import PieceCounts, SortResult
 from fastrec.normalize.pass1_tasks import SortTasks
 from fastrec.normalize.resume import find_reusable, without_merged
 from fastrec.sorting.key_sample import KeySample, SampledKey, sample_index

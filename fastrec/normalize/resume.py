@@ -17,7 +17,8 @@ from fastrec.engine.base import Engine
 from fastrec.errors import ShardError
 from fastrec.normalize.journal import FinishedMerge, FinishedPart, FinishedTask, JournalEntry
 from fastrec.normalize.merging import MergedRun
-from fastrec.normalize.pass1 import PIECES, Piece, PieceCounts
+from fastrec.normalize.pass1 import PIECES, Piece
+from fastrec.normalize.pass1_result import PieceCounts
 from fastrec.normalize.pass2 import Part
 from fastrec.sorting.spill import Run, index_of
 from fastrec.storage.digests import FileDigest, hash_of_file, is_unchanged, sha256_of_file

@@ -20,7 +20,8 @@ from fastrec.normalize import pass1_driver, rounds
 from fastrec.normalize import run as module
 from fastrec.normalize.journal import FinishedTask
 from fastrec.normalize.merging import MergeTask, merge_some
-from fastrec.normalize.pass1 import SortResult, SortTask, sort_pieces
+from fastrec.normalize.pass1 import SortTask, sort_pieces
+from fastrec.normalize.pass1_result import SortResult
 from fastrec.normalize.progress import NoProgress
 from fastrec.normalize.run import normalize
 from fastrec.sorting.spill import Run

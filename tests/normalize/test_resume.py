@@ -20,6 +20,7 @@ from fastrec.limits import Limits
 from fastrec.normalize import driver, parts, pass1, pass1_driver
 from fastrec.normalize import run as module
 from fastrec.normalize.options import Options
+from fastrec.normalize.pass1_result import SortResult
 from fastrec.normalize.progress import NoProgress
 from fastrec.normalize.run import normalize, run
 from fastrec.sources.formats import Format
@@ -71,7 +72,7 @@ def sorted_tasks(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The shards of every task that really runs."""
     tasks: list[list[str]] = []
 
-    def note(task: pass1.SortTask) -> pass1.SortResult:
+    def note(task: pass1.SortTask) -> SortResult:
         tasks.append([Path(piece.source).name[0] for piece in task.pieces])
         return pass1.sort_pieces(task)
 
