@@ -163,9 +163,7 @@ def write_rejects(
     if files:
         at_once = min(_SOME_BYTES, _HELD_BYTES // len(files))
         lines = merge(
-            lines,
-            *(_lines(path, 0, storage_of(path).size_of(path), at_once) for path in files),
-            key=_location,
+            lines, *(_lines(path, 0, storage_of(path).size_of(path), at_once) for path in files), key=_location
         )
     first = next(lines, None)
     if first is None:

@@ -28,9 +28,7 @@ ERRORS: Final = (
     Code("json.depth", "error", "objects and arrays are nested more than 256 levels deep"),
     Code("json.syntax", "error", "the line is not valid JSON"),
     Code(
-        "json.number",
-        "error",
-        "a number is NaN, infinite, too large for a double, or has more than a million digits",
+        "json.number", "error", "a number is NaN, infinite, too large for a double, or has more than a million digits"
     ),
     Code("json.surrogate", "error", "a string contains half of a surrogate pair, which UTF-8 cannot encode"),
     Code("json.duplicate_key", "error", "an object has the same key more than once"),

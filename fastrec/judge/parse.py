@@ -166,9 +166,7 @@ def _flaws(root: Any, duplicates: dict[int, list[str]]) -> Iterator[Finding]:
         if isinstance(value, dict):
             for key in duplicates.get(id(value), ()):
                 yield Finding(
-                    "json.duplicate_key",
-                    json_path((*steps, _spellable(key))),
-                    "the object has this key more than once",
+                    "json.duplicate_key", json_path((*steps, _spellable(key))), "the object has this key more than once"
                 )
             for key in value:
                 if not _is_text(key):
@@ -186,11 +184,7 @@ def _flaws(root: Any, duplicates: dict[int, list[str]]) -> Iterator[Finding]:
 
 
 def _surrogate(steps: tuple[str | int, ...], what: str) -> Finding:
-    return Finding(
-        "json.surrogate",
-        json_path(steps),
-        f"this {what} contains half of a surrogate pair",
-    )
+    return Finding("json.surrogate", json_path(steps), f"this {what} contains half of a surrogate pair")
 
 
 def _is_text(text: str) -> bool:

@@ -44,8 +44,7 @@ def _widen(struct: type[Base], path: str, unknown: Mapping[str, Collection[str]]
     hints = get_type_hints(struct, include_extras=True)
     for field in msgspec.structs.fields(struct):
         hint = _replace(
-            hints[field.name],
-            lambda child, name=field.name: _widen(child, f"{path}.{name}".lstrip("."), unknown),
+            hints[field.name], lambda child, name=field.name: _widen(child, f"{path}.{name}".lstrip("."), unknown)
         )
         if hint is not hints[field.name]:
             fields.append((field.name, hint, msgspec.NODEFAULT if field.required else field.default))
@@ -59,13 +58,7 @@ def _widen(struct: type[Base], path: str, unknown: Mapping[str, Collection[str]]
         return struct
     # A redefined field keeps its position; a new one goes to the end.
     widened: type[Base] = msgspec.defstruct(  # type: ignore[assignment]
-        struct.__name__,
-        fields,
-        bases=(struct,),
-        module=struct.__module__,
-        kw_only=True,
-        rename=rename,
-        gc=False,
+        struct.__name__, fields, bases=(struct,), module=struct.__module__, kw_only=True, rename=rename, gc=False
     )
     return widened
 

@@ -12,13 +12,7 @@ from typing import Final
 from fastrec.sources.shard import Slice
 from fastrec.sources.source import Source
 
-__all__ = [
-    "LARGE",
-    "gather_tasks",
-    "growth",
-    "tasks_of",
-    "total_text",
-]
+__all__ = ["LARGE", "gather_tasks", "growth", "tasks_of", "total_text"]
 
 LARGE: Final = 64 << 30
 """From this much text on tasks are larger, because there are more than enough of them."""
