@@ -22,7 +22,7 @@ import msgspec
 from fastrec._version import __version__
 from fastrec.commands.export.card import card
 from fastrec.commands.export.matrix import write_answers, write_matrix
-from fastrec.commands.export.table import ExportTask, Row, write_table
+from fastrec.commands.export.table import COLUMNS, ExportTask, write_table
 from fastrec.corpus.documents import read_manifest
 from fastrec.corpus.local_output import LocalOutput, open_local_output
 from fastrec.corpus.manifest import Manifest
@@ -137,7 +137,7 @@ def _finish(form: str, made: LocalOutput, files: Sequence[str]) -> list[str]:
     """Join the files of the parts if the format is a single table; return notices for the user."""
     if form == "csv":
         with (made.staging / "records.csv").open("wb") as table:
-            table.write(",".join(Row._fields).encode() + b"\n")
+            table.write(",".join(COLUMNS).encode() + b"\n")
             for path in files:
                 with open(path, "rb") as file:  # noqa: PTH123
                     shutil.copyfileobj(file, table, 1 << 20)

@@ -1,6 +1,6 @@
 """The matrix of models × questions, for item response theory: `scores.csv`, `correct.csv` and `samples.csv`.
 
-1. One task per part writes the rows of the CSV table as JSON: question, model, score.
+1. One task per part writes an answer per record: question, model, score.
 2. The names of all questions and models are collected and sorted. They are the columns and rows.
 3. Each cell gets the offset of its answer in a text file. The cells are a file too.
 4. The matrix is written row by row.
@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 import msgspec
+from msgspec import Raw
 
-from fastrec.commands.export.table import CsvWriter, ExportTask, Row, read_rows
+from fastrec.commands.export.table import CHUNK_BYTES, CsvWriter, ExportTask
+from fastrec.corpus.scan import decode_lines
 
 __all__ = ["write_answers", "write_matrix"]
 
@@ -26,11 +28,45 @@ _CELL: Final = 8  # bytes: the offset of the answer, or 0 if there is none
 _Question = tuple[str, str]  # evaluation_name and sample_hash
 
 
+class _Evaluation(msgspec.Struct):
+    score: Raw
+    is_correct: bool
+
+
+class _Line(msgspec.Struct):
+    evaluation_name: str
+    sample_hash: str
+    model_id: str
+    sample_id: Raw
+    evaluation: _Evaluation
+
+
+class _Answer(msgspec.Struct, array_like=True):
+    """The values of a record that are in the matrix."""
+
+    evaluation_name: str
+    sample_hash: str
+    model_id: str
+    sample_id: str
+    score: str
+    is_correct: bool
+
+
 def write_answers(task: ExportTask) -> None:
-    """Write the rows of one part as JSON, one per line. Runs in a worker."""
+    """Write the answers of one part, one per line. Runs in a worker."""
+    decode = msgspec.json.Decoder(_Line).decode
     encode = msgspec.json.encode
     with open(task.output, "wb") as file:  # noqa: PTH123 - paths stay str through pickle
-        file.writelines(encode(row) + b"\n" for row in read_rows(task.part))
+        for lines, _ in decode_lines(task.part, decode, CHUNK_BYTES):
+            file.writelines(encode(_answer(line)) + b"\n" for line in lines)
+
+
+def _answer(line: _Line) -> _Answer:
+    sample_id = bytes(line.sample_id).decode()
+    if sample_id.startswith('"'):
+        sample_id = msgspec.json.decode(sample_id)
+    score = bytes(line.evaluation.score).decode()
+    return _Answer(line.evaluation_name, line.sample_hash, line.model_id, sample_id, score, line.evaluation.is_correct)
 
 
 def write_matrix(answers: Sequence[str], scratch: Path, output: Path) -> int:
@@ -59,8 +95,8 @@ def write_matrix(answers: Sequence[str], scratch: Path, output: Path) -> int:
     return repeated
 
 
-def _read(answers: Sequence[str]) -> Iterator[Row]:
-    decode = msgspec.json.Decoder(Row).decode
+def _read(answers: Sequence[str]) -> Iterator[_Answer]:
+    decode = msgspec.json.Decoder(_Answer).decode
     for path in answers:
         with open(path, "rb") as file:  # noqa: PTH123
             yield from map(decode, file)
@@ -84,7 +120,7 @@ def _fill(
             repeated += 1
             continue
         offsets[cell] = offset
-        offset += texts.write(f"{answer.score},{answer.is_correct == 'true':d}\n".encode())
+        offset += texts.write(f"{answer.score},{answer.is_correct:d}\n".encode())
     return repeated
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
-from typing import Final, NamedTuple, TextIO
+from typing import Any, Final, TextIO
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -13,9 +12,25 @@ from fastrec.corpus.scan import PartFile, decode_lines
 from fastrec.errors import shown
 from fastrec.limits import LIMITS, Limits
 
-__all__ = ["CsvWriter", "ExportTask", "Row", "read_rows", "write_table"]
+__all__ = ["CHUNK_BYTES", "COLUMNS", "CsvWriter", "ExportTask", "write_table"]
 
-_CHUNK_BYTES: Final = 1 << 20  # text to decode at a time
+COLUMNS: Final = (
+    "evaluation_name",
+    "sample_hash",
+    "model_id",
+    "evaluation_id",
+    "sample_id",
+    "sample_id_type",
+    "interaction_type",
+    "score",
+    "is_correct",
+    "input_tokens",
+    "output_tokens",
+    "total_tokens",
+    "latency_ms",
+    "error",
+)
+CHUNK_BYTES: Final = 1 << 20  # text to decode at a time
 
 
 class ExportTask(msgspec.Struct, frozen=True):
@@ -28,25 +43,6 @@ class ExportTask(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"exporting {shown(self.part.path)}"
-
-
-class Row(NamedTuple):
-    """A row of the table; its fields are the columns."""
-
-    evaluation_name: str
-    sample_hash: str
-    model_id: str
-    evaluation_id: str
-    sample_id: str
-    sample_id_type: str
-    interaction_type: str
-    score: str
-    is_correct: str
-    input_tokens: str
-    output_tokens: str
-    total_tokens: str
-    latency_ms: str
-    error: str
 
 
 class _Evaluation(msgspec.Struct):
@@ -97,34 +93,29 @@ class CsvWriter:
 
 def write_table(task: ExportTask) -> None:
     """Write the rows of one part without a header. Runs in a worker."""
+    decode = msgspec.json.Decoder(_Line).decode
     with open(task.output, "w", encoding="utf-8", newline="") as file:  # noqa: PTH123 - paths stay str through pickle
-        CsvWriter(file).writerows(read_rows(task.part))
+        writer = CsvWriter(file)
+        for lines, _ in decode_lines(task.part, decode, CHUNK_BYTES):
+            writer.writerows(map(_row, lines))
 
 
-def read_rows(part: PartFile) -> Iterator[Row]:
-    """Yield a row for each record of a part; raises what `decode_lines` raises."""
-    for lines, _ in decode_lines(part, msgspec.json.Decoder(_Line).decode, _CHUNK_BYTES):
-        yield from map(_row, lines)
-
-
-def _row(line: _Line) -> Row:
+def _row(line: _Line) -> tuple[Any, ...]:
     usage, times = line.token_usage, line.performance
     tokens = (usage.input_tokens, usage.output_tokens, usage.total_tokens) if usage else (b"", b"", b"")
     sample_id = bytes(line.sample_id)
     is_text = sample_id.startswith(b'"')
-    return Row._make(
-        (
-            line.evaluation_name,
-            line.sample_hash,
-            line.model_id,
-            line.evaluation_id,
-            msgspec.json.decode(sample_id) if is_text else sample_id.decode(),
-            "string" if is_text else "integer",
-            line.interaction_type,
-            bytes(line.evaluation.score).decode(),
-            bytes(line.evaluation.is_correct).decode(),
-            *(bytes(count).decode() for count in tokens),
-            bytes(times.latency_ms).decode() if times else "",
-            line.error,
-        )
+    return (
+        line.evaluation_name,
+        line.sample_hash,
+        line.model_id,
+        line.evaluation_id,
+        msgspec.json.decode(sample_id) if is_text else sample_id.decode(),
+        "string" if is_text else "integer",
+        line.interaction_type,
+        bytes(line.evaluation.score).decode(),
+        bytes(line.evaluation.is_correct).decode(),
+        *(bytes(count).decode() for count in tokens),
+        bytes(times.latency_ms).decode() if times else "",
+        line.error,
     )
