@@ -91,9 +91,9 @@ def normalized(inputs: Any, output: Path, progress: Any = None, **options: Any) 
 def audited(output: Path, report: NormalizeResult | None = None) -> Corpus:
     """Check line counts, order, distinctness and checksums, and that no other files exist."""
     corpus = Corpus(output)
-    manifest, books = corpus.manifest, corpus.line_counts
+    manifest, counts = corpus.manifest, corpus.line_counts
     check_line_counts(corpus)
-    assert len(corpus.lines) == books["kept"] == manifest["records"]
+    assert len(corpus.lines) == counts["kept"] == manifest["records"]
     assert len(set(corpus.lines)) == len(corpus.lines)
     assert corpus.lines == sorted(corpus.lines, key=lambda line: sort_position(line, manifest["sort_fields"]))
     assert [part.name for part in corpus.parts] == [entry["file"] for entry in manifest["parts"]]
@@ -116,14 +116,14 @@ def audited(output: Path, report: NormalizeResult | None = None) -> Corpus:
 def check_line_counts(corpus: Corpus) -> None:
     """Line counts add up: in total, per shard, by code, by evaluation and by model."""
     accounts = [corpus.line_counts, *corpus.manifest["inputs"]]
-    for books in accounts:
-        assert books["lines"] == books["kept"] + books["duplicates"] + books["rejected"] + books["blank"]
+    for counts in accounts:
+        assert counts["lines"] == counts["kept"] + counts["duplicates"] + counts["rejected"] + counts["blank"]
     for name in corpus.line_counts:
         assert corpus.line_counts[name] == sum(entry[name] for entry in corpus.manifest["inputs"])
     summary = corpus.summary
     assert sum(summary["rejected_by_code"].values()) == corpus.line_counts["rejected"] == len(corpus.rejects)
-    for counts in (summary["interaction_types"], summary["schema_versions"]):
-        assert sum(counts.values()) == corpus.line_counts["kept"]
+    for by_name in (summary["interaction_types"], summary["schema_versions"]):
+        assert sum(by_name.values()) == corpus.line_counts["kept"]
     assert sum(evaluation["records"] for evaluation in summary["evaluations"]) == corpus.line_counts["kept"]
     for evaluation in summary["evaluations"]:
         assert evaluation["records"] == sum(model["records"] for model in evaluation["by_model"])

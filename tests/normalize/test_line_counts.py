@@ -191,7 +191,7 @@ def check_conflicts(corpus: Corpus, shards: Sequence[Path], first: dict[str, Lin
 
 
 def check_account(corpus: Corpus, pile: list[list[Line]], rejected: int, kept: list[Line]) -> None:
-    """The books of each shard: of copies, the first in the order of inputs is the one that is kept."""
+    """Line counts of each shard: of duplicates, the first in the order of inputs is kept."""
     by_shard = Counter(line.shard for line in kept)
     assert (corpus.line_counts["kept"], corpus.line_counts["rejected"]) == (len(kept), rejected)
     for number, (some, entry) in enumerate(zip(pile, corpus.manifest["inputs"], strict=True)):
@@ -211,7 +211,7 @@ def conflicting(*changes: dict[str, Any]) -> list[bytes]:
 
 
 def twice(count: int) -> list[bytes]:
-    """Two records for each of so many identities."""
+    """Two records for each of several identities."""
     changes = [{"sample_id": number, "error": error} for number in range(count) for error in ("x", "y")]
     return conflicting(*changes)
 

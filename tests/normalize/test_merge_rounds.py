@@ -224,7 +224,7 @@ def test_shards_may_change_after_a_round(
     interrupt(shards, tmp_path / "out", count, stage, **OPTIONS)
     deed(shards)
     corpus = normalized(shards, tmp_path / "out", **OPTIONS)
-    assert everything(corpus) == everything(normalized(shards, tmp_path / "anew", **OPTIONS))
+    assert everything(corpus) == everything(normalized(shards, tmp_path / "fresh", **OPTIONS))
 
 
 @pytest.mark.parametrize("how", ["damaged", "gone"])
@@ -254,7 +254,7 @@ def test_several_interruptions_in_a_row(shards: Path, tmp_path: Path) -> None:
             write(shards / "a.jsonl", lines_of("a"))
         interrupt(shards, tmp_path / "out", count, stage, **OPTIONS)
     corpus = normalized(shards, tmp_path / "out", **OPTIONS)
-    assert everything(corpus) == everything(normalized(shards, tmp_path / "anew", **OPTIONS))
+    assert everything(corpus) == everything(normalized(shards, tmp_path / "fresh", **OPTIONS))
 
 
 def test_runs_without_fences_are_always_merged(shards: Path, tmp_path: Path, merged: list[MergeTask]) -> None:
@@ -266,7 +266,7 @@ def test_runs_without_fences_are_always_merged(shards: Path, tmp_path: Path, mer
     corpus = normalized(shards, tmp_path / "out", **options)
     assert merged
     merged.clear()
-    assert everything(corpus) == everything(normalized(shards, tmp_path / "anew", **options))
+    assert everything(corpus) == everything(normalized(shards, tmp_path / "fresh", **options))
     assert not merged
 
 

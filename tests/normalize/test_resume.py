@@ -165,7 +165,7 @@ def test_only_tasks_of_changed_shards_are_repeated(
     sorted_tasks.clear()
     corpus = normalized(shards, tmp_path / "out")
     assert sorted(chain(*sorted_tasks)) == sorted(expected)
-    assert everything(corpus) == everything(normalized(shards, tmp_path / "anew"))
+    assert everything(corpus) == everything(normalized(shards, tmp_path / "fresh"))
 
 
 @pytest.mark.parametrize("conflicts", ["keep", "first"])
@@ -208,7 +208,7 @@ def test_work_for_other_options_is_not_reused(
     sorted_tasks.clear()
     corpus = normalized(shards, tmp_path / "out", **options)
     assert sorted(chain(*sorted_tasks)) == list("bcdefg")
-    assert everything(corpus) == everything(normalized(shards, tmp_path / "anew", **options))
+    assert everything(corpus) == everything(normalized(shards, tmp_path / "fresh", **options))
 
 
 @pytest.mark.parametrize("kind", ["run-", ".index", "rejects-"])
@@ -319,7 +319,7 @@ def test_parts_in_another_compression_are_not_mixed_in(shards: Path, tmp_path: P
     interrupt(shards, tmp_path / "out", 1, "merge", compression="gz")
     assert any((tmp_path / ".out.fastrec-new").iterdir())
     corpus = normalized(shards, tmp_path / "out")
-    assert everything(corpus) == everything(normalized(shards, tmp_path / "anew"))
+    assert everything(corpus) == everything(normalized(shards, tmp_path / "fresh"))
 
 
 def test_the_lock_of_a_dead_process_is_ignored(shards: Path, tmp_path: Path) -> None:
@@ -356,8 +356,8 @@ def test_a_crash_between_the_renames_loses_nothing(
         normalize(shards, tmp_path / "out")
     assert everything(Corpus(tmp_path / "out")) == old
     corpus = normalized(shards, tmp_path / "out", overwrite=True)
-    assert everything(corpus) == everything(normalized(shards, tmp_path / "anew"))
-    assert names_in(tmp_path) == ["anew", "in", "old.jsonl", "out"]
+    assert everything(corpus) == everything(normalized(shards, tmp_path / "fresh"))
+    assert names_in(tmp_path) == ["fresh", "in", "old.jsonl", "out"]
 
 
 def test_too_little_space_is_noticed_before_the_work(
@@ -377,14 +377,14 @@ def test_an_incomplete_old_corpus_is_not_moved_back(shards: Path, tmp_path: Path
     old = tmp_path / ".out.fastrec-old"
     normalize(write(tmp_path / "old.jsonl", lines_of("old")), old)
     (old / "manifest.json").unlink()
-    assert everything(normalized(shards, tmp_path / "out")) == everything(normalized(shards, tmp_path / "anew"))
+    assert everything(normalized(shards, tmp_path / "out")) == everything(normalized(shards, tmp_path / "fresh"))
 
 
 def test_parts_for_other_options_are_not_published(shards: Path, tmp_path: Path) -> None:
     """Parts of an interrupted run are not published in a corpus with another compression."""
     interrupt(shards, tmp_path / "out", 1, "merge")
     corpus = normalized(shards, tmp_path / "out", compression="gz")
-    assert everything(corpus) == everything(normalized(shards, tmp_path / "anew", compression="gz"))
+    assert everything(corpus) == everything(normalized(shards, tmp_path / "fresh", compression="gz"))
 
 
 def stop(*_: Any) -> None:
@@ -404,4 +404,4 @@ def test_conflicts_of_removed_parts_are_not_listed(
     for name in "cdefgh":
         next(shards.glob(f"{name}.*")).unlink()
     corpus = normalized(shards, tmp_path / "out", **options)
-    assert everything(corpus) == everything(normalized(shards, tmp_path / "anew", **options))
+    assert everything(corpus) == everything(normalized(shards, tmp_path / "fresh", **options))
