@@ -14,8 +14,7 @@ import msgspec
 
 from fastrec.corpus.documents import MANIFEST, is_plain
 from fastrec.corpus.manifest import KeyEntry, Manifest, PartEntry
-from fastrec.engine import make_engine
-from fastrec.engine.jobs import jobs_for
+from fastrec.engine import jobs_for, make_engine
 from fastrec.errors import CorpusError
 from fastrec.limits import Limits
 from fastrec.schemas.registry import SCHEMAS

@@ -4,12 +4,12 @@ A task is a function of one argument that takes paths and returns counts. All en
 no debug path.
 """
 
-from fastrec.engine.base import Engine
+from fastrec.engine.base import Engine, SerialEngine
 from fastrec.engine.pool import PoolEngine
-from fastrec.engine.serial import SerialEngine
+from fastrec.errors import UsageError
 from fastrec.limits import LIMITS, Limits
 
-__all__ = ["make_engine"]
+__all__ = ["check_jobs", "is_small", "jobs_for", "make_engine"]
 
 
 def make_engine(jobs: int, kind: str = "pool", scheduler: str | None = None, limits: Limits = LIMITS) -> Engine:
@@ -26,3 +26,23 @@ def make_engine(jobs: int, kind: str = "pool", scheduler: str | None = None, lim
 
         return ClusterEngine(jobs, scheduler, limits)
     return SerialEngine() if jobs == 1 else PoolEngine(jobs, limits)
+
+
+def jobs_for(text_bytes: int, tasks: int, most: int, limits: Limits) -> int:
+    """Choose a number of processes: one per task, at most `most`, and only one for a small input.
+
+    >>> [jobs_for(text_bytes, 5, 8, Limits()) for text_bytes in (1_000, 10**9)], jobs_for(10**9, 0, 8, Limits())
+    ([1, 5], 1)
+    """
+    return 1 if is_small(text_bytes, limits) else max(min(most, tasks), 1)
+
+
+def is_small(text_bytes: int, limits: Limits) -> bool:
+    """Return whether one process handles some text faster than several."""
+    return text_bytes < limits.small_input
+
+
+def check_jobs(jobs: int) -> None:
+    """Refuse a number of processes below one."""
+    if jobs < 1:
+        raise UsageError(f"there must be at least one job, not {jobs}")

@@ -1,11 +1,13 @@
-"""The interface of an engine."""
+"""The interface of an engine, the serial engine, and a switch for tasks that make many small objects."""
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol, Self, TypeVar
 
-__all__ = ["Engine"]
+__all__ = ["Argument", "Engine", "Result", "SerialEngine", "collector_off"]
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
@@ -33,3 +35,25 @@ class Engine(Protocol):
 
     def __exit__(self, *_: object) -> None:
         return None
+
+
+class SerialEngine(Engine):
+    """Runs tasks in this process, one after the other."""
+
+    jobs = 1
+
+    def run(self, task: Callable[[Argument], Result], arguments: Iterable[Argument]) -> Iterator[tuple[int, Result]]:
+        for number, argument in enumerate(arguments):
+            yield number, task(argument)
+
+
+@contextmanager
+def collector_off() -> Iterator[None]:
+    """Switch the collector off: objects of tasks form no cycles, and it would scan all of them again and again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

@@ -18,19 +18,16 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self
 
 import msgspec
 
 from fastrec._version import __version__
-from fastrec.engine.base import Engine
+from fastrec.engine.base import Argument, Engine, Result
 from fastrec.errors import ClusterError, UsageError, WorkerDiedError
 from fastrec.limits import LIMITS, Limits
 
 __all__ = ["ClusterEngine"]
-
-Argument = TypeVar("Argument")
-Result = TypeVar("Result")
 
 _AHEAD: Final = 2  # tasks per worker that are submitted in advance, so that no worker waits for the next one
 _LOOK_SECONDS: Final = 1.0  # between two looks at the cluster
@@ -56,7 +53,6 @@ class ClusterEngine(Engine):
         self._client: Any = None
 
     def run(self, task: Callable[[Argument], Result], arguments: Iterable[Argument]) -> Iterator[tuple[int, Result]]:
-        """Run a task on each argument, in any order."""
         waiting = enumerate(arguments)
         running: dict[Any, tuple[int, Argument]] = {}
         looked = time.monotonic()
@@ -79,9 +75,8 @@ class ClusterEngine(Engine):
         try:
             answers: dict[str, Any] = self._client.sync(ask_all, question, *arguments, callback_timeout=patience)
         except TimeoutError as exc:
-            raise self._error(
-                f"some workers did not answer for {patience:.0f} seconds: remove or restart them"
-            ) from exc
+            reason = f"some workers did not answer for {patience:.0f} seconds: remove or restart them"
+            raise self._error(reason) from exc
         answers = {worker: answer for worker, answer in answers.items() if not isinstance(answer, OSError)}  # it died
         for worker, answer in sorted(answers.items()):
             if isinstance(answer, Exception):
@@ -197,9 +192,8 @@ def _distributed() -> Any:
     try:
         import distributed  # noqa: PLC0415
     except ImportError as exc:
-        raise UsageError(
-            "--engine dask needs distributed, which is not installed: pip install 'fastrec[dask]'"
-        ) from exc
+        reason = "--engine dask needs distributed, which is not installed: pip install 'fastrec[dask]'"
+        raise UsageError(reason) from exc
     return distributed
 
 

@@ -26,16 +26,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from itertools import islice
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self
 
-from fastrec.engine.base import Engine
+from fastrec.engine.base import Argument, Engine, Result
 from fastrec.errors import WorkerDiedError
 from fastrec.limits import LIMITS, Limits
 
 __all__ = ["PoolEngine"]
-
-Argument = TypeVar("Argument")
-Result = TypeVar("Result")
 
 _AHEAD: Final = 2  # tasks per worker that are submitted in advance, so that no worker waits for the next one
 _STOPPED_CHECKS: Final = 5  # a worker found stopped this many times in a row is killed
@@ -58,7 +55,6 @@ class PoolEngine(Engine):
         self._dead_checks = 0
 
     def run(self, task: Callable[[Argument], Result], arguments: Iterable[Argument]) -> Iterator[tuple[int, Result]]:
-        """Run a task on each argument, in any order."""
         waiting = enumerate(arguments)
         running: dict[Future[Result], tuple[int, Argument]] = {}
         suspects: list[tuple[int, Argument]] = []

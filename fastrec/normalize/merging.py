@@ -6,7 +6,7 @@ import secrets
 
 import msgspec
 
-from fastrec.engine.collector import collector_off
+from fastrec.engine.base import collector_off
 from fastrec.normalize.options import Options
 from fastrec.normalize.pass1 import release_buffer
 from fastrec.sorting.files import read_blocks

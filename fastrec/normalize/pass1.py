@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from fastrec.corpus.rejects import RejectRange, rejected_line
-from fastrec.engine.collector import collector_off
+from fastrec.engine.base import collector_off
 from fastrec.errors import ShardError, out_of_memory, shown, utf8
 from fastrec.judge.batch import Batch
 from fastrec.judge.findings import InvalidLine

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from fastrec.corpus.writer import ShardWriter, Written
-from fastrec.engine.collector import collector_off
+from fastrec.engine.base import collector_off
 from fastrec.normalize.conflicts import ConflictResolver
 from fastrec.normalize.options import Options
 from fastrec.normalize.pass1 import release_buffer

@@ -24,8 +24,7 @@ from fastrec.corpus.documents import MANIFEST
 from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.output import Kind, Output
 from fastrec.corpus.publish import check_output, open_output, too_little_space
-from fastrec.engine import make_engine
-from fastrec.engine.jobs import is_small
+from fastrec.engine import is_small, make_engine
 from fastrec.errors import UsageError, shown, utf8
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.driver import make_corpus, purpose_of

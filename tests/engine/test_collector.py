@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 
-from fastrec.engine.collector import collector_off
+from fastrec.engine.base import collector_off
 from fastrec.normalize.pass1 import sort_pieces
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from fastrec.commands.generate.stream import Recipe, lines
-from fastrec.engine.serial import SerialEngine
+from fastrec.engine.base import SerialEngine
 from fastrec.limits import Limits
 from fastrec.normalize import run as module
 from fastrec.sources.formats import Format

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from fastrec.engine.serial import SerialEngine
+from fastrec.engine.base import SerialEngine
 from fastrec.errors import BadShardsError, FastrecError, ShardCorruptError, ShardTruncatedError, UsageError
 from fastrec.limits import Limits
 from fastrec.normalize import driver

@@ -15,7 +15,7 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastrec.engine.serial import SerialEngine
+from fastrec.engine.base import SerialEngine
 from fastrec.limits import LIMITS, Limits
 from fastrec.normalize import run as module
 from fastrec.sorting.keys import FIELDS

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from fastrec.engine.serial import SerialEngine
+from fastrec.engine.base import SerialEngine
 from fastrec.limits import Limits
 from fastrec.normalize import pass1_driver, rounds
 from fastrec.normalize import run as module

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from fastrec.corpus import local_output, publish
-from fastrec.engine.serial import SerialEngine
+from fastrec.engine.base import SerialEngine
 from fastrec.errors import BadShardsError, LockedError, UsageError
 from fastrec.limits import Limits
 from fastrec.normalize import driver, parts, pass1, pass1_driver

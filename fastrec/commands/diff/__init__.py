@@ -20,7 +20,7 @@ from fastrec.commands.diff.mcnemar import mcnemar
 from fastrec.commands.diff.merge import compare_range
 from fastrec.commands.diff.plan import BY, Corpus, check_by, make_plan, read_corpus
 from fastrec.corpus.scan import VERIFY_HINT, run_in_order
-from fastrec.engine.jobs import check_jobs
+from fastrec.engine import check_jobs
 from fastrec.errors import CorpusError, UsageError, shown, utf8
 from fastrec.limits import LIMITS, Limits
 

@@ -25,7 +25,7 @@ from fastrec.commands.diff.fields import compare_lines, is_correct
 from fastrec.commands.diff.reader import RangeOfParts, Reader, equal_bytes
 from fastrec.corpus.line_head import Position, key_mark, key_of, position_maker, read_head, sample_id_of
 from fastrec.corpus.scan import VERIFY_HINT, PartFile
-from fastrec.engine.collector import collector_off
+from fastrec.engine.base import collector_off
 from fastrec.errors import CorpusError, shown
 from fastrec.limits import LIMITS, Limits
 from fastrec.sorting.keys import FIELDS

@@ -29,7 +29,7 @@ from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.output import Kind
 from fastrec.corpus.publish import check_output
 from fastrec.corpus.scan import parts_of, run_in_order
-from fastrec.engine.jobs import check_jobs
+from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, shown
 from fastrec.limits import LIMITS, Limits
 from fastrec.storage.paths import is_url

@@ -22,8 +22,7 @@ from msgspec.structs import replace
 
 from fastrec.commands.validate.log import FindingLog, log_findings
 from fastrec.commands.validate.result import SliceFindings, Validation
-from fastrec.engine import make_engine
-from fastrec.engine.jobs import jobs_for
+from fastrec.engine import jobs_for, make_engine
 from fastrec.errors import ShardError, UsageError, shown, utf8
 from fastrec.judge.groups import FindingGroups, Location
 from fastrec.judge.judge import Judge

@@ -22,7 +22,7 @@ from fastrec.commands.verify.problems import Problem, Problems
 from fastrec.corpus.documents import MANIFEST, SUMMARY, is_plain, read_manifest
 from fastrec.corpus.manifest import Manifest, key_entry
 from fastrec.corpus.scan import PartFile, run_in_order
-from fastrec.engine.jobs import check_jobs
+from fastrec.engine import check_jobs
 from fastrec.errors import CorpusError, UsageError, utf8
 from fastrec.limits import LIMITS, Limits
 from fastrec.normalize.options import Options
