@@ -60,20 +60,21 @@ class Output(Protocol):
         storage_of(path).write_all(path, data)
 
     def sweep(self, keep: Collection[str]) -> None:
-        """Remove all unpublished files and work files, except those to keep."""
+        """Remove all unpublished files and work files, except the journal and those to keep."""
         for directory, files in ((self.staged(""), self.staged_files()), (self.work, self._work_files())):
             storage_of(directory).remove(*(path for path in files if path not in keep))
 
     def holds_work(self) -> bool:
         """Return whether there is anything that the next run can use."""
         try:
-            files = (*self._work_files(), *self.staged_files())
-            return any(not parent_and_name(path)[1].startswith("journal") for path in files)
+            return bool(self._work_files() or self.staged_files())
         except OSError:  # the disk may be what failed: keep too much rather than too little
             return True
 
     def _work_files(self) -> list[str]:
-        return storage_of(self.work).files_in(self.work)
+        """List the work files besides the journal."""
+        files = storage_of(self.work).files_in(self.work)
+        return [path for path in files if not parent_and_name(path)[1].startswith("journal")]
 
 
 def work_of(output: str, work_dir: str) -> str:

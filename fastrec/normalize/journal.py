@@ -11,6 +11,7 @@ Entries are not trusted. Before one is used, its inputs and outputs are read aga
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from typing import Any, BinaryIO, Final, Self
 
@@ -72,8 +73,9 @@ class Journal:
     def _read(self) -> None:
         """Read the entries, truncate the file after the last valid one, and start over if the purpose differs."""
         head = _framed(_encode(self.purpose))
-        size = self._log.size()
         with self._log.reader() as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(0)
             end = len(head) if file.read(len(head)) == head else 0
             while end and (body := _next_entry(file, size - end)) is not None:
                 try:
@@ -84,10 +86,6 @@ class Journal:
         self._log.cut(end)
         if not end:
             self._log.append(head)
-
-    def files(self) -> list[str]:
-        """Return the paths of the journal."""
-        return self._log.files()
 
     def take(self) -> list[JournalEntry]:
         """Return the entries of earlier runs, and keep only those of parts, which are needed later."""

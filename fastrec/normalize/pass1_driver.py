@@ -105,7 +105,7 @@ class _Pass1:
         entries = context.journal.take()
         parts = [entry.part for entry in entries if isinstance(entry, FinishedPart)]
         kept = {context.part_path(part.number) for part in parts} | {file.path for part in parts for file in part.files}
-        context.output.sweep({*context.journal.files(), *reusable, *kept})
+        context.output.sweep(reusable | kept)
         if count:
             of = sum(isinstance(entry, FinishedTask) for entry in entries)
             context.notice(f"resuming an interrupted run: {count:,} of its {of:,} finished tasks are reused")

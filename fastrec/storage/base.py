@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any, BinaryIO, Protocol, Self
 
-__all__ = ["Log", "NewFile", "Reader", "Storage"]
+__all__ = ["Log", "NewFile", "Reader", "Storage", "ends_early"]
+
+
+def ends_early(path: str, end: int, wanted: int) -> OSError:
+    """Return the error for a file that ends before all wanted bytes are read."""
+    return OSError(errno.EIO, f"it ends at byte {end:,}, before byte {wanted:,}", path)
 
 
 class Reader(Protocol):
@@ -64,9 +70,6 @@ class NewFile(Protocol):
 class Log(Protocol):
     """Bytes that a run appends, and that the next run reads back."""
 
-    def size(self) -> int:
-        """Return the size in bytes."""
-
     def reader(self) -> BinaryIO:
         """Open it for reading from the beginning."""
 
@@ -75,9 +78,6 @@ class Log(Protocol):
 
     def append(self, data: bytes) -> None:
         """Append some bytes."""
-
-    def files(self) -> list[str]:
-        """List the paths of its files."""
 
     def close(self) -> None:
         """Close it."""

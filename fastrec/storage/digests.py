@@ -15,6 +15,9 @@ __all__ = ["FileDigest", "digest_of", "fingerprint", "hash_of_file", "is_unchang
 
 _BLOCK: Final = 1 << 20
 
+fingerprint = xxh3_64_intdigest
+"""The 64-bit xxh3 of some bytes: fast, and the same everywhere, but not a proof of equality."""
+
 
 class FileDigest(msgspec.Struct, frozen=True, array_like=True):
     """A file of the work directory, and a checksum of its content."""
@@ -38,22 +41,14 @@ def is_unchanged(file: FileDigest) -> bool:
         return False
 
 
-def fingerprint(data: bytes | bytearray | memoryview) -> int:
-    """Return the 64-bit xxh3 of some bytes: fast, and the same everywhere, but not a proof of equality."""
-    return xxh3_64_intdigest(data)
-
-
-def hash_of_file(path: str, start: int = 0, size: int | None = None) -> tuple[int, str]:
-    """Return how many bytes a file holds from `start` on, at most `size`, and their 128-bit xxh3."""
-    return _digest_of_file(path, xxh3_128(), start, size)
-
-
 def sha256_of_file(path: str) -> tuple[int, str]:
     """Return the size of a file and its SHA-256."""
-    return _digest_of_file(path, sha256(), 0, None)
+    return hash_of_file(path, digest=sha256())
 
 
-def _digest_of_file(path: str, digest: Any, start: int, size: int | None) -> tuple[int, str]:
+def hash_of_file(path: str, start: int = 0, size: int | None = None, *, digest: Any = None) -> tuple[int, str]:
+    """Return how many bytes a file holds from `start` on, at most `size`, and their hash: by default 128-bit xxh3."""
+    digest = digest or xxh3_128()
     count = 0
     with naming(path), storage_of(path).open_reader(path) as file:
         file.seek(start, size)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import secrets
 import stat
 from typing import Any, BinaryIO, Final
 
 from fastrec.errors import UsageError, naming, shown
-from fastrec.storage.base import Log, NewFile, Reader
+from fastrec.storage.base import Log, NewFile, Reader, ends_early
 from fastrec.storage.paths import join
 
 __all__ = ["LOCAL", "LocalStorage", "scratch_directory"]
@@ -45,13 +44,11 @@ class LocalStorage:
 
     def read_range(self, path: str, size: int, offset: int) -> bytes:
         with naming(path), open(path, "rb", buffering=0) as file:  # noqa: PTH123
-            descriptor = file.fileno()
-            data = os.pread(descriptor, size, offset)
+            data = b""
             while len(data) < size:
-                more = os.pread(descriptor, size - len(data), offset + len(data))
+                more = os.pread(file.fileno(), size - len(data), offset + len(data))
                 if not more:
-                    end, wanted = offset + len(data), offset + size
-                    raise OSError(errno.EIO, f"it ends at byte {end:,}, before byte {wanted:,}", path)
+                    raise ends_early(path, offset + len(data), offset + size)
                 data += more
             return data
 
@@ -114,11 +111,8 @@ class _NewLocalFile(NewFile):
         self._is_finished = False
 
     def write(self, data: Any, /) -> int:
-        try:
+        with naming(self._temporary):
             return self._file.write(data)
-        except OSError as exc:
-            exc.filename = self._temporary
-            raise
 
     def tell(self) -> int:
         return self._file.tell()
@@ -180,9 +174,6 @@ class _LocalLog:
         self._path = path
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE)
 
-    def size(self) -> int:
-        return os.fstat(self._descriptor).st_size
-
     def reader(self) -> BinaryIO:
         return open(self._descriptor, "rb", closefd=False)
 
@@ -196,9 +187,6 @@ class _LocalLog:
         with naming(self._path):
             while rest:
                 rest = rest[os.write(self._descriptor, rest) :]
-
-    def files(self) -> list[str]:
-        return [self._path]
 
     def close(self) -> None:
         with contextlib.suppress(OSError):  # the log only holds hints, and the corpus may be published by now

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from xxhash import xxh3_64_intdigest
 
 from fastrec.errors import FastrecError, UsageError, without_secrets
-from fastrec.limits import Limits
+from fastrec.limits import LIMITS, Limits
 
 __all__ = ["FoundObject", "ObjectClient", "found_object"]
 
@@ -35,8 +35,8 @@ class FoundObject(NamedTuple):
 class ObjectClient:
     """Sends requests to stores, and remembers which of them do not answer."""
 
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+    def __init__(self, limits: Limits = LIMITS) -> None:
+        self.limits = limits
         self._silent: dict[str, float] = {}  # the time until which a bucket or host is not asked again
 
     @contextlib.contextmanager
@@ -62,8 +62,8 @@ class ObjectClient:
         except FileNotFoundError as exc:
             raise FileNotFoundError(errno.ENOENT, "there is no such object", path) from exc
         except Exception as exc:
-            if time.monotonic() - started > self._limits.store_slow_seconds:
-                self._silent[store] = time.monotonic() + self._limits.store_rest_seconds
+            if time.monotonic() - started > self.limits.store_slow_seconds:
+                self._silent[store] = time.monotonic() + self.limits.store_rest_seconds
             if not isinstance(exc, OSError):
                 message = f"{type(exc).__name__}: {without_secrets(str(exc), path)}"
                 raise OSError(errno.EIO, message, path) from exc
@@ -72,7 +72,7 @@ class ObjectClient:
 
     def time_limit(self, fs: Any) -> dict[str, float]:
         """Return the option that limits a request: sending to a store that stopped reading would never end."""
-        return {"timeout": self._limits.store_request_seconds} if fs.async_impl else {}
+        return {"timeout": self.limits.store_request_seconds} if fs.async_impl else {}
 
     def look_at(self, path: str) -> FoundObject:
         """Look up an object; FileNotFoundError if there is none."""

@@ -1,31 +1,36 @@
-"""Objects that are open: read ahead in blocks, or uploaded in parts."""
+"""Objects that are open: read ahead in blocks, uploaded in parts, or a sequence of them that is a log."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import time
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Any, Final
+from tempfile import TemporaryFile
+from typing import Any, BinaryIO, Final
 
-from fastrec.storage.base import NewFile, Reader
+from fastrec.storage.base import NewFile, Reader, Storage
 from fastrec.storage.object_client import ObjectClient
+from fastrec.storage.paths import parent_and_name
 
-__all__ = ["NewObject", "ObjectReader"]
+__all__ = ["NewObject", "ObjectLog", "ObjectReader"]
 
 _AHEAD: Final = 2  # blocks that are requested before they are needed
 _UPLOAD_PART: Final = 16 << 20  # bytes; a smaller object is sent in one request
+_FLUSH_SECONDS: Final = 5.0
+_FLUSH_BYTES: Final = 4 << 20
 
 
 class ObjectReader(Reader):
     """An object that is read sequentially: the next blocks are requested while one is used."""
 
-    def __init__(self, client: ObjectClient, path: str, block_bytes: int) -> None:
+    def __init__(self, client: ObjectClient, path: str) -> None:
         _, self.size, self.version = client.look_at(path)
         self._client = client
         self._path = path
-        self._block_bytes = block_bytes
+        self._block_bytes = client.limits.store_block_bytes
         self._next, self._end = 0, self.size  # what is not requested yet
         self._peeked = 0, b""  # offset and bytes of the last `pread`
         self._requested: deque[Future[bytes]] = deque()
@@ -123,3 +128,58 @@ class NewObject(NewFile):
             with contextlib.suppress(Exception):
                 self._file.closed = True
             self._file = None
+
+
+class ObjectLog:
+    """A log in a store, which cannot append: a sequence of objects, `<path>-000000` and so on.
+
+    Each object holds what was appended within a few seconds. A crash loses at most that, and the next run does it
+    again.
+    """
+
+    def __init__(self, storage: Storage, path: str) -> None:
+        self._storage = storage
+        self._path = path
+        files = storage.files_in(parent_and_name(path)[0])
+        self._files = [file for file in files if file.startswith(f"{path}-")]
+        self._waiting: list[bytes] = []
+        self._flushed = time.monotonic()
+
+    def reader(self) -> BinaryIO:
+        copy: BinaryIO = TemporaryFile()  # noqa: SIM115 - the caller closes it
+        copy.writelines(self._storage.read_all(file) for file in self._files)
+        copy.seek(0)
+        return copy
+
+    def cut(self, size: int) -> None:
+        left = size
+        remaining: list[str] = []
+        for file in self._files:
+            here = self._storage.size_of(file)
+            if left <= 0:
+                self._storage.remove(file)
+                continue
+            if left < here:
+                self._storage.write_all(file, self._storage.read_all(file)[:left])
+            remaining.append(file)
+            left -= here
+        self._files = remaining
+
+    def append(self, data: bytes) -> None:
+        """Append some bytes; they are written within a few seconds, by a later call."""
+        self._waiting.append(data)
+        if time.monotonic() - self._flushed > _FLUSH_SECONDS or sum(map(len, self._waiting)) > _FLUSH_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            number = int(self._files[-1].rpartition("-")[2]) + 1 if self._files else 0
+            file = f"{self._path}-{number:06d}"
+            self._storage.write_all(file, b"".join(self._waiting))
+            self._files.append(file)
+            self._waiting.clear()
+        self._flushed = time.monotonic()
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):  # the log only holds hints, and the corpus may be published by now
+            self._flush()

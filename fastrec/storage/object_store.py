@@ -3,38 +3,29 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 from collections.abc import Iterable
 from typing import Any, Final
 
-from fastrec.limits import LIMITS, Limits
-from fastrec.storage.base import Log, NewFile, Reader
+from fastrec.storage.base import Log, NewFile, Reader, ends_early
 from fastrec.storage.object_client import FoundObject, ObjectClient, found_object
-from fastrec.storage.object_files import NewObject, ObjectReader
-from fastrec.storage.object_log import ObjectLog
+from fastrec.storage.object_files import NewObject, ObjectLog, ObjectReader
 
 __all__ = ["OBJECT_STORE", "ObjectStore"]
 
 
-class ObjectStore:
+class ObjectStore(ObjectClient):
     """All stores that fsspec knows; see `Storage` for the methods without a docstring."""
 
-    def __init__(self, limits: Limits = LIMITS) -> None:
-        self._limits = limits
-        self._client = ObjectClient(limits)
-        self._asking = self._client.asking
-        self.look_at = self._client.look_at
-
     def canonical(self, path: str) -> str:
-        with self._asking(path) as (fs, name):
+        with self.asking(path) as (fs, name):
             return str(fs.unstrip_protocol(name))
 
     def exists(self, path: str) -> bool:
-        with self._asking(path) as (fs, name):
+        with self.asking(path) as (fs, name):
             return bool(fs.exists(name))
 
     def is_directory(self, path: str) -> bool:
-        with self._asking(path) as (fs, name):
+        with self.asking(path) as (fs, name):
             return bool(fs.isdir(name))
 
     def size_of(self, path: str) -> int:
@@ -45,7 +36,7 @@ class ObjectStore:
 
     def find(self, directory: str) -> list[FoundObject]:
         """List the objects below a directory, sorted; none if there is no such directory."""
-        with self._asking(directory) as (fs, name):
+        with self.asking(directory) as (fs, name):
             details = fs.find(name, detail=True)
             start, before = len(name.rstrip("/")), directory.rstrip("/")
             return [
@@ -54,7 +45,7 @@ class ObjectStore:
 
     def glob(self, pattern: str) -> list[tuple[str, FoundObject | None]]:
         """List what matches, sorted: paths with their objects, None for directories; only those if it ends with `/`."""
-        with self._asking(pattern) as (fs, name):
+        with self.asking(pattern) as (fs, name):
             before = pattern.rstrip("/").removesuffix(name.rstrip("/"))  # the protocol, and a host if there is one
             matches = sorted(fs.glob(name, detail=True).items())
             directories = {path for path, details in matches if details["type"] == "directory"}
@@ -72,43 +63,42 @@ class ObjectStore:
         """Read the first bytes of many objects concurrently; an exception for each that cannot be read."""
         if not paths:
             return []
-        with self._asking(paths[0]) as (fs, _):
+        with self.asking(paths[0]) as (fs, _):
             found: list[bytes | Exception] = fs.cat_ranges(_names(fs, paths), 0, size, on_error="return")
             return found
 
     def open_reader(self, path: str) -> Reader:
-        return ObjectReader(self._client, path, self._limits.store_block_bytes)
+        return ObjectReader(self, path)
 
     def read_all(self, path: str) -> bytes:
-        with self._asking(path) as (fs, name):
+        with self.asking(path) as (fs, name):
             data: bytes = fs.cat_file(name)
             return data
 
     def read_range(self, path: str, size: int, offset: int) -> bytes:
-        data = self._client.read_some(path, size, offset)
+        data = self.read_some(path, size, offset)
         if len(data) < size:
-            end = offset + len(data)
-            raise OSError(errno.EIO, f"it ends at byte {end:,}, before byte {offset + size:,}", path)
+            raise ends_early(path, offset + len(data), offset + size)
         return data
 
     def create(self, path: str, *, for_work: bool = False) -> NewFile:  # noqa: ARG002 - all objects are alike
-        return NewObject(self._client, path)
+        return NewObject(self, path)
 
     def write_all(self, path: str, data: bytes) -> None:
-        with self._asking(path) as (fs, name):
-            fs.pipe_file(name, data, **self._client.time_limit(fs))
+        with self.asking(path) as (fs, name):
+            fs.pipe_file(name, data, **self.time_limit(fs))
 
     def write_new(self, path: str, data: bytes) -> None:
         """Write a small object unless it exists; if two callers race, at most one succeeds, where the store can."""
-        with self._asking(path) as (fs, name):
+        with self.asking(path) as (fs, name):
             try:
-                fs.pipe_file(name, data, mode="create", **self._client.time_limit(fs))
+                fs.pipe_file(name, data, mode="create", **self.time_limit(fs))
             except FileExistsError:
                 pass
             except TimeoutError:
                 raise
             except Exception:  # noqa: BLE001 - not every store can do it; any other reason makes this fail too
-                fs.pipe_file(name, data, **self._client.time_limit(fs))
+                fs.pipe_file(name, data, **self.time_limit(fs))
 
     def open_log(self, path: str) -> Log:
         return ObjectLog(self, path)
@@ -118,7 +108,7 @@ class ObjectStore:
 
     def move(self, path: str, new_path: str) -> None:
         """Rename an object; the store copies it."""
-        with self._asking(path) as (fs, name):
+        with self.asking(path) as (fs, name):
             fs.cp_file(name, *_names(fs, [new_path]))
             fs.rm_file(name)
 
@@ -126,7 +116,7 @@ class ObjectStore:
         """Remove objects; it is no error if one is gone already."""
         if not paths:
             return
-        with self._asking(paths[0]) as (fs, _):
+        with self.asking(paths[0]) as (fs, _):
             names = _names(fs, paths)
             # A request for many removes what they match as globs, which may belong to somebody else.
             plain = [name for name in names if not any(char in name for char in "*?[")]
@@ -148,12 +138,12 @@ class ObjectStore:
         Listing them needs a permission that not everyone has. What cannot be done here is left to the store's own
         lifecycle rules.
         """
-        with contextlib.suppress(OSError), self._asking(directory) as (fs, name):
+        with contextlib.suppress(OSError), self.asking(directory) as (fs, name):
             if not hasattr(fs, "call_s3"):
                 return
             bucket, _, prefix = name.partition("/")
             found = {"Bucket": bucket, "Prefix": f"{prefix}/"}
-            answer = fs.call_s3("list_multipart_uploads", **found, **self._client.time_limit(fs))  # the first page
+            answer = fs.call_s3("list_multipart_uploads", **found, **self.time_limit(fs))  # the first page
             for upload in answer.get("Uploads", ()):
                 fs.abort_mpu(bucket, upload["Key"], upload["UploadId"])
 
