@@ -13,11 +13,13 @@ between two renames leaves no OUT, and the next run restores the old one.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
-from fastrec.corpus.exchange import exchange
 from fastrec.corpus.lock import locked
 from fastrec.corpus.output import Kind, Output, work_of
 from fastrec.errors import UsageError, naming, shown
@@ -25,7 +27,12 @@ from fastrec.limits import LIMITS, Limits
 from fastrec.storage import storage_of
 from fastrec.storage.local import LOCAL
 
-__all__ = ["LocalOutput", "open_local_output"]
+__all__ = ["LocalOutput", "exchange", "open_local_output"]
+
+_HERE: Final = -100  # AT_FDCWD
+_EXCHANGE: Final = 2  # RENAME_EXCHANGE, see renameat2(2)
+_CANNOT: Final = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EXDEV, errno.EPERM}
+"""The system or the file system cannot exchange names; two renames either work or raise the real error."""
 
 
 class LocalOutput(Output):
@@ -102,15 +109,6 @@ class LocalOutput(Output):
             (self._old / self._marker).unlink()
         LOCAL.remove_all(str(self._old))
 
-    @contextlib.contextmanager
-    def cleared_on_failure(self) -> Iterator[None]:
-        """Remove everything if an error is raised: the next run could not use it."""
-        try:
-            yield
-        except BaseException:
-            self.clear()
-            raise
-
     def clear(self) -> None:
         for directory in (str(self.staging), self.work):
             storage_of(directory).remove_all(directory)
@@ -161,3 +159,21 @@ def _sync(directory: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def exchange(one: Path, other: Path) -> bool:
+    """Exchange the names of two directories in one system call; return False if this system cannot do that."""
+    if sys.platform != "linux":
+        return False
+    import ctypes  # noqa: PLC0415 - slow to import, and only replacing a corpus needs it
+
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except AttributeError:  # an old C library
+        return False
+    if rename(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0:
+        return True
+    reason = ctypes.get_errno()
+    if reason in _CANNOT:
+        return False
+    raise OSError(reason, os.strerror(reason), os.fspath(one), None, os.fspath(other))

@@ -1,24 +1,27 @@
-"""Opening an output, on this machine or in an object store, and the checks before that."""
+"""Opening an output, on this machine or in an object store, and checks before the work begins."""
 
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 from fastrec.corpus.local_output import open_local_output
 from fastrec.corpus.output import Kind, Output
+from fastrec.engine.base import Engine
 from fastrec.errors import UsageError, shown
 from fastrec.limits import LIMITS, Limits
 from fastrec.sources.shard import Shard
 from fastrec.sources.tasks import total_text
 from fastrec.storage import storage_of
-from fastrec.storage.paths import is_url, parent_and_name
+from fastrec.storage.paths import is_url, join, parent_and_name
 
-__all__ = ["check_output", "open_output", "too_little_space"]
+__all__ = ["check_output", "check_reachable", "open_output", "too_little_space"]
 
 
 def open_output(
@@ -82,3 +85,33 @@ def too_little_space(output: Output, shards: Sequence[Shard]) -> str | None:
                 f"{size / 1e9:.1f} GB: free some space, or name another directory with --work-dir"
             )
     return None
+
+
+def check_reachable(directories: Iterable[str], engine: Engine) -> None:
+    """Raise a UsageError if a worker cannot read and write in one of the directories."""
+    for directory in directories:
+        probe, storage = join(directory, f".{time.time_ns():x}"), storage_of(directory)
+        storage.write_all(probe, b"")
+        try:
+            answers = engine.on_every_worker(_can_reach, probe)
+        finally:
+            storage.remove(probe)
+        if failed := sorted(worker for worker, reached in answers.items() if not reached):
+            more = f" and {len(failed) - 3:,} more workers" if len(failed) > 3 else ""
+            raise UsageError(
+                f"{shown(directory)} cannot be reached by {', '.join(failed[:3])}{more}: put the output, and "
+                "--work-dir, on storage that all workers share under the same name"
+            )
+
+
+def _can_reach(probe: str) -> bool:
+    """Return whether a file is visible, and another one can be written beside it. Runs in a worker."""
+    own, storage = f"{probe}-{secrets.token_hex(4)}", storage_of(probe)
+    try:
+        if not storage.exists(probe):
+            return False
+        storage.write_all(own, b"")
+        storage.remove(own)
+    except (OSError, UsageError):
+        return False
+    return True

@@ -23,7 +23,7 @@ import msgspec
 from fastrec.corpus.documents import MANIFEST
 from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.output import Kind, Output
-from fastrec.corpus.publish import check_output, open_output, too_little_space
+from fastrec.corpus.publish import check_output, check_reachable, open_output, too_little_space
 from fastrec.engine import is_small, make_engine
 from fastrec.errors import UsageError, shown, utf8
 from fastrec.normalize.context import RunContext
@@ -31,7 +31,6 @@ from fastrec.normalize.driver import make_corpus, purpose_of
 from fastrec.normalize.journal import Journal
 from fastrec.normalize.options import Options
 from fastrec.normalize.progress import NoProgress, Progress
-from fastrec.normalize.reach import check_reachable
 from fastrec.sources.inputs import find_shards
 from fastrec.sources.shard import Shard
 from fastrec.sources.tasks import gather_tasks, growth, total_text

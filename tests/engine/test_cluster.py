@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from fastrec.corpus.publish import check_reachable
 from fastrec.engine import cluster
 from fastrec.engine.cluster import ClusterEngine
 from fastrec.errors import ClusterError, UsageError, WorkerDiedError
 from fastrec.limits import Limits
 from fastrec.normalize.options import Options
-from fastrec.normalize.reach import check_reachable
 from fastrec.normalize.run import run
 from tests.engine.test_pool import die_always
 from tests.normalize.normalizing import Corpus, normalized

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fastrec.commands.generate.stream import Recipe, lines
+from fastrec.corpus.publish import check_reachable
 from fastrec.engine import make_engine
 from fastrec.engine import pool as pools
 from fastrec.engine.base import Engine
@@ -18,7 +19,6 @@ from fastrec.errors import ShardError
 from fastrec.limits import Limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.progress import NoProgress
-from fastrec.normalize.reach import check_reachable
 from fastrec.normalize.run import normalize as normalize_shards
 from tests.engine.test_pool import die_once, double, fail
 from tests.normalize.normalizing import Corpus, normalized, write

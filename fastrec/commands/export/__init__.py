@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import time
@@ -86,10 +87,9 @@ def export(
     manifest = read_manifest(directory)
     parts = parts_of(directory, manifest)
     check_output(target, [directory])
-    with (
-        open_local_output(target, Kind("an export", _MARKER), overwrite=overwrite, fresh=True) as made,
-        made.cleared_on_failure(),
-    ):
+    kind = Kind("an export", _MARKER)
+    with open_local_output(target, kind, overwrite=overwrite, fresh=True) as made, contextlib.ExitStack() as stack:
+        stack.callback(made.clear)  # after a failure too: the next run cannot use its files
         task, folder, suffix = _plan(format, made)
         folder.mkdir(exist_ok=True)
         tasks = [
