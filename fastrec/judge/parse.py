@@ -30,6 +30,8 @@ _PYTHON_DIGITS: Final = 4_300  # the limit of int(), and of msgspec
 # A string, or a bracket outside strings. The parser reports a string without an end.
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_WHITE_SPACE: Final = " \t\r\n"
+_CLOSING: Final = {"Expecting property name enclosed in double quotes": "}", "Expecting value": "]"}
 
 _spell = msgspec.json.Encoder(enc_hook=lambda number: number.text).encode
 
@@ -76,8 +78,14 @@ def _syntax_error(text: str, exc: json.JSONDecodeError) -> str:
     if not text[: exc.pos].strip():
         beginning = text.strip()
         return f"not JSON; the line begins with `{beginning[:16]}{'…' if len(beginning) > 16 else ''}`"
-    problem = exc.msg[0].lower() + exc.msg[1:].removesuffix(" starting at")
-    return f"invalid JSON at byte {len(text[: exc.pos].encode()):,} of the line: {problem}"
+    problem, position = exc.msg[0].lower() + exc.msg[1:].removesuffix(" starting at"), exc.pos
+    # Python 3.13 has a message for a trailing comma; before, the error is at the bracket. All versions report the same.
+    before = text[: exc.pos].rstrip(_WHITE_SPACE)
+    if exc.msg.startswith("Illegal trailing comma"):
+        problem = "trailing comma"
+    elif before.endswith(",") and text[exc.pos : exc.pos + 1] == _CLOSING.get(exc.msg):
+        problem, position = "trailing comma", len(before) - 1
+    return f"invalid JSON at byte {len(text[:position].encode()):,} of the line: {problem}"
 
 
 class _Reader:
