@@ -18,7 +18,7 @@ from fastrec.errors import UsageError
 from fastrec.judge.findings import Finding
 from fastrec.judge.groups import FindingGroup, FindingGroups, Location
 from fastrec.limits import LIMITS, Limits
-from fastrec.storage.paths import join
+from fastrec.storage import join
 
 __all__ = ["Extracted", "Rejects", "extract", "rejects"]
 

@@ -11,8 +11,7 @@ import msgspec
 
 from fastrec.corpus.manifest import MANIFEST_FORMAT, Manifest
 from fastrec.errors import CorpusError, UsageError, shown
-from fastrec.storage import storage_of
-from fastrec.storage.paths import join
+from fastrec.storage import join, storage_of
 from fastrec.summary.document import Summary
 
 __all__ = ["MANIFEST", "SUMMARY", "is_plain", "read_manifest", "read_summary", "summary_path"]

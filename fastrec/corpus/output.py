@@ -7,9 +7,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from fastrec.storage import storage_of
+from fastrec.storage import is_url, join, parent_and_name, storage_of, without_file_protocol
 from fastrec.storage.digests import fingerprint
-from fastrec.storage.paths import is_url, join, parent_and_name, without_file_protocol
 
 __all__ = ["Kind", "Output", "work_of"]
 

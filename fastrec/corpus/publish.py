@@ -18,8 +18,7 @@ from fastrec.errors import UsageError, shown
 from fastrec.limits import LIMITS, Limits
 from fastrec.sources.shard import Shard
 from fastrec.sources.tasks import total_text
-from fastrec.storage import storage_of
-from fastrec.storage.paths import is_url, join, parent_and_name
+from fastrec.storage import is_url, join, parent_and_name, storage_of
 
 __all__ = ["check_output", "check_reachable", "open_output", "too_little_space"]
 

@@ -20,7 +20,7 @@ from fastrec.limits import Limits
 from fastrec.schemas.registry import SCHEMAS
 from fastrec.sources.lines import MAX_LINE_BYTES, LongLine
 from fastrec.sources.shard import shard_at
-from fastrec.storage.paths import join
+from fastrec.storage import join
 
 __all__ = ["VERIFY_HINT", "PartFile", "decode_lines", "parts_of", "run_in_order"]
 

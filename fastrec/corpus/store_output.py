@@ -26,9 +26,8 @@ from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.output import Kind, Output, work_of
 from fastrec.errors import UsageError, shown
 from fastrec.limits import LIMITS, Limits
-from fastrec.storage import storage_of
+from fastrec.storage import is_url, join, parent_and_name, storage_of
 from fastrec.storage.object_store import OBJECT_STORE
-from fastrec.storage.paths import is_url, join, parent_and_name
 
 __all__ = ["StoreOutput", "open_store_output"]
 

@@ -13,7 +13,7 @@ from fastrec.sorting.files import read_blocks
 from fastrec.sorting.gather import RunSlice
 from fastrec.sorting.merge import merge_runs
 from fastrec.sorting.spill import Run
-from fastrec.storage.paths import join
+from fastrec.storage import join
 
 __all__ = ["MergeTask", "MergedRun", "merge_some"]
 

@@ -26,8 +26,7 @@ from fastrec.sorting.gather import slice_merged, slice_run
 from fastrec.sorting.keys import join_key
 from fastrec.sorting.spill import Run
 from fastrec.sources.shard import Shard
-from fastrec.storage import storage_of
-from fastrec.storage.paths import parent_and_name
+from fastrec.storage import parent_and_name, storage_of
 from fastrec.summary.census_files import Census, count_census
 
 __all__ = ["close_gaps", "make_parts"]

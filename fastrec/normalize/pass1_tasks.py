@@ -24,8 +24,7 @@ from fastrec.sources.formats import Format
 from fastrec.sources.lines import Chunk, LongLine, ReadStats
 from fastrec.sources.shard import Shard, Slice
 from fastrec.sources.tasks import gather_tasks, growth, total_text
-from fastrec.storage import storage_of
-from fastrec.storage.paths import join
+from fastrec.storage import join, storage_of
 
 __all__ = ["Decompressed", "SortTasks"]
 

@@ -24,8 +24,7 @@ from fastrec.normalize.pass1_driver import SortedShards, live_runs
 from fastrec.sorting.files import write_blocks
 from fastrec.sorting.gather import whole_run
 from fastrec.sorting.spill import Run
-from fastrec.storage import storage_of
-from fastrec.storage.paths import join
+from fastrec.storage import join, storage_of
 
 __all__ = ["MergedShards", "merge_rounds"]
 

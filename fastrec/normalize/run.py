@@ -34,8 +34,8 @@ from fastrec.normalize.progress import NoProgress, Progress
 from fastrec.sources.inputs import find_shards
 from fastrec.sources.shard import Shard
 from fastrec.sources.tasks import gather_tasks, growth, total_text
+from fastrec.storage import is_private, is_url, without_file_protocol
 from fastrec.storage.local import scratch_directory
-from fastrec.storage.paths import is_private, is_url, without_file_protocol
 from fastrec.summary.document import Summary
 
 __all__ = ["NoProgress", "NormalizeResult", "Options", "Plan", "Progress", "normalize", "plan", "run", "run_passes"]

@@ -19,8 +19,7 @@ from collections.abc import Iterable, Iterator
 from fastrec.errors import ShardMissingError, UsageError, shown
 from fastrec.sources.formats import Format, format_of_name
 from fastrec.sources.shard import STDIN, Shard, shard_at
-from fastrec.storage import storage_of
-from fastrec.storage.paths import is_url, without_file_protocol
+from fastrec.storage import is_url, storage_of, without_file_protocol
 
 __all__ = ["find_shards"]
 

@@ -15,9 +15,9 @@ import msgspec
 from fastrec.errors import shown
 from fastrec.sources.formats import MAGIC_BYTES, Format, detect
 from fastrec.sources.shard import Shard
+from fastrec.storage import join, parent_and_name
 from fastrec.storage.object_client import FoundObject
 from fastrec.storage.object_store import OBJECT_STORE
-from fastrec.storage.paths import join, parent_and_name
 
 __all__ = ["shards_in_store"]
 

@@ -28,9 +28,8 @@ from fastrec.limits import LIMITS
 from fastrec.sources.formats import MAGIC_BYTES, Format, detect
 from fastrec.sources.lines import MAX_LINE_BYTES, Chunk, LongLine, ReadStats, chunks, line_start
 from fastrec.sources.text import MAX_WINDOW, raw_blocks, reason_of, text_of
-from fastrec.storage import storage_of
+from fastrec.storage import is_url, storage_of
 from fastrec.storage.base import Reader
-from fastrec.storage.paths import is_url
 
 __all__ = ["STDIN", "Shard", "Slice", "shard_at"]
 

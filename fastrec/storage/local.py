@@ -10,7 +10,6 @@ from typing import Any, BinaryIO, Final
 
 from fastrec.errors import UsageError, naming, shown
 from fastrec.storage.base import Log, NewFile, Reader, ends_early
-from fastrec.storage.paths import join
 
 __all__ = ["LOCAL", "LocalStorage", "scratch_directory"]
 
@@ -33,7 +32,8 @@ class LocalStorage:
         return os.stat(path).st_size  # noqa: PTH116
 
     def files_in(self, directory: str) -> list[str]:
-        return sorted(join(directory, name) for name in os.listdir(directory))  # noqa: PTH208
+        before = directory.rstrip("/")
+        return sorted(f"{before}/{name}" for name in os.listdir(directory))  # noqa: PTH208
 
     def open_reader(self, path: str) -> Reader:
         return _LocalReader(path)
@@ -87,7 +87,7 @@ def scratch_directory() -> str:
     """Return a private directory for temporary files of this user; under TMPDIR, if that is set."""
     import tempfile  # noqa: PLC0415 - rarely needed
 
-    directory = join(tempfile.gettempdir(), f"fastrec-{os.getuid()}")
+    directory = f"{tempfile.gettempdir()}/fastrec-{os.getuid()}"
     with contextlib.suppress(FileExistsError):
         os.mkdir(directory, 0o700)  # noqa: PTH102
     status = os.lstat(directory)

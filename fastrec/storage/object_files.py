@@ -13,7 +13,6 @@ from typing import Any, BinaryIO, Final
 
 from fastrec.storage.base import NewFile, Reader, Storage
 from fastrec.storage.object_client import ObjectClient
-from fastrec.storage.paths import parent_and_name
 
 __all__ = ["NewObject", "ObjectLog", "ObjectReader"]
 
@@ -140,7 +139,7 @@ class ObjectLog:
     def __init__(self, storage: Storage, path: str) -> None:
         self._storage = storage
         self._path = path
-        files = storage.files_in(parent_and_name(path)[0])
+        files = storage.files_in(path.rpartition("/")[0])
         self._files = [file for file in files if file.startswith(f"{path}-")]
         self._waiting: list[bytes] = []
         self._flushed = time.monotonic()

@@ -20,9 +20,8 @@ import msgspec
 from fastrec.engine.base import Engine
 from fastrec.limits import Limits
 from fastrec.sorting.files import ViewsWriter, pack_block, read_blocks
-from fastrec.storage import storage_of
+from fastrec.storage import join, storage_of
 from fastrec.storage.digests import FileDigest, fingerprint
-from fastrec.storage.paths import join
 from fastrec.summary.census import (
     CONFLICT_EXAMPLES,
     CensusRow,

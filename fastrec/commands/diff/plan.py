@@ -27,8 +27,7 @@ from fastrec.corpus.scan import PartFile, parts_of
 from fastrec.errors import CorpusError, UsageError, shown
 from fastrec.limits import Limits
 from fastrec.sorting.keys import FIELDS
-from fastrec.storage import storage_of
-from fastrec.storage.paths import join
+from fastrec.storage import join, storage_of
 
 __all__ = ["BY", "Corpus", "Plan", "check_by", "make_plan", "read_corpus"]
 

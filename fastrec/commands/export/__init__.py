@@ -33,7 +33,7 @@ from fastrec.corpus.scan import parts_of, run_in_order
 from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, shown
 from fastrec.limits import LIMITS, Limits
-from fastrec.storage.paths import is_url
+from fastrec.storage import is_url
 
 __all__ = ["FORMATS", "Exported", "export"]
 

@@ -24,7 +24,7 @@ from fastrec.commands.report.sections import conflicts, examples, hashes, inputs
 from fastrec.corpus.documents import read_manifest, read_summary
 from fastrec.errors import FastrecError, UsageError, counted, shown
 from fastrec.limits import LIMITS, Limits
-from fastrec.storage.paths import is_url, parent_and_name
+from fastrec.storage import is_url, parent_and_name
 from fastrec.summary.ranking import rank_all
 
 __all__ = ["make_page", "write_report"]

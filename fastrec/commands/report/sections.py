@@ -10,7 +10,7 @@ from fastrec.commands.report.html import Html, code, count_cell, decimal, joined
 from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.rejects import decode_rejected, numbered_lines
 from fastrec.judge.codes import CODES
-from fastrec.storage.paths import join, parent_and_name
+from fastrec.storage import join, parent_and_name
 from fastrec.summary.document import Summary
 
 __all__ = ["conflicts", "examples", "hashes", "inputs", "line_counts", "rejected_lines"]

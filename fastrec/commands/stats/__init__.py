@@ -32,8 +32,7 @@ from fastrec.normalize.progress import Progress
 from fastrec.normalize.run import run_passes
 from fastrec.sorting.keys import FIELDS
 from fastrec.sources.inputs import find_shards
-from fastrec.storage import storage_of
-from fastrec.storage.paths import join
+from fastrec.storage import join, storage_of
 from fastrec.summary.document import Summary
 from fastrec.summary.ranking import RANKINGS, Stats, rank
 

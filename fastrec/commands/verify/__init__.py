@@ -27,8 +27,7 @@ from fastrec.errors import CorpusError, UsageError, utf8
 from fastrec.limits import LIMITS, Limits
 from fastrec.normalize.options import Options
 from fastrec.schemas.registry import SCHEMAS
-from fastrec.storage import storage_of
-from fastrec.storage.paths import is_url, join
+from fastrec.storage import is_url, join, storage_of
 
 __all__ = ["Verification", "verify"]
 

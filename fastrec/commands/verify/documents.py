@@ -15,9 +15,8 @@ from fastrec.corpus.manifest import InputEntry, Manifest, RejectsEntry, tree_has
 from fastrec.corpus.rejects import decode_rejected, numbered_lines
 from fastrec.errors import CorpusError, ShardError
 from fastrec.normalize.options import Options
-from fastrec.storage import storage_of
+from fastrec.storage import join, storage_of
 from fastrec.storage.digests import sha256_of_file
-from fastrec.storage.paths import join
 from fastrec.summary.census_files import read_census
 from fastrec.summary.document import LineCounts, Summary
 from fastrec.summary.part_counts import read_part_counts
