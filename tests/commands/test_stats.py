@@ -422,7 +422,7 @@ def test_damaged_summary(copy: Path) -> None:
     with pytest.raises(CorpusError, match=r"summary.json: is not a summary: .* Normalize again"):
         stats(copy)
     summary.write_bytes(whole.replace(b'"correct": 1', b'"correct": 2', 1))
-    with pytest.raises(CorpusError, match=r"is not the one that manifest.json names: fastrec verify says"):
+    with pytest.raises(CorpusError, match=r"is not the one that manifest.json names: run fastrec verify"):
         stats(copy)
     summary.unlink()
     with pytest.raises(CorpusError, match=r"summary.json: is missing: normalize again"):
