@@ -10,28 +10,14 @@ from xxhash import xxh3_128
 
 from fastrec.storage import storage_of
 
-__all__ = [
-    "IndexBlock",
-    "ViewsWriter",
-    "missing_of",
-    "pack_block",
-    "read_blocks",
-    "read_index",
-    "unpack_blocks",
-    "write_blocks",
-]
+__all__ = ["BlockReader", "ViewsWriter", "read_blocks", "write_blocks"]
 
 _MOST_VIEWS: Final = 256  # per writev: systems accept more, but this many are still in the cache for the checksum
 _LENGTH: Final = 4
-_STRETCH: Final = 1 << 20  # bytes of an index read at a time, if it is read whole
 _READ_BYTES: Final = 256 << 10  # bytes of a file of blocks read at a time
-
-IndexBlock = tuple[list[bytes], list[int], list[Any]]
-"""Keys, sizes and rows of some records."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
-_decode_index = msgspec.msgpack.Decoder(IndexBlock).decode
 
 
 class ViewsWriter:
@@ -51,6 +37,11 @@ class ViewsWriter:
             for view in batch:
                 self._digest.update(view)
 
+    def write_block(self, rows: Any) -> None:
+        """Append a block of rows, with its length in front."""
+        block = _encode(rows)
+        self.write([memoryview(len(block).to_bytes(_LENGTH, "big") + block)])
+
     def hash(self) -> str:
         """Return the 128-bit xxh3 of the content."""
         return self._digest.hexdigest()
@@ -59,73 +50,55 @@ class ViewsWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            if kind is None:
-                self._file.finish()
-        finally:
-            self._file.give_up()
-
-
-def pack_block(rows: Any) -> bytes:
-    """Encode a block of rows, with its length in front."""
-    block = _encode(rows)
-    return len(block).to_bytes(_LENGTH, "big") + block
+        self._file.__exit__(kind)
 
 
 def write_blocks(path: str, blocks: Iterable[Any]) -> tuple[int, str]:
     """Write a file of blocks; return its size and 128-bit xxh3."""
     with ViewsWriter(path) as file:
         for block in blocks:
-            file.write([memoryview(pack_block(block))])
+            file.write_block(block)
     return file.size, file.hash()
 
 
-def read_blocks(path: str) -> Iterator[Any]:
-    """Yield the blocks of a file. It is open only during a read, so thousands of files can be merged."""
-    end = storage_of(path).size_of(path)
-    position = 0  # of the next read
-    data = b""
+class BlockReader:
+    """Reads the blocks of a range of a file from front to back, about `stretch` bytes at a time.
 
-    def need(count: int) -> None:
-        nonlocal data, position
-        missing = count - len(data)
-        if missing > 0:
-            size = max(missing, min(_READ_BYTES, end - position))
-            data += storage_of(path).read_range(path, size, position)
-            position += size
+    The file is open only during a read, so thousands of files can be merged.
+    """
 
-    while data or position < end:
-        need(_LENGTH)
-        size = _LENGTH + int.from_bytes(data[:_LENGTH], "big")
-        need(size)
-        yield _decode(data[_LENGTH:size])
-        data = data[size:]
+    def __init__(self, path: str, start: int, end: int, stretch: int) -> None:
+        self._path = path
+        self._position, self._end = start, end
+        self._stretch = stretch
+        self._cut_off = b""  # the beginning of a block that was not read to its end
 
+    @property
+    def at_end(self) -> bool:
+        """Whether all blocks were read."""
+        return self._position >= self._end and not self._cut_off
 
-def unpack_blocks(data: bytes) -> tuple[list[IndexBlock], bytes]:
-    """Decode the complete blocks in some bytes of an index; return them and the rest."""
-    blocks: list[IndexBlock] = []
-    view = memoryview(data)
-    position = 0
-    while len(data) - position >= _LENGTH:
-        end = position + _LENGTH + int.from_bytes(view[position : position + _LENGTH], "big")
-        if end > len(data):
-            break
-        blocks.append(_decode_index(view[position + _LENGTH : end]))
-        position = end
-    return blocks, data[position:]
-
-
-def missing_of(cut_off: bytes) -> int:
-    """Return how many bytes of an incomplete block are missing; 0 if its length is incomplete too."""
-    return _LENGTH + int.from_bytes(cut_off[:_LENGTH], "big") - len(cut_off) if len(cut_off) >= _LENGTH else 0
+    def read(self) -> Iterator[Any]:
+        """Read the next stretch, and yield its blocks, which are decoded one by one."""
+        data, left = self._cut_off, self._end - self._position
+        # A block that was cut off is read to its end, and a small rest is read at once.
+        missing = _LENGTH + int.from_bytes(data[:_LENGTH], "big") - len(data) if data else 0
+        size = max(self._stretch, missing)
+        size = max(left, missing) if left < size + size // 2 else size
+        data += storage_of(self._path).read_range(self._path, size, self._position)
+        self._position += size
+        view, begin = memoryview(data), 0
+        while (body := begin + _LENGTH) <= len(data):
+            end = body + int.from_bytes(view[begin:body], "big")
+            if end > len(data):
+                break
+            yield _decode(view[body:end])
+            begin = end
+        self._cut_off = data[begin:]
 
 
-def read_index(path: str, start: int, end: int, *, at_once: int = _STRETCH) -> Iterator[IndexBlock]:
-    """Yield the blocks of a range of an index, reading `at_once` bytes at a time."""
-    rest = b""
-    while start < end:
-        size = min(at_once, end - start)
-        blocks, rest = unpack_blocks(rest + storage_of(path).read_range(path, size, start))
-        start += size
-        yield from blocks
+def read_blocks(path: str, size: int | None = None) -> Iterator[Any]:
+    """Yield the blocks of a file, whose size need not be given."""
+    reader = BlockReader(path, 0, storage_of(path).size_of(path) if size is None else size, _READ_BYTES)
+    while not reader.at_end:
+        yield from reader.read()

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
 from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
 
-from fastrec.sorting.duplicates import in_order
-from fastrec.sorting.files import IndexBlock, missing_of, unpack_blocks
-from fastrec.sorting.spill import Run, index_of
+from fastrec.sorting.files import BlockReader
+from fastrec.sorting.spill import Fence, Run, in_order, index_of
 from fastrec.storage import storage_of
 
 __all__ = ["RunSlice", "Window", "gather", "slice_merged", "slice_run", "whole_run"]
@@ -59,12 +59,9 @@ def slice_run(run: Run, low: bytes | None, high: bytes | None) -> RunSlice | Non
     beyond = bisect_left(fences, high, key=_key_of) if high is not None else len(fences)
     if first >= beyond:
         return None
-    index_end, data_end = run.index_bytes, run.data_bytes
-    if beyond < len(fences):
-        index_end, data_end = fences[beyond].index_offset, fences[beyond].data_offset
-    return RunSlice(
-        run.path, fences[first].index_offset, index_end, fences[first].data_offset, data_end, run.renumbered
-    )
+    start = fences[first]
+    end = fences[beyond] if beyond < len(fences) else Fence(b"", run.index_bytes, run.data_bytes)
+    return RunSlice(run.path, start.index_offset, end.index_offset, start.data_offset, end.data_offset, run.renumbered)
 
 
 def slice_merged(run: Run, part: int) -> RunSlice | None:
@@ -97,35 +94,6 @@ def gather(
             yield window
 
 
-class _IndexReader:
-    """Reads the index of a slice from front to back."""
-
-    def __init__(self, piece: RunSlice, stretch: int) -> None:
-        self._path = index_of(piece.path)
-        self._renumbered = piece.renumbered
-        self._position, self._end = piece.index_start, piece.index_end
-        self._stretch = stretch
-        self._cut_off = b""  # the beginning of a block that was not read to its end
-
-    @property
-    def at_end(self) -> bool:
-        return self._position == self._end
-
-    def read(self) -> list[IndexBlock]:
-        """Read the next blocks."""
-        left = self._end - self._position
-        # A block that was cut off is read to its end, and a small rest is read at once.
-        size = max(self._stretch, missing_of(self._cut_off))
-        size = left if left < size + size // 2 else size
-        data = storage_of(self._path).read_range(self._path, size, self._position)
-        blocks, self._cut_off = unpack_blocks(self._cut_off + data)
-        self._position += size
-        if self._renumbered is None:
-            return blocks
-        numbers = self._renumbered
-        return [(keys, sizes, [[numbers[source], *rest] for source, *rest in rows]) for keys, sizes, rows in blocks]
-
-
 class _DataReader:
     """Reads the data of a slice from front to back."""
 
@@ -155,7 +123,9 @@ class _Cursor:
 
     def __init__(self, piece: RunSlice, low: bytes | None, high: bytes | None, stretch: int, least_index: int) -> None:
         index_bytes, data_bytes = piece.index_end - piece.index_start, piece.data_end - piece.data_start
-        self.index = _IndexReader(piece, max(stretch * index_bytes // max(data_bytes, 1), least_index))
+        index_stretch = max(stretch * index_bytes // max(data_bytes, 1), least_index)
+        self.index = BlockReader(index_of(piece.path), piece.index_start, piece.index_end, index_stretch)
+        self._renumbered = piece.renumbered
         self._data = _DataReader(piece, stretch)
         self._low, self._high = low, high
         self._stretch = stretch
@@ -170,12 +140,16 @@ class _Cursor:
             for keys, sizes, rows in self.index.read():
                 self.keys += keys
                 self._sizes += sizes
+                if (numbers := self._renumbered) is not None:
+                    rows = [[numbers[source], *rest] for source, *rest in rows]
                 self._rows += rows
                 self._known += sum(sizes)
             if self._low is not None and self.keys:
                 self._skip(bisect_left(self.keys, self._low))
         if self.index.at_end and self._high is not None:
-            self._drop_from(bisect_left(self.keys, self._high))
+            beyond = bisect_left(self.keys, self._high)
+            self._known -= sum(self._sizes[beyond:])
+            del self.keys[beyond:], self._rows[beyond:], self._sizes[beyond:]
             self._high = None
 
     def take(self, limit: bytes | None) -> tuple[list[bytes], list[Any], list[int], memoryview]:
@@ -193,10 +167,6 @@ class _Cursor:
             self._known -= size
             del self.keys[:count], self._rows[:count], self._sizes[:count]
 
-    def _drop_from(self, count: int) -> None:
-        self._known -= sum(self._sizes[count:])
-        del self.keys[count:], self._rows[count:], self._sizes[count:]
-
 
 def _merge(taken: list[tuple[list[bytes], list[Any], list[int], memoryview]]) -> Window:
     """Merge the records that the runs contribute to one window."""
@@ -206,11 +176,7 @@ def _merge(taken: list[tuple[list[bytes], list[Any], list[int], memoryview]]) ->
     for some_keys, some_rows, sizes, data in taken:
         keys += some_keys
         rows += some_rows
-        start = 0
-        for size in sizes:
-            end = start + size
-            texts.append(data[start:end])
-            start = end
+        texts += [data[start:end] for start, end in pairwise(accumulate(sizes, initial=0))]
     order, copies = in_order(keys, rows, lambda index: bytes(texts[index]))
     return Window(
         [keys[index] for index in order],

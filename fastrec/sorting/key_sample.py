@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from fastrec.limits import LIMITS, Limits
-from fastrec.sorting.files import read_index
+from fastrec.sorting.files import read_blocks
 from fastrec.storage.digests import fingerprint
 
 __all__ = ["KeySample", "SampledKey", "cut_keys", "sample_index", "sample_of"]
@@ -54,31 +54,26 @@ def sample_of(keys: Sequence[bytes], sizes: Iterable[int], one_in: int) -> list[
 
 def sample_index(path: str, index_bytes: int, one_in: int) -> list[SampledKey]:
     """Sample the records of a run on disk, given the path of its index."""
-    blocks = read_index(path, 0, index_bytes)
+    blocks = read_blocks(path, index_bytes)
     return [sampled for keys, sizes, _ in blocks for sampled in sample_of(keys, sizes, one_in)]
 
 
 def cut_keys(
     sample: Iterable[SampledKey], one_in: int, part_bytes: int, most_parts: int = LIMITS.most_parts
 ) -> list[bytes]:
-    """Cut the corpus into parts of about equal size: return the first key of each part but the first.
+    """Cut the corpus into parts of about `part_bytes`: return the first key of each part but the first.
 
-    Args:
-        sample: The sampled keys. Equal keys of equal size are duplicates and count once.
-        one_in: The sampling rate.
-        part_bytes: Text per part. Parts are larger if there would be more than `most_parts`.
-        most_parts: The highest number of parts.
+    Equal keys of equal size are duplicates and count once. Parts are larger if there would be more than `most_parts`.
     """
     distinct = sorted(set(sample))
     total = sum(sampled.size for sampled in distinct) * one_in
     parts = min(-(-total // part_bytes), most_parts)  # rounded up: two workers share what is too large for one part
     cuts: list[bytes] = []
-    seen, goal = 0, 1
+    seen, part = 0, 0
     for sampled in distinct:
-        if goal < parts and seen * one_in * parts >= goal * total:
-            if not cuts or cuts[-1] != sampled.key:
-                cuts.append(sampled.key)
-            while goal < parts and seen * one_in * parts >= goal * total:
-                goal += 1
+        reached = min(seen * one_in * parts // total, parts - 1)
+        if reached > part:
+            cuts.append(sampled.key)
+            part = reached
         seen += sampled.size
-    return cuts
+    return list(dict.fromkeys(cuts))

@@ -15,7 +15,7 @@ from typing import Any
 
 from fastrec.sorting.files import ViewsWriter
 from fastrec.sorting.gather import RunSlice, Window, gather
-from fastrec.sorting.spill import BLOCK_ROWS, Run, index_of, write_index
+from fastrec.sorting.spill import BLOCK_ROWS, Run, index_of
 
 __all__ = ["merge_runs"]
 
@@ -28,26 +28,20 @@ def merge_runs(
     *,
     block_rows: int = BLOCK_ROWS,
 ) -> Run:
-    """Merge runs into one.
-
-    Args:
-        path: Path of the new data file.
-        slices: The runs, whole.
-        window_bytes: Bytes merged at a time.
-        cuts: The first key of each part but the first; None if the run will be merged again.
-        block_rows: Rows per block of the index.
-    """
+    """Merge whole runs into a new one at `path`. Without `cuts`, it will be merged again, and has no bounds."""
     dropped: Counter[int] = Counter()
+    records = 0
     with ViewsWriter(path) as data, ViewsWriter(index_of(path)) as index:
-        merged = _MergedIndex(index, cuts, block_rows)
+        merged = _MergedIndex(index, cuts or (), block_rows)
         for window in gather(slices, None, None, window_bytes):
             data.write(window.texts)
             merged.add(window)
+            records += len(window.keys)
             dropped.update([row[0] for row in window.copies])
         bounds = merged.finish()
     return Run(
         path,
-        merged.records,
+        records,
         data.size,
         index.size,
         fences=[],
@@ -62,43 +56,40 @@ def merge_runs(
 class _MergedIndex:
     """Writes the index of a merged run in blocks that are full or end where a part begins."""
 
-    def __init__(self, index: ViewsWriter, cuts: Sequence[bytes] | None, block_rows: int) -> None:
+    def __init__(self, index: ViewsWriter, cuts: Sequence[bytes], block_rows: int) -> None:
         self._index = index
         self._block_rows = block_rows
-        self._cuts = list(reversed(cuts or ()))
+        self._cuts = list(reversed(cuts))
         self._bounds = array("Q", [0, 0])
         self._data_offset = 0  # end of the records in blocks
         self._keys: list[bytes] = []
         self._sizes: list[int] = []
         self._rows: list[Any] = []
-        self.records = 0
 
     def add(self, window: Window) -> None:
-        first = 0
         sizes = list(map(len, window.texts))
+        first = 0
         while self._cuts and window.keys[-1] >= self._cuts[-1]:
             last = bisect_left(window.keys, self._cuts.pop())
-            self._append(window.keys[first:last], sizes[first:last], window.rows[first:last])
-            self._write_blocks(1)
-            self._bound()
+            self._append(window, sizes, slice(first, last))
+            self._end_part()
             first = last
-        self._append(window.keys[first:], sizes[first:], window.rows[first:])
+        self._append(window, sizes, slice(first, None))
         self._write_blocks(self._block_rows)
 
     def finish(self) -> bytes:
         """Write the remaining rows; return the bounds of all parts."""
-        self._write_blocks(1)
         for _ in range(len(self._cuts) + 1):
-            self._bound()
+            self._end_part()
         return self._bounds.tobytes()
 
-    def _append(self, keys: list[bytes], sizes: list[int], rows: list[Any]) -> None:
-        self._keys += keys
-        self._sizes += sizes
-        self._rows += rows
-        self.records += len(keys)
+    def _append(self, window: Window, sizes: list[int], some: slice) -> None:
+        self._keys += window.keys[some]
+        self._sizes += sizes[some]
+        self._rows += window.rows[some]
 
-    def _bound(self) -> None:
+    def _end_part(self) -> None:
+        self._write_blocks(1)
         self._bounds.extend((self._index.size, self._data_offset))
 
     def _write_blocks(self, least: int) -> None:
@@ -107,7 +98,7 @@ class _MergedIndex:
         while len(self._keys) - position >= least:
             end = position + self._block_rows
             sizes = self._sizes[position:end]
-            write_index(self._index, self._keys[position:end], sizes, self._rows[position:end])
+            self._index.write_block((self._keys[position:end], sizes, self._rows[position:end]))
             self._data_offset += sum(sizes)
             position = min(end, len(self._keys))
         del self._keys[:position], self._sizes[:position], self._rows[:position]

@@ -8,17 +8,17 @@ key of a block, so a range of keys can be found with one read of each file.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import Any, Final
 
 import msgspec
 
-from fastrec.sorting.duplicates import in_order
-from fastrec.sorting.files import ViewsWriter, pack_block
+from fastrec.sorting.files import ViewsWriter
 from fastrec.sorting.key_sample import SampledKey, sample_of
 from fastrec.storage.digests import FileDigest
 
-__all__ = ["BLOCK_ROWS", "Fence", "Run", "index_of", "spill", "write_index"]
+__all__ = ["BLOCK_ROWS", "Fence", "Run", "in_order", "index_of", "spill"]
 
 BLOCK_ROWS: Final = 128
 
@@ -69,6 +69,29 @@ def index_of(path: str) -> str:
     return f"{path}.index"
 
 
+def in_order(keys: Sequence[bytes], rows: Sequence[Row], text: Callable[[int], bytes]) -> tuple[list[int], list[int]]:
+    """Sort records by key, then by their bytes; of duplicates, keep the one of the lowest source.
+
+    The source of a record is the first value of its row. `text` returns the bytes of a record; it is only called where
+    keys are equal. Return the positions of the records to keep, in order, and those of the duplicates.
+    """
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    if len(set(keys)) == len(keys):
+        return order, []
+    kept: list[int] = []
+    copies: list[int] = []
+    for _, group in groupby(order, keys.__getitem__):
+        first, *others = group
+        if not others:
+            kept.append(first)
+            continue
+        last = None
+        for body, _, index in sorted((text(index), rows[index][0], index) for index in (first, *others)):
+            (copies if body == last else kept).append(index)
+            last = body
+    return kept, copies
+
+
 def spill(
     path: str,
     text: bytearray,
@@ -80,17 +103,9 @@ def spill(
     fenced: bool = True,
     block_rows: int = BLOCK_ROWS,
 ) -> Run:
-    """Sort records and write them as a run.
+    """Sort records and write them as a run: `text` holds their normal forms in any order, and `ends` where each ends.
 
-    Args:
-        path: Path of the data file.
-        text: The normal forms, one after the other, in any order.
-        ends: Where each one ends.
-        keys: The key of each record.
-        rows: The row of each record; its first value is the record's source.
-        one_in: The sampling rate of keys.
-        fenced: Whether ranges of keys will be needed.
-        block_rows: Rows per block of the index.
+    Without `fenced`, the run has no fences. Keys are sampled at a rate of one in `one_in`.
     """
     starts = [0, *ends[:-1]]
     with memoryview(text) as view:
@@ -107,12 +122,7 @@ def spill(
             last = first + block_rows
             if fenced:
                 fences.append(Fence(keys[first], index.size, data_offset))
-            write_index(index, keys[first:last], sizes[first:last], [rows[number] for number in order[first:last]])
+            index.write_block((keys[first:last], sizes[first:last], [rows[number] for number in order[first:last]]))
             data_offset += sum(sizes[first:last])
     sample = sample_of(keys, sizes, one_in)
     return Run(path, len(order), data.size, index.size, fences, sample, dict(dropped), data.hash(), index.hash())
-
-
-def write_index(index: ViewsWriter, keys: list[bytes], sizes: list[int], rows: list[Row]) -> None:
-    """Append a block to an index."""
-    index.write([memoryview(pack_block((keys, sizes, rows)))])

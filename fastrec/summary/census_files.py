@@ -19,7 +19,7 @@ import msgspec
 
 from fastrec.engine.base import Engine
 from fastrec.limits import Limits
-from fastrec.sorting.files import ViewsWriter, pack_block, read_blocks
+from fastrec.sorting.files import ViewsWriter, read_blocks
 from fastrec.storage import join, storage_of
 from fastrec.storage.digests import FileDigest, fingerprint
 from fastrec.summary.census import (
@@ -115,7 +115,7 @@ class _RowWriter:
 
     def _write(self) -> None:
         if self._rows:
-            self.file.write([memoryview(pack_block(self._rows))])
+            self.file.write_block(self._rows)
         self._rows, self._bytes = [], 0
 
     def __enter__(self) -> Self:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastrec.limits import Limits
-from fastrec.sorting.files import read_index
+from fastrec.sorting.files import BlockReader, read_blocks
 from fastrec.sorting.gather import RunSlice, Window, gather, slice_merged, whole_run
 from fastrec.sorting.key_sample import KeySample, SampledKey, cut_keys, sample_index
 from fastrec.sorting.merge import merge_runs
@@ -104,7 +104,10 @@ def test_an_index_is_read_in_pieces_of_any_size(pile: list[list[Item]], block_ro
     with tempfile.TemporaryDirectory() as folder:
         for run in spilled(folder, pile, block_rows):
             path, size = index_of(run.path), run.index_bytes
-            assert list(read_index(path, 0, size, at_once=least)) == list(read_index(path, 0, size))
+            reader, blocks = BlockReader(path, 0, size, least), []
+            while not reader.at_end:
+                blocks += reader.read()
+            assert blocks == list(read_blocks(path))
 
 
 def test_a_run_is_read_in_large_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
