@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from itertools import groupby
 from typing import Any, Final
 
 import msgspec
@@ -80,15 +79,20 @@ def in_order(keys: Sequence[bytes], rows: Sequence[Row], text: Callable[[int], b
         return order, []
     kept: list[int] = []
     copies: list[int] = []
-    for _, group in groupby(order, keys.__getitem__):
-        first, *others = group
-        if not others:
-            kept.append(first)
-            continue
-        last = None
-        for body, _, index in sorted((text(index), rows[index][0], index) for index in (first, *others)):
-            (copies if body == last else kept).append(index)
-            last = body
+    position = 0
+    while position < len(order):  # faster than itertools.groupby, because most keys are different
+        end = position + 1
+        key = keys[order[position]]
+        while end < len(order) and keys[order[end]] == key:
+            end += 1
+        if end - position == 1:
+            kept.append(order[position])
+        else:
+            last = None
+            for body, _, index in sorted((text(index), rows[index][0], index) for index in order[position:end]):
+                (copies if body == last else kept).append(index)
+                last = body
+        position = end
     return kept, copies
 
 
