@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from hashlib import sha256
 from pathlib import PurePath
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -19,12 +19,6 @@ __all__ = ["MANIFEST", "SUMMARY", "is_plain", "read_manifest", "read_summary", "
 MANIFEST: Final = "manifest.json"
 SUMMARY: Final = "summary.json"
 _ADVICE: Final = "A corpus is a directory that `fastrec normalize SHARDS -o CORPUS` has written."
-
-
-class _Head(msgspec.Struct):
-    """The field that every version of the manifest has."""
-
-    format: int
 
 
 def read_manifest(corpus: str | os.PathLike[str]) -> Manifest:
@@ -46,8 +40,8 @@ def read_manifest(corpus: str | os.PathLike[str]) -> Manifest:
         raise UsageError(f"{shown(corpus)} is not a corpus: {reason}\n{_ADVICE}")
     data = storage.read_all(path)
     try:
-        found = msgspec.json.decode(data, type=_Head).format
-        if found != MANIFEST_FORMAT:
+        found = msgspec.json.decode(data, type=dict[str, Any]).get("format")
+        if isinstance(found, int) and found != MANIFEST_FORMAT:
             raise CorpusError(path, f"its format is {found}, and this version of fastrec reads {MANIFEST_FORMAT}")
         return msgspec.json.decode(data, type=Manifest)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import zstandard
@@ -25,7 +25,7 @@ from fastrec.normalize.line_counts import (
     input_entries,
     total_line_counts,
 )
-from fastrec.normalize.options import Options
+from fastrec.normalize.options import RECORDED, Options
 from fastrec.normalize.parts import close_gaps, make_parts
 from fastrec.normalize.pass1_driver import SortedShards, sort_shards
 from fastrec.normalize.pass2 import Part
@@ -39,13 +39,10 @@ from fastrec.summary.summarize import summarize
 
 __all__ = ["make_corpus", "purpose_of"]
 
-_RECORDED: Final = ("hash", "sample_hash", "conflicts", "part_size", "compression", "level", "max_line_bytes")
-"""Options that the manifest records."""
-
 
 def purpose_of(options: Options) -> dict[str, Any]:
     """Return everything besides the records that determines the bytes of a corpus."""
-    recorded = {name: getattr(options, name) for name in (*_RECORDED, "max_window", "sort_fields")}
+    recorded = {name: getattr(options, name) for name in (*RECORDED, "max_window", "sort_fields")}
     limits = options.limits
     cuts = (limits.sample_one_in, limits.sampled_keys, limits.most_parts)
     return {"fastrec": __version__, "zstd": zstandard.ZSTD_VERSION, "journal": 4, "cuts": cuts, **recorded}
@@ -110,7 +107,7 @@ def _write_documents(
     manifest = Manifest(
         fastrec=__version__,
         schema=DEFAULT_SCHEMA.name,
-        options={name: getattr(options, name) for name in _RECORDED},
+        options={name: getattr(options, name) for name in RECORDED},
         sort_fields=options.sort_fields,
         records=summary.line_counts.kept,
         text_bytes=sum(part.written.text_bytes for part in parts),

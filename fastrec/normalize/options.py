@@ -14,7 +14,7 @@ from fastrec.sorting.keys import FIELDS, sort_order
 from fastrec.sources.lines import MAX_LINE_BYTES
 from fastrec.sources.text import MAX_WINDOW
 
-__all__ = ["MEMORY_PER_JOB", "PART_BYTES", "Conflicts", "Options"]
+__all__ = ["MEMORY_PER_JOB", "PART_BYTES", "RECORDED", "Conflicts", "Options"]
 
 MEMORY_PER_JOB: Final = 512 << 20
 PART_BYTES: Final = 64 << 20
@@ -23,6 +23,9 @@ Conflicts = Literal["keep", "first", "reject"]
 
 _ZSTD_LEVELS: Final = range(-7, 23)
 _GZIP_LEVELS: Final = range(10)
+
+RECORDED: Final = ("hash", "sample_hash", "conflicts", "part_size", "compression", "level", "max_line_bytes")
+"""Options that the manifest records."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, NewType
+import functools
+import operator
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, NewType, Union, get_args, get_origin
 
 from msgspec import Meta, Struct
 
-__all__ = ["Base", "Count", "Free", "Milliseconds", "PositiveCount"]
+__all__ = ["Base", "Count", "Free", "Milliseconds", "PositiveCount", "rewrite_hint"]
 
 
 def _json_value(levels: int) -> Any:
@@ -41,3 +45,16 @@ class Base(Struct, forbid_unknown_fields=True, gc=False):
       the garbage collector a walk over millions of them.
     - `kw_only` is not inherited, so each class sets it: required and optional fields are mixed in schema order.
     """
+
+
+def rewrite_hint(hint: Any, replace: Callable[[Any], Any]) -> Any:
+    """Replace types inside a type; `replace` returns the same object for a type that stays."""
+    if (replaced := replace(hint)) is not hint:
+        return replaced
+    arguments = get_args(hint)
+    rewritten = tuple(rewrite_hint(argument, replace) for argument in arguments)
+    if all(new is old for new, old in zip(rewritten, arguments, strict=True)):
+        return hint
+    if get_origin(hint) in (Union, types.UnionType):
+        return functools.reduce(operator.or_, rewritten)
+    return get_origin(hint)[rewritten]

@@ -7,16 +7,13 @@ decodes the following ones at full speed.
 
 from __future__ import annotations
 
-import functools
-import operator
-import types
 from collections.abc import Collection, Mapping
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 import msgspec
 from msgspec import UNSET
 
-from fastrec.schemas.structs import Base, Free
+from fastrec.schemas.structs import Base, Free, rewrite_hint
 
 __all__ = ["can_widen", "widen"]
 
@@ -43,9 +40,11 @@ def _widen(struct: type[Base], path: str, unknown: Mapping[str, Collection[str]]
     fields: list[tuple[str, Any, Any]] = []
     hints = get_type_hints(struct, include_extras=True)
     for field in msgspec.structs.fields(struct):
-        hint = _replace(
-            hints[field.name], lambda child, name=field.name: _widen(child, f"{path}.{name}".lstrip("."), unknown)
-        )
+
+        def replace(hint: Any, path: str = f"{path}.{field.name}".lstrip(".")) -> Any:
+            return _widen(hint, path, unknown) if isinstance(hint, type) and issubclass(hint, Base) else hint
+
+        hint = rewrite_hint(hints[field.name], replace)
         if hint is not hints[field.name]:
             fields.append((field.name, hint, msgspec.NODEFAULT if field.required else field.default))
     rename: dict[str, str] = {}
@@ -61,16 +60,3 @@ def _widen(struct: type[Base], path: str, unknown: Mapping[str, Collection[str]]
         struct.__name__, fields, bases=(struct,), module=struct.__module__, kw_only=True, rename=rename, gc=False
     )
     return widened
-
-
-def _replace(hint: Any, widened: Any) -> Any:
-    """Replace the Structs inside a type with their widened classes; return the same object if none changed."""
-    if isinstance(hint, type) and issubclass(hint, Base):
-        return widened(hint)
-    arguments = get_args(hint)
-    replaced = tuple(_replace(argument, widened) for argument in arguments)
-    if all(new is old for new, old in zip(replaced, arguments, strict=True)):
-        return hint
-    if get_origin(hint) in (Union, types.UnionType):
-        return functools.reduce(operator.or_, replaced)
-    return get_origin(hint)[replaced]

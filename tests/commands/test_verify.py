@@ -292,6 +292,10 @@ DAMAGE: dict[str, tuple[Damage, set[str]]] = {
     ),
     "another schema": (on_json("manifest.json", "schema", to="0.3"), {"manifest.options"}),
     "an unknown hash": (on_json("manifest.json", "options", "hash", to="md5"), {"manifest.options"}),
+    "an option that no manifest records": (
+        on_json("manifest.json", "options", to=lambda options: {**options, "jobs": 99}),
+        {"manifest.options"},
+    ),
     "an option of another type": (on_json("manifest.json", "options", "level", to="3"), {"manifest.options"}),
     "an unknown field of the order": (on_json("manifest.json", "sort_fields", 0, to="colour"), {"manifest.options"}),
     "an incomplete order": (on_json("manifest.json", "sort_fields", to=lambda order: order[:3]), {"manifest.options"}),

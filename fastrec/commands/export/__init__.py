@@ -70,7 +70,7 @@ def export(
         output: The directory to publish. It must not exist, unless it is an export and `overwrite` is true.
         format: `parquet`, `csv` or `matrix`.
         jobs: Processes to use; a small corpus is exported in this process.
-        overwrite: Whether to remade an existing export.
+        overwrite: Whether to replace an existing export.
         limits: Sizes of buffers.
 
     Raises:

@@ -26,7 +26,7 @@ from fastrec.commands.export.decode import DecodedRecord
 from fastrec.judge.findings import json_path
 from fastrec.judge.normal import spell
 from fastrec.judge.parse import LongInteger
-from fastrec.schemas.v0_2_0 import Record
+from fastrec.schemas.registry import DEFAULT_SCHEMA
 
 __all__ = ["batch_of", "table_schema"]
 
@@ -190,7 +190,7 @@ def _lists(values: list[Any]) -> list[Any]:
 
 @functools.cache
 def _record() -> _Object:
-    return _Object(Record)
+    return _Object(DEFAULT_SCHEMA.record)
 
 
 def _column(name: str, hint: Any) -> _Scalar | _Struct:

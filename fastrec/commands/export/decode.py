@@ -9,9 +9,8 @@ and once for its unknown keys, which go to `extra` under their paths:
 
 from __future__ import annotations
 
-import types
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, get_origin, get_type_hints
 
 import msgspec
 
@@ -20,7 +19,7 @@ from fastrec.judge.slow import judge_slowly
 from fastrec.schemas.build import build
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.shape import Shape
-from fastrec.schemas.v0_2_0 import Record
+from fastrec.schemas.structs import rewrite_hint
 
 __all__ = ["DecodedRecord", "Decoder"]
 
@@ -29,7 +28,7 @@ class DecodedRecord(NamedTuple):
     """A record, decoded for Parquet."""
 
     record: Any
-    """Has the fields of `Record`; free-form objects are `Raw`, or dicts after the slow path."""
+    """Has the fields of a record; free-form objects are `Raw`, or dicts after the slow path."""
     extra: dict[str, Any]
     """Values that no column holds, by path."""
 
@@ -38,8 +37,9 @@ class Decoder:
     """Decodes lines; raises MsgspecError or UnicodeDecodeError for a line that is not a record in normal form."""
 
     def __init__(self) -> None:
-        self._strict = msgspec.json.Decoder(_raw_struct(Record, forbid=True)).decode
-        self._tolerant = msgspec.json.Decoder(_raw_struct(Record, forbid=False)).decode
+        record = DEFAULT_SCHEMA.record
+        self._strict = msgspec.json.Decoder(_raw_struct(record, forbid=True)).decode
+        self._tolerant = msgspec.json.Decoder(_raw_struct(record, forbid=False)).decode
         self._plain = msgspec.json.Decoder().decode
         self._refused = False
 
@@ -56,7 +56,7 @@ class Decoder:
             value = judge_slowly(line, DEFAULT_SCHEMA)  # if valid, it has an integer of more than 4,300 digits
             if isinstance(value, tuple):
                 raise
-            row = DecodedRecord(build(Record, value), dict(_unknown(value, DEFAULT_SCHEMA.shape, ())))
+            row = DecodedRecord(build(DEFAULT_SCHEMA.record, value), dict(_unknown(value, DEFAULT_SCHEMA.shape, ())))
         self._refused = bool(row.extra)
         return row
 
@@ -76,20 +76,15 @@ def _unknown(value: dict[str, Any], shape: Shape, steps: tuple[str | int, ...]) 
 
 def _raw_struct(struct: type[msgspec.Struct], *, forbid: bool) -> type[msgspec.Struct]:
     """Copy a Struct of records, with `Raw` for free-form objects."""
+
+    def replace(hint: Any) -> Any:
+        if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+            return _raw_struct(hint, forbid=forbid)
+        return msgspec.Raw if get_origin(hint) is dict else hint
+
     hints = get_type_hints(struct, include_extras=True)
     fields = [
-        (field.name, _raw_type(hints[field.name], forbid=forbid), *(() if field.required else (field.default,)))
+        (field.name, rewrite_hint(hints[field.name], replace), *(() if field.required else (field.default,)))
         for field in msgspec.structs.fields(struct)
     ]
     return msgspec.defstruct(struct.__name__, fields, kw_only=True, gc=False, forbid_unknown_fields=forbid)
-
-
-def _raw_type(hint: Any, *, forbid: bool) -> Any:
-    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-        return _raw_struct(hint, forbid=forbid)
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin is dict:
-        return msgspec.Raw
-    if origin in (Union, types.UnionType):
-        return Union[tuple(_raw_type(argument, forbid=forbid) for argument in arguments)]  # noqa: UP007 - a dynamic union
-    return list[_raw_type(arguments[0], forbid=forbid)] if origin is list else hint  # type: ignore[misc]

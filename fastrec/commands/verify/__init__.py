@@ -25,7 +25,7 @@ from fastrec.corpus.scan import PartFile, run_in_order
 from fastrec.engine import check_jobs
 from fastrec.errors import CorpusError, UsageError, utf8
 from fastrec.limits import LIMITS, Limits
-from fastrec.normalize.options import Options
+from fastrec.normalize.options import RECORDED, Options
 from fastrec.schemas.registry import SCHEMAS
 from fastrec.storage import is_url, join, storage_of
 
@@ -90,6 +90,8 @@ def _options_of(manifest: Manifest) -> Options | str:
     """Return the options that a corpus was made with, or what is wrong with them."""
     if manifest.schema not in SCHEMAS:
         return f"schema: expected {' or '.join(SCHEMAS)}, found {manifest.schema}"
+    if unknown := sorted(manifest.options.keys() - set(RECORDED)):
+        return f"expected only {', '.join(RECORDED)}, found {', '.join(unknown)}"
     try:
         options = msgspec.convert({**manifest.options, "sort_by": manifest.sort_fields}, Options)
     except (msgspec.ValidationError, UsageError) as exc:
