@@ -28,13 +28,7 @@ def open_output(
 ) -> AbstractContextManager[Output]:
     """Lock and prepare an output. Its work is removed after success, and stays for the next run otherwise.
 
-    Args:
-        output: The directory to publish.
-        kind: What it will hold.
-        work_dir: The directory for temporary files, if not beside the output.
-        overwrite: Whether an output of the same kind may be replaced.
-        fresh: Whether to remove what an earlier run left, instead of resuming from it.
-        limits: Waiting times for the lock or the lease.
+    With `overwrite`, an output of the same kind may be replaced. With `fresh`, work of an earlier run is removed.
     """
     if not is_url(output):
         return open_local_output(output, kind, work_dir, overwrite=overwrite, fresh=fresh, limits=limits)

@@ -76,9 +76,7 @@ class ShardWriter:
 
     def finish(self) -> Written:
         """Write what is left, and make the file visible."""
-        for text in self._waiting:
-            self._put(memoryview(text))
-        self._waiting = []
+        self._put(memoryview(b"".join(self._waiting)))
         self._store(self._flush())
         self._file.finish()
         return Written(self._bytes, self._file_hash.hexdigest(), self._text_bytes, self._text_hash.hexdigest())
@@ -93,10 +91,9 @@ class ShardWriter:
 def _compressor(compression: str, level: int) -> tuple[Callable[[Any], bytes], Callable[[], bytes]]:
     """Return the functions that compress some text and that end the stream."""
     if compression == "zst":
-        window_log = max(zstandard.ZstdCompressionParameters.from_level(level).window_log, _WINDOW_LOG)
-        parameters = zstandard.ZstdCompressionParameters.from_level(
-            level, window_log=window_log, threads=0, write_checksum=True
-        )
+        from_level = zstandard.ZstdCompressionParameters.from_level
+        window_log = max(from_level(level).window_log, _WINDOW_LOG)
+        parameters = from_level(level, window_log=window_log, threads=0, write_checksum=True)
         stream = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
         return stream.compress, stream.flush
     if compression == "gz":

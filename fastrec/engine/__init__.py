@@ -13,13 +13,9 @@ __all__ = ["check_jobs", "is_small", "jobs_for", "make_engine"]
 
 
 def make_engine(jobs: int, kind: str = "pool", scheduler: str | None = None, limits: Limits = LIMITS) -> Engine:
-    """Choose the engine.
+    """Choose the engine: `pool`, which is this process alone for one job, or `dask`.
 
-    Args:
-        jobs: The number of processes; an existing cluster brings its own.
-        kind: `pool`, which is this process alone for one job, or `dask`.
-        scheduler: The address of a Dask scheduler; None starts a cluster on this machine.
-        limits: Waiting times for workers.
+    With a scheduler, `dask` uses the workers of its cluster; without one, it starts a cluster on this machine.
     """
     if kind == "dask":
         from fastrec.engine.cluster import ClusterEngine  # noqa: PLC0415 - rarely used

@@ -9,91 +9,11 @@ import stat
 from typing import Any, BinaryIO, Final
 
 from fastrec.errors import UsageError, naming, shown
-from fastrec.storage.base import Log, NewFile, Reader, ends_early
+from fastrec.storage.base import NewFile, Reader, ends_early
 
 __all__ = ["LOCAL", "LocalStorage", "scratch_directory"]
 
 _PRIVATE: Final = 0o600
-
-
-class LocalStorage:
-    """The local file system; see `Storage` for its methods."""
-
-    def canonical(self, path: str) -> str:
-        return os.path.realpath(path)
-
-    def exists(self, path: str) -> bool:
-        return os.path.exists(path)  # noqa: PTH110
-
-    def is_directory(self, path: str) -> bool:
-        return os.path.isdir(path)  # noqa: PTH112
-
-    def size_of(self, path: str) -> int:
-        return os.stat(path).st_size  # noqa: PTH116
-
-    def files_in(self, directory: str) -> list[str]:
-        before = directory.rstrip("/")
-        return sorted(f"{before}/{name}" for name in os.listdir(directory))  # noqa: PTH208
-
-    def open_reader(self, path: str) -> Reader:
-        return _LocalReader(path)
-
-    def read_all(self, path: str) -> bytes:
-        with naming(path), open(path, "rb") as file:  # noqa: PTH123
-            return file.read()
-
-    def read_range(self, path: str, size: int, offset: int) -> bytes:
-        with naming(path), open(path, "rb", buffering=0) as file:  # noqa: PTH123
-            data = b""
-            while len(data) < size:
-                more = os.pread(file.fileno(), size - len(data), offset + len(data))
-                if not more:
-                    raise ends_early(path, offset + len(data), offset + size)
-                data += more
-            return data
-
-    def create(self, path: str, *, for_work: bool = False) -> NewFile:
-        return _NewLocalFile(path, for_work=for_work)
-
-    def write_all(self, path: str, data: bytes) -> None:
-        with self.create(path) as file:
-            file.write(data)
-
-    def open_log(self, path: str) -> Log:
-        return _LocalLog(path)
-
-    def make_directory(self, directory: str) -> None:
-        os.makedirs(directory, exist_ok=True, mode=0o700)  # noqa: PTH103
-        os.chmod(directory, 0o700)  # noqa: PTH101
-
-    def remove(self, *paths: str) -> None:
-        for path in paths:
-            if os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114
-                self.remove_all(path)
-            else:
-                os.unlink(path)  # noqa: PTH108
-
-    def remove_all(self, directory: str) -> None:
-        import shutil  # noqa: PLC0415 - a command that only reads does not need it
-
-        with contextlib.suppress(OSError):  # rmtree does not ignore an error from closing a directory
-            shutil.rmtree(directory, ignore_errors=True)
-
-
-LOCAL: Final = LocalStorage()
-
-
-def scratch_directory() -> str:
-    """Return a private directory for temporary files of this user; under TMPDIR, if that is set."""
-    import tempfile  # noqa: PLC0415 - rarely needed
-
-    directory = f"{tempfile.gettempdir()}/fastrec-{os.getuid()}"
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(directory, 0o700)  # noqa: PTH102
-    status = os.lstat(directory)
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
-        raise UsageError(f"{shown(directory)} is not a directory that only you may write to: give --work-dir")
-    return directory
 
 
 def _private(path: str, flags: int) -> int:
@@ -103,7 +23,7 @@ def _private(path: str, flags: int) -> int:
 class _NewLocalFile(NewFile):
     """A new file under a temporary name. The name is unique: a worker presumed dead may write the same file."""
 
-    def __init__(self, path: str, *, for_work: bool) -> None:
+    def __init__(self, path: str, *, for_work: bool = False) -> None:
         self._path = path
         self._for_work = for_work
         self._temporary = f"{path}.{secrets.token_hex(4)}"
@@ -191,3 +111,72 @@ class _LocalLog:
     def close(self) -> None:
         with contextlib.suppress(OSError):  # the log only holds hints, and the corpus may be published by now
             os.close(self._descriptor)
+
+
+class LocalStorage:
+    """The local file system; see `Storage` for its methods."""
+
+    canonical = staticmethod(os.path.realpath)
+    exists = staticmethod(os.path.exists)
+    is_directory = staticmethod(os.path.isdir)
+    open_reader = _LocalReader
+    create = _NewLocalFile
+    open_log = _LocalLog
+
+    def size_of(self, path: str) -> int:
+        return os.stat(path).st_size  # noqa: PTH116
+
+    def files_in(self, directory: str) -> list[str]:
+        before = directory.rstrip("/")
+        return sorted(f"{before}/{name}" for name in os.listdir(directory))  # noqa: PTH208
+
+    def read_all(self, path: str) -> bytes:
+        with naming(path), open(path, "rb") as file:  # noqa: PTH123
+            return file.read()
+
+    def read_range(self, path: str, size: int, offset: int) -> bytes:
+        with naming(path), open(path, "rb", buffering=0) as file:  # noqa: PTH123
+            data = b""
+            while len(data) < size:
+                more = os.pread(file.fileno(), size - len(data), offset + len(data))
+                if not more:
+                    raise ends_early(path, offset + len(data), offset + size)
+                data += more
+            return data
+
+    def write_all(self, path: str, data: bytes) -> None:
+        with self.create(path) as file:
+            file.write(data)
+
+    def make_directory(self, directory: str) -> None:
+        os.makedirs(directory, exist_ok=True, mode=0o700)  # noqa: PTH103
+        os.chmod(directory, 0o700)  # noqa: PTH101
+
+    def remove(self, *paths: str) -> None:
+        for path in paths:
+            if os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114
+                self.remove_all(path)
+            else:
+                os.unlink(path)  # noqa: PTH108
+
+    def remove_all(self, directory: str) -> None:
+        import shutil  # noqa: PLC0415 - a command that only reads does not need it
+
+        with contextlib.suppress(OSError):  # rmtree does not ignore an error from closing a directory
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+LOCAL: Final = LocalStorage()
+
+
+def scratch_directory() -> str:
+    """Return a private directory for temporary files of this user; under TMPDIR, if that is set."""
+    import tempfile  # noqa: PLC0415 - rarely needed
+
+    directory = f"{tempfile.gettempdir()}/fastrec-{os.getuid()}"
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(directory, 0o700)  # noqa: PTH102
+    status = os.lstat(directory)
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
+        raise UsageError(f"{shown(directory)} is not a directory that only you may write to: give --work-dir")
+    return directory

@@ -87,8 +87,7 @@ class ObjectClient:
         if not size:
             return b""
         with self.asking(path) as (fs, name):
-            data: bytes = fs.cat_file(name, start=offset, end=offset + size)
-            return data
+            return bytes(fs.cat_file(name, start=offset, end=offset + size))
 
 
 def found_object(path: str, details: dict[str, Any]) -> FoundObject:

@@ -64,16 +64,14 @@ class ObjectStore(ObjectClient):
         if not paths:
             return []
         with self.asking(paths[0]) as (fs, _):
-            found: list[bytes | Exception] = fs.cat_ranges(_names(fs, paths), 0, size, on_error="return")
-            return found
+            return list(fs.cat_ranges(_names(fs, paths), 0, size, on_error="return"))
 
     def open_reader(self, path: str) -> Reader:
         return ObjectReader(self, path)
 
     def read_all(self, path: str) -> bytes:
         with self.asking(path) as (fs, name):
-            data: bytes = fs.cat_file(name)
-            return data
+            return bytes(fs.cat_file(name))
 
     def read_range(self, path: str, size: int, offset: int) -> bytes:
         data = self.read_some(path, size, offset)
