@@ -21,7 +21,7 @@ from typing import Final
 
 import msgspec
 
-from fastrec.corpus.lease import Lease
+from fastrec.corpus.lock import Lease
 from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.output import Kind, Output, work_of
 from fastrec.errors import UsageError, shown
@@ -142,7 +142,7 @@ def open_store_output(
     if not parent_and_name(output)[1] or output.count("/") < 3:
         raise UsageError(f"{shown(output)} is a whole store: name a directory in it for the corpus")
     work = work_of(output, work_dir or parent_and_name(output)[0])
-    lease = Lease(join(output, _LEASE), output, limits)
+    lease = Lease(OBJECT_STORE, join(output, _LEASE), output, limits)
     if not lease.exists():
         files = OBJECT_STORE.files_in(output)
         if files and join(output, kind.marker) not in files:

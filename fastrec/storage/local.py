@@ -116,12 +116,14 @@ class _LocalLog:
 class LocalStorage:
     """The local file system; see `Storage` for its methods."""
 
-    canonical = staticmethod(os.path.realpath)
     exists = staticmethod(os.path.exists)
     is_directory = staticmethod(os.path.isdir)
     open_reader = _LocalReader
     create = _NewLocalFile
     open_log = _LocalLog
+
+    def canonical(self, path: str) -> str:
+        return os.path.realpath(path)
 
     def size_of(self, path: str) -> int:
         return os.stat(path).st_size  # noqa: PTH116

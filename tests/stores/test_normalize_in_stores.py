@@ -15,7 +15,7 @@ import pytest
 
 import fastrec
 from fastrec.commands.rejects import rejects
-from fastrec.corpus import lease as leases
+from fastrec.corpus import lock as leases
 from fastrec.errors import LockedError, UsageError
 from fastrec.limits import LIMITS, Limits
 from fastrec.normalize.options import Options
@@ -273,7 +273,7 @@ def test_clocks_that_differ(wrong: int, inputs: str, s3: S3) -> None:
 
 def test_only_one_of_two_simultaneous_runs_gets_the_lease(inputs: str, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both find no lease; the other run writes its lease a moment earlier."""
-    other = leases.Lease(f"{OUT}/.fastrec-writing", OUT, LIMITS)
+    other = leases.Lease(OBJECT_STORE, f"{OUT}/.fastrec-writing", OUT, LIMITS)
     look = leases.Lease._holder
     looks = []
 
