@@ -74,7 +74,6 @@ class LocalOutput(Output):
             storage.make_directory(directory)
 
     def publish(self) -> None:
-        """Replace the old output by the new one. If that fails, everything is as before."""
         self.staging.chmod(0o777 & ~_umask())
         _sync(self.staging)
         self._discard_old()

@@ -161,7 +161,7 @@ class Lease:
         if holder is not None and self._is_alive(holder):
             lapse = f"{self._limits.lease_lapse_seconds:.0f} seconds"
             raise LockedError(self._output, f"{holder} (a killed run is presumed dead after {lapse})")
-        write(self._path, self._renewed())
+        write(self._path, self._renewed(time.time()))
         self.check()  # of two runs that found no lease, the last one to write holds it
         renewing = threading.Thread(target=self._keep_renewing, name="fastrec-lease", daemon=True)
         renewing.start()
@@ -173,8 +173,7 @@ class Lease:
             with contextlib.suppress(OSError, LockedError):
                 self.check()
                 if self.stays:
-                    self._me.alive = _ENDED
-                    self._store.write_all(self._path, msgspec.json.encode(self._me))
+                    self._store.write_all(self._path, self._renewed(_ENDED))
                 else:
                     self._store.remove(self._path)
 
@@ -193,15 +192,15 @@ class Lease:
         now = self._holder()
         return now is not None and now.alive not in (holder.alive, _ENDED)
 
-    def _renewed(self) -> bytes:
-        self._me.alive = time.time()
+    def _renewed(self, alive: float) -> bytes:
+        self._me.alive = alive
         return msgspec.json.encode(self._me)
 
     def _keep_renewing(self) -> None:
         while not self._ended.wait(self._limits.lease_renew_seconds):
             with contextlib.suppress(OSError, LockedError):  # the next attempt may succeed
                 self.check()
-                self._store.write_all(self._path, self._renewed())
+                self._store.write_all(self._path, self._renewed(time.time()))
 
     def _holder(self) -> _Holder | None:
         try:

@@ -46,7 +46,9 @@ class StoreOutput(Output):
         self._kind = kind
         self._lease = lease
         self._new_manifest = b""
-        self._old_manifest = _read(join(url, kind.marker))
+        self._old_manifest: bytes | None = None
+        with contextlib.suppress(FileNotFoundError):
+            self._old_manifest = OBJECT_STORE.read_all(join(url, kind.marker))
         self._old_files = _files_of(self._old_manifest) if self._old_manifest else set()
 
     def staged(self, name: str) -> str:
@@ -114,13 +116,6 @@ class StoreOutput(Output):
         with contextlib.suppress(OSError):
             OBJECT_STORE.remove(*self.staged_files())
         storage_of(self.work).remove_all(self.work)
-
-
-def _read(path: str) -> bytes | None:
-    try:
-        return OBJECT_STORE.read_all(path)
-    except FileNotFoundError:
-        return None
 
 
 def _files_of(document: bytes) -> set[str]:

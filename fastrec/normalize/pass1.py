@@ -155,6 +155,7 @@ class _Sorter:
         self._runs: list[Run] = []
         self._codes: Counter[str] = Counter()
         self._hashes = HashCounts()
+        self._reject_bytes = 0
 
     def run(self) -> SortResult:
         pieces: list[PieceCounts] = []
@@ -162,10 +163,10 @@ class _Sorter:
         path = f"{self._task.directory}/rejects-{self._name}"
         with storage_of(path).create(path, for_work=True) as rejects:
             for piece in self._task.pieces:
-                start = rejects.tell()
+                start = self._reject_bytes
                 counts = self._sort(piece, rejects)
                 pieces.append(counts)
-                ranges.append(RejectRange(path, start, rejects.tell(), piece.shard, counts.start))
+                ranges.append(RejectRange(path, start, self._reject_bytes, piece.shard, counts.start))
         if self._buffer:
             self._spill()
         files = [file for run in self._runs for file in run.files]
@@ -231,7 +232,7 @@ class _Sorter:
     def _reject(self, source: str, lines: list[InvalidLine], rejects: Any) -> int:
         for line in lines:
             self._codes[line.findings[0].code] += 1
-            rejects.write(rejected_line(source, line).to_json())
+            self._reject_bytes += rejects.write(rejected_line(source, line).to_json())
         return len(lines)
 
     def _spill(self) -> None:

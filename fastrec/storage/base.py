@@ -42,10 +42,7 @@ class NewFile(Protocol):
     """A file that appears as a whole when it is finished; a context manager that finishes it, except after an error."""
 
     def write(self, data: Any, /) -> int:
-        """Append all bytes of `data`."""
-
-    def tell(self) -> int:
-        """Return the number of bytes written so far."""
+        """Append all bytes of `data`; return their number."""
 
     def writev(self, views: list[memoryview], /) -> None:
         """Append all bytes of several buffers."""

@@ -34,9 +34,6 @@ class _NewLocalFile(NewFile):
         with naming(self._temporary):
             return self._file.write(data)
 
-    def tell(self) -> int:
-        return self._file.tell()
-
     def writev(self, views: list[memoryview], /) -> None:
         with naming(self._temporary):
             self._file.flush()

@@ -34,7 +34,7 @@ class ObjectReader(Reader):
         self._peeked = 0, b""  # offset and bytes of the last `pread`
         self._requested: deque[Future[bytes]] = deque()
         self._left = memoryview(b"")
-        self._executor: ThreadPoolExecutor | None = None
+        self._executor = ThreadPoolExecutor(_AHEAD)  # starts a thread when the first block is requested
 
     def read(self, size: int) -> bytes:
         if not self._left:
@@ -48,8 +48,6 @@ class ObjectReader(Reader):
     def _request_ahead(self) -> None:
         while len(self._requested) < _AHEAD and self._next < self._end:
             size = min(self._block_bytes, self._end - self._next)
-            if self._executor is None:
-                self._executor = ThreadPoolExecutor(_AHEAD)
             self._requested.append(self._executor.submit(self._block, size, self._next))
             self._next += size
 
@@ -80,8 +78,7 @@ class ObjectReader(Reader):
 
     def __exit__(self, *_: object) -> None:
         self._cancel_requests()
-        if self._executor:
-            self._executor.shutdown()
+        self._executor.shutdown()
 
     def _cancel_requests(self) -> None:
         for future in self._requested:
@@ -95,7 +92,6 @@ class NewObject(NewFile):
     def __init__(self, client: ObjectClient, path: str) -> None:
         self._client = client
         self._path = path
-        self._size = 0
         with client.asking(path) as (fs, name):
             self._file = fs.open(name, "wb", block_size=_UPLOAD_PART)
             if hasattr(self._file, "_call_s3"):  # s3fs sends each part without a time limit
@@ -104,19 +100,14 @@ class NewObject(NewFile):
     def write(self, data: Any, /) -> int:
         with self._client.translated(self._path):
             self._file.write(data)
-        self._size += len(data)
         return len(data)
-
-    def tell(self) -> int:
-        return self._size
 
     def writev(self, views: list[memoryview], /) -> None:
         self.write(b"".join(views))
 
     def finish(self) -> None:
-        file = self._file
         with self._client.translated(self._path):
-            file.close()
+            self._file.close()
         self._file = None
 
     def give_up(self) -> None:
