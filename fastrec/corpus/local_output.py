@@ -74,7 +74,8 @@ class LocalOutput(Output):
             storage.make_directory(directory)
 
     def publish(self) -> None:
-        self.staging.chmod(0o777 & ~_umask())
+        os.umask(umask := os.umask(0))  # there is no way to read it without setting it
+        self.staging.chmod(0o777 & ~umask)
         _sync(self.staging)
         self._discard_old()
         new = self.staging.stat()
@@ -143,12 +144,6 @@ def _refuse_existing(target: Path, output: str, kind: Kind, *, overwrite: bool) 
         raise UsageError(f"{name} is not a directory, so it cannot be replaced by {kind.name}")
     if any(target.iterdir()) and not (target / kind.marker).exists():
         raise UsageError(f"{name} holds something else than {kind.name} (no {kind.marker}): it is not replaced")
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _sync(directory: Path) -> None:

@@ -47,10 +47,8 @@ class _Holder(msgspec.Struct):
     process: int
     host: str
     since: str
-    alive: float
-    """Time of the last renewal, in seconds since 1970."""
-    machine: str = ""
-    """Where the process number is valid: machines and containers may share a host name."""
+    alive: float  # time of the last renewal, in seconds since 1970
+    machine: str = ""  # where the process number is valid: machines and containers may share a host name
 
     def __str__(self) -> str:
         return f"process {self.process} on {self.host} since {self.since}"
@@ -146,8 +144,7 @@ class Lease:
         self._limits = limits
         self._me = _this_run()
         self._ended = threading.Event()
-        self.stays = False
-        """Whether the lease is left behind at the end."""
+        self.stays = False  # whether the lease is left behind at the end
 
     def exists(self) -> bool:
         """Return whether any run holds a lease, or has left one behind."""

@@ -16,17 +16,14 @@ __all__ = ["Kind", "Output", "work_of"]
 class Kind(NamedTuple):
     """A kind of output. An output replaces only another one of its kind."""
 
-    name: str
-    """As in messages: a corpus."""
-    marker: str
-    """The name of the file that marks a directory as an output of this kind."""
+    name: str  # as in messages: a corpus
+    marker: str  # the name of the file that marks a directory as an output of this kind
 
 
 class Output(Protocol):
     """An output directory while it is made, and the work directory that belongs to it."""
 
     work: str
-    """The work directory."""
 
     def staged(self, name: str) -> str:
         """Return the path that a file of the output has before it is published."""

@@ -158,18 +158,12 @@ class ClusterEngine(Engine):
 
     def _start_cluster(self) -> Any:
         """Start a cluster of processes on this machine."""
-        local_cluster = _distributed().LocalCluster
+        distributed = _distributed()
         import dask  # noqa: PLC0415 - distributed has imported it
 
+        options = {"threads_per_worker": 1, "processes": True, "memory_limit": 0, "dashboard_address": ":0"}
         with dask.config.set(_FAST_WORKERS):
-            return local_cluster(
-                n_workers=self.jobs,
-                threads_per_worker=1,
-                processes=True,
-                memory_limit=0,
-                dashboard_address=":0",
-                silence_logs=logging.CRITICAL,
-            )
+            return distributed.LocalCluster(n_workers=self.jobs, silence_logs=logging.CRITICAL, **options)
 
     def _refuse_other_versions(self) -> None:
         here = _versions()

@@ -172,11 +172,7 @@ def _is_alone() -> bool:
 
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Block signals.
-
-    A signal in the middle of a start would leave unknown workers behind, and a new worker would handle it like its
-    parent.
-    """
+    """Block signals: one during a start would leave unknown workers behind, and a new worker would handle it too."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         yield

@@ -17,8 +17,7 @@ class Reader(Protocol):
     """A file that is open for reading; a context manager that closes it."""
 
     size: int
-    version: int
-    """Changes when the file changes."""
+    version: int  # changes when the file changes
 
     def read(self, size: int) -> bytes:
         """Read up to `size` bytes from the current position; empty at the end."""

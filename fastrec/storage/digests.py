@@ -24,8 +24,7 @@ class FileDigest(msgspec.Struct, frozen=True, array_like=True):
 
     path: str
     size: int
-    hash: str
-    """128-bit xxh3."""
+    hash: str  # 128-bit xxh3
 
 
 def digest_of(path: str) -> FileDigest:

@@ -28,8 +28,7 @@ class FoundObject(NamedTuple):
 
     path: str
     size: int
-    version: int
-    """Changes when the object changes; 0 if the store does not say."""
+    version: int  # changes when the object changes; 0 if the store does not say
 
 
 class ObjectClient:

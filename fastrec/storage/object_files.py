@@ -38,18 +38,15 @@ class ObjectReader(Reader):
 
     def read(self, size: int) -> bytes:
         if not self._left:
-            self._request_ahead()
+            while len(self._requested) < _AHEAD and self._next < self._end:
+                count = min(self._block_bytes, self._end - self._next)
+                self._requested.append(self._executor.submit(self._block, count, self._next))
+                self._next += count
             if not self._requested:
                 return b""
             self._left = memoryview(self._requested.popleft().result())
         data, self._left = bytes(self._left[:size]), self._left[size:]
         return data
-
-    def _request_ahead(self) -> None:
-        while len(self._requested) < _AHEAD and self._next < self._end:
-            size = min(self._block_bytes, self._end - self._next)
-            self._requested.append(self._executor.submit(self._block, size, self._next))
-            self._next += size
 
     def _block(self, size: int, offset: int) -> bytes:
         data = self._client.read_some(self._path, size, offset)
