@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -23,19 +22,9 @@ from fastrec.errors import FastrecError, shown
 __all__ = ["cli", "main"]
 
 _COMMANDS = (
-    "normalize",
-    "stats",
-    "report",
-    "diff",
-    "cat",
-    "export",
-    "verify",
-    "rejects",
-    "validate",
-    "schema",
-    "generate",
+    "normalize", "stats", "report", "diff", "cat", "export", "verify", "rejects", "validate", "schema", "generate",
     "completion",
-)
+)  # fmt: skip
 _received: list[int] = []
 """The signals that ended the command."""
 _DETAILS = {"-vv", "-vvv"}
@@ -62,6 +51,9 @@ class _Commands(click.Group):
     Each command is a module that is imported when needed, which keeps the start fast.
     """
 
+    make_context = _handle_broken_pipes()(click.Group.make_context)
+    invoke = _handle_broken_pipes()(click.Group.invoke)
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's interface
         return list(_COMMANDS)
 
@@ -71,22 +63,11 @@ class _Commands(click.Group):
         command: click.Command = getattr(import_module(f"fastrec.cli.{cmd_name}"), cmd_name)
         return command
 
-    def make_context(self, *arguments: Any, **options: Any) -> click.Context:
-        with _handle_broken_pipes():
-            return super().make_context(*arguments, **options)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        with _handle_broken_pipes():
-            return super().invoke(ctx)
-
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        try:
-            return super().resolve_command(ctx, args)
-        except click.UsageError as exc:
-            if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
-                hint = did_you_mean(args[0], _COMMANDS) or f"; the commands are {', '.join(_COMMANDS)}"
-                raise click.UsageError(f"there is no command {args[0]!r}{hint}", ctx) from exc
-            raise
+        if args[0] not in _COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            hint = did_you_mean(args[0], _COMMANDS) or f"; the commands are {', '.join(_COMMANDS)}"
+            raise click.UsageError(f"there is no command {args[0]!r}{hint}", ctx)
+        return super().resolve_command(ctx, args)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -135,8 +116,7 @@ def cli(context: click.Context, config: str | None) -> None:
     if os.environ.get("NO_COLOR"):
         context.color = False
     if context.invoked_subcommand:
-        loaders = {name: partial(cli.get_command, context, name) for name in _COMMANDS}
-        context.default_map = read_settings(config, loaders)
+        context.default_map = read_settings(config, context)
 
 
 def main() -> None:
@@ -191,14 +171,11 @@ def _print_usage_error(exc: click.ClickException) -> int:
     """Print click's message about the command line, with usage and hints, but escaped."""
     text = io.StringIO()
     exc.show(text)
-    *usage, problem = text.getvalue().rstrip("\n").rsplit("Error: ", 1)
-    if not usage:  # without arguments click shows the help instead of an error
-        for line in problem.split("\n"):
-            print_stderr(safe(line))
-        return 2
-    for line in "".join(usage).split("\n")[:-1]:
+    usage, found, problem = text.getvalue().rstrip("\n").rpartition("Error: ")
+    for line in (usage if found else problem).splitlines():  # without arguments click shows only the help
         print_stderr(safe(line))
-    print_error(problem.replace("\n\t", "\n  "))
+    if found:
+        print_error(problem.replace("\n\t", "\n  "))
     return 2
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from typing import Any
 
 import click
 
 from fastrec.cli.console import allow_broken_pipe, explain_damage, print_notice
-from fastrec.cli.options import Count, jobs_option, verbose_option
+from fastrec.cli.options import Count, command, jobs_option
 from fastrec.errors import FastrecError
 
 __all__ = ["cat"]
@@ -17,7 +16,7 @@ __all__ = ["cat"]
 _MOST_NAMES = 10  # in a message
 
 
-@click.command(short_help="Print the records of a corpus, or some of them.")
+@command("Print the records of a corpus, or some of them.")
 @click.argument("corpus", type=click.Path())
 @click.option("--evaluation", metavar="NAME", help="Only records with this evaluation_name.")
 @click.option("--model", metavar="ID", help="Only records with this model_id.")
@@ -27,7 +26,6 @@ _MOST_NAMES = 10  # in a message
 @click.option("--where-error", is_flag=True, help="Only records with a non-empty error.")
 @click.option("--limit", type=Count(min=1), metavar="N", help="Print at most N records.")
 @jobs_option
-@verbose_option
 def cat(corpus: str, limit: int | None, jobs: int, **filters: Any) -> None:
     """Print the records of CORPUS in its order, byte for byte: all records, or only those that match every filter.
 
@@ -50,11 +48,9 @@ def cat(corpus: str, limit: int | None, jobs: int, **filters: Any) -> None:
 
     found = False
     with allow_broken_pipe(), explain_damage(corpus):
-        stdout = sys.stdout.buffer
         for block in cat_blocks(corpus, Selection(**filters), limit=limit, jobs=jobs):
-            stdout.write(block)
+            click.echo(block, nl=False)
             found = True
-        stdout.flush()
         if not found:
             print_notice(f"no record matches{_evaluations(corpus)}")
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import click
 
 from fastrec.cli.console import allow_broken_pipe
-from fastrec.cli.options import verbose_option
+from fastrec.cli.options import command
 
 __all__ = ["completion"]
 
 
-@click.command(short_help="Print a shell script that completes commands and options.")
+@command("Print a shell script that completes commands and options.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-@verbose_option
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
     """Print a script that makes SHELL complete the commands and options of fastrec.

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from fastrec.cli.console import allow_broken_pipe, explain_damage, print_json, print_notice
-from fastrec.cli.options import Count, Number, choice_option, jobs_option, verbose_option
-from fastrec.cli.spelling import decimal, safe, spell_bytes, spell_speed
-from fastrec.cli.tables import markdown_table, print_hidden, print_table
+from fastrec.cli.options import Count, Number, choice_option, command, jobs_option
+from fastrec.cli.spelling import safe, spell_bytes, spell_speed
+from fastrec.cli.tables import markdown_table, print_hidden, print_more, print_table
 from fastrec.errors import counted
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _HEAD: Final = ("common", "old", "new", "points", "right→wrong", "wrong→righ
 _OPTIONAL: Final = ("wrong→right", "right→wrong", "old", "common")  # hidden on a narrow terminal
 
 
-@click.command(short_help="Compare two corpora.")
+@command("Compare two corpora.")
 @click.argument("old", type=click.Path())
 @click.argument("new", type=click.Path())
 @click.option("--by", metavar="FIELDS", default="evaluation_name,sample_hash,model_id,sample_id",
@@ -44,7 +44,6 @@ _OPTIONAL: Final = ("wrong→right", "right→wrong", "old", "common")  # hidden
 @choice_option("--format", ["table", "json", "markdown"], "Output format; markdown suits a pull request.",
                to="output_format")  # fmt: skip
 @jobs_option
-@verbose_option
 def diff(old: str, new: str, by: str, examples: int | None, output_format: str, **options: Any) -> None:
     """Compare two corpora: records, fields, and answers that flipped between right and wrong.
 
@@ -73,13 +72,11 @@ def diff(old: str, new: str, by: str, examples: int | None, output_format: str, 
     with explain_damage(old, new):
         found = run(old, new, by=fields, examples=listed, **options)
     with allow_broken_pipe():
-        for notice in found.notices:
-            print_notice(notice)
+        print_notice(*found.notices)
         if output_format == "json":
             print_json(found)
         elif output_format == "markdown":
-            for line in _markdown(found):
-                click.echo(line)
+            click.echo("\n".join(_markdown(found)))
         else:
             _print_tables(found)
     if found.regressed:
@@ -93,11 +90,11 @@ def _ranked(models: Sequence[ModelDifference]) -> list[ModelDifference]:
 
 def _cells(model: ModelDifference) -> tuple[str, ...]:
     return (
-        decimal(model.common),
+        f"{model.common:,}",
         *("–" if share is None else f"{share:.1%}" for share in (model.old_accuracy, model.new_accuracy)),
         "–" if model.points is None else f"{model.points:+.2f}" if model.points else "0.00",
-        decimal(model.right_to_wrong),
-        decimal(model.wrong_to_right),
+        f"{model.right_to_wrong:,}",
+        f"{model.wrong_to_right:,}",
         "1" if model.p == 1 else f"{model.p:.4f}" if model.p >= 0.0001 else f"{model.p:.0e}",
     )
 
@@ -107,19 +104,15 @@ def _print_tables(found: Difference) -> None:
     for name, group in groupby(found.models, key=lambda model: model.evaluation_name):
         models = _ranked(list(group))
         click.echo(f"{click.style(safe(name), bold=True)}: {counted(len(models), 'model')}")
-        rows = [
-            (safe(model.model_id), *_cells(model), "regressed" * model.regressed) for model in models[:_MOST_MODELS]
-        ]
-        hidden += print_table(("model", *_HEAD, ""), rows, _OPTIONAL)
-        if len(models) > _MOST_MODELS:
-            click.echo(f"  … and {counted(len(models) - _MOST_MODELS, 'more model')}; --format json lists all")
+        rows = [(safe(model.model_id), *_cells(model), "regressed" * model.regressed) for model in models]
+        hidden += print_table(("model", *_HEAD, ""), rows[:_MOST_MODELS], _OPTIONAL)
+        print_more(len(models) - _MOST_MODELS, "model", "--format json")
         click.echo()
     print_hidden(hidden)
     if found.fields:
         click.echo(click.style("changed fields", bold=True))
-        print_table(("field", "records"), [(safe(f.path), decimal(f.records)) for f in found.fields[:_MOST_FIELDS]])
-        if len(found.fields) > _MOST_FIELDS:
-            click.echo(f"  … and {counted(len(found.fields) - _MOST_FIELDS, 'more field')}; --format json lists all")
+        print_table(("field", "records"), [(safe(f.path), f"{f.records:,}") for f in found.fields[:_MOST_FIELDS]])
+        print_more(len(found.fields) - _MOST_FIELDS, "field", "--format json")
         click.echo()
     for title, head, lists in _lists(found):
         click.echo(click.style(title, bold=True))
@@ -141,22 +134,18 @@ def _lists(found: Difference) -> Iterator[tuple[str, Sequence[str], Sequence[Seq
     if flips:
         yield "flipped", ("evaluation", "model", "sample_id", "now"), flips
     for kind in ("added", "removed", "changed", "ambiguous"):
-        records = getattr(found.examples, kind)
-        if records:
+        if records := getattr(found.examples, kind):
             rows = [(name.evaluation_name, name.model_id, str(name.sample_id), name.evaluation_id) for name in records]
             yield kind, ("evaluation", "model", "sample_id", "run"), rows
 
 
 def _counts(found: Difference) -> str:
     counts = found.counts
-    ambiguous = ""
+    pairs = f"{counted(counts.unchanged + counts.changed, 'pair')}: {counts.unchanged:,} unchanged"
+    text = f"{pairs}, {counts.changed:,} changed; {counts.added:,} added, {counts.removed:,} removed"
     if counts.ambiguous_old or counts.ambiguous_new:
-        ambiguous = f"; {decimal(counts.ambiguous_old)} of OLD and {decimal(counts.ambiguous_new)} of NEW ambiguous"
-    return (
-        f"{counted(counts.unchanged + counts.changed, 'pair')}: {decimal(counts.unchanged)} unchanged, "
-        f"{decimal(counts.changed)} changed; {decimal(counts.added)} added, {decimal(counts.removed)} removed"
-        f"{ambiguous}"
-    )
+        text += f"; {counts.ambiguous_old:,} of OLD and {counts.ambiguous_new:,} of NEW ambiguous"
+    return text
 
 
 def _verdict(found: Difference, spell: Callable[[str], str]) -> tuple[str, str]:
@@ -164,16 +153,14 @@ def _verdict(found: Difference, spell: Callable[[str], str]) -> tuple[str, str]:
     if found.fail_on is None:
         sure = [model for model in found.models if model.p < found.p]
         fell = sum(model.new_correct < model.old_correct for model in sure)
-        return "compared", (
-            f"{decimal(fell)} worse and {decimal(len(sure) - fell)} better with p < {found.p:g}, "
-            f"of {counted(len(found.models), 'model')} (counted per evaluation)"
-        )
+        models = f"{counted(len(found.models), 'model')} (counted per evaluation)"
+        return "compared", f"{fell:,} worse and {len(sure) - fell:,} better with p < {found.p:g}, of {models}"
     limit = f"lost more than {found.fail_on:g} points with p < {found.p:g}"
     regressed = _ranked([model for model in found.models if model.regressed])
     if not regressed:
         return "no regression", f"no model {limit}"
     names = [f"{spell(model.model_id)} on {spell(model.evaluation_name)}" for model in regressed[:_MOST_NAMES]]
-    more = f" and {decimal(len(regressed) - _MOST_NAMES)} more" if len(regressed) > _MOST_NAMES else ""
+    more = f" and {len(regressed) - _MOST_NAMES:,} more" if len(regressed) > _MOST_NAMES else ""
     return "regression", f"{', '.join(names)}{more} {limit}"
 
 
@@ -188,7 +175,7 @@ def _markdown(found: Difference) -> Iterator[str]:
         for model in _ranked(found.models)
     ]
     yield from _markdown_table(("evaluation", "model", *_HEAD, ""), rows, 2)
-    fields = [(_code(field.path), decimal(field.records)) for field in found.fields]
+    fields = [(_code(field.path), f"{field.records:,}") for field in found.fields]
     if fields:
         yield from _markdown_table(("changed field", "records"), fields[:_MOST_FIELDS], 1)
     for title, head, lists in _lists(found):
@@ -201,7 +188,7 @@ def _markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]], left: in
     yield ""
     yield from markdown_table(head, rows[:_MOST_ROWS], left)
     if len(rows) > _MOST_ROWS:
-        yield from ("", f"… and {decimal(len(rows) - _MOST_ROWS)} more; `--format json` lists all")
+        yield from ("", f"… and {len(rows) - _MOST_ROWS:,} more; `--format json` lists all")
 
 
 def _code(text: str) -> str:

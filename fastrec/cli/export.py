@@ -7,21 +7,20 @@ from typing import Any
 import click
 
 from fastrec.cli.console import allow_broken_pipe, explain_damage, print_notice
-from fastrec.cli.options import choice_option, jobs_option, quiet_option, verbose_option
+from fastrec.cli.options import choice_option, command, jobs_option
 from fastrec.cli.spelling import safe, spell_bytes, spell_speed
 from fastrec.errors import counted
 
 __all__ = ["export"]
 
 
-@click.command(short_help="Write a corpus as Parquet, CSV or a matrix.")
+@command("Write a corpus as Parquet, CSV or a matrix.")
 @click.argument("corpus", type=click.Path())
 @click.option("-o", "--output", type=click.Path(), required=True, help="Directory to publish the tables as.")
 @choice_option("--format", ["parquet", "csv", "matrix"], "Format of the tables.")
 @jobs_option
 @click.option("--overwrite", is_flag=True, help="Replace an existing export.")
-@quiet_option
-@verbose_option
+@click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
 def export(corpus: str, output: str, quiet: bool, **options: Any) -> None:
     """Write CORPUS as tables. OUTPUT is published atomically, with a README.md that explains the columns.
 
@@ -52,10 +51,8 @@ def export(corpus: str, output: str, quiet: bool, **options: Any) -> None:
     if quiet:
         return
     with allow_broken_pipe():
-        for notice in done.notices:
-            print_notice(notice)
-        click.echo(
-            f"{counted(done.rows, 'record')}: {counted(done.files, 'file')} in {safe(output)}, "
-            f"{spell_bytes(done.text_bytes)} → {spell_bytes(done.bytes)} {spell_speed(done.text_bytes, done.seconds)}",
-            err=True,
-        )
+        print_notice(*done.notices)
+        sizes = f"{spell_bytes(done.text_bytes)} → {spell_bytes(done.bytes)}"
+        speed = spell_speed(done.text_bytes, done.seconds)
+        files = f"{counted(done.files, 'file')} in {safe(output)}"
+        click.echo(f"{counted(done.rows, 'record')}: {files}, {sizes} {speed}", err=True)

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
 import click
 
 from fastrec.cli.console import print_stderr
-from fastrec.cli.options import Count, Number, choice_option, verbose_option
+from fastrec.cli.options import Count, Number, choice_option, command
 from fastrec.cli.spelling import spell_bytes
 from fastrec.errors import counted
 
 __all__ = ["generate"]
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
+_share = partial(click.option, type=Number(0, 1), metavar="SHARE", default=0.0, show_default=True)
 
 
-def _share(name: str, what: str) -> Callable[[_Command], _Command]:
-    """Make the option for a share of something."""
-    return click.option(name, type=Number(0, 1), metavar="SHARE", default=0.0, show_default=True,
-                        help=f"Share of {what}.")  # fmt: skip
-
-
-@click.command(short_help="Make synthetic shards.")
+@command("Make synthetic shards.")
 @click.option("-n", "--records", type=Count(min=0), metavar="N", default=10_000, show_default=True,
               help="Number of lines.")  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same text everywhere.")
@@ -32,14 +26,13 @@ def _share(name: str, what: str) -> Callable[[_Command], _Command]:
 @click.option("--shards", type=Count(min=1), metavar="N", default=8, show_default=True, help="Number of files.")
 @choice_option("--compression", ["zst", "gz", "none", "mixed"], "Compression of the files.")
 @choice_option("--mix", ["mixed", "single_turn", "agentic"], "Interaction types of the records.")
-@_share("--duplicates", "lines that repeat a record")
-@_share("--conflicts", "lines with the identity of another record and other content")
-@_share("--unknown-keys", "records with keys that the schema does not name")
-@_share("--rejects", "invalid lines, of every code in turn")
-@_share("--blanks", "blank lines")
-@_share("--warnings", "records with a warning")
-@verbose_option
-def generate(output: str, **options: object) -> None:
+@_share("--duplicates", help="Share of lines that repeat a record.")
+@_share("--conflicts", help="Share of lines with the identity of another record and other content.")
+@_share("--unknown-keys", help="Share of records with keys that the schema does not name.")
+@_share("--rejects", help="Share of invalid lines, of every code in turn.")
+@_share("--blanks", help="Share of blank lines.")
+@_share("--warnings", help="Share of records with a warning.")
+def generate(output: str, **options: Any) -> None:
     """Make synthetic shards: many models that answer the same questions, in many JSON spellings.
 
     \b
@@ -55,8 +48,6 @@ def generate(output: str, **options: object) -> None:
     """
     from fastrec.commands.generate import generate as run
 
-    made = run(output, **options)  # type: ignore[arg-type]
-    print_stderr(
-        f"{counted(made.lines, 'line')} in {counted(len(made.paths), 'shard')}: "
-        f"{spell_bytes(made.text_bytes)} of text, {spell_bytes(made.file_bytes)} on disk"
-    )
+    made = run(output, **options)
+    sizes = f"{spell_bytes(made.text_bytes)} of text, {spell_bytes(made.file_bytes)} on disk"
+    print_stderr(f"{counted(made.lines, 'line')} in {counted(len(made.paths), 'shard')}: {sizes}")

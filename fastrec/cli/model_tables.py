@@ -6,12 +6,13 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from fastrec.cli.spelling import decimal, safe
-from fastrec.cli.tables import markdown_table, print_hidden, print_table
+from fastrec.cli.spelling import safe
+from fastrec.cli.tables import markdown_table, print_hidden, print_more, print_table
 from fastrec.errors import counted
 
 if TYPE_CHECKING:
@@ -23,53 +24,39 @@ __all__ = ["csv_of", "markdown_of", "print_stats"]
 # Columns and their cells. A column that is empty for all models of an evaluation is left out.
 _COLUMNS: Final[dict[str, Callable[[ModelStats], str]]] = {
     "model": lambda model: safe(model.model_id),
-    "n": lambda model: decimal(model.records),
+    "n": lambda model: f"{model.records:,}",
     "coverage": lambda model: f"{model.coverage:.1%}",
     "accuracy": lambda model: f"{model.accuracy:.1%}",
     "accuracy ±": lambda model: _or_empty(model.accuracy_standard_error, "± {:.1%}"),
     "score": lambda model: _or_empty(model.mean_score, "{:.4g}"),
     "score ±": lambda model: _or_empty(model.score_standard_error, "± {:.2g}"),
-    "errors": lambda model: decimal(model.errors),
+    "errors": lambda model: f"{model.errors:,}",
     "tokens": lambda model: _total(model.tokens),
     "tokens/record": lambda model: _or_empty(model.tokens_per_record, "{:,.0f}"),
     "p50 ms": lambda model: _or_empty(model.latency_ms.p50, "{:,.0f}"),
     "p99 ms": lambda model: _or_empty(model.latency_ms.p99, "{:,.0f}"),
 }
-
 # Columns that a narrow terminal hides, the least important first. The column that models are ranked by stays.
 _OPTIONAL: Final = (
-    "tokens",
-    "p99 ms",
-    "score ±",
-    "tokens/record",
-    "errors",
-    "p50 ms",
-    "score",
-    "coverage",
-    "accuracy ±",
-)
+    "tokens", "p99 ms", "score ±", "tokens/record", "errors", "p50 ms", "score", "coverage", "accuracy ±",
+)  # fmt: skip
 _RANKED_BY: Final = {"tokens": "tokens/record", "latency": "p50 ms"}
 _NO_COMMON: Final = "no question was answered by all of them; choose fewer models with --model, or omit --common"
 
-_CSV_FIELDS: Final[dict[str, Callable[[ModelStats], object]]] = {
-    "model_id": lambda model: safe(model.model_id),
-    "records": lambda model: model.records,
-    "questions": lambda model: model.questions,
-    "coverage": lambda model: model.coverage,
-    "correct": lambda model: model.correct,
-    "accuracy": lambda model: model.accuracy,
-    "accuracy_standard_error": lambda model: model.accuracy_standard_error,
-    "mean_score": lambda model: model.mean_score,
-    "score_standard_error": lambda model: model.score_standard_error,
-    "errors": lambda model: model.errors,
-    "records_with_tokens": lambda model: model.tokens.records,
-    "input_tokens": lambda model: model.tokens.input,
-    "output_tokens": lambda model: model.tokens.output,
-    "total_tokens": lambda model: model.tokens.total,
-    "records_with_latency": lambda model: model.latency_ms.records,
-    "latency_ms_p50": lambda model: model.latency_ms.p50,
-    "latency_ms_p90": lambda model: model.latency_ms.p90,
-    "latency_ms_p99": lambda model: model.latency_ms.p99,
+# Columns of the CSV table: first those that have the name of an attribute, then names and attributes.
+_CSV_ATTRIBUTES: Final = (
+    "model_id", "records", "questions", "coverage", "correct", "accuracy", "accuracy_standard_error", "mean_score",
+    "score_standard_error", "errors",
+)  # fmt: skip
+_CSV_FIELDS: Final = dict(zip(_CSV_ATTRIBUTES, _CSV_ATTRIBUTES, strict=True)) | {
+    "records_with_tokens": "tokens.records",
+    "input_tokens": "tokens.input",
+    "output_tokens": "tokens.output",
+    "total_tokens": "tokens.total",
+    "records_with_latency": "latency_ms.records",
+    "latency_ms_p50": "latency_ms.p50",
+    "latency_ms_p90": "latency_ms.p90",
+    "latency_ms_p99": "latency_ms.p99",
 }
 
 
@@ -80,7 +67,7 @@ def _or_empty(value: float | None, pattern: str) -> str:
 def _total(tokens: Tokens) -> str:
     if not tokens.records:
         return ""
-    return decimal(tokens.total) if isinstance(tokens.total, int) else "huge"
+    return f"{tokens.total:,}" if isinstance(tokens.total, int) else "huge"
 
 
 def print_stats(stats: Stats, most: int | None = None) -> None:
@@ -93,20 +80,20 @@ def print_stats(stats: Stats, most: int | None = None) -> None:
         if not evaluation.by_model:
             click.echo(f"  {_NO_COMMON}")
             continue
-        hidden += print_table(*_table(evaluation.by_model[:most]), optional)
-        if most is not None and len(evaluation.by_model) > most:
-            click.echo(f"  … and {counted(len(evaluation.by_model) - most, 'more model')}; `fastrec stats` lists all")
+        first = evaluation.by_model[:most]
+        hidden += print_table(*_table(first), optional)
+        print_more(len(evaluation.by_model) - len(first), "model", "`fastrec stats`")
     print_hidden(hidden)
 
 
 def _about(evaluation: EvaluationStats) -> str:
     """Describe an evaluation in one line."""
     some = evaluation.chosen < evaluation.models
-    models = f"{decimal(evaluation.chosen) + ' of ' if some else ''}{counted(evaluation.models, 'model')}"
+    models = f"{f'{evaluation.chosen:,} of ' if some else ''}{counted(evaluation.models, 'model')}"
     about = f"{counted(evaluation.records, 'record')}, {models}, {counted(evaluation.questions, 'question')}"
     if evaluation.common_questions is None:
         return about
-    return f"{about}, {decimal(evaluation.common_questions)} answered by all {'these ' if some else ''}models"
+    return f"{about}, {evaluation.common_questions:,} answered by all {'these ' if some else ''}models"
 
 
 def _table(models: Sequence[ModelStats]) -> tuple[list[str], list[list[str]]]:
@@ -140,8 +127,9 @@ def csv_of(stats: Stats) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["evaluation_name", "rank", *_CSV_FIELDS])
+    values_of = attrgetter(*_CSV_FIELDS.values())
     for evaluation in stats.evaluations:
         for rank, model in enumerate(evaluation.by_model, 1):
-            values = [spell(model) for spell in _CSV_FIELDS.values()]
-            writer.writerow([safe(evaluation.evaluation_name), rank, *values])
+            model_id, *numbers = values_of(model)
+            writer.writerow([safe(evaluation.evaluation_name), rank, safe(model_id), *numbers])
     return out.getvalue()

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastrec.cli.console import allow_broken_pipe, note_terminal_input, print_json, print_notice, print_stderr
-from fastrec.cli.options import Size, choice_option, jobs_option, no_progress_option, quiet_option, reading_options
-from fastrec.cli.spelling import decimal, safe, spell_bytes, spell_speed
+from fastrec.cli.console import allow_broken_pipe, make_progress, print_json, print_notice, print_stderr
+from fastrec.cli.options import Size, choice_option, jobs_option, no_progress_option, prepare_reading, reading_options
+from fastrec.cli.spelling import safe, spell_bytes, spell_speed
 from fastrec.errors import counted, shown
 
 if TYPE_CHECKING:
@@ -70,11 +70,15 @@ class MaxRejects(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @reading_options
 @click.option("--dry-run", is_flag=True, help="Show what would be read, and stop.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on stdout.")
-@quiet_option
+@click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
 @no_progress_option
 @click.option("-v", "--verbose", count=True,
               help="Print a table of models too; with -vv, a traceback for unexpected errors.")  # fmt: skip
-def normalize(paths: tuple[str, ...], output: str, **given: Any) -> None:
+def normalize(
+    *, paths: tuple[str, ...], files_from: str | None, output: str, sort_by: str | None,
+    max_rejects: tuple[float, bool], dry_run: bool, as_json: bool, quiet: bool, no_progress: bool, verbose: int,
+    **given: Any,
+) -> None:  # fmt: skip
     """Turn any number of shards into one clean, sorted corpus.
 
     PATHS are files, directories (searched for *.jsonl*), quoted patterns, URLs of these in an object store (s3://,
@@ -101,34 +105,32 @@ def normalize(paths: tuple[str, ...], output: str, **given: Any) -> None:
     from fastrec.normalize.options import Options
     from fastrec.normalize.run import plan, run
 
-    dry_run, as_json, quiet, verbose = (given.pop(name) for name in ("dry_run", "as_json", "quiet", "verbose"))
-    no_progress = given.pop("no_progress")
-    most, is_share = given.pop("max_rejects")
-    files_from = given.pop("files_from")
-    sort_by = tuple(field.strip() for field in (given.pop("sort_by") or "").split(",") if field.strip())
-    options = Options(**given, sort_by=sort_by)
+    fields = tuple(field.strip() for field in (sort_by or "").split(",") if field.strip())
+    options = Options(**given, sort_by=fields)
     if dry_run:
         with allow_broken_pipe():
             _print_plan(plan(paths, options, files_from=files_from), as_json=as_json)
         return
-    from fastrec.cli.memory import cap_memory
-    from fastrec.cli.progress import make_progress
-
-    note_terminal_input(paths)
-    cap_memory(options.jobs)
+    prepare_reading(options.jobs, paths)
     with make_progress(quiet=quiet or no_progress) as progress:
         notice = None if quiet else print_notice
         result = run(paths, output, options, files_from=files_from, progress=progress, notice=notice)
     if not quiet:
-        for skipped in result.skipped:
-            print_notice(f"skipped {skipped}")
+        print_notice(*(f"skipped {skipped}" for skipped in result.skipped))
     try:
         with allow_broken_pipe():
-            _print_result(result, as_json=as_json, table=verbose > 0)
+            if as_json:
+                print_json(result)
+            elif verbose:
+                from fastrec.cli.model_tables import print_stats
+                from fastrec.summary.ranking import rank_all
+
+                print_stats(rank_all(result.summary), most=_MOST_MODELS)
     except OSError as exc:
         exc.add_note(f"The corpus was published as {shown(result.output)}.")
         raise
     counts = result.summary.line_counts
+    most, is_share = max_rejects
     too_many = counts.rejected > (most / 100 * counts.lines if is_share else most)
     if not quiet:
         print_stderr(_closing_line(result))
@@ -138,29 +140,16 @@ def normalize(paths: tuple[str, ...], output: str, **given: Any) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _print_result(result: NormalizeResult, *, as_json: bool, table: bool) -> None:
-    if as_json:
-        print_json(result)
-    elif table:
-        from fastrec.cli.model_tables import print_stats
-        from fastrec.summary.ranking import rank_all
-
-        print_stats(rank_all(result.summary), most=_MOST_MODELS)
-
-
 def _print_plan(plan: Plan, *, as_json: bool) -> None:
     if as_json:
         print_json(plan)
         return
-    for notice in plan.notices:
-        print_notice(notice)
+    print_notice(*plan.notices)
     for path in plan.paths:
         click.echo(safe(path))
-    click.echo(
-        f"{counted(plan.shards, 'shard')}, {spell_bytes(plan.input_bytes)}, "
-        f"about {spell_bytes(plan.estimated_text_bytes)} of text: "
-        f"{counted(plan.tasks, 'task')}, about {counted(plan.estimated_parts, 'part')}"
-    )
+    sizes = f"{spell_bytes(plan.input_bytes)}, about {spell_bytes(plan.estimated_text_bytes)} of text"
+    work = f"{counted(plan.tasks, 'task')}, about {counted(plan.estimated_parts, 'part')}"
+    click.echo(f"{counted(plan.shards, 'shard')}, {sizes}: {work}")
 
 
 def _closing_line(result: NormalizeResult) -> str:
@@ -168,9 +157,8 @@ def _closing_line(result: NormalizeResult) -> str:
     # The size of a stream is unknown.
     size = spell_bytes(result.input_bytes) if result.input_bytes else f"{spell_bytes(result.text_bytes)} of text"
     return (
-        f"{counted(counts.lines, 'line')}: {decimal(counts.kept)} kept, {counted(counts.duplicates, 'duplicate')}, "
-        f"{decimal(counts.rejected)} rejected, {decimal(counts.blank)} blank; "
-        f"{counted(conflicts.identities, 'conflict')}; {counted(result.parts, 'part')}, "
-        f"{size} → {spell_bytes(result.output_bytes)} "
+        f"{counted(counts.lines, 'line')}: {counts.kept:,} kept, {counted(counts.duplicates, 'duplicate')}, "
+        f"{counts.rejected:,} rejected, {counts.blank:,} blank; {counted(conflicts.identities, 'conflict')}; "
+        f"{counted(result.parts, 'part')}, {size} → {spell_bytes(result.output_bytes)} "
         f"{spell_speed(result.text_bytes, result.seconds)}"
     )

@@ -1,26 +1,24 @@
-"""Types of option values, and the options that several commands share."""
+"""Types of option values, the options that several commands share, and what `--jobs` means for memory."""
 
 from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 import click
 
-__all__ = [
-    "Count",
-    "Number",
-    "Size",
-    "choice_option",
-    "jobs_option",
-    "no_progress_option",
-    "quiet_option",
-    "reading_options",
-    "verbose_option",
-]
+from fastrec.cli.console import print_notice
 
+__all__ = [
+    "Count", "Number", "Size", "choice_option", "command", "jobs_option", "no_progress_option", "prepare_reading",
+    "reading_options",
+]  # fmt: skip
+
+_LEAST_MEMORY: Final = 1 << 30
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -53,6 +51,18 @@ class Number(click.FloatRange):
     name = "number"
 
 
+def command(short_help: str) -> Callable[[Callable[..., None]], click.Command]:
+    """Make a command with the option that every command has."""
+
+    def make(function: Callable[..., None]) -> click.Command:
+        made = click.command(short_help=short_help)(function)
+        text = "With -vv, print a traceback for unexpected errors."
+        made.params.append(click.Option(["-v", "--verbose"], count=True, expose_value=False, help=text))
+        return made
+
+    return make
+
+
 def choice_option(
     name: str, choices: Sequence[str], text: str, *, to: str | None = None, **more: Any
 ) -> Callable[[_Command], _Command]:
@@ -71,12 +81,9 @@ jobs_option = click.option("-j", "--jobs", type=Count(min=1), metavar="N", envva
                            help="Number of processes. Small inputs always use one.")  # fmt: skip
 no_progress_option = click.option("--no-progress", is_flag=True, envvar="FASTREC_NO_PROGRESS", show_envvar=True,
                                   help="Do not show progress on a terminal.")  # fmt: skip
-quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
-verbose_option = click.option("-v", "--verbose", count=True, expose_value=False,
-                              help="With -vv, print a traceback for unexpected errors.")  # fmt: skip
 
 
-def reading_options(command: _Command) -> _Command:
+def reading_options(function: _Command) -> _Command:
     """Add the options about reading shards."""
     for option in (
         click.option("--max-window", type=Size(), default="128MiB", show_default=True, help="Largest zstd window."),
@@ -85,5 +92,31 @@ def reading_options(command: _Command) -> _Command:
         click.option("--files-from", type=click.Path(), metavar="FILE",
                      help="Read more paths from this file (- for stdin), one per line."),
     ):  # fmt: skip
-        command = option(command)
-    return command
+        function = option(function)
+    return function
+
+
+def prepare_reading(jobs: int, paths: Sequence[str] = ()) -> None:
+    """Limit this process and its workers to equal shares of 90 % of the machine's memory.
+
+    A line that needs more ends in a MemoryError that names its shard. Without the limit the machine would swap. Also
+    tell a user whose terminal is read as standard input, since the command seems to hang.
+    """
+    if "-" in paths and sys.stdin is not None and sys.stdin.isatty():
+        print_notice("reading from this terminal: type or paste lines, and end with Ctrl-D")
+    try:
+        import resource
+
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        cap = max(min(total, _cgroup_limit(total)) * 9 // 10 // jobs, _LEAST_MEMORY)
+        resource.setrlimit(resource.RLIMIT_DATA, (cap if hard < 0 else min(cap, hard), hard))
+    except (ImportError, OSError, ValueError):  # the system has no such limits
+        return
+
+
+def _cgroup_limit(default: int) -> int:
+    try:
+        return int(Path("/sys/fs/cgroup/memory.max").read_text())
+    except (OSError, ValueError):  # no control group, or its limit is "max"
+        return default

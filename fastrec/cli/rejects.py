@@ -6,32 +6,25 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import click
 
 from fastrec.cli.console import allow_broken_pipe, explain_damage, print_json, print_notice, print_stderr
-from fastrec.cli.findings import print_groups
-from fastrec.cli.options import choice_option, verbose_option
-from fastrec.cli.spelling import decimal
+from fastrec.cli.options import choice_option, command
+from fastrec.cli.tables import print_groups
 from fastrec.errors import FastrecError, UsageError, counted, shown
-
-if TYPE_CHECKING:
-    from fastrec.commands.rejects import Rejects
 
 __all__ = ["rejects"]
 
-_STDOUT = "-"
 
-
-@click.command(short_help="List rejected lines, or extract them.")
+@command("List rejected lines, or extract them.")
 @click.argument("corpus", type=click.Path())
 @click.option("--code", "codes", multiple=True, metavar="CODE",
               help="Only lines whose first error has this code; may be repeated.")  # fmt: skip
 @choice_option("--format", ["text", "json"], "Output format of the list.", to="output_format")
 @click.option("--extract", "target", type=click.Path(dir_okay=False, allow_dash=True), metavar="FILE",
               help="Write the rejected lines to this new file (- for stdout) instead of listing them.")  # fmt: skip
-@verbose_option
 def rejects(corpus: str, codes: tuple[str, ...], output_format: str, target: str | None) -> None:
     """List the rejected lines of CORPUS, or extract them.
 
@@ -60,16 +53,12 @@ def rejects(corpus: str, codes: tuple[str, ...], output_format: str, target: str
     with allow_broken_pipe():
         if output_format == "json":
             print_json(found)
-        else:
+        elif found.lines:
             print_groups(found.groups, found.lines, "lines with other errors; --code CODE lists one code")
-            click.echo(_closing_line(found, codes))
-
-
-def _closing_line(found: Rejects, codes: tuple[str, ...]) -> str:
-    if not found.lines:
-        return f"no line was rejected as {' or '.join(codes)}" if codes else "no line was rejected"
-    counts = ", ".join(f"{decimal(count)} {code}" for code, count in found.codes.items())
-    return f"{counted(found.lines, 'rejected line')}: {counts}"
+            counts = ", ".join(f"{count:,} {code}" for code, count in found.codes.items())
+            click.echo(f"{counted(found.lines, 'rejected line')}: {counts}")
+        else:
+            click.echo(f"no line was rejected{' as ' if codes else ''}{' or '.join(codes)}")
 
 
 def _extract(corpus: str, codes: tuple[str, ...], target: str) -> None:
@@ -79,17 +68,16 @@ def _extract(corpus: str, codes: tuple[str, ...], target: str) -> None:
         with explain_damage(corpus), _opened(target) as file:
             done = extract(corpus, file, codes=codes)
         for line in done.truncated:
-            print_notice(
-                f"{line.source}:{line.line} was too long to store, so it is not extracted; fix it in its shard"
-            )
-        where = "" if target == _STDOUT else f" written to {shown(target)}"
+            location = f"{line.source}:{line.line}"
+            print_notice(f"{location} was too long to store, so it is not extracted; fix it in its shard")
+        where = "" if target == "-" else f" written to {shown(target)}"
         print_stderr(f"{counted(done.lines, 'rejected line')}{where}" if done.lines else "no line was rejected")
 
 
 @contextlib.contextmanager
 def _opened(target: str) -> Iterator[BinaryIO]:
     """Open the target, which must be a new file, so that no fixed lines are lost; it is removed after an error."""
-    if target == _STDOUT:
+    if target == "-":
         stdout = sys.stdout.buffer
         yield stdout
         stdout.flush()

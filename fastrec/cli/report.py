@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from fastrec.cli.console import allow_broken_pipe, explain_damage
-from fastrec.cli.options import verbose_option
+from fastrec.cli.options import command
 from fastrec.cli.spelling import spell_bytes
 from fastrec.errors import shown
 
 __all__ = ["report"]
 
-_STDOUT = "-"
 
-
-@click.command(short_help="Show a corpus on one HTML page.")
+@command("Show a corpus on one HTML page.")
 @click.argument("corpus", type=click.Path())
 @click.option("-o", "--output", type=click.Path(allow_dash=True), metavar="FILE", required=True,
               help="File to write, such as report.html; - for stdout.")  # fmt: skip
 @click.option("--overwrite", is_flag=True, help="Replace an existing file.")
-@verbose_option
 def report(corpus: str, output: str, overwrite: bool) -> None:
     """Write an HTML page about CORPUS: line counts, models and evaluations, conflicts, hashes, rejected lines.
 
@@ -41,12 +36,11 @@ def report(corpus: str, output: str, overwrite: bool) -> None:
     """
     from fastrec.commands.report import make_page, write_report
 
-    if output == _STDOUT:
+    if output == "-":
         with explain_damage(corpus):
             page = make_page(corpus)
         with allow_broken_pipe():
-            sys.stdout.buffer.write(page)
-            sys.stdout.buffer.flush()
+            click.echo(page, nl=False)
         return
     with explain_damage(corpus):
         size = write_report(corpus, output, overwrite=overwrite)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import click
 
 from fastrec.cli.console import allow_broken_pipe
-from fastrec.cli.options import verbose_option
+from fastrec.cli.options import command
 
 __all__ = ["schema"]
 
 
-@click.command(short_help="Print the schema of a record.")
-@verbose_option
+@command("Print the schema of a record.")
 def schema() -> None:
     """Print the JSON Schema of a record, byte for byte as published.
 

@@ -13,7 +13,7 @@ The command line overrides the environment (FASTREC_JOBS and others), which over
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,36 +24,35 @@ from fastrec.errors import UsageError, shown
 __all__ = ["did_you_mean", "read_settings"]
 
 
-def read_settings(
-    path: str | None, commands: Mapping[str, Callable[[], click.Command | None]]
-) -> dict[str, dict[str, Any]]:
+def read_settings(path: str | None, context: click.Context) -> dict[str, dict[str, Any]]:
     """Read the settings; return for each command the values of its parameters, as click expects its defaults."""
     file, found = _find(path)
-    if not found:
+    if not found:  # the commands need not be imported
         return {}
-    options = {name: _options(command) for name, load in commands.items() if (command := load())}
-    known = {key for some in options.values() for key in some}
-    for key, value in found.items():
-        if not isinstance(value, dict):
-            if key not in known:
-                raise UsageError(f"{file}: no command has an option {key!r}{did_you_mean(key, known)}")
-        elif key not in options:
-            raise UsageError(f"{file}: there is no command {key!r}{did_you_mean(key, options)}")
-        else:
-            for name in value:
-                if name not in options[key]:
-                    hint = did_you_mean(name, options[key])
-                    raise UsageError(f"{file}: `fastrec {key}` has no option {name!r}{hint}")
-    shared = {key: value for key, value in found.items() if not isinstance(value, dict)}
+    group = context.command
+    assert isinstance(group, click.Group)
+    options = {name: _options(group.get_command(context, name)) for name in group.list_commands(context)}
+    tables = {key: value for key, value in found.items() if isinstance(value, dict)}
+    shared = {key: value for key, value in found.items() if key not in tables}
+    _check(file, tables, options, "there is no command")
+    _check(file, shared, {key for some in options.values() for key in some}, "no command has an option")
+    for command, table in tables.items():
+        _check(file, table, options[command], f"`fastrec {command}` has no option")
     return {
         command: {
             some[key].name or "": _value(location, key, value, some[key])
-            for location, table in ((file, shared), (f"{file}: [{command}]", found.get(command, {})))
+            for location, table in ((file, shared), (f"{file}: [{command}]", tables.get(command, {})))
             for key, value in table.items()
             if key in some
         }
         for command, some in options.items()
     }
+
+
+def _check(file: str, names: Iterable[str], known: Collection[str], problem: str) -> None:
+    for name in names:
+        if name not in known:
+            raise UsageError(f"{file}: {problem} {name!r}{did_you_mean(name, known)}")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -97,15 +96,10 @@ def _read(path: Path) -> dict[str, Any]:
         raise UsageError(f"{shown(str(path))}: the settings are not TOML: {exc}") from exc
 
 
-def _options(command: click.Command) -> dict[str, click.Option]:
+def _options(command: click.Command | None) -> dict[str, click.Option]:
     """Return the options of a command by long name, without dashes."""
-    return {
-        name.removeprefix("--"): parameter
-        for parameter in command.params
-        if isinstance(parameter, click.Option)
-        for name in parameter.opts
-        if name.startswith("--")
-    }
+    options = [option for option in command.params if isinstance(option, click.Option)] if command else []
+    return {name[2:]: option for option in options for name in option.opts if name.startswith("--")}
 
 
 def _value(location: str, key: str, value: Any, option: click.Option) -> Any:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["decimal", "json_escaped", "safe", "spell_bytes", "spell_speed"]
+__all__ = ["UNSAFE", "safe", "spell_bytes", "spell_speed"]
 
 # Control characters, and characters that reorder or hide text on a terminal.
-_UNSAFE = re.compile(
+UNSAFE = re.compile(
     r"[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
     r"\U000e0000-\U000e007f]"
 )
@@ -15,22 +15,7 @@ _UNSAFE = re.compile(
 
 def safe(text: str) -> str:
     """Escape characters that could control a terminal."""
-    return _UNSAFE.sub(lambda match: ascii(match[0])[1:-1], text)
-
-
-def json_escaped(text: str) -> str:
-    """Escape the same characters inside the strings of a JSON text."""
-    return _UNSAFE.sub(_json_escape, text)
-
-
-def _json_escape(match: re.Match[str]) -> str:
-    units = match[0].encode("utf-16-be")
-    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
-
-
-def decimal(number: int) -> str:
-    """Format a count with thousands separators."""
-    return f"{number:,}"
+    return UNSAFE.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 def spell_bytes(size: int) -> str:

@@ -6,15 +6,15 @@ from typing import Any
 
 import click
 
-from fastrec.cli.console import allow_broken_pipe, explain_damage, note_terminal_input, print_json, print_notice
-from fastrec.cli.options import choice_option, jobs_option, no_progress_option, verbose_option
+from fastrec.cli.console import allow_broken_pipe, explain_damage, make_progress, print_json, print_notice
+from fastrec.cli.options import choice_option, command, jobs_option, no_progress_option, prepare_reading
 
 __all__ = ["stats"]
 
 _RANKINGS = ["accuracy", "score", "coverage", "errors", "tokens", "latency", "model"]
 
 
-@click.command(short_help="Compare the models of each evaluation.")
+@command("Compare the models of each evaluation.")
 @click.argument("paths", nargs=-1, type=click.Path())
 @choice_option("--by", _RANKINGS, "Rank models by this, best first; tokens are per record, latency is the median.")
 @click.option("--evaluation", "evaluations", multiple=True, metavar="PATTERN",
@@ -28,7 +28,6 @@ _RANKINGS = ["accuracy", "score", "coverage", "errors", "tokens", "latency", "mo
               show_envvar=True, help="Directory for temporary files, if PATHS are shards.")  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="Print only the statistics and errors.")
 @no_progress_option
-@verbose_option
 def stats(paths: tuple[str, ...], output_format: str, quiet: bool, no_progress: bool, **options: Any) -> None:
     """Compare the models of each evaluation: accuracy, score, errors, tokens, latency, coverage.
 
@@ -49,13 +48,10 @@ def stats(paths: tuple[str, ...], output_format: str, quiet: bool, no_progress: 
       fastrec stats corpus --common --model 'org/*' --model other/model
       fastrec stats runs/ --by latency --format csv > models.csv
     """
-    from fastrec.cli.memory import cap_memory
     from fastrec.cli.model_tables import csv_of, markdown_of, print_stats
-    from fastrec.cli.progress import make_progress
     from fastrec.commands.stats import stats as run
 
-    cap_memory(options["jobs"])
-    note_terminal_input(paths)
+    prepare_reading(options["jobs"], paths)
     with make_progress(quiet=quiet or no_progress) as progress, explain_damage(*paths or ("",)):
         found = run(paths, **options, progress=progress, notice=None if quiet else print_notice)
     with allow_broken_pipe():

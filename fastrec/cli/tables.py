@@ -1,16 +1,22 @@
-"""Tables in general: plain text for a terminal, and Markdown."""
+"""Tables and lists: plain text for a terminal, and Markdown."""
 
 from __future__ import annotations
 
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from fastrec.cli.console import print_notice
+from fastrec.cli.spelling import safe
+from fastrec.errors import counted
 
-__all__ = ["markdown_table", "print_hidden", "print_table"]
+if TYPE_CHECKING:
+    from fastrec.judge.groups import FindingGroup
+
+__all__ = ["markdown_table", "print_groups", "print_hidden", "print_more", "print_table"]
 
 Row = Sequence[str]
 
@@ -47,6 +53,12 @@ def _too_wide(widths: dict[str, int], optional: Sequence[str]) -> list[str]:
     return hidden
 
 
+def print_more(more: int, noun: str, where: str) -> None:
+    """Print how many rows a table leaves out, if any, and where all of them are listed."""
+    if more > 0:
+        click.echo(f"  … and {counted(more, f'more {noun}')}; {where} lists all")
+
+
 def print_hidden(names: Sequence[str]) -> None:
     """Print a notice about hidden columns, if there are any."""
     if names:
@@ -58,3 +70,15 @@ def markdown_table(names: Row, rows: Sequence[Row], left: int = 1) -> Iterator[s
     head = ["" if name.endswith("±") else name for name in names]
     for row in (head, ["---"] * left + ["--:"] * (len(head) - left), *rows):
         yield f"| {' | '.join(row)} |"
+
+
+def print_groups(groups: Sequence[FindingGroup], count: int, rest: str) -> None:
+    """Print equal findings once, with their number and first locations; `rest` describes those of `count` not shown."""
+    for group in groups:
+        colour = "red" if group.severity == "error" else "yellow"
+        locations = ", ".join(f"{safe(one.source)}:{one.line}" for one in group.locations)
+        click.echo(f"{click.style(group.severity, fg=colour)} {group.code}  {group.count:,} ×")
+        click.echo(f"    {safe(group.path)}: {safe(group.message)}")
+        click.echo(f"    {locations}{', …' if group.count > len(group.locations) else ''}")
+    if hidden := count - sum(group.count for group in groups):
+        click.echo(f"… and {hidden:,} {rest}")

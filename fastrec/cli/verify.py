@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from fastrec.cli.console import allow_broken_pipe, print_json, print_notice
-from fastrec.cli.options import jobs_option, verbose_option
+from fastrec.cli.options import command, jobs_option, prepare_reading
 from fastrec.cli.spelling import safe, spell_bytes, spell_speed
 from fastrec.errors import counted
-
-if TYPE_CHECKING:
-    from fastrec.commands.verify import Verification
-    from fastrec.commands.verify.problems import Problem
 
 __all__ = ["verify"]
 
 
-@click.command(short_help="Check that a corpus is intact.")
+@command("Check that a corpus is intact.")
 @click.argument("corpus", type=click.Path())
 @jobs_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@verbose_option
 def verify(corpus: str, jobs: int, as_json: bool) -> None:
     """Check a corpus that `fastrec normalize` published: checksums, sort order, normal form, duplicates, line counts.
 
@@ -40,34 +33,22 @@ def verify(corpus: str, jobs: int, as_json: bool) -> None:
       fastrec verify corpus
       fastrec verify corpus --json | jq -r '.problems[].file' | sort -u
     """
-    from fastrec.cli.memory import cap_memory
     from fastrec.commands.verify import verify as run
 
-    cap_memory(jobs)
+    prepare_reading(jobs)
     found = run(corpus, jobs=jobs)
+    word = click.style("OK" if found.ok else "damaged", fg="green" if found.ok else "red", bold=True)
+    counts = f"{counted(found.parts, 'part')}, {counted(found.records, 'record')}"
+    timing = f"{spell_bytes(found.text_bytes)} {spell_speed(found.text_bytes, found.seconds)}"
     with allow_broken_pipe():
-        for notice in found.notices:
-            print_notice(notice)
+        print_notice(*found.notices)
         if as_json:
             print_json(found)
         else:
             for problem in found.problems:
-                click.echo(_spelled(problem))
-            click.echo(_verdict(found))
+                location = problem.file if problem.line is None else f"{problem.file}:{problem.line}"
+                click.echo(f"{safe(location)}: {safe(problem.message)} [{problem.kind}]")
+            problems = "" if found.ok else f"{counted(len(found.problems), 'problem')}; "
+            click.echo(f"{word}: {problems}{counts} ({timing})")
     if not found.ok:
         raise click.exceptions.Exit(1)
-
-
-def _spelled(problem: Problem) -> str:
-    location = problem.file if problem.line is None else f"{problem.file}:{problem.line}"
-    return f"{safe(location)}: {safe(problem.message)} [{problem.kind}]"
-
-
-def _verdict(found: Verification) -> str:
-    """Return the closing line."""
-    word = click.style("OK" if found.ok else "damaged", fg="green" if found.ok else "red", bold=True)
-    problems = "" if found.ok else f"{counted(len(found.problems), 'problem')}; "
-    return (
-        f"{word}: {problems}{counted(found.parts, 'part')}, {counted(found.records, 'record')} "
-        f"({spell_bytes(found.text_bytes)} {spell_speed(found.text_bytes, found.seconds)})"
-    )

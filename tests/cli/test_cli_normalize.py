@@ -16,8 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fastrec.cli import cli
-from fastrec.cli.console import print_notice
-from fastrec.cli.progress import make_progress
+from fastrec.cli.console import make_progress, print_notice
 from fastrec.normalize.run import NormalizeResult
 from fastrec.sources.formats import Format
 from fastrec.summary.document import Summary

@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 
 import fastrec
 from fastrec.cli import cli
-from fastrec.cli.findings import print_groups
+from fastrec.cli.tables import print_groups
 from fastrec.commands.generate.stream import Recipe, labelled_lines
 from fastrec.commands.rejects import Rejects, extract, rejects
 from fastrec.corpus.writer import ShardWriter
