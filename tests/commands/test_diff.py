@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable
 from itertools import pairwise
 from math import erfc, sqrt
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastrec
-from fastrec.commands.diff import Difference, diff, plan, total
+from fastrec.commands.diff import Difference, diff, mcnemar, plan, total
 from fastrec.commands.diff.fields import compare_lines
-from fastrec.commands.diff.mcnemar import mcnemar
 from fastrec.commands.diff.merge import OTHER_FIELDS
 from fastrec.commands.generate.stream import Recipe, lines
 from fastrec.corpus.manifest import KeyEntry, PartEntry
@@ -162,12 +162,12 @@ def check_totals(difference: Difference) -> None:
 def test_the_fields_of_two_records_that_differ_are_found(old: dict[str, Any], new: dict[str, Any]) -> None:
     """The paths agree with a walk over both records, in which 1 and 1.0 differ."""
     lines = [fastrec.judge(json.dumps(record)).normal for record in (old, new)]
-    compared = compare_lines(*lines)
+    paths, flip = compare_lines(*lines)
     wanted = differing(*map(spelled, lines)) - {"$.evaluation_id"}
-    assert set(compared.paths) == wanted
-    assert len(compared.paths) == len(wanted)
+    assert set(paths) == wanted
+    assert len(paths) == len(wanted)
     was, now = (json.loads(line)["evaluation"]["is_correct"] for line in lines)
-    assert compared.flip == (None if was == now else now)
+    assert flip == (None if was == now else now)
 
 
 @pytest.mark.parametrize(
@@ -410,7 +410,7 @@ def test_different_sort_orders_are_refused(old: Path, tmp_path: Path) -> None:
 def test_ranges_begin_where_little_is_read_twice(olds: list[int], news: list[int], cuts: list[int]) -> None:
     """If parts of both corpora begin close to each other, the cut is at the start of the second."""
     parts = [[part_at(*ends) for ends in pairwise([*starts, 300])] for starts in (olds, news)]
-    assert plan._cuts(*parts, ("sample_hash",), 1) == [(f"{cut:03d}",) for cut in cuts]
+    assert plan._cuts(*parts, attrgetter("sample_hash"), 1) == [f"{cut:03d}" for cut in cuts]
 
 
 def part_at(start: int, end: int) -> PartFile:

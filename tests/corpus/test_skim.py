@@ -11,10 +11,9 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastrec.corpus import skim
+from fastrec.corpus import scan
 from fastrec.corpus.manifest import KeyEntry, PartEntry
-from fastrec.corpus.scan import PartFile
-from fastrec.corpus.skim import skim_lines
+from fastrec.corpus.scan import PartFile, skim_lines
 from fastrec.errors import CorpusError, FastrecError, ShardError
 from fastrec.limits import LIMITS, Limits
 
@@ -86,7 +85,7 @@ def test_a_changed_byte_is_an_error(tmp_path: Path) -> None:
 def test_decompressors_are_reused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also after a part was left early or could not be read."""
     limits = Limits(skim_bytes=64)
-    monkeypatch.setattr(skim, "_idle", [])
+    monkeypatch.setattr(scan, "_idle", [])
     data = zstd(TEXT)
     path = tmp_path / "left"
     path.write_bytes(data)
@@ -96,7 +95,7 @@ def test_decompressors_are_reused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(ShardError):
         skimmed(data[:-4] + bytes(4), tmp_path, limits=limits)
     assert b"".join(skimmed(data, tmp_path, limits=limits)) == TEXT
-    assert len(skim._idle) == 1
+    assert len(scan._idle) == 1
 
 
 @pytest.mark.parametrize(
@@ -125,9 +124,9 @@ def test_a_long_line_is_not_moved_on_every_read(monkeypatch: pytest.MonkeyPatch)
             moved.append(bytes(value))
             super().__setitem__(index, value)
 
-    monkeypatch.setattr(skim, "bytearray", Buffer, raising=False)
+    monkeypatch.setattr(scan, "bytearray", Buffer, raising=False)
     bits = [b"a long ", b"line ", b"in bits\nand", b" another", b"\n", b""]
-    blocks = skim._lines(skim._readinto(iter(bits)), 99, 1 << 10)
+    blocks = scan._lines(scan._readinto(iter(bits)), 99, 1 << 10)
     assert [bytes(buffer[:size]) for buffer, size in blocks] == [b"a long line in bits\n", b"and another\n"]
     assert moved == [b"and", b""]
 
@@ -135,7 +134,7 @@ def test_a_long_line_is_not_moved_on_every_read(monkeypatch: pytest.MonkeyPatch)
 def test_a_huge_line_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No buffer grows much beyond the text that the manifest says."""
     sizes = []
-    real = skim._lines
+    real = scan._lines
 
     def watched(readinto, longest, buffer_bytes):
         def counted(view):
@@ -144,7 +143,7 @@ def test_a_huge_line_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytes
 
         return real(counted, longest, buffer_bytes)
 
-    monkeypatch.setattr(skim, "_lines", watched)
+    monkeypatch.setattr(scan, "_lines", watched)
     with pytest.raises(CorpusError, match="has 16,777,216 bytes"):
         skimmed(zstd(bytes(1 << 24)), tmp_path, limits=Limits(skim_bytes=64))
     assert max(sizes) <= 2 * len(TEXT)

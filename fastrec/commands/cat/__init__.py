@@ -22,8 +22,7 @@ from stringzilla import count
 from fastrec.commands.cat.select import Finder, Selection, SortRange
 from fastrec.corpus.documents import read_manifest
 from fastrec.corpus.line_head import read_head
-from fastrec.corpus.scan import VERIFY_HINT, PartFile, parts_of, run_in_order
-from fastrec.corpus.skim import skim_lines
+from fastrec.corpus.scan import VERIFY_HINT, PartFile, parts_of, run_in_order, skim_lines
 from fastrec.engine import check_jobs, jobs_for
 from fastrec.errors import CorpusError, UsageError, shown
 from fastrec.limits import LIMITS, Limits

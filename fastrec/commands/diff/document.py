@@ -7,26 +7,11 @@ Except for `seconds`, it depends only on the two corpora and the options. It acc
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Literal
 
 import msgspec
 
-from fastrec.summary.document import json_safe
-
-__all__ = [
-    "DIFF_FORMAT",
-    "ChangedField",
-    "Counts",
-    "Difference",
-    "Examples",
-    "Flip",
-    "ModelDifference",
-    "RecordName",
-    "Side",
-    "json_safe",
-]
-
-DIFF_FORMAT: Final = 1
+__all__ = ["ChangedField", "Counts", "Difference", "Examples", "Flip", "ModelDifference", "RecordName", "Side"]
 
 
 class Side(msgspec.Struct, kw_only=True):
@@ -120,20 +105,20 @@ class ChangedField(msgspec.Struct, kw_only=True):
 class Examples(msgspec.Struct, kw_only=True):
     """The first records of each kind in sort order, at most `--examples` of each."""
 
-    added: list[RecordName] = msgspec.field(default_factory=list)
+    added: list[RecordName]
     """Only in NEW."""
-    removed: list[RecordName] = msgspec.field(default_factory=list)
+    removed: list[RecordName]
     """Only in OLD."""
-    changed: list[RecordName] = msgspec.field(default_factory=list)
+    changed: list[RecordName]
     """In both, but different."""
-    ambiguous: list[RecordName] = msgspec.field(default_factory=list)
+    ambiguous: list[RecordName]
     """One record of OLD for each group with several possible matches."""
 
 
 class Difference(msgspec.Struct, kw_only=True):
     """What changed between two corpora."""
 
-    format: int = DIFF_FORMAT
+    format: int = 1
     """Version of this document's format."""
     old: Side
     """The earlier corpus."""

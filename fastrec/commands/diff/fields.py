@@ -14,7 +14,6 @@ text from there on has a closing bracket too many, the decoder refuses it, and b
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
 
 import msgspec
 from msgspec import Raw
@@ -22,7 +21,7 @@ from msgspec import Raw
 from fastrec.corpus.line_head import key_mark
 from fastrec.judge.findings import json_path
 
-__all__ = ["Compared", "compare_lines", "is_correct"]
+__all__ = ["compare_lines", "is_correct"]
 
 _RUN, _MODEL, _OUTPUT, _TAIL = map(key_mark, ("evaluation_id", "model_id", "output", "answer_attribution"))
 
@@ -43,22 +42,17 @@ _decode_record = msgspec.json.Decoder(_Record).decode
 _decode_evaluation = msgspec.json.Decoder(_Evaluation).decode
 
 
-class Compared(NamedTuple):
-    """How two records differ."""
-
-    paths: list[str]
-    """The fields that differ, each once, without `evaluation_id`."""
-    flip: bool | None
-    """True if the answer was wrong and is right now, False if it was right and is wrong now, None if neither."""
-
-
 def is_correct(line: bytes) -> bool:
     """Return whether the answer of a record is right."""
     return _decode_record(line).evaluation.is_correct
 
 
-def compare_lines(old: bytes, new: bytes) -> Compared:
-    """Compare two records in normal form, each without its newline."""
+def compare_lines(old: bytes, new: bytes) -> tuple[list[str], bool | None]:
+    """Compare two records in normal form, each without its newline.
+
+    Returns the paths that differ, each once, without `evaluation_id`, and what the answer became if it flipped: True if
+    it is right now, False if it is wrong now.
+    """
     found: dict[str, None] = {}
     if not new.startswith(old[: old.find(_RUN) + len(_RUN)]):
         found["$.schema_version"] = None
@@ -73,15 +67,11 @@ def compare_lines(old: bytes, new: bytes) -> Compared:
         before, after = _decode_object(old), _decode_object(new)
         del before["evaluation_id"], after["evaluation_id"]
     _compare_objects(before, after, "$", found)
-    return Compared(list(found), _flip(before, after))
-
-
-def _flip(old: _Object, new: _Object) -> bool | None:
-    was, now = old["evaluation"], new["evaluation"]
+    was, now = before["evaluation"], after["evaluation"]
     if was == now:
-        return None
+        return list(found), None
     right = _decode_evaluation(now).is_correct
-    return None if right == _decode_evaluation(was).is_correct else right
+    return list(found), None if right == _decode_evaluation(was).is_correct else right
 
 
 def _compare_objects(old: _Object, new: _Object, path: str, found: dict[str, None]) -> None:

@@ -13,50 +13,67 @@ summaries. Memory holds one buffer per corpus and the records of one position.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
 
-from fastrec.commands.diff.changes import Changes, ModelChanges
-from fastrec.commands.diff.document import Flip, RecordName, json_safe
+from fastrec.commands.diff.document import Flip, RecordName
 from fastrec.commands.diff.fields import compare_lines, is_correct
-from fastrec.commands.diff.reader import RangeOfParts, Reader, equal_bytes
+from fastrec.commands.diff.reader import Bounds, Reader, equal_bytes
 from fastrec.corpus.line_head import Position, key_mark, key_of, position_maker, read_head, sample_id_of
 from fastrec.corpus.scan import VERIFY_HINT, PartFile
 from fastrec.engine.base import collector_off
 from fastrec.errors import CorpusError, shown
-from fastrec.limits import LIMITS, Limits
+from fastrec.limits import Limits
 from fastrec.sorting.keys import FIELDS
+from fastrec.summary.document import json_safe
 
-__all__ = ["OTHER_FIELDS", "CompareTask", "compare_range"]
+__all__ = ["OTHER_FIELDS", "Changes", "CompareTask", "compare_range"]
 
 OTHER_FIELDS: Final = "(other fields)"
 
 _AFTER_MODEL: Final = key_mark("evaluation_name")
 _AFTER_EVALUATION: Final = key_mark("sample_id")
 
-_Lines = Collection[bytes]
-_Kind = Literal["removed", "added", "ambiguous_old", "ambiguous_new"]
+_Pair = tuple[list[bytes], list[bytes]]
 
 
 class CompareTask(msgspec.Struct, frozen=True):
     """A range of positions to compare."""
 
-    old: tuple[PartFile, ...]
-    new: tuple[PartFile, ...]
-    low: Position | None
-    high: Position | None
+    old: Sequence[PartFile]
+    new: Sequence[PartFile]
+    bounds: Bounds
     fields: tuple[str, ...]
     """The fields of a position."""
     rest: tuple[str, ...]
     """The other fields to compare by: they distinguish the records of one position."""
     examples: int
-    limits: Limits = LIMITS
+    limits: Limits
 
     def __str__(self) -> str:
         return f"comparing {', '.join(shown(part.path) for part in (*self.old, *self.new))}"
+
+
+class Changes(msgspec.Struct):
+    """The result of a task; unchanged pairs are not counted."""
+
+    counts: dict[tuple[str, str], Counter[str]] = msgspec.field(default_factory=lambda: defaultdict(Counter))
+    """By evaluation_name and model_id: `right_to_wrong`, `wrong_to_right` and all of `Counts` except `unchanged`. Also
+    `correct_old` and `correct_new`: unmatched records that are correct."""
+    fields: Counter[str] = msgspec.field(default_factory=Counter)
+    examples: dict[tuple[str, ...], list[Any]] = msgspec.field(default_factory=lambda: defaultdict(list))
+    """By kind of change, its first records. By evaluation_name, model_id and verdict in NEW, the first flips."""
+
+    def add(self, other: Changes, examples: int) -> None:
+        """Add the counts of a later range."""
+        for model, counts in other.counts.items():
+            self.counts[model].update(counts)
+        self.fields.update(other.fields)
+        for kind, records in other.examples.items():
+            self.examples[kind] += records[: examples - len(self.examples[kind])]
 
 
 @collector_off()
@@ -77,13 +94,11 @@ class _Merger:
     def __init__(self, task: CompareTask) -> None:
         self._task = task
         self._position_of = position_maker(task.fields)
-        self.old, self.new = (
-            Reader(RangeOfParts(task.low, task.high, self._position_of), parts, task.limits)
-            for parts in (task.old, task.new)
-        )
+        self.old = Reader(task.old, task.bounds, self._position_of, task.limits)
+        self.new = Reader(task.new, task.bounds, self._position_of, task.limits)
         self._by_key = "evaluation_id" not in (*task.fields, *task.rest)
         self.changes = Changes()
-        self._models: dict[bytes, ModelChanges] = {}  # by the beginning of keys, up to evaluation_name
+        self._models: dict[bytes, tuple[str, str]] = {}  # by the beginning of keys, up to evaluation_name
 
     def merge(self) -> None:
         """Read both corpora to the end of the range."""
@@ -96,9 +111,7 @@ class _Merger:
             if key == other and self._by_key:
                 self._match_next(key)
                 continue
-            position, other_position = old.position(), new.position()
-            assert position is not None
-            assert other_position is not None
+            position, other_position = old.position(old.start), new.position(new.start)
             if position == other_position:
                 self._match_position(position, [], [])
             elif position < other_position:
@@ -139,22 +152,16 @@ class _Merger:
         for reader, lines in ((self.old, olds), (self.new, news)):
             reader.take_position(position, lines, self._task.limits.diff_position_bytes)
         equal = set(olds) & set(news)
-        for old, new in _group(olds, news, self._task.rest, equal):
-            if len(old) + len(new) > 2 and old and new:
-                self._match_runs(old, new)
-            else:
-                self._match(old, new)
-
-    def _match_runs(self, olds: _Lines, news: _Lines) -> None:
-        """Match the records that are the only one of their run in both corpora, then the others."""
-        left: tuple[list[bytes], list[bytes]] = ([], [])
-        for old, new in _group(olds, news, FIELDS):
-            if len(old) == len(new) == 1:
-                self._match(old, new)
-            else:
-                left[0].extend(old)
-                left[1].extend(new)
-        self._match(*left)
+        for group in _group(olds, news, self._task.rest, equal):
+            left: _Pair = ([], [])
+            several = all(group) and sum(map(len, group)) > 2
+            for old, new in _group(*group, FIELDS) if several else [group]:
+                if len(old) == len(new) == 1:  # the only one of its run in both corpora
+                    self._match(old, new)
+                else:
+                    left[0].extend(old)
+                    left[1].extend(new)
+            self._match(*left)
 
     def _match(self, olds: Sequence[bytes], news: Sequence[bytes]) -> None:
         """Compare one record with one; without a counterpart records are added or removed, else ambiguous."""
@@ -167,13 +174,12 @@ class _Merger:
             self._count("removed", olds)
             self._count("added", news)
 
-    def _model(self, line: bytes, key: bytes) -> ModelChanges:
+    def _model(self, line: bytes, key: bytes) -> tuple[str, str]:
         known = key[: key.find(_AFTER_EVALUATION)]
         model = self._models.get(known)
         if model is None:
             head = read_head(line)
-            model = self.changes.models.setdefault((head.evaluation_name, head.model_id), ModelChanges())
-            self._models[known] = model
+            model = self._models[known] = head.evaluation_name, head.model_id
         return model
 
     def _compare(self, old: bytes, new: bytes, key: bytes) -> None:
@@ -181,42 +187,40 @@ class _Merger:
         paths, flip = compare_lines(old, new)
         if not paths:
             return
-        model = self._model(new, key)
-        model.counts["changed"] += 1
-        fields = self.changes.fields
+        model, most = self._model(new, key), self._task.examples
+        counts, fields, examples = self.changes.counts[model], self.changes.fields, self.changes.examples
+        counts["changed"] += 1
         for path in paths:
             known = path in fields or len(fields) < self._task.limits.diff_fields
             fields[path if known else OTHER_FIELDS] += 1
-        examples = self.changes.examples.changed
-        if len(examples) < self._task.examples:
-            examples.append(msgspec.structs.replace(_name_of(new), fields=paths))
+        if len(examples["changed",]) < most:
+            examples["changed",].append(_name_of(new, paths))
         if flip is not None:
-            model.counts["wrong_to_right" if flip else "right_to_wrong"] += 1
-            flips = model.flips[flip]
-            if len(flips) < self._task.examples:
+            counts["wrong_to_right" if flip else "right_to_wrong"] += 1
+            now: Literal["right", "wrong"] = "right" if flip else "wrong"
+            if len(examples[*model, now]) < most:
                 name = _name_of(new)
-                now: Literal["right", "wrong"] = "right" if flip else "wrong"
-                flips.append(Flip(sample_id=name.sample_id, sample_hash=name.sample_hash, now=now))
+                examples[*model, now].append(Flip(sample_id=name.sample_id, sample_hash=name.sample_hash, now=now))
 
-    def _count(self, kind: _Kind, lines: Sequence[bytes]) -> None:
-        """Count unmatched records of one model."""
+    def _count(self, kind: str, lines: Sequence[bytes]) -> None:
+        """Count unmatched records of one model: `removed`, `added`, `ambiguous_old` or `ambiguous_new`."""
         if not lines:
             return
-        counts = self._model(lines[0], key_of(lines[0])).counts
+        counts = self.changes.counts[self._model(lines[0], key_of(lines[0]))]
         counts[kind] += len(lines)
         counts["correct_old" if kind in ("removed", "ambiguous_old") else "correct_new"] += sum(map(is_correct, lines))
         if kind == "ambiguous_new":
             return  # one example is enough for both corpora
-        examples: list[RecordName] = getattr(self.changes.examples, kind.removesuffix("_old"))
+        examples = self.changes.examples[kind.removesuffix("_old"),]
         shown_lines = lines[:1] if kind == "ambiguous_old" else lines
         examples += map(_name_of, shown_lines[: self._task.examples - len(examples)])
 
 
 def _group(
-    olds: _Lines, news: _Lines, fields: Sequence[str], left_out: _Lines = ()
-) -> Collection[tuple[list[bytes], list[bytes]]]:
+    olds: Sequence[bytes], news: Sequence[bytes], fields: Sequence[str], left_out: Collection[bytes] = ()
+) -> Collection[_Pair]:
     """Group the records of both corpora by some fields of their heads."""
-    groups: defaultdict[Any, tuple[list[bytes], list[bytes]]] = defaultdict(lambda: ([], []))
+    groups: defaultdict[Any, _Pair] = defaultdict(lambda: ([], []))
     for side, lines in enumerate((olds, news)):
         for line in lines:
             if line not in left_out:
@@ -226,7 +230,7 @@ def _group(
     return groups.values()
 
 
-def _name_of(line: bytes) -> RecordName:
+def _name_of(line: bytes, fields: list[str] | msgspec.UnsetType = msgspec.UNSET) -> RecordName:
     head = read_head(line)
     return RecordName(
         evaluation_name=head.evaluation_name,
@@ -234,4 +238,5 @@ def _name_of(line: bytes) -> RecordName:
         sample_id=json_safe(sample_id_of(head.sample_id)),
         sample_hash=head.sample_hash,
         evaluation_id=head.evaluation_id,
+        fields=fields,
     )

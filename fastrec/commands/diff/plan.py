@@ -13,7 +13,7 @@ Ranges begin where parts begin. They do not depend on the number of jobs, so nei
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise, takewhile
 from typing import Final
 
@@ -22,7 +22,7 @@ import msgspec
 from fastrec.commands.diff.merge import CompareTask
 from fastrec.corpus.documents import MANIFEST, read_manifest, read_summary
 from fastrec.corpus.line_head import Position, position_maker
-from fastrec.corpus.manifest import Manifest
+from fastrec.corpus.manifest import KeyEntry, Manifest
 from fastrec.corpus.scan import PartFile, parts_of
 from fastrec.errors import CorpusError, UsageError, shown
 from fastrec.limits import Limits
@@ -99,19 +99,17 @@ def make_plan(old: Corpus, new: Corpus, by: tuple[str, ...], examples: int, limi
     for corpus, parts in ((old, olds), (new, news)):
         if any(position_of(low.entry.last) > position_of(high.entry.first) for low, high in pairwise(parts)):
             raise CorpusError(join(corpus.path, MANIFEST), "does not list its parts in sort order")
-    cuts = _cuts(olds, news, cut_fields, limits.diff_range_parts) if cut_fields else []
+
+    def within(parts: list[PartFile], low: Position | None, high: Position | None) -> list[PartFile]:
+        """Return the parts that may have records of a range."""
+        parts = [part for part in parts if high is None or position_of(part.entry.first) < high]
+        return [part for part in parts if low is None or position_of(part.entry.last) >= low]
+
+    cuts = _cuts(olds, news, position_of, limits.diff_range_parts) if cut_fields else []
+    rest = tuple(field for field in by if field not in fields)
     tasks = [
-        CompareTask(
-            _parts_of_range(olds, cut_fields, low, high),
-            _parts_of_range(news, cut_fields, low, high),
-            low,
-            high,
-            fields,
-            tuple(field for field in by if field not in fields),
-            examples,
-            limits,
-        )
-        for low, high in pairwise([None, *cuts, None])
+        CompareTask(within(olds, *bounds), within(news, *bounds), bounds, fields, rest, examples, limits)
+        for bounds in pairwise([None, *cuts, None])
     ]
     notices = []
     versions = old.manifest.fastrec, new.manifest.fastrec
@@ -160,14 +158,16 @@ def _parts_to_read(corpus: Corpus, same: set[str]) -> list[PartFile]:
 
 
 def _cuts(
-    olds: Sequence[PartFile], news: Sequence[PartFile], fields: Sequence[str], range_parts: int
+    olds: Sequence[PartFile],
+    news: Sequence[PartFile],
+    position_of: Callable[[KeyEntry], Position],
+    range_parts: int,
 ) -> list[Position]:
     """Return the positions at which ranges begin: the start of every n-th part of OLD, or of the next part of NEW.
 
     A range also reads what comes before it in the part of the other corpus in which it begins. Of two nights, parts
     begin at about the same positions. A cut where the second of the two begins avoids reading most of it twice.
     """
-    position_of = position_maker(fields)
     cuts = set()
     starts, other_starts = _shares(olds), _shares(news)
     other_firsts = [position_of(part.entry.first) for part in news]
@@ -182,18 +182,5 @@ def _cuts(
 
 def _shares(parts: Sequence[PartFile]) -> list[float]:
     """Return the share of the text that comes before each part."""
-    ends = list(accumulate(part.entry.text_bytes for part in parts))
-    return [(end - part.entry.text_bytes) / ends[-1] for end, part in zip(ends, parts, strict=True)]
-
-
-def _parts_of_range(
-    parts: Sequence[PartFile], fields: Sequence[str], low: Position | None, high: Position | None
-) -> tuple[PartFile, ...]:
-    """Return the parts that may have records of a range."""
-    position_of = position_maker(fields)
-    return tuple(
-        part
-        for part in parts
-        if (high is None or position_of(part.entry.first) < high)
-        and (low is None or position_of(part.entry.last) >= low)
-    )
+    ends = list(accumulate((part.entry.text_bytes for part in parts), initial=0))
+    return [start / ends[-1] for start in ends[:-1]]

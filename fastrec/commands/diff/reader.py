@@ -13,81 +13,29 @@ from typing import Final
 import msgspec
 
 from fastrec.corpus.line_head import LineHead, Position, key_of, read_head
-from fastrec.corpus.scan import VERIFY_HINT, PartFile
-from fastrec.corpus.skim import skim_lines
+from fastrec.corpus.scan import VERIFY_HINT, PartFile, skim_lines
 from fastrec.errors import CorpusError, FastrecError
-from fastrec.limits import LIMITS, Limits
+from fastrec.limits import Limits
 
-__all__ = ["RangeOfParts", "Reader", "equal_bytes"]
+__all__ = ["Bounds", "Reader", "equal_bytes"]
 
 _SHORTEST: Final = 1 << 9  # bytes: the search for the first difference stops here
 
-
-class RangeOfParts:
-    """The lines of some parts whose positions are in `[low, high)`; None is no bound."""
-
-    def __init__(
-        self, low: Position | None, high: Position | None, position_of: Callable[[LineHead], Position]
-    ) -> None:
-        self._low = low
-        self._high = high
-        self._position_of = position_of
-        self.path = ""
-        """The part that is being read."""
-        self._offset = 0  # of the buffer in the text of the part
-        self._last: Position | None = None
-
-    def read(self, parts: Sequence[PartFile], limits: Limits) -> Iterator[tuple[bytearray, int, int]]:
-        """Yield a buffer, and where the lines of the range begin and end in it; the next step overwrites it."""
-        for part in parts:
-            self.path, self._offset = part.path, 0
-            for data, size in skim_lines(part, limits):
-                begin, end, done = self._clip(data, size)
-                if begin < end:
-                    yield data, begin, end
-                if done:
-                    return
-                self._offset += size
-
-    def position(self, data: bytearray, start: int) -> Position:
-        """Return the position of the line that begins at `start`."""
-        try:
-            return self._position_of(read_head(data, start))
-        except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
-            raise self._error("has a line that is not a record in normal form", start) from exc
-
-    def _clip(self, data: bytearray, end: int) -> tuple[int, int, bool]:
-        """Return where the lines of the range begin and end in a buffer, and whether the range ends there."""
-        before, low, high = self._last, self._low, self._high
-        self._last = last = self.position(data, data.rfind(b"\n", 0, end - 1) + 1)
-        first = self.position(data, 0) if before is None or not self._offset else before
-        if last < first or (before is not None and first < before):
-            raise self._error("is not sorted as the manifest says", 0)
-        begin, done = 0, high is not None and last >= high
-        if low is not None and first < low:
-            begin = end if last < low else self._find(data, low, end)
-        if high is not None and done:
-            end = self._find(data, high, end)
-        return begin, end, done
-
-    def _find(self, data: bytearray, position: Position, end: int) -> int:
-        """Return the start of the first line that is at a position or after it."""
-        starts = [0]
-        while (start := data.find(b"\n", starts[-1]) + 1) < end:
-            starts.append(start)
-        found = bisect_left(starts, position, key=lambda start: self.position(data, start))
-        return starts[found] if found < len(starts) else end
-
-    def _error(self, reason: str, start: int) -> CorpusError:
-        return CorpusError(self.path, f"{reason}, at byte {self._offset + start:,} of its text; {VERIFY_HINT}")
+Bounds = tuple[Position | None, Position | None]
+"""The positions of a range: the first, and the first after it; None is no bound."""
 
 
 class Reader:
-    """Reads the lines of a range one after the other."""
+    """Reads the lines of some parts whose positions are in a range."""
 
-    def __init__(self, range_: RangeOfParts, parts: Sequence[PartFile], limits: Limits = LIMITS) -> None:
-        self._range = range_
-        self._blocks = range_.read(parts, limits)
+    def __init__(
+        self, parts: Sequence[PartFile], bounds: Bounds, position_of: Callable[[LineHead], Position], limits: Limits
+    ) -> None:
+        self._position_of = position_of
+        self._buffers = self._read(parts, *bounds, limits)
+        self.path = ""
+        """The part that is being read."""
+        self._offset = 0  # of the buffer in the text of the part
         self.data = bytearray()
         """Whole lines; those from `start` to `end` are still to be read."""
         self.view = memoryview(self.data)
@@ -95,20 +43,44 @@ class Reader:
         self.start = self.end = 0
         self._key: bytes | None = None  # of the line at `start`, once it was read
 
-    @property
-    def path(self) -> str:
-        """The part that is being read."""
-        return self._range.path
+    def _read(
+        self, parts: Sequence[PartFile], low: Position | None, high: Position | None, limits: Limits
+    ) -> Iterator[bool]:
+        """Read the next buffer with lines of the range at each step."""
+        before: Position | None = None
+        for part in parts:
+            self.path, self._offset = part.path, 0
+            for data, size in skim_lines(part, limits):
+                self.data, self.view, self.start, self.end = data, memoryview(data), 0, size
+                last = self.position(data.rfind(b"\n", 0, size - 1) + 1)
+                first = before if before is not None and self._offset else self.position(0)
+                if last < first or (before is not None and first < before):
+                    raise self._error("is not sorted as the manifest says", 0)
+                if low is not None and first < low:
+                    self.start = size if last < low else self._find(low, size)
+                if high is not None and last >= high:
+                    self.end = self._find(high, size)
+                if self.start < self.end:
+                    yield True
+                if self.end < size:
+                    return
+                before = last
+                self._offset += size
+
+    def _find(self, position: Position, end: int) -> int:
+        """Return the start of the first line that is at a position or after it."""
+        starts = [0]
+        while (start := self.data.find(b"\n", starts[-1]) + 1) < end:
+            starts.append(start)
+        found = bisect_left(starts, position, key=self.position)
+        return starts[found] if found < len(starts) else end
+
+    def _error(self, reason: str, start: int) -> CorpusError:
+        return CorpusError(self.path, f"{reason}, at byte {self._offset + start:,} of its text; {VERIFY_HINT}")
 
     def has_line(self) -> bool:
         """Return whether there is a line at `start`; reads the next buffer if necessary."""
-        if self.start == self.end:
-            block = next(self._blocks, None)
-            if block is None:
-                return False
-            self.data, self.start, self.end = block
-            self.view = memoryview(self.data)
-        return True
+        return self.start < self.end or next(self._buffers, False)
 
     def key(self) -> bytes | None:
         """Return the key of the line at `start`; None at the end."""
@@ -116,9 +88,12 @@ class Reader:
             self._key = key_of(self.data, self.start)
         return self._key
 
-    def position(self) -> Position | None:
-        """Return the position of the line at `start`; None at the end."""
-        return self._range.position(self.data, self.start) if self.has_line() else None
+    def position(self, start: int) -> Position:
+        """Return the position of the line that begins at `start`."""
+        try:
+            return self._position_of(read_head(self.data, start))
+        except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
+            raise self._error("has a line that is not a record in normal form", start) from exc
 
     def take(self) -> bytes:
         """Return the line at `start` without its newline, and go to the next one."""
@@ -134,7 +109,7 @@ class Reader:
     def take_position(self, position: Position, lines: list[bytes], most_bytes: int) -> None:
         """Take all lines at a position."""
         size = 0
-        while self.position() == position:
+        while self.has_line() and self.position(self.start) == position:
             lines.append(self.take())
             size += len(lines[-1])
             if size > most_bytes:
