@@ -24,7 +24,7 @@ from fastrec.corpus.manifest import KeyEntry
 from fastrec.judge.parse import parse
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 
-__all__ = ["LineHead", "Position", "field_bytes", "key_mark", "key_of", "position_maker", "read_head", "sample_id_of"]
+__all__ = ["LineHead", "Position", "PositionOf", "field_bytes", "key_mark", "key_of", "position_maker", "read_head"]
 
 _NEXT: Final = dict(pairwise(DEFAULT_SCHEMA.head_fields))
 """By field of the head, the field after it."""
@@ -43,6 +43,16 @@ class LineHead(msgspec.Struct, gc=False):
     """As it is spelled: equal ids are spelled alike, and an integer may have more digits than msgspec decodes."""
     sample_hash: str
 
+    def decoded_sample_id(self) -> int | str:
+        """Decode the `sample_id`."""
+        try:
+            value: int | str = _decode_sample_id(self.sample_id)
+        except msgspec.MsgspecError:  # more digits than msgspec decodes
+            value = parse(bytes(self.sample_id))[0]
+        return value
+
+
+PositionOf = Callable[[LineHead | KeyEntry], Position]
 
 _decode_head = msgspec.json.Decoder(LineHead).decode
 _decode_sample_id = msgspec.json.Decoder(int | str).decode
@@ -77,26 +87,16 @@ def field_bytes(field: str, spelled: bytes) -> bytes:
     return key_mark(field)[1:] + spelled + key_mark(_NEXT[field])
 
 
-def sample_id_of(raw: Raw) -> int | str:
-    """Decode the `sample_id` of a head."""
-    value: int | str
-    try:
-        value = _decode_sample_id(raw)
-    except msgspec.MsgspecError:  # more digits than msgspec decodes
-        value = parse(bytes(raw))[0]
-    return value
-
-
-def position_maker(fields: Sequence[str]) -> Callable[[LineHead | KeyEntry], Position]:
+def position_maker(fields: Sequence[str]) -> PositionOf:
     """Return the function from a head, or from a key of the manifest, to its position by some sort fields."""
     if "sample_id" not in fields and len(fields) > 1:
         return attrgetter(*fields)
     return lambda head: tuple(
-        [_sample_position(head.sample_id) if field == "sample_id" else getattr(head, field) for field in fields]
+        [_sample_position(head) if field == "sample_id" else getattr(head, field) for field in fields]
     )
 
 
-def _sample_position(sample_id: Raw | int | str) -> tuple[bool, int | str]:
+def _sample_position(head: LineHead | KeyEntry) -> tuple[bool, int | str]:
     """Sort integers by value and before strings."""
-    value = sample_id_of(sample_id) if isinstance(sample_id, Raw) else sample_id
+    value = head.decoded_sample_id() if isinstance(head, LineHead) else head.sample_id
     return isinstance(value, str), value

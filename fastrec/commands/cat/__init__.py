@@ -94,7 +94,7 @@ def cat_blocks(
         for part in parts_of(directory, manifest)
         if wanted.may_be_in(part.entry)
     ]
-    blocks = _search(tasks, jobs=1 if wanted.is_contiguous else jobs, limited=limit is not None, limits=limits)
+    blocks = _search(tasks, 1 if wanted.is_contiguous else jobs, limits)
     return blocks if limit is None else _first_lines(blocks, limit)
 
 
@@ -114,11 +114,12 @@ class _SearchTask(msgspec.Struct, frozen=True):
         return f"reading {shown(self.part.path)}"
 
 
-def _search(tasks: Sequence[_SearchTask], *, jobs: int, limited: bool, limits: Limits) -> Generator[bytes]:
+def _search(tasks: Sequence[_SearchTask], jobs: int, limits: Limits) -> Generator[bytes]:
     """Yield the matching text of parts in order."""
     text_bytes = sum(task.part.entry.text_bytes for task in tasks) // _SPEED
     # With a limit, the first part often has all the lines that are needed.
-    here = len(tasks) if jobs_for(text_bytes, len(tasks), jobs, limits) == 1 else int(limited)
+    alone = jobs_for(text_bytes, len(tasks), jobs, limits) == 1
+    here = len(tasks) if alone else int(tasks[0].limit is not None)
     for task in tasks[:here]:
         yield from _matching_text(task)
     if here == len(tasks):
@@ -169,10 +170,7 @@ def _first_lines(blocks: Generator[bytes], limit: int) -> Generator[bytes]:
         for block in blocks:
             lines = count(block, b"\n")
             if lines >= limit:
-                end = 0
-                for _ in range(limit):
-                    end = block.find(b"\n", end) + 1
-                yield block[:end]
+                yield block[: len(block) - len(block.split(b"\n", limit)[limit])]
                 return
             limit -= lines
             yield block

@@ -43,15 +43,11 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 
     def values(self) -> dict[str, tuple[int | str, ...]]:
         """Return the values that match, by field of the head; fields without a filter are left out."""
-        filters = {
-            "evaluation_name": self.evaluation,
-            "sample_hash": self.hash,
-            "model_id": self.model,
-            "sample_id": self.sample_id,
-        }
-        values: dict[str, tuple[int | str, ...]] = {name: (text,) for name, text in filters.items() if text is not None}
-        if self.sample_id is not None and _INTEGER.fullmatch(self.sample_id):
-            values["sample_id"] = (int(self.sample_id), self.sample_id)
+        texts = {"evaluation_name": self.evaluation, "sample_hash": self.hash, "model_id": self.model}
+        values: dict[str, tuple[int | str, ...]] = {name: (text,) for name, text in texts.items() if text is not None}
+        if self.sample_id is not None:
+            integers = [int(self.sample_id)] if _INTEGER.fullmatch(self.sample_id) else []
+            values["sample_id"] = (*integers, self.sample_id)
         return values
 
 
@@ -59,13 +55,12 @@ class SortRange:
     """Where matching records can be in the sort order."""
 
     def __init__(self, selection: Selection, sort_fields: Sequence[str]) -> None:
-        wanted = selection.values()
+        wanted: dict[str, Sequence[Any]] = {**selection.values()}
+        if "sample_id" in wanted:  # a position has integers before strings
+            wanted["sample_id"] = [(isinstance(value, str), value) for value in wanted["sample_id"]]
         self._sort_fields = tuple(sort_fields)
         self._position_of = position_maker(sort_fields)
-        self._allowed: list[Sequence[Any] | None] = [wanted.get(field) for field in sort_fields]
-        if "sample_id" in wanted:  # a position has integers before strings
-            ids = [(isinstance(value, str), value) for value in wanted["sample_id"]]
-            self._allowed[self._sort_fields.index("sample_id")] = ids
+        self._allowed = [wanted.get(field) for field in sort_fields]
         leading = self._allowed[: len(wanted)]
         self.is_contiguous = not selection.where_error and all(values and len(values) == 1 for values in leading)
         """Whether the matching records are exactly those of one stretch of the corpus."""
@@ -140,11 +135,11 @@ class Finder:
     def matches(self, data: bytearray, start: int, end: int) -> bool:
         """Return whether a line matches every filter."""
         head = read_head(data, start)
-        if not all(getattr(head, field) == text for field, text in self._texts):
-            return False
-        if self._sample_ids is not None and bytes(head.sample_id) not in self._sample_ids:
-            return False
-        return not self._error or _decode_error(data[start:end]).error != ""
+        return (
+            all(getattr(head, field) == text for field, text in self._texts)
+            and (self._sample_ids is None or bytes(head.sample_id) in self._sample_ids)
+            and (not self._error or _decode_error(data[start:end]).error != "")
+        )
 
 
 def _spell(value: int | str) -> bytes:

@@ -73,26 +73,25 @@ def diff(
         for model in sorted(before.models.keys() | after.models.keys() | changes.counts.keys())
     ]
     fields = sorted(changes.fields.items(), key=lambda field: (-field[1], field[0]))
+    sides = [
+        Side(corpus=utf8(corpus.path), records=corpus.manifest.records, text_sha256=corpus.manifest.text_sha256)
+        for corpus in (before, after)
+    ]
     return Difference(
-        old=_side(before),
-        new=_side(after),
+        old=sides[0],
+        new=sides[1],
         by=match_by,
         fail_on=fail_on,
         p=p,
         counts=total(models),
         models=models,
         fields=[ChangedField(path=path, records=records) for path, records in fields],
-        examples=Examples(**{kind: changes.examples[kind,] for kind in Examples.__struct_fields__}),
+        examples=Examples(**{kind: changes.examples[kind] for kind in Examples.__struct_fields__}),
         notices=plan.notices,
         text_bytes=before.manifest.text_bytes + after.manifest.text_bytes,
         parts_skipped=plan.skipped,
         seconds=time.perf_counter() - started,
     )
-
-
-def _side(corpus: Corpus) -> Side:
-    manifest = corpus.manifest
-    return Side(corpus=utf8(corpus.path), records=manifest.records, text_sha256=manifest.text_sha256)
 
 
 def _compare_models(

@@ -22,7 +22,7 @@ import msgspec
 from fastrec.commands.diff.document import Flip, RecordName
 from fastrec.commands.diff.fields import compare_lines, is_correct
 from fastrec.commands.diff.reader import Bounds, Reader, equal_bytes
-from fastrec.corpus.line_head import Position, key_mark, key_of, position_maker, read_head, sample_id_of
+from fastrec.corpus.line_head import Position, key_mark, key_of, position_maker, read_head
 from fastrec.corpus.scan import VERIFY_HINT, PartFile
 from fastrec.engine.base import collector_off
 from fastrec.errors import CorpusError, shown
@@ -37,6 +37,7 @@ OTHER_FIELDS: Final = "(other fields)"
 _AFTER_MODEL: Final = key_mark("evaluation_name")
 _AFTER_EVALUATION: Final = key_mark("sample_id")
 
+_Lines = Collection[bytes]
 _Pair = tuple[list[bytes], list[bytes]]
 
 
@@ -64,7 +65,7 @@ class Changes(msgspec.Struct):
     """By evaluation_name and model_id: `right_to_wrong`, `wrong_to_right` and all of `Counts` except `unchanged`. Also
     `correct_old` and `correct_new`: unmatched records that are correct."""
     fields: Counter[str] = msgspec.field(default_factory=Counter)
-    examples: dict[tuple[str, ...], list[Any]] = msgspec.field(default_factory=lambda: defaultdict(list))
+    examples: dict[str | tuple[str, ...], list[Any]] = msgspec.field(default_factory=lambda: defaultdict(list))
     """By kind of change, its first records. By evaluation_name, model_id and verdict in NEW, the first flips."""
 
     def add(self, other: Changes, examples: int) -> None:
@@ -193,8 +194,8 @@ class _Merger:
         for path in paths:
             known = path in fields or len(fields) < self._task.limits.diff_fields
             fields[path if known else OTHER_FIELDS] += 1
-        if len(examples["changed",]) < most:
-            examples["changed",].append(_name_of(new, paths))
+        if len(examples["changed"]) < most:
+            examples["changed"].append(_name_of(new, paths))
         if flip is not None:
             counts["wrong_to_right" if flip else "right_to_wrong"] += 1
             now: Literal["right", "wrong"] = "right" if flip else "wrong"
@@ -211,14 +212,12 @@ class _Merger:
         counts["correct_old" if kind in ("removed", "ambiguous_old") else "correct_new"] += sum(map(is_correct, lines))
         if kind == "ambiguous_new":
             return  # one example is enough for both corpora
-        examples = self.changes.examples[kind.removesuffix("_old"),]
+        examples = self.changes.examples[kind.removesuffix("_old")]
         shown_lines = lines[:1] if kind == "ambiguous_old" else lines
         examples += map(_name_of, shown_lines[: self._task.examples - len(examples)])
 
 
-def _group(
-    olds: Sequence[bytes], news: Sequence[bytes], fields: Sequence[str], left_out: Collection[bytes] = ()
-) -> Collection[_Pair]:
+def _group(olds: _Lines, news: _Lines, fields: Sequence[str], left_out: _Lines = ()) -> Collection[_Pair]:
     """Group the records of both corpora by some fields of their heads."""
     groups: defaultdict[Any, _Pair] = defaultdict(lambda: ([], []))
     for side, lines in enumerate((olds, news)):
@@ -235,7 +234,7 @@ def _name_of(line: bytes, fields: list[str] | msgspec.UnsetType = msgspec.UNSET)
     return RecordName(
         evaluation_name=head.evaluation_name,
         model_id=head.model_id,
-        sample_id=json_safe(sample_id_of(head.sample_id)),
+        sample_id=json_safe(head.decoded_sample_id()),
         sample_hash=head.sample_hash,
         evaluation_id=head.evaluation_id,
         fields=fields,

@@ -13,7 +13,7 @@ Ranges begin where parts begin. They do not depend on the number of jobs, so nei
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, pairwise, takewhile
 from typing import Final
 
@@ -21,8 +21,8 @@ import msgspec
 
 from fastrec.commands.diff.merge import CompareTask
 from fastrec.corpus.documents import MANIFEST, read_manifest, read_summary
-from fastrec.corpus.line_head import Position, position_maker
-from fastrec.corpus.manifest import KeyEntry, Manifest
+from fastrec.corpus.line_head import Position, PositionOf, position_maker
+from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.scan import PartFile, parts_of
 from fastrec.errors import CorpusError, UsageError, shown
 from fastrec.limits import Limits
@@ -89,7 +89,6 @@ def _names_a_sample(fields: Sequence[str]) -> bool:
 
 def make_plan(old: Corpus, new: Corpus, by: tuple[str, ...], examples: int, limits: Limits) -> Plan:
     """Check that two corpora can be compared, and cut the work into ranges."""
-    _check_hashes(old, new, by)
     fields = _position_fields(old, new, by)
     same = {part.text_sha256 for part in old.manifest.parts} & {part.text_sha256 for part in new.manifest.parts}
     olds, news = _parts_to_read(old, same), _parts_to_read(new, same)
@@ -111,28 +110,23 @@ def make_plan(old: Corpus, new: Corpus, by: tuple[str, ...], examples: int, limi
         CompareTask(within(olds, *bounds), within(news, *bounds), bounds, fields, rest, examples, limits)
         for bounds in pairwise([None, *cuts, None])
     ]
-    notices = []
-    versions = old.manifest.fastrec, new.manifest.fastrec
-    if versions[0] != versions[1]:
-        notices.append(
-            f"fastrec {versions[0]} made OLD and fastrec {versions[1]} made NEW: values that the two versions write "
-            "differently count as changed"
-        )
+    ours, theirs = old.manifest.fastrec, new.manifest.fastrec
+    notice = (
+        f"fastrec {ours} made OLD and fastrec {theirs} made NEW: values that the two versions write differently count "
+        "as changed"
+    )
     text_bytes = sum(part.entry.text_bytes for part in (*olds, *news))
-    return Plan(tasks if olds or news else [], text_bytes, len(same), notices)
-
-
-def _check_hashes(old: Corpus, new: Corpus, by: Sequence[str]) -> None:
-    ours, theirs = old.manifest.options.get("hash"), new.manifest.options.get("hash")
-    if ours != theirs and "sample_hash" in by:
-        raise UsageError(
-            f"{shown(old.path)} has {ours} hashes and {shown(new.path)} has {theirs} hashes: normalize one of them "
-            f"again, for example with `fastrec normalize {shown(new.path)} -o NEW --hash {ours}`"
-        )
+    return Plan(tasks if olds or news else [], text_bytes, len(same), [notice] if ours != theirs else [])
 
 
 def _position_fields(old: Corpus, new: Corpus, by: Sequence[str]) -> tuple[str, ...]:
-    """Return the fields of a position; UsageError if the corpora are not sorted so that they can be merged."""
+    """Return the fields of a position; UsageError if hashes or sort orders do not allow a merge."""
+    algorithm, other = old.manifest.options.get("hash"), new.manifest.options.get("hash")
+    if algorithm != other and "sample_hash" in by:
+        raise UsageError(
+            f"{shown(old.path)} has {algorithm} hashes and {shown(new.path)} has {other} hashes: normalize one of them "
+            f"again, for example with `fastrec normalize {shown(new.path)} -o NEW --hash {algorithm}`"
+        )
     ours, theirs = (tuple(takewhile(lambda field: field in by, corpus.manifest.sort_fields)) for corpus in (old, new))
     if ours != theirs:
         order = ",".join(old.manifest.sort_fields)
@@ -157,12 +151,7 @@ def _parts_to_read(corpus: Corpus, same: set[str]) -> list[PartFile]:
     return [part for part in corpus.parts if part.entry.text_sha256 not in same]
 
 
-def _cuts(
-    olds: Sequence[PartFile],
-    news: Sequence[PartFile],
-    position_of: Callable[[KeyEntry], Position],
-    range_parts: int,
-) -> list[Position]:
+def _cuts(olds: list[PartFile], news: list[PartFile], position_of: PositionOf, range_parts: int) -> list[Position]:
     """Return the positions at which ranges begin: the start of every n-th part of OLD, or of the next part of NEW.
 
     A range also reads what comes before it in the part of the other corpus in which it begins. Of two nights, parts

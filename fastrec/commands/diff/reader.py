@@ -7,12 +7,12 @@ are skipped.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
 
-from fastrec.corpus.line_head import LineHead, Position, key_of, read_head
+from fastrec.corpus.line_head import Position, PositionOf, key_of, read_head
 from fastrec.corpus.scan import VERIFY_HINT, PartFile, skim_lines
 from fastrec.errors import CorpusError, FastrecError
 from fastrec.limits import Limits
@@ -28,11 +28,9 @@ Bounds = tuple[Position | None, Position | None]
 class Reader:
     """Reads the lines of some parts whose positions are in a range."""
 
-    def __init__(
-        self, parts: Sequence[PartFile], bounds: Bounds, position_of: Callable[[LineHead], Position], limits: Limits
-    ) -> None:
+    def __init__(self, parts: Sequence[PartFile], bounds: Bounds, position_of: PositionOf, limits: Limits) -> None:
         self._position_of = position_of
-        self._buffers = self._read(parts, *bounds, limits)
+        self._buffers = self._read(parts, bounds, limits)
         self.path = ""
         """The part that is being read."""
         self._offset = 0  # of the buffer in the text of the part
@@ -43,10 +41,9 @@ class Reader:
         self.start = self.end = 0
         self._key: bytes | None = None  # of the line at `start`, once it was read
 
-    def _read(
-        self, parts: Sequence[PartFile], low: Position | None, high: Position | None, limits: Limits
-    ) -> Iterator[bool]:
+    def _read(self, parts: Sequence[PartFile], bounds: Bounds, limits: Limits) -> Iterator[bool]:
         """Read the next buffer with lines of the range at each step."""
+        low, high = bounds
         before: Position | None = None
         for part in parts:
             self.path, self._offset = part.path, 0
