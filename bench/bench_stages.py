@@ -20,10 +20,9 @@ from fastrec.sorting.gather import gather, slice_run
 from fastrec.sorting.key_sample import KeySample
 from fastrec.sorting.keys import key_maker
 from fastrec.sorting.spill import Run, spill
-from fastrec.sources.formats import Format
+from fastrec.sources.formats import Format, decompress
 from fastrec.sources.lines import chunks
 from fastrec.sources.shard import shard_at
-from fastrec.sources.text import decompress
 from fastrec.summary.rows import row_of
 
 __all__: list[str] = []

@@ -10,9 +10,9 @@ from fastrec.judge.batch import Batch
 from fastrec.judge.findings import InvalidLine, too_long
 from fastrec.judge.judge import Judge
 from fastrec.limits import LIMITS
+from fastrec.sources.formats import MAX_WINDOW
 from fastrec.sources.lines import MAX_LINE_BYTES, LongLine, ReadStats
 from fastrec.sources.shard import Slice
-from fastrec.sources.text import MAX_WINDOW
 
 __all__ = ["JudgedChunk", "invalid_line", "judge_slice"]
 

@@ -11,8 +11,8 @@ from fastrec.errors import UsageError
 from fastrec.limits import LIMITS, Limits
 from fastrec.schemas.hashes import HASHES
 from fastrec.sorting.keys import FIELDS, sort_order
+from fastrec.sources.formats import MAX_WINDOW
 from fastrec.sources.lines import MAX_LINE_BYTES
-from fastrec.sources.text import MAX_WINDOW
 
 __all__ = ["MEMORY_PER_JOB", "PART_BYTES", "RECORDED", "Conflicts", "Options"]
 

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -21,7 +21,6 @@ from fastrec.storage import storage_of
 
 __all__ = ["RunSlice", "Window", "gather", "slice_merged", "slice_run", "whole_run"]
 
-_LEAST_INDEX: Final = 64  # bytes of an index read at a time
 _key_of = attrgetter("key")
 
 
@@ -73,14 +72,12 @@ def slice_merged(run: Run, part: int) -> RunSlice | None:
 
 
 def gather(
-    slices: Sequence[RunSlice],
-    low: bytes | None,
-    high: bytes | None,
-    window_bytes: int,
-    *,
-    least_index: int = _LEAST_INDEX,
+    slices: Sequence[RunSlice], low: bytes | None, high: bytes | None, window_bytes: int, *, least_index: int = 64
 ) -> Iterator[Window]:
-    """Yield the records of all keys in `[low, high)`, in order, in windows of about `window_bytes`."""
+    """Yield the records of all keys in `[low, high)`, in order, in windows of about `window_bytes`.
+
+    At least `least_index` bytes of an index are read at a time.
+    """
     # A cursor holds between one and two stretches.
     stretch = max(window_bytes * 2 // 3 // max(len(slices), 1), 1)
     cursors = [_Cursor(piece, low, high, stretch, least_index) for piece in slices]

@@ -12,29 +12,16 @@ FF, so a prefix sorts before longer strings. No field begins with FF, so an end 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from typing import Final
 
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.v0_2_0 import Record
 
-__all__ = [
-    "FIELDS",
-    "KeyMaker",
-    "KeySplitter",
-    "encode_text",
-    "join_key",
-    "key_maker",
-    "key_splitter",
-    "sample_id_of",
-    "sort_order",
-    "text_of",
-]
+__all__ = ["FIELDS", "encode_text", "join_key", "key_maker", "key_splitter", "sample_id_of", "sort_order", "text_of"]
 
 FIELDS: Final = DEFAULT_SCHEMA.sort_fields
 """The fields of a key, in the default order."""
-
-KeyMaker = Callable[[Record], bytes]
-KeySplitter = Callable[[bytes], Sequence[bytes]]
 
 _NEGATIVE, _NATURAL, _STRING = b"\1", b"\2", b"\3"
 _LENGTH_BYTES: Final = 4
@@ -47,11 +34,12 @@ def sort_order(first: Iterable[str]) -> tuple[str, ...]:
     return (*named, *(field for field in FIELDS if field not in named))
 
 
-def key_maker(order: Sequence[str] = FIELDS) -> KeyMaker:
+def key_maker(order: Sequence[str] = FIELDS) -> Callable[[Record], bytes]:
     """Return a function that makes the key of a record."""
     if tuple(order) == FIELDS:
         return _default_key
-    return lambda record: b"".join([_encode_field(field, record) for field in order])
+    encoders = [(field, _sample_id if field == "sample_id" else _string) for field in order]
+    return lambda record: b"".join([encode(getattr(record, field)) for field, encode in encoders])
 
 
 def _default_key(record: Record) -> bytes:
@@ -70,11 +58,6 @@ def _default_key(record: Record) -> bytes:
     return b"".join(map(_string, (name, sample_hash, model, evaluation_id))) + _sample_id(sample_id)  # type: ignore[arg-type]
 
 
-def _encode_field(field: str, record: Record) -> bytes:
-    value = getattr(record, field)
-    return _sample_id(value) if field == "sample_id" else _string(value)
-
-
 def _string(text: str) -> bytes:
     return text.encode().replace(b"\0", b"\0\xff") + b"\0"
 
@@ -88,24 +71,16 @@ def _integer(value: int) -> bytes:
     if value >= 0:
         return _NATURAL + length.to_bytes(_LENGTH_BYTES, "big") + value.to_bytes(length, "big")
     # A negative number with more bytes is smaller, and so is one with a smaller complement.
-    return (
-        _NEGATIVE
-        + (_LONGEST - length).to_bytes(_LENGTH_BYTES, "big")
-        + (value + (1 << 8 * length)).to_bytes(length, "big")
-    )
+    complement = value + (1 << 8 * length)
+    return _NEGATIVE + (_LONGEST - length).to_bytes(_LENGTH_BYTES, "big") + complement.to_bytes(length, "big")
 
 
-def key_splitter(order: Sequence[str] = FIELDS) -> KeySplitter:
+def key_splitter(order: Sequence[str] = FIELDS) -> Callable[[bytes], Sequence[bytes]]:
     """Return a function that splits a key into its encoded fields, in the default order."""
     if tuple(order) == FIELDS:
         return _split_default
-    positions = [tuple(order).index(field) for field in FIELDS]
-
-    def split(key: bytes) -> Sequence[bytes]:
-        fields = _split(key, order)
-        return [fields[position] for position in positions]
-
-    return split
+    in_default_order = itemgetter(*(tuple(order).index(field) for field in FIELDS))
+    return lambda key: in_default_order(_split(key, order))
 
 
 def _split_default(key: bytes) -> Sequence[bytes]:

@@ -13,6 +13,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from fastrec.sorting.files import ViewsWriter
 from fastrec.sorting.gather import RunSlice, Window, gather
 from fastrec.sorting.spill import BLOCK_ROWS, Run, index_of
@@ -21,12 +23,7 @@ __all__ = ["merge_runs"]
 
 
 def merge_runs(
-    path: str,
-    slices: Sequence[RunSlice],
-    window_bytes: int,
-    cuts: Sequence[bytes] | None,
-    *,
-    block_rows: int = BLOCK_ROWS,
+    path: str, slices: Sequence[RunSlice], window_bytes: int, cuts: Sequence[bytes] | None, block_rows: int = BLOCK_ROWS
 ) -> Run:
     """Merge whole runs into a new one at `path`. Without `cuts`, it will be merged again, and has no bounds."""
     dropped: Counter[int] = Counter()
@@ -39,18 +36,8 @@ def merge_runs(
             records += len(window.keys)
             dropped.update([row[0] for row in window.copies])
         bounds = merged.finish()
-    return Run(
-        path,
-        records,
-        data.size,
-        index.size,
-        fences=[],
-        sample=[],
-        dropped=dict(dropped),
-        data_hash=data.hash(),
-        index_hash=index.hash(),
-        bounds=b"" if cuts is None else bounds,
-    )
+    run = Run(path, records, data.size, index.size, [], [], dict(dropped), data.hash(), index.hash())
+    return run if cuts is None else msgspec.structs.replace(run, bounds=bounds)
 
 
 class _MergedIndex:

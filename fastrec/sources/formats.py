@@ -1,4 +1,4 @@
-"""The compression of a shard, detected by its first bytes, never by its name.
+"""The compression of a shard: detect it by the first bytes, never by the name, and decompress.
 
 Names are less reliable than magic numbers: downloads lose or gain a suffix, and clients decompress on the fly. So
 `detect` uses only the first bytes; the suffix only serves for a notice if the two disagree.
@@ -6,14 +6,35 @@ Names are less reliable than magic numbers: downloads lose or gain a suffix, and
 Input that is shorter than a magic number but begins like one (`(`, `B`, `P*M`, 0x1F …) counts as that format, whose
 decompressor then reports it as truncated. No record begins with these bytes, so no valid line is lost, and a download
 that stopped after two bytes is never taken for text. Empty input is plain: it has no lines.
+
+    format     text of all of         checked by
+    zstd       frames, skippable too  the walk over blocks; content size and checksum if the frame has them
+    gzip       members, zero padding  CRC-32 and length of each member
+    bz2        streams                CRC-32 of each block and stream
+    xz         streams, padding       the check of each block (CRC-32, CRC-64, SHA-256), the index
+
+Text comes in blocks of at most half a megabyte, however well it is compressed. Input that does not end after a whole
+frame or member raises ShardTruncatedError; bytes that violate the format or a checksum raise ShardCorruptError. Both
+come after the text before them, so nothing may be used before the iterator is exhausted.
 """
 
 from __future__ import annotations
 
 import codecs
 import enum
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Final
 
-__all__ = ["MAGIC_BYTES", "Format", "detect", "format_of_name", "is_text"]
+from fastrec.errors import ShardCorruptError
+from fastrec.sources.members import bz2_text, gzip_text, xz_text
+from fastrec.sources.raw import RawBytes
+from fastrec.sources.zstd_frames import zstd_text
+
+__all__ = ["MAGIC_BYTES", "MAX_WINDOW", "Format", "decompress", "detect", "format_of_name", "is_text", "text_of"]
+
+MAX_WINDOW: Final = 128 << 20  # the default limit of the zstd library
+_TEXT_SAMPLE: Final = 1 << 12
 
 
 class Format(enum.Enum):
@@ -25,13 +46,8 @@ class Format(enum.Enum):
     BZ2 = "bz2"
     XZ = "xz"
 
-    @property
-    def suffixes(self) -> tuple[str, ...]:
-        """The suffixes of file names with this format."""
-        return _SUFFIXES[self]
 
-
-_SUFFIXES = {
+_SUFFIXES: Final = {
     Format.PLAIN: (".jsonl", ".ndjson", ".json"),
     Format.ZSTD: (".zst", ".zstd"),
     Format.GZIP: (".gz", ".gzip"),
@@ -39,7 +55,7 @@ _SUFFIXES = {
     Format.XZ: (".xz",),
 }
 
-_MAGIC: tuple[tuple[bytes, Format], ...] = (
+_MAGIC: Final = (
     (b"\x28\xb5\x2f\xfd", Format.ZSTD),  # RFC 8878, 3.1.1: 0xFD2FB528, little-endian
     *((bytes((low, 0x2A, 0x4D, 0x18)), Format.ZSTD) for low in range(0x50, 0x60)),  # 3.1.2: skippable frames
     (b"\x1f\x8b", Format.GZIP),  # RFC 1952, 2.3.1: ID1, ID2
@@ -47,7 +63,7 @@ _MAGIC: tuple[tuple[bytes, Format], ...] = (
     (b"\xfd7zXZ\x00", Format.XZ),  # The .xz File Format 1.1.0, 2.1.1.1: Header Magic Bytes
 )
 
-MAGIC_BYTES = max(len(magic) for magic, _ in _MAGIC)
+MAGIC_BYTES: Final = max(len(magic) for magic, _ in _MAGIC)
 """Number of bytes that `detect` needs; fewer only if the input is shorter."""
 
 
@@ -61,8 +77,19 @@ def detect(head: bytes) -> Format:
 
 def format_of_name(path: str) -> Format | None:
     """Return the format that a file name suggests, if any."""
-    name = path.lower()
-    return next((format_ for format_ in Format if name.endswith(format_.suffixes)), None)
+    return next((format_ for format_, suffixes in _SUFFIXES.items() if path.lower().endswith(suffixes)), None)
+
+
+def text_of(raw: Iterator[bytes], path: str, max_window: int) -> Iterator[bytes]:
+    """Detect the compression by the first bytes, and decompress; refuse what is neither text nor as its name says."""
+    head = b""
+    while len(head) < MAGIC_BYTES and (block := next(raw, b"")):  # a pipe may give one byte at a time
+        head = head + block if head else block
+    format_, promised = detect(head), format_of_name(path)
+    if format_ is Format.PLAIN and promised not in (None, Format.PLAIN) and not is_text(head[:_TEXT_SAMPLE]):
+        assert promised is not None
+        raise ShardCorruptError(path, f"is neither {promised.value}, as its name says, nor text", 0)
+    return decompress(format_, chain((head,), raw), path=path, max_window=max_window)
 
 
 def is_text(head: bytes) -> bool:
@@ -72,3 +99,15 @@ def is_text(head: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return b"\0" not in head
+
+
+def decompress(format_: Format, blocks: Iterable[bytes], *, path: str, max_window: int = MAX_WINDOW) -> Iterator[bytes]:
+    """Decompress raw blocks of any size; `max_window` limits the memory of a zstd window or an xz dictionary."""
+    if format_ is Format.PLAIN:
+        return iter(blocks)
+    raw = RawBytes(iter(blocks), path)
+    if format_ is Format.ZSTD:
+        return zstd_text(raw, max_window)
+    if format_ is Format.GZIP:
+        return gzip_text(raw)
+    return bz2_text(raw) if format_ is Format.BZ2 else xz_text(raw, max_window)

@@ -39,15 +39,11 @@ def find_shards(paths: Iterable[str], *, files_from: str | None = None) -> tuple
     shards: list[Shard] = []
     notices: list[str] = []
     seen: dict[object, str] = {}
-    for shard in (shard for name in names for shard in _shards_of(without_file_protocol(name), problems)):
+    for shard, identity in (pair for name in names for pair in _shards_of(without_file_protocol(name), problems)):
         path = shard.path
-        try:
-            identity = _identity(path)
-        except ShardMissingError as exc:
-            problems.append(f"{shown(path)}: {exc.reason}")
-            continue
         if identity in seen:
-            notices.append(_given_again(path, seen[identity]))
+            same = "given more than once" if path == seen[identity] else f"the same file as {shown(seen[identity])}"
+            notices.append(f"{shown(path)} is {same}: counted once")
             continue
         seen[identity] = path
         shards.append(shard)
@@ -57,16 +53,17 @@ def find_shards(paths: Iterable[str], *, files_from: str | None = None) -> tuple
     return shards, notices
 
 
-def _shards_of(name: str, problems: list[str]) -> Iterator[Shard]:
-    """Yield the shards of one name; add what is wrong with it to `problems`."""
+def _shards_of(name: str, problems: list[str]) -> Iterator[tuple[Shard, object]]:
+    """Yield the shards of one name, and a value that is equal for all names of one file; add to `problems`."""
     if is_url(name):
         from fastrec.sources.objects import shards_in_store  # noqa: PLC0415 - only URLs need it
 
-        yield from shards_in_store(name, problems)
+        for shard in shards_in_store(name, problems):
+            yield shard, storage_of(name).canonical(shard.path)
         return
     for path in _expanded(name, problems):
         try:
-            yield shard_at(path)
+            yield shard_at(path), _identity(path)
         except ShardMissingError as exc:
             problems.append(f"{shown(path)}: {exc.reason}")
 
@@ -120,22 +117,13 @@ def _in_directory(directory: str, problems: list[str]) -> list[str]:
 
 
 def _identity(path: str) -> object:
-    """Return a value that is equal for all names of one file."""
     if path == STDIN:
         return path
-    if is_url(path):
-        return storage_of(path).canonical(path)
     try:
         status = os.stat(path)  # noqa: PTH116 - as above
     except OSError as exc:
         raise ShardMissingError(path, f"cannot be found: {exc.strerror}") from exc
     return status.st_dev, status.st_ino
-
-
-def _given_again(path: str, first: str) -> str:
-    if path == first:
-        return f"{shown(path)} is given more than once: counted once"
-    return f"{shown(path)} is the same file as {shown(first)}: counted once"
 
 
 def _name_notices(shard: Shard) -> Iterator[str]:

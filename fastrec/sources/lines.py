@@ -78,21 +78,28 @@ def chunks(
     small_block: int = _SMALL_BLOCK,
 ) -> Iterator[Chunk | LongLine]:
     """Cut text that starts at `offset` into chunks of about `chunk_bytes`, with at least one line each."""
-    cutter = _Cutter(chunk_bytes, max_line_bytes, offset, ReadStats() if stats is None else stats)
-    for block in _gathered(blocks, small_block):
-        yield from cutter.feed(block)
+    stats = ReadStats() if stats is None else stats
+    cutter = _Cutter(chunk_bytes, max_line_bytes, offset, stats)
+    for number, block in enumerate(_gathered(blocks, small_block)):
+        stats.text_bytes += len(block)
+        if number == offset == 0 and block.startswith(BOM):
+            stats.bom = True
+            cutter.offset = len(BOM)
+            yield from cutter.feed(block, len(BOM))
+        else:
+            yield from cutter.feed(block)
     yield from cutter.finish()
 
 
-def line_start(read_at: Callable[[int, int], bytes], position: int, scan_bytes: int = _SCAN_BYTES) -> int:
+def line_start(pread: Callable[[int, int], bytes], position: int, scan_bytes: int = _SCAN_BYTES) -> int:
     """Return the offset of the first line that starts at or after `position`, or of the end of the text.
 
-    `read_at(offset, size)` reads up to `size` bytes of the text, and none at its end.
+    `pread(size, offset)` reads up to `size` bytes of the text, and none at its end.
     """
     if position == 0:
         return 0
     offset = position - 1  # after a newline just before `position`, a line starts at `position`
-    while block := read_at(offset, scan_bytes):
+    while block := pread(scan_bytes, offset):
         found = block.find(b"\n")
         if found >= 0:
             return offset + found + 1
@@ -112,8 +119,7 @@ def _gathered(blocks: Iterable[bytes], small_block: int) -> Iterator[bytes]:
         size += len(block)
         if size >= small_block:
             yield b"".join(small)
-            small = []
-            size = 0
+            small, size = [], 0
     if small:
         yield b"".join(small)
 
@@ -131,19 +137,14 @@ class _Cutter:
         self.step = max(1, min(chunk_bytes, max_line_bytes))
         self.stats = stats
         self.offset = offset  # of the first byte of `whole`
-        self.at_start = offset == 0
         self.line = 1
         self.whole: list[memoryview] = []
         self.whole_bytes = 0
         self.tail: list[memoryview] = []
         self.tail_bytes = 0  # more than `tail` holds if the line is too long
 
-    def feed(self, block: bytes) -> Iterator[Chunk | LongLine]:
-        """Process the next block, and yield the chunks that it completes."""
-        start = 0
-        if self.at_start:
-            start = self._drop_bom(block)
-        self.stats.text_bytes += len(block)
+    def feed(self, block: bytes, start: int = 0) -> Iterator[Chunk | LongLine]:
+        """Process the next block from `start` on, and yield the chunks that it completes."""
         view = memoryview(block)
         for begin in range(start, len(block), self.step):
             end = min(begin + self.step, len(block))
@@ -164,22 +165,12 @@ class _Cutter:
     def finish(self) -> Iterator[Chunk | LongLine]:
         """Yield the rest: the last line may lack its newline."""
         if self.tail_bytes > self.max_line_bytes:
-            if self.whole:
-                yield self._chunk()
-            yield self._long_line()
+            yield from self._long_line()
             return
         self.stats.lines += bool(self.tail)
         self._end_tail()
         if self.whole:
             yield self._chunk()
-
-    def _drop_bom(self, block: bytes) -> int:
-        self.at_start = False
-        if not block.startswith(BOM):
-            return 0
-        self.stats.bom = True
-        self.offset = len(BOM)
-        return len(BOM)
 
     def _pass_long_line(
         self, block: bytes, view: memoryview, begin: int, end: int
@@ -194,29 +185,26 @@ class _Cutter:
         self.tail = [memoryview(self._head())]
         if newline < 0:
             return end
-        if self.whole:
-            yield self._chunk()
-        yield self._long_line()
-        self.offset += 1  # its newline
+        yield from self._long_line()
         return newline + 1
 
     def _head(self) -> bytes:
         return b"".join(part[:HEAD_BYTES] for part in self.tail[:HEAD_BYTES])[:HEAD_BYTES]
 
-    def _long_line(self) -> LongLine:
-        long_line = LongLine(self.offset, self.line, self.tail_bytes, self._head())
-        self.offset += self.tail_bytes
+    def _long_line(self) -> Iterator[Chunk | LongLine]:
+        """Yield the tail, a line that is too long, after the whole lines before it."""
+        if self.whole:
+            yield self._chunk()
+        yield LongLine(self.offset, self.line, self.tail_bytes, self._head())
+        self.offset += self.tail_bytes + 1  # with its newline
         self.line += 1
         self.stats.lines += 1
-        self.tail = []
-        self.tail_bytes = 0
-        return long_line
+        self.tail, self.tail_bytes = [], 0
 
     def _end_tail(self) -> None:
         self.whole += self.tail
         self.whole_bytes += self.tail_bytes
-        self.tail = []
-        self.tail_bytes = 0
+        self.tail, self.tail_bytes = [], 0
 
     def _chunk(self) -> Chunk:
         data = b"".join(self.whole)
@@ -225,6 +213,5 @@ class _Cutter:
         self.line += lines
         self.stats.lines += lines
         self.offset += self.whole_bytes
-        self.whole = []
-        self.whole_bytes = 0
+        self.whole, self.whole_bytes = [], 0
         return chunk

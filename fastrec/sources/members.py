@@ -13,12 +13,18 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from isal import igzip_lib
 
 from fastrec.errors import ShardCorruptError, ShardLimitError
 from fastrec.sources.raw import RawBytes
+
+if TYPE_CHECKING:
+    from bz2 import BZ2Decompressor
+    from lzma import LZMADecompressor
+
+    _Decompressor = BZ2Decompressor | LZMADecompressor | igzip_lib.IgzipDecompressor
 
 __all__ = ["bz2_text", "gzip_text", "xz_text"]
 
@@ -33,74 +39,56 @@ _XZ_OVERHEAD = 1 << 20  # memory of the decoder besides its dictionary
 _XZ_LIMIT_MESSAGE = "Memory usage limit exceeded"  # lzma has one error class: only the message distinguishes this case
 
 
-class _Decompressor(Protocol):
-    """The common interface of bz2, lzma and igzip_lib."""
-
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def needs_input(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes: ...
-    def decompress(self, data: memoryview, max_length: int) -> bytes: ...
-
-
-def _member_text(
-    raw: RawBytes, member: _Decompressor, what: str, start: int, error: type[Exception]
-) -> Iterator[bytes]:
+def _member_text(raw: RawBytes, member: _Decompressor, name: str, error: type[Exception]) -> Iterator[bytes]:
     """Yield the text of one member in blocks of at most TEXT_BYTES; `raw` is then just after the member."""
     nothing = memoryview(b"")
     while not member.eof:
         piece = nothing
         if member.needs_input and not (piece := raw.take(SLICE_BYTES)):
-            raise raw.truncated(f"ends inside the {what} that starts at byte {start:,}")
+            raise raw.truncated(name)
         try:
             text = member.decompress(piece, TEXT_BYTES)
         except error as exc:
-            reason = f"the {what} that starts at byte {start:,} is corrupt: {exc}"
-            raise raw.corrupt(reason, raw.offset - len(piece)) from exc
+            raise raw.corrupt(f"{name} is corrupt: {exc}", raw.offset - len(piece)) from exc
         if text:
             yield text
     raw.give_back(len(member.unused_data))
 
 
-def _check_magic(raw: RawBytes, magic: bytes, what: str) -> int:
-    """Check that a new member begins here, and return its offset; the decompressor detects whether it is truncated."""
+def _new_member(raw: RawBytes, magic: bytes, kind: str) -> str:
+    """Check that a new member begins here, and return its name; the decompressor detects whether it is truncated."""
     if not magic.startswith(raw.peek(len(magic))):
-        raise raw.corrupt(f"is not {what} should begin")
-    return raw.offset
+        format_, _, member = kind.partition(" ")
+        raise raw.corrupt(f"is not {format_} where a new {member} should begin")
+    return f"the {kind} that starts at byte {raw.offset:,}"
 
 
 def gzip_text(raw: RawBytes) -> Iterator[bytes]:
     """Yield the text of all members; zero bytes after a member are padding, as in gzip(1)."""
+    error: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]  # its stub declares an instance
     while raw.need(1):
-        start = raw.offset
-        _skip_gzip_header(raw)
+        name = _new_member(raw, b"\x1f\x8b", "gzip member")
+        _skip_gzip_header(raw, name)
         member = igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP_NO_HDR_VER)
-        error: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]  # its stub declares an instance
-        yield from _member_text(raw, member, "gzip member", start, error)
+        yield from _member_text(raw, member, name, error)
         raw.skip_zeros()
 
 
-def _skip_gzip_header(raw: RawBytes) -> None:
+def _skip_gzip_header(raw: RawBytes, name: str) -> None:
     """Check and skip the header of a member (RFC 1952, 2.3)."""
-    start = _check_magic(raw, b"\x1f\x8b", "gzip where a new member")
-    fixed = raw.peek(10)
-    if len(fixed) < 10:
-        raise raw.truncated(f"ends inside the gzip member that starts at byte {start:,}")
-    flags = fixed[3]
-    if fixed[2] != _DEFLATE or flags & _RESERVED:
-        raise raw.corrupt("has a gzip member of an unknown kind")
     length = 10
+    raw.require(length, name)
+    kind, flags = raw.peek(2, 2)
+    if kind != _DEFLATE or flags & _RESERVED:
+        raise raw.corrupt("has a gzip member of an unknown kind")
     if flags & _FEXTRA:
         length += 2 + int.from_bytes(raw.peek(2, length), "little")
     for flag in (_FNAME, _FCOMMENT):
         if flags & flag:
-            length = _end_of_string(raw, length)
+            length = _end_of_string(raw, length, name)
     if flags & _FHCRC:
         length += 2
-    if not raw.need(length):
-        raise raw.truncated(f"ends inside the gzip member that starts at byte {start:,}")
+    raw.require(length, name)
     if flags & _FHCRC:
         header = raw.peek(length)
         if zlib.crc32(header[:-2]) & 0xFFFF != int.from_bytes(header[-2:], "little"):
@@ -108,12 +96,11 @@ def _skip_gzip_header(raw: RawBytes) -> None:
     raw.skip(length)
 
 
-def _end_of_string(raw: RawBytes, begin: int) -> int:
+def _end_of_string(raw: RawBytes, begin: int, name: str) -> int:
     """Return the end, including the NUL, of the NUL-terminated string that begins `begin` bytes ahead."""
     size = 256
     while (end := raw.peek(size, begin).find(b"\0")) < 0:
-        if not raw.need(begin + size):
-            raise raw.truncated(f"ends inside the gzip member that starts at byte {raw.offset:,}")
+        raw.require(begin + size, name)
         if size > HEADER_LIMIT:
             raise raw.corrupt("has a gzip header without an end")
         size *= 2
@@ -125,8 +112,8 @@ def bz2_text(raw: RawBytes) -> Iterator[bytes]:
     import bz2  # noqa: PLC0415 - rarely needed
 
     while raw.need(1):
-        start = _check_magic(raw, b"BZh", "bz2 where a new stream")
-        yield from _member_text(raw, bz2.BZ2Decompressor(), "bz2 stream", start, OSError)
+        name = _new_member(raw, b"BZh", "bz2 stream")
+        yield from _member_text(raw, bz2.BZ2Decompressor(), name, OSError)
 
 
 def xz_text(raw: RawBytes, max_window: int) -> Iterator[bytes]:
@@ -134,10 +121,10 @@ def xz_text(raw: RawBytes, max_window: int) -> Iterator[bytes]:
     import lzma  # noqa: PLC0415 - rarely needed
 
     while raw.need(1):
-        start = _check_magic(raw, b"\xfd7zXZ\0", "xz where a new stream")
+        name = _new_member(raw, b"\xfd7zXZ\0", "xz stream")
         stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=max_window + _XZ_OVERHEAD)
         try:
-            yield from _member_text(raw, stream, "xz stream", start, lzma.LZMAError)
+            yield from _member_text(raw, stream, name, lzma.LZMAError)
         except ShardCorruptError as exc:
             if _XZ_LIMIT_MESSAGE not in exc.reason:
                 raise

@@ -77,9 +77,8 @@ def _in_directory(directory: str, problems: list[str]) -> Iterator[FoundObject]:
             by_parent[parent][file] = found
     for parent, files in sorted(by_parent.items()):
         if _MANIFEST in files:
-            manifest = _read_manifest(join(parent, _MANIFEST))
-            if manifest is not None:
-                named = {part.file for part in manifest.parts}
+            named = _parts_in(join(parent, _MANIFEST))
+            if named is not None:
                 missing = sorted(named - files.keys())
                 problems += [f"{shown(join(parent, file))}: missing, but listed in {_MANIFEST}" for file in missing]
                 files = {file: found for file, found in files.items() if file in named}
@@ -91,19 +90,19 @@ def _in_directory(directory: str, problems: list[str]) -> Iterator[FoundObject]:
                 yield found
 
 
-def _read_manifest(path: str) -> _Manifest | None:
+def _parts_in(manifest: str) -> set[str] | None:
     try:
-        return msgspec.json.decode(OBJECT_STORE.read_all(path), type=_Manifest)
+        parts = msgspec.json.decode(OBJECT_STORE.read_all(manifest), type=_Manifest).parts
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None  # not a manifest of fastrec
+    return {part.file for part in parts}
 
 
 def _shards(found: Sequence[FoundObject]) -> list[Shard]:
     """Detect the formats of objects; their first bytes are read concurrently."""
     filled = [one.path for one in found if one.size]  # stores refuse to read an empty object
-    heads = dict(zip(filled, OBJECT_STORE.heads(filled, MAGIC_BYTES), strict=True))
-    return [Shard(one.path, one.size, _format_of(heads.get(one.path, b"")), one.version) for one in found]
-
-
-def _format_of(head: bytes | Exception) -> Format | None:
-    return detect(head) if isinstance(head, bytes) else None  # reading the shard will report the error
+    formats = {
+        path: detect(head) if isinstance(head, bytes) else None  # reading the shard will report the error
+        for path, head in zip(filled, OBJECT_STORE.heads(filled, MAGIC_BYTES), strict=True)
+    }
+    return [Shard(one.path, one.size, formats.get(one.path, Format.PLAIN), one.version) for one in found]

@@ -46,6 +46,11 @@ class RawBytes:
         self._buffer = b"".join(parts)
         return missing <= 0
 
+    def require(self, count: int, inside: str) -> None:
+        """Buffer at least `count` bytes; ShardTruncatedError if the input ends before."""
+        if not self.need(count):
+            raise self.truncated(inside)
+
     def peek(self, count: int, ahead: int = 0) -> bytes:
         """Return `count` bytes from `ahead` bytes further on without consuming them; fewer only at the end."""
         self.need(ahead + count)
@@ -73,20 +78,18 @@ class RawBytes:
 
     def skip_zeros(self) -> int:
         """Skip zero bytes, and return their number."""
-        skipped = 0
-        while piece := self.take(1 << 16):
-            rest = len(bytes(piece).lstrip(b"\0"))
-            skipped += len(piece) - rest
-            if rest:
-                self.give_back(rest)
-                break
-        return skipped
+        start = self.offset
+        while (piece := self.take(1 << 16)) and not (rest := len(bytes(piece).lstrip(b"\0"))):
+            pass
+        if piece:
+            self.give_back(rest)
+        return self.offset - start
 
-    def truncated(self, reason: str) -> ShardTruncatedError:
+    def truncated(self, inside: str) -> ShardTruncatedError:
         """Return the error for input that ends too early, with the offset of its end."""
         while self.take(1 << 20):
             pass
-        return ShardTruncatedError(self.path, reason, self.offset)
+        return ShardTruncatedError(self.path, f"ends inside {inside}", self.offset)
 
     def corrupt(self, reason: str, offset: int | None = None) -> ShardCorruptError:
         """Return the error for bytes that the format forbids, at the current offset by default."""

@@ -19,24 +19,26 @@ import os
 import stat
 import sys
 from collections.abc import Iterator
+from functools import partial
 from typing import Final, cast
 
 import msgspec
+from xxhash import xxh3_128
 
 from fastrec.errors import ShardError, ShardMissingError, shown
 from fastrec.limits import LIMITS
-from fastrec.sources.formats import MAGIC_BYTES, Format, detect
+from fastrec.sources.formats import MAGIC_BYTES, MAX_WINDOW, Format, detect, text_of
 from fastrec.sources.lines import MAX_LINE_BYTES, Chunk, LongLine, ReadStats, chunks, line_start
-from fastrec.sources.text import MAX_WINDOW, raw_blocks, reason_of, text_of
 from fastrec.storage import is_url, storage_of
 from fastrec.storage.base import Reader
 
-__all__ = ["STDIN", "Shard", "Slice", "shard_at"]
+__all__ = ["FEWEST", "SMALLEST", "STDIN", "Shard", "Slice", "shard_at"]
 
 STDIN: Final = "-"
 
-_SMALLEST: Final = 4 << 20  # bytes of a slice
-_FEWEST: Final = 16  # slices of a shard, unless they would be smaller than that
+_READ_BYTES: Final = 1 << 20
+SMALLEST: Final = 4 << 20  # bytes of a slice or a task
+FEWEST: Final = 16  # slices of a shard, or tasks, unless they would be smaller than that
 
 # Bytes of text per byte of a file, estimated; real records gave 3.3 to 12.
 _EXPANSION: Final = {Format.PLAIN: 1, Format.ZSTD: 4, Format.GZIP: 4, Format.BZ2: 5, Format.XZ: 5}
@@ -70,7 +72,7 @@ class Shard(msgspec.Struct, frozen=True):
 
         The cuts depend on this shard only, so that results for its slices stay usable when other shards are added.
         """
-        slice_bytes = min(slice_bytes, max(self.size // _FEWEST, _SMALLEST))
+        slice_bytes = min(slice_bytes, max(self.size // FEWEST, SMALLEST))
         if not self.splittable or self.size <= slice_bytes + slice_bytes // 2:
             yield Slice(self)
             return
@@ -93,27 +95,26 @@ class Shard(msgspec.Struct, frozen=True):
         if (start, end) != (0, None) and not self.splittable:
             raise ValueError(f"{self.path}: only plain files can be read in ranges")
         stats = ReadStats() if stats is None else stats
+        cut = partial(chunks, chunk_bytes=chunk_bytes, max_line_bytes=max_line_bytes, stats=stats)
 
         def read() -> Iterator[Chunk | LongLine]:  # a generator of its own, so that the call refuses a wrong range
             with self._opened() as source:
-                first, size = 0, None
+                size = None
+                stats.raw_start = 0
                 if (start, end) != (0, None):
-                    first, size = self._own_bytes(source, start, end)
-                    source.seek(first, size)
-                stats.raw_start = first
-                text = raw_blocks(source.read, self.path, size, stats)
-                if first == 0:
+                    stats.raw_start, size = self._own_bytes(source, start, end)
+                    source.seek(stats.raw_start, size)
+                text = self._raw_blocks(source, size, stats)
+                if stats.raw_start == 0:
                     text = text_of(text, self.path, max_window)
-                yield from chunks(
-                    text, chunk_bytes=chunk_bytes, max_line_bytes=max_line_bytes, offset=first, stats=stats
-                )
+                yield from cut(text, offset=stats.raw_start)
 
         return read()
 
-    def read_text(self, *, max_window: int = MAX_WINDOW) -> Iterator[bytes]:
+    def read_text(self) -> Iterator[bytes]:
         """Read the text in blocks of any size, for callers that need no lines."""
         with self._opened() as source:
-            yield from text_of(raw_blocks(source.read, self.path, None, ReadStats()), self.path, max_window)
+            yield from text_of(self._raw_blocks(source, None, ReadStats()), self.path, MAX_WINDOW)
 
     def own_bytes(self, start: int, end: int | None) -> tuple[int, int]:
         """Return the offset and the length of the lines that start in a range of the file as it is now."""
@@ -131,7 +132,7 @@ class Shard(msgspec.Struct, frozen=True):
         try:
             source = storage_of(self.path).open_reader(self.path)
         except (OSError, ValueError) as exc:
-            raise ShardMissingError(self.path, reason_of("cannot be opened", exc)) from exc
+            raise ShardMissingError(self.path, _reason("cannot be opened", exc)) from exc
         with source:
             found = as_found and not self.stream and self.version
             if found and (source.size, source.version) != (self.size, self.version):
@@ -142,16 +143,31 @@ class Shard(msgspec.Struct, frozen=True):
 
     def _own_bytes(self, source: Reader, start: int, end: int | None) -> tuple[int, int]:
         try:
-
-            def boundary(position: int) -> int:
-                return min(source.size, line_start(lambda offset, count: source.pread(count, offset), position))
-
-            first = boundary(start)
-            # A range inside one huge line owns nothing: no need to look for that line's end twice.
-            beyond = first if end is not None and first >= end else source.size if end is None else boundary(end)
+            first = min(source.size, line_start(source.pread, start))
+            if end is None:
+                beyond = source.size
+            else:  # a range inside one huge line owns nothing: no need to look for that line's end twice
+                beyond = first if first >= end else min(source.size, line_start(source.pread, end))
         except OSError as exc:
-            raise ShardError(self.path, reason_of("cannot be read", exc), start) from exc
+            raise ShardError(self.path, _reason("cannot be read", exc), start) from exc
         return first, beyond - first
+
+    def _raw_blocks(self, source: Reader, size: int | None, stats: ReadStats) -> Iterator[bytes]:
+        """Read `size` bytes, or up to the end, and count and hash them in `stats`."""
+        digest = xxh3_128()
+        while size is None or size > 0:
+            try:
+                block = source.read(_READ_BYTES if size is None else min(size, _READ_BYTES))
+            except OSError as exc:
+                raise ShardError(self.path, _reason("cannot be read", exc), stats.raw_bytes) from exc
+            if not block:
+                break
+            stats.raw_bytes += len(block)
+            digest.update(block)
+            if size is not None:
+                size -= len(block)
+            yield block
+        stats.raw_hash = digest.hexdigest()
 
 
 class Slice(msgspec.Struct, frozen=True):
@@ -184,7 +200,7 @@ def shard_at(path: str) -> Shard:
     try:
         status = os.stat(path)  # noqa: PTH116 - paths stay the str that was given
     except (OSError, ValueError) as exc:
-        raise ShardMissingError(path, reason_of("cannot be found", exc)) from exc
+        raise ShardMissingError(path, _reason("cannot be found", exc)) from exc
     if stat.S_ISDIR(status.st_mode):
         raise ShardMissingError(path, "is a directory")
     if not stat.S_ISREG(status.st_mode):
@@ -202,6 +218,11 @@ def _object_at(path: str) -> Shard:
         with storage_of(path).open_reader(path) as source:
             return Shard(path, source.size, detect(source.pread(MAGIC_BYTES, 0)), source.version)
     except FileNotFoundError as exc:
-        raise ShardMissingError(path, reason_of("cannot be found", exc)) from exc
+        raise ShardMissingError(path, _reason("cannot be found", exc)) from exc
     except OSError as exc:
-        raise ShardError(path, reason_of("cannot be read", exc)) from exc
+        raise ShardError(path, _reason("cannot be read", exc)) from exc
+
+
+def _reason(what: str, exc: Exception) -> str:
+    """Describe why something failed, without the path."""
+    return f"{what}: {exc.strerror if isinstance(exc, OSError) and exc.strerror else exc}"

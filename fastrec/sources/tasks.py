@@ -1,4 +1,10 @@
-"""Group slices into tasks of about the same size, whatever the files look like.
+"""The interface of an input format, and its slices grouped into tasks of about the same size.
+
+    names ── discover ──▶ sources ── slice ──▶ slices, grouped into tasks ── read ──▶ chunks of lines
+
+`inputs.find_shards` discovers: it expands names and looks at each file. A new format adds its class there and to the
+type of `Slice.shard`; slicing, task planning, judging and everything above them use this interface. JSONL shards
+implement it; so will the logs of evaluation harnesses.
 
 Many small shards share a task; a large plain file is cut into byte ranges, which own the lines that start in them. A
 compressed shard is one slice, however large. The tasks depend on the shards only, never on the number of jobs.
@@ -6,23 +12,56 @@ compressed shard is one slice, however large. The tasks depend on the shards onl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, Protocol
 
-from fastrec.sources.shard import Slice
-from fastrec.sources.source import Source
+from fastrec.sources.lines import Chunk, LongLine, ReadStats
+from fastrec.sources.shard import FEWEST, SMALLEST, Slice
 
-__all__ = ["LARGE", "gather_tasks", "growth", "tasks_of", "total_text"]
+__all__ = ["LARGE", "Source", "gather_tasks", "growth", "tasks_of", "total_text"]
 
 LARGE: Final = 64 << 30
 """From this much text on tasks are larger, because there are more than enough of them."""
 _MOST: Final = 1 << 16  # tasks: the driver holds a few kilobytes per task
-_SMALLEST: Final = 4 << 20  # bytes of text in a task
-_FEWEST: Final = 16  # tasks, unless they would be smaller than that
 
 
-def total_text(sources: Iterable[Source]) -> int:
-    """Return the estimated size of the text of all sources."""
+class Source(Protocol):
+    """One input file as discovery found it."""
+
+    @property
+    def path(self) -> str:
+        """Its path or URL, or `-`."""
+
+    @property
+    def stream(self) -> bool:
+        """Whether it can be read only once, from the start, and only by this process."""
+
+    @property
+    def splittable(self) -> bool:
+        """Whether its slices can be read on their own."""
+
+    @property
+    def estimated_text(self) -> int:
+        """Estimated size of its lines in bytes."""
+
+    def slices(self, slice_bytes: int) -> Iterator[Slice]:
+        """Cut it into slices of at most about `slice_bytes` of text, which together hold every line once."""
+
+    def read(
+        self,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        chunk_bytes: int,
+        max_line_bytes: int,
+        max_window: int,
+        stats: ReadStats | None = None,
+    ) -> Iterator[Chunk | LongLine]:
+        """Read the lines of a slice with their positions; ShardError if they cannot be read whole."""
+
+
+def total_text(sources: Iterable[Source | Slice]) -> int:
+    """Return the estimated size of the text of all sources or slices."""
     return sum(source.estimated_text for source in sources)
 
 
@@ -33,19 +72,16 @@ def tasks_of(sources: Iterable[Source], task_bytes: int) -> list[tuple[Slice, ..
 
 def gather_tasks(slices: Sequence[Slice], task_bytes: int) -> list[tuple[Slice, ...]]:
     """Group slices into tasks of about `task_bytes`, or less if there would be too few tasks to share."""
-    task_bytes = min(task_bytes, max(sum(piece.estimated_text for piece in slices) // _FEWEST, _SMALLEST))
-    tasks: list[tuple[Slice, ...]] = []
-    gathered: list[Slice] = []
+    task_bytes = min(task_bytes, max(total_text(slices) // FEWEST, SMALLEST))
+    tasks: list[list[Slice]] = []
     size = 0
     for piece in slices:
-        if gathered and size + piece.estimated_text > task_bytes:
-            tasks.append(tuple(gathered))
-            gathered, size = [], 0
-        gathered.append(piece)
+        if not tasks or size + piece.estimated_text > task_bytes:
+            tasks.append([])
+            size = 0
+        tasks[-1].append(piece)
         size += piece.estimated_text
-    if gathered:
-        tasks.append(tuple(gathered))
-    return tasks
+    return list(map(tuple, tasks))
 
 
 def growth(text_bytes: int, task_bytes: int) -> int:

@@ -18,7 +18,6 @@ The walk detects a truncation at its exact offset, and a corruption to within a 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import zstandard
 
@@ -39,59 +38,45 @@ _CONTENT_SIZE_BYTES = (0, 2, 4, 8)
 _RLE, _RESERVED = 1, 3
 
 
-class _FrameHeader(NamedTuple):
-    length: int  # of the header itself, magic included
-    window: int
-    dictionary: int
-    checksum_bytes: int
-
-
 def zstd_text(raw: RawBytes, max_window: int) -> Iterator[bytes]:
     """Yield the text of all frames; skippable frames have none."""
     low, high = _LIBRARY_WINDOWS
     decompressor = zstandard.ZstdDecompressor(max_window_size=min(max(max_window, low), high))
     while raw.need(1):
         magic = raw.peek(4)
-        if magic == _FRAME_MAGIC:
-            yield from _frame_text(raw, decompressor, min(max_window, high))
-        elif 0x50 <= magic[0] <= 0x5F and magic[1:] == _SKIPPABLE_TAIL:
-            _skip_frame(raw)
-        elif _FRAME_MAGIC.startswith(magic) or (0x50 <= magic[0] <= 0x5F and _SKIPPABLE_TAIL.startswith(magic[1:])):
-            raise raw.truncated("ends inside a zstd frame's magic number")
-        else:
+        skippable = 0x50 <= magic[0] <= 0x5F and _SKIPPABLE_TAIL.startswith(magic[1:])
+        if not skippable and not _FRAME_MAGIC.startswith(magic):
             raise raw.corrupt("is not zstd where a new frame should begin")
+        raw.require(4, "a zstd frame's magic number")
+        if skippable:
+            _skip_frame(raw)
+        else:
+            yield from _frame_text(raw, decompressor, min(max_window, high))
 
 
 def _skip_frame(raw: RawBytes) -> None:
     """Skip a skippable frame: magic number, length, and that many bytes."""
-    start = raw.offset
-    length = raw.peek(4, ahead=4)
-    if len(length) < 4 or not raw.skip(8 + int.from_bytes(length, "little")):
-        raise raw.truncated(f"ends inside the skippable zstd frame that starts at byte {start:,}")
+    name = f"the skippable zstd frame that starts at byte {raw.offset:,}"
+    raw.require(8, name)
+    if not raw.skip(8 + int.from_bytes(raw.peek(4, 4), "little")):
+        raise raw.truncated(name)
 
 
 def _frame_text(raw: RawBytes, decompressor: zstandard.ZstdDecompressor, max_window: int) -> Iterator[bytes]:
     """Yield the text of one frame: the walk over its blocks that the module docstring describes."""
-    start = raw.offset
-    broken_off = f"ends inside the zstd frame that starts at byte {start:,}"
-    header = _frame_header(raw, broken_off)
-    _refuse_what_cannot_be_read(raw, header, max_window)
+    name = f"the zstd frame that starts at byte {raw.offset:,}"
+    ahead, checksum_bytes = _frame_header(raw, name, max_window)  # `ahead` is the length of whole blocks so far
     decompress = (frame := decompressor.decompressobj()).decompress
-    ahead = header.length  # bytes of whole blocks so far
     blocks = 0
     last = 0
     while not last:
-        if not raw.need(ahead + 3):
-            raise raw.truncated(broken_off)
+        raw.require(ahead + 3, name)
         block = int.from_bytes(raw.peek(3, ahead), "little")
         last, kind, size = block & 1, block >> 1 & 3, block >> 3
         if kind == _RESERVED or size > BLOCK_LIMIT:
-            raise raw.corrupt(
-                f"has an impossible block in the zstd frame that starts at byte {start:,}", raw.offset + ahead
-            )
-        ahead += 3 + (1 if kind == _RLE else size) + last * header.checksum_bytes
-        if not raw.need(ahead):
-            raise raw.truncated(broken_off)
+            raise raw.corrupt(f"has an impossible block in {name}", raw.offset + ahead)
+        ahead += 3 + (1 if kind == _RLE else size) + last * checksum_bytes
+        raw.require(ahead, name)
         blocks += 1
         if last or blocks == BLOCKS_PER_CALL:
             offset = raw.offset
@@ -103,40 +88,31 @@ def _frame_text(raw: RawBytes, decompressor: zstandard.ZstdDecompressor, max_win
                 yield text
             ahead = blocks = 0
     if not frame.eof or frame.unused_data:
-        raise raw.corrupt(f"the zstd frame that starts at byte {start:,} does not end with its last block")
+        raise raw.corrupt(f"{name} does not end with its last block")
 
 
-def _frame_header(raw: RawBytes, broken_off: str) -> _FrameHeader:
-    """Parse the header of a frame (RFC 8878, 3.1.1.1) without consuming it."""
+def _frame_header(raw: RawBytes, name: str, max_window: int) -> tuple[int, int]:
+    """Check the header of a frame (RFC 8878, 3.1.1.1); return its length and that of the checksum after the blocks."""
+    raw.require(6, name)
     head = raw.peek(HEADER_LIMIT)
-    if len(head) < 6:
-        raise raw.truncated(broken_off)
     descriptor = head[4]
     single_segment = descriptor >> 5 & 1
     dictionary_at = 6 - single_segment
     content_size_at = dictionary_at + _DICTIONARY_BYTES[descriptor & 3]
     # A single segment always has a content size, in one byte if the flag is 0, which is also the window.
     length = content_size_at + (_CONTENT_SIZE_BYTES[descriptor >> 6] or single_segment)
-    if len(head) < length:
-        raise raw.truncated(broken_off)
+    raw.require(length, name)
     if single_segment:
         window = int.from_bytes(head[content_size_at:length], "little") + (256 if descriptor >> 6 == 1 else 0)
     else:
-        base = 1 << 10 + (head[5] >> 3)
-        window = base + (base >> 3) * (head[5] & 7)
-    dictionary = int.from_bytes(head[dictionary_at:content_size_at], "little")
-    return _FrameHeader(length, window, dictionary, 4 if descriptor & 4 else 0)
-
-
-def _refuse_what_cannot_be_read(raw: RawBytes, header: _FrameHeader, max_window: int) -> None:
-    if header.window > max_window:
-        reason = (
-            f"needs a zstd window of {header.window:,} bytes and the limit is {max_window:,}: "
-            "raise it with --max-window"
-        )
-        if header.window > _LIBRARY_WINDOWS[1]:
-            reason = f"needs a zstd window of {header.window:,} bytes, which --max-window cannot allow"
+        window = 8 + (head[5] & 7) << 7 + (head[5] >> 3)
+    if window > max_window:
+        reason = f"needs a zstd window of {window:,} bytes"
+        if window > _LIBRARY_WINDOWS[1]:
+            raise ShardLimitError(raw.path, f"{reason}, which --max-window cannot allow", raw.offset)
+        reason += f" and the limit is {max_window:,}: raise it with --max-window"
         raise ShardLimitError(raw.path, reason, raw.offset)
-    if header.dictionary:
-        reason = f"was compressed with a zstd dictionary ({header.dictionary}): compress it again without one"
+    if dictionary := int.from_bytes(head[dictionary_at:content_size_at], "little"):
+        reason = f"was compressed with a zstd dictionary ({dictionary}): compress it again without one"
         raise ShardError(raw.path, reason, raw.offset)
+    return length, 4 if descriptor & 4 else 0

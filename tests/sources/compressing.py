@@ -8,8 +8,7 @@ import zlib
 
 import zstandard
 
-from fastrec.sources.formats import Format
-from fastrec.sources.text import decompress
+from fastrec.sources.formats import Format, decompress
 
 FORMATS = (Format.ZSTD, Format.GZIP, Format.BZ2, Format.XZ)
 

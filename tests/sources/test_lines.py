@@ -166,7 +166,7 @@ def test_any_cut_into_ranges_gives_every_line_once(text, ended, cuts, scan_bytes
     """Ranges own the lines that start in them: together all lines, each once."""
     text = text + (b"\n" if ended else b"")
     ends = sorted({0, len(text), *(position for position in cuts if position <= len(text))})
-    starts = [line_start(lambda offset, size: text[offset : offset + size], end, scan_bytes) for end in ends]
+    starts = [line_start(lambda size, offset: text[offset : offset + size], end, scan_bytes) for end in ends]
     lines = re.findall(rb"[^\n]*\n|[^\n]+", text)
     offsets = list(accumulate(map(len, lines), initial=0))[:-1]
     for (begin, end), (first, beyond) in zip(pairwise(ends), pairwise(starts), strict=True):

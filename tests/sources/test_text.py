@@ -8,8 +8,7 @@ import zstandard
 from isal import isal_zlib
 
 from fastrec.errors import ShardCorruptError, ShardError, ShardLimitError, ShardTruncatedError
-from fastrec.sources.formats import Format
-from fastrec.sources.text import decompress
+from fastrec.sources.formats import Format, decompress
 from fastrec.sources.zstd_frames import BLOCKS_PER_CALL
 from tests.sources.compressing import FORMATS, compressed, gzip_member, skippable, text_of, zstd_frame
 

@@ -29,11 +29,11 @@ from fastrec.judge.judge import Judge
 from fastrec.judge.shards import judge_slice
 from fastrec.limits import LIMITS, Limits
 from fastrec.schemas.hashes import HASHES
+from fastrec.sources.formats import MAX_WINDOW
 from fastrec.sources.inputs import find_shards
 from fastrec.sources.lines import MAX_LINE_BYTES, ReadStats
 from fastrec.sources.shard import Shard, Slice
 from fastrec.sources.tasks import tasks_of, total_text
-from fastrec.sources.text import MAX_WINDOW
 
 __all__ = ["validate"]
 
