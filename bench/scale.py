@@ -28,11 +28,10 @@ from bench.scale_workers import RECORD, Charged, SimulatedWorkers, fingerprint_o
 from fastrec.corpus.local_output import LocalOutput
 from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.output import Kind
-from fastrec.normalize.context import RunContext
+from fastrec.normalize.context import NoProgress, RunContext
 from fastrec.normalize.driver import make_corpus, purpose_of
 from fastrec.normalize.journal import Journal
 from fastrec.normalize.options import Options
-from fastrec.normalize.progress import NoProgress
 from fastrec.sources.formats import Format
 from fastrec.sources.shard import Shard
 
@@ -96,9 +95,8 @@ def simulate(
         with (
             patch("fastrec.sorting.key_sample.fingerprint", fingerprint_of),
             patch("fastrec.normalize.driver.cut_keys", engine.cut),
-            patch("fastrec.summary.part_counts.read_blocks", engine.counts_of),
+            patch("fastrec.summary.part_statistics.read_blocks", engine.blocks_of),
             patch("fastrec.storage.local.LocalStorage.remove", engine.remove),
-            patch("fastrec.summary.census_files.read_blocks", engine.list_of),
         ):
             if stop_after:
                 with contextlib.suppress(KeyboardInterrupt):

@@ -12,22 +12,21 @@ from typing import Any, Final
 
 import msgspec
 
-from fastrec.corpus.rejects import RejectRange
 from fastrec.corpus.writer import Written
 from fastrec.engine.base import Engine
 from fastrec.limits import LIMITS
-from fastrec.normalize.merging import MergeTask
 from fastrec.normalize.pass1 import SortTask
-from fastrec.normalize.pass1_result import HashCounts, PieceCounts, SortResult
-from fastrec.normalize.pass2 import Part, PartTask
+from fastrec.normalize.pass2 import PartTask
+from fastrec.normalize.results import HashCounts, Part, PieceCounts, SortResult
+from fastrec.normalize.rounds import MergeTask
 from fastrec.sorting.files import read_blocks
 from fastrec.sorting.gather import RunSlice
 from fastrec.sorting.key_sample import SampledKey, cut_keys
 from fastrec.sorting.spill import Fence, Run
+from fastrec.sources.lines import ReadStats
 from fastrec.storage.digests import FileDigest
 from fastrec.summary.census import QuestionCounts
-from fastrec.summary.census_files import Census
-from fastrec.summary.part_counts import read_part_counts
+from fastrec.summary.part_statistics import Census, read_part_counts
 from fastrec.summary.tally import ModelTally, Tally
 
 __all__ = ["RECORD", "Charged", "SimulatedWorkers", "fingerprint_of", "reads_of"]
@@ -126,7 +125,6 @@ class SimulatedWorkers(Engine):
         at_once = (options.large_run_bytes if task.large else options.run_bytes) // (RECORD + _IN_MEMORY)
         waiting = 0
         pieces: list[PieceCounts] = []
-        ranges: list[RejectRange] = []
         runs: list[Run] = []
         rejects = f"{task.directory}/rejects-{name}"
         for piece in task.pieces:
@@ -134,17 +132,9 @@ class SimulatedWorkers(Engine):
             lines = self._lines[piece.shard]
             self._left.append((piece.number, lines))
             waiting += lines
-            counts = PieceCounts(
-                number=piece.number,
-                shard=piece.shard,
-                start=0,
-                lines=lines,
-                text_bytes=lines * RECORD,
-                raw_bytes=piece.slice.shard.size,
-                raw_hash=f"{self._rng.getrandbits(128):032x}",
-            )
-            pieces.append(counts)
-            ranges.append(RejectRange(rejects, 0, 0, piece.shard, 0))
+            size, text_hash = piece.slice.shard.size, f"{self._rng.getrandbits(128):032x}"
+            read = ReadStats(lines=lines, text_bytes=lines * RECORD, raw_bytes=size, raw_hash=text_hash)
+            pieces.append(PieceCounts(piece=piece, read=read))
         hashes = HashCounts(verified=waiting)
         while waiting:
             count = min(waiting, at_once)
@@ -158,7 +148,7 @@ class SimulatedWorkers(Engine):
         self._read(1, _INPUT_READ)
         self._result.tasks += 1
         self._result.runs += len(runs)
-        return SortResult(task.number, tuple(pieces), tuple(runs), tuple(ranges), Counter(), hashes, files)
+        return SortResult(task.number, tuple(pieces), tuple(runs), rejects, {}, hashes, files)
 
     def _sample_run(self, wanted: tuple[str, int, int]) -> list[SampledKey]:
         """Simulate reading an index. Its keys are new, so a resumed run cannot reuse parts."""
@@ -206,9 +196,13 @@ class SimulatedWorkers(Engine):
         self._result.requests["rename"] += 1 + len(kept)
         low, high = (key or self._key(self._rng.getrandbits(64)) for key in (task.low, task.high))
         written = Written(records * RECORD // _PART_SHARE, _HASH * 2, records * RECORD, _HASH * 2)
-        return Part(task.number, written, records, low, high, Counter(), tuple(kept))
+        return Part(task.number, task.made_of, written, records, low, high, {}, tuple(kept))
 
-    def counts_of(self, path: str) -> Iterator[Any]:
+    def blocks_of(self, path: str) -> Iterator[Any]:
+        """Yield the blocks of a file that a part has written: its counts, or a list of its census."""
+        return self._counts_of(path) if path.endswith("-counts") else self._list_of(path)
+
+    def _counts_of(self, path: str) -> Iterator[Any]:
         """Yield the counts of a part. Line counts must add up, so its records come from the pieces in turn."""
         self._read(_COUNTS, _BLOCKS_READ)
         number = int(path.rpartition("census-")[2].removesuffix("-counts"))
@@ -235,9 +229,9 @@ class SimulatedWorkers(Engine):
             records -= taken
             if left > taken:
                 self._left.append((piece, left - taken))
-        yield tally.packed(), [], []
+        yield tally.packed(), {}, {}
 
-    def list_of(self, path: str) -> Iterator[Any]:
+    def _list_of(self, path: str) -> Iterator[Any]:
         """Yield a block of census rows; the driver holds one block of each list."""
         number = int(path.rpartition("census-")[2].split("-")[0])
         self._read(self._records_of[number] * _CENSUS, _BLOCKS_READ)

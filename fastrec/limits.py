@@ -6,6 +6,7 @@ with a few kilobytes what otherwise takes gigabytes.
 
 from __future__ import annotations
 
+import sys
 from typing import Final
 
 import msgspec
@@ -35,7 +36,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     decompressed_chunk_bytes: int = 16 << 20  # text per chunk of a shard that the driver decompresses
     run_bytes: int = 40 << 20  # most text per run, if memory allows it
     window_bytes: int = 8 << 20  # most text of a part merged at a time, if there are few runs
-    wide_window_bytes: int = 4 << 30  # most text merged at a time, if there are many runs and memory allows it
+    wide_window_bytes: int = sys.maxsize  # most text merged at a time, if there are many runs; tests reduce it
     read_bytes: int = 256 << 10  # bytes to read of a run at a time, if memory allows it for all runs
     unmerged_runs: int = 512  # more runs than this are merged before pass 2; merging fewer costs more than it saves
     merged_runs: int = 256  # runs after merging; with this many, a part of 64 MiB reads 256 KiB of each

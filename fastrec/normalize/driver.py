@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
-import msgspec
 import zstandard
+from msgspec.structs import asdict
 
 from fastrec._version import __version__
 from fastrec.corpus.manifest import InputEntry, Manifest, PartEntry, RejectsEntry, key_entry, tree_hash
-from fastrec.corpus.rejects import write_rejects
+from fastrec.corpus.rejects import RejectRange, write_rejects
 from fastrec.errors import utf8
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.line_counts import (
@@ -28,13 +28,13 @@ from fastrec.normalize.line_counts import (
 from fastrec.normalize.options import RECORDED, Options
 from fastrec.normalize.parts import close_gaps, make_parts
 from fastrec.normalize.pass1_driver import SortedShards, sort_shards
-from fastrec.normalize.pass2 import Part
+from fastrec.normalize.results import Part
 from fastrec.normalize.rounds import merge_rounds
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.sorting.key_sample import cut_keys
 from fastrec.sources.shard import Shard
 from fastrec.summary.document import Summary
-from fastrec.summary.part_counts import add_part_counts
+from fastrec.summary.part_statistics import add_part_counts
 from fastrec.summary.summarize import summarize
 
 __all__ = ["make_corpus", "purpose_of"]
@@ -45,7 +45,7 @@ def purpose_of(options: Options) -> dict[str, Any]:
     recorded = {name: getattr(options, name) for name in (*RECORDED, "max_window", "sort_fields")}
     limits = options.limits
     cuts = (limits.sample_one_in, limits.sampled_keys, limits.most_parts)
-    return {"fastrec": __version__, "zstd": zstandard.ZSTD_VERSION, "journal": 4, "cuts": cuts, **recorded}
+    return {"fastrec": __version__, "zstd": zstandard.ZSTD_VERSION, "journal": 5, "cuts": cuts, **recorded}
 
 
 def make_corpus(shards: Sequence[Shard], context: RunContext) -> tuple[Manifest, Summary]:
@@ -54,37 +54,32 @@ def make_corpus(shards: Sequence[Shard], context: RunContext) -> tuple[Manifest,
     sorted_shards, sample = sort_shards(shards, context)
     cuts = cut_keys(sample.keys, sample.one_in, options.part_size, limits.most_parts)
     del sample  # it may take 160 MB
-    merged = merge_rounds(context, sorted_shards, cuts)
-    parts, census = make_parts(context, shards, sorted_shards, merged.runs, cuts)
+    runs, copies = merge_rounds(context, sorted_shards, cuts)
+    parts, census = make_parts(context, shards, sorted_shards, runs, cuts)
     prefixes = [context.census_path(part.number) for part in parts]
     counts = add_part_counts(prefixes, context.engine, limits.part_counts_per_task)
-    counts.copies.update(merged.copies)
-    results = sorted_shards.results
+    counts.copies.update(copies)
+    results, skipped = sorted_shards.results, sorted_shards.skipped
     inputs = input_entries(shards, results, counts, sorted_shards.decompressed)
     check_line_counts(inputs, parts)
     codes, hashes = count_codes(results, parts), count_hashes(results, options.hash)
     summary = summarize(total_line_counts(inputs), codes, hashes, counts.tally, census)
     rejects = _write_rejects(context, shards, sorted_shards, prefixes, summary.line_counts.rejected)
-    manifest = _write_documents(
-        context,
-        close_gaps(context, parts),
-        summary,
-        rejects=rejects,
-        inputs=[entry for number, entry in enumerate(inputs) if number not in sorted_shards.skipped],
-        skipped=[str(error) for _, error in sorted(sorted_shards.skipped.items())],
-    )
-    return manifest, summary
+    inputs = [entry for number, entry in enumerate(inputs) if number not in skipped]
+    errors = [str(error) for _, error in sorted(skipped.items())]
+    parts = close_gaps(context, parts)
+    return _write_documents(context, parts, summary, rejects=rejects, inputs=inputs, skipped=errors), summary
 
 
 def _write_rejects(
     context: RunContext, shards: Sequence[Shard], sorted_shards: SortedShards, prefixes: Sequence[str], count: int
 ) -> RejectsEntry | None:
-    bases = {piece.number: base for piece, base in sorted_shards.with_line_bases()}
-    ranges = [
-        msgspec.structs.replace(rejects, line_base=bases[piece.number])
-        for result in sorted_shards.results
-        for piece, rejects in zip(result.pieces, result.rejects, strict=True)
-    ]
+    files = {number: result.rejects for result in sorted_shards.results for number in result.numbers}
+    ranges = []
+    for counts, base in sorted_shards.with_line_bases():
+        piece = counts.piece
+        start = piece.offset + piece.slice.start
+        ranges.append(RejectRange(files[piece.number], *counts.rejects, piece.shard, start, base))
     conflicts = [] if context.options.conflicts == "keep" else [f"{prefix}-conflicts" for prefix in prefixes]
     name = context.output.named("rejects", ".jsonl.zst")
     written = write_rejects(context.output.staged(name), ranges, conflicts, [utf8(shard.path) for shard in shards])
@@ -116,12 +111,9 @@ def _write_documents(
             PartEntry(
                 file=context.part_name(part.number),
                 records=part.records,
-                bytes=part.written.bytes,
-                sha256=part.written.sha256,
-                text_bytes=part.written.text_bytes,
-                text_sha256=part.written.text_sha256,
                 first=key_entry(part.first, options.sort_fields),
                 last=key_entry(part.last, options.sort_fields),
+                **asdict(part.written),
             )
             for part in parts
         ],

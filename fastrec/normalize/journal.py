@@ -12,47 +12,21 @@ Entries are not trusted. Before one is used, its inputs and outputs are read aga
 from __future__ import annotations
 
 import os
-from collections import Counter
 from typing import Any, BinaryIO, Final, Self
 
 import msgspec
 
 from fastrec.errors import naming
-from fastrec.normalize.merging import MergedRun
-from fastrec.normalize.pass1 import Piece
-from fastrec.normalize.pass1_result import SortResult
-from fastrec.normalize.pass2 import Part
+from fastrec.normalize.results import MergedRun, Part, SortResult
 from fastrec.storage import storage_of
 from fastrec.storage.digests import fingerprint
 
-__all__ = ["FinishedMerge", "FinishedPart", "FinishedTask", "Journal", "JournalEntry"]
+__all__ = ["Journal", "JournalEntry"]
 
 _HEAD: Final = 12  # bytes before an entry: its length and fingerprint
 
 
-class FinishedTask(msgspec.Struct, frozen=True, tag="task"):
-    """A finished task of pass 1."""
-
-    pieces: tuple[Piece, ...]
-    result: SortResult
-    """Without the key sample, which is read from the runs again."""
-
-
-class FinishedMerge(msgspec.Struct, frozen=True, tag="merge"):
-    """A finished merge. The runs that were merged may be gone."""
-
-    merged: MergedRun
-
-
-class FinishedPart(msgspec.Struct, frozen=True, tag="part"):
-    """A finished part."""
-
-    made_of: str
-    """Fingerprint of everything that determines its content."""
-    part: Part
-
-
-JournalEntry = FinishedTask | FinishedMerge | FinishedPart
+JournalEntry = SortResult | MergedRun | Part
 
 
 class Journal:
@@ -90,7 +64,7 @@ class Journal:
     def take(self) -> list[JournalEntry]:
         """Return the entries of earlier runs, and keep only those of parts, which are needed later."""
         entries = self.entries
-        self.entries = [entry for entry in entries if isinstance(entry, FinishedPart)]
+        self.entries = [entry for entry in entries if isinstance(entry, Part)]
         return entries
 
     def add(self, entry: JournalEntry) -> bool:
@@ -120,9 +94,5 @@ def _next_entry(file: BinaryIO, left: int) -> bytes | None:
     return body if body and head + body == _framed(body) else None
 
 
-def _to_counter(_kind: Any, value: Any) -> Any:
-    return Counter(value)
-
-
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(JournalEntry, dec_hook=_to_counter).decode
+_decode = msgspec.msgpack.Decoder(JournalEntry).decode

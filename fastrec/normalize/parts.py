@@ -10,24 +10,26 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 from xxhash import xxh3_128_hexdigest
 
 from fastrec.errors import utf8
-from fastrec.normalize.conflicts import PieceLocation, write_locations
 from fastrec.normalize.context import RunContext
-from fastrec.normalize.journal import FinishedPart
 from fastrec.normalize.pass1_driver import SortedShards
-from fastrec.normalize.pass2 import Part, PartTask, make_part
+from fastrec.normalize.pass2 import PartTask, make_part
+from fastrec.normalize.results import Part
 from fastrec.normalize.resume import find_parts
+from fastrec.sorting.files import write_blocks
 from fastrec.sorting.gather import slice_merged, slice_run
 from fastrec.sorting.keys import join_key
 from fastrec.sorting.spill import Run
 from fastrec.sources.shard import Shard
 from fastrec.storage import parent_and_name, storage_of
-from fastrec.summary.census_files import Census, count_census
+from fastrec.summary.part_statistics import Census, count_census
 
 __all__ = ["close_gaps", "make_parts"]
 
@@ -43,15 +45,12 @@ def make_parts(
     locations = ""
     if context.options.conflicts != "keep":
         locations = context.output.working("locations")
-        write_locations(
-            locations,
-            {
-                piece.number: PieceLocation(utf8(shards[piece.shard].path), base)
-                for piece, base in sorted_shards.with_line_bases()
-            },
-        )
+        bases = sorted_shards.with_line_bases()
+        names = {counts.piece.number: (utf8(shards[counts.piece.shard].path), base) for counts, base in bases}
+        write_blocks(locations, [names])
     context.progress.start("merge", sum(run.data_bytes for run in runs))
-    result = _PartsMaker(context, runs, cuts, locations, _made_of(context, sorted_shards)).make()
+    ranges = list(pairwise([None, *cuts, None])) if runs else []
+    result = _PartsMaker(context, runs, ranges, locations, _made_of(context, sorted_shards)).make()
     context.progress.finish()
     return result
 
@@ -69,17 +68,15 @@ def close_gaps(context: RunContext, parts: Sequence[Part]) -> list[Part]:
     return [msgspec.structs.replace(part, number=number) for number, part in enumerate(parts)]
 
 
+@dataclass(frozen=True)
 class _PartsMaker:
     """Makes the parts of one corpus."""
 
-    def __init__(
-        self, context: RunContext, runs: Sequence[Run], cuts: Sequence[bytes], locations: str, made_of: str
-    ) -> None:
-        self._context = context
-        self._runs = runs
-        self._ranges = list(pairwise([None, *cuts, None])) if runs else []
-        self._locations = locations
-        self._made_of = made_of
+    _context: RunContext
+    _runs: Sequence[Run]
+    _ranges: Sequence[tuple[bytes | None, bytes | None]]
+    _locations: str
+    _made_of: str
 
     def make(self) -> tuple[list[Part], Census]:
         parts = self._make(dict.fromkeys(range(len(self._ranges)), frozenset()))
@@ -104,7 +101,10 @@ class _PartsMaker:
     def _make(self, wanted: Mapping[int, frozenset[bytes]]) -> dict[int, Part]:
         """Make parts, given their numbers and the keys that each one leaves out."""
         context = self._context
-        made_of = {number: self._fingerprint(number, losers) for number, losers in wanted.items()}
+        made_of = {
+            number: _hash_of((self._made_of, number, *self._ranges[number], sorted(losers)))
+            for number, losers in wanted.items()
+        }
         paths = {made_of[number]: context.part_path(number) for number in wanted}
         found = find_parts(context.journal.entries, paths, context.engine)
         if found:
@@ -112,14 +112,14 @@ class _PartsMaker:
         made = {number: found[made_of[number]] for number in wanted if made_of[number] in found}
         for part in made.values():
             context.progress.advance(part.written.text_bytes, part.records, 0)
-        tasks = (self._task(number, losers) for number, losers in wanted.items() if number not in made)
+        tasks = (self._task(number, made_of[number], losers) for number, losers in wanted.items() if number not in made)
         for _, part in context.engine.run(make_part, tasks):
-            context.journal.add(FinishedPart(made_of[part.number], part))
+            context.journal.add(part)
             context.progress.advance(part.written.text_bytes, part.records, 0)
             made[part.number] = msgspec.structs.replace(part, files=())
         return made
 
-    def _task(self, number: int, losers: frozenset[bytes]) -> PartTask:
+    def _task(self, number: int, made_of: str, losers: frozenset[bytes]) -> PartTask:
         context, options = self._context, self._context.options
         low, high = self._ranges[number]
         found = [slice_merged(run, number) if run.bounds else slice_run(run, low, high) for run in self._runs]
@@ -127,6 +127,7 @@ class _PartsMaker:
         merged = any(run.bounds for run in self._runs)
         return PartTask(
             number,
+            made_of,
             low,
             high,
             slices,
@@ -138,31 +139,25 @@ class _PartsMaker:
             losers,
         )
 
-    def _fingerprint(self, number: int, losers: frozenset[bytes]) -> str:
-        """Return a hash of everything that determines the content of a part."""
-        low, high = self._ranges[number]
-        return xxh3_128_hexdigest(msgspec.msgpack.encode((self._made_of, number, low, high, sorted(losers))))
-
     def _losers(self, census: Census) -> set[bytes]:
         """Return the keys whose records are left out because another key has the same identity."""
-        losers: set[bytes] = set()
+        losers, options = set[bytes](), self._context.options
         for conflict in census.across_hashes:
-            rivals = sorted(
-                join_key(
-                    (conflict.evaluation, sample_hash, conflict.model, conflict.evaluation_id, conflict.sample_id),
-                    self._context.options.sort_fields,
-                )
-                for sample_hash in conflict.hashes
-            )
-            losers.update(rivals[1:] if self._context.options.conflicts == "first" else rivals)
+            before, after = conflict.evaluation, (conflict.model, conflict.evaluation_id, conflict.sample_id)
+            rivals = sorted(join_key((before, hash_, *after), options.sort_fields) for hash_ in conflict.hashes)
+            losers.update(rivals[1:] if options.conflicts == "first" else rivals)
         return losers
 
 
 def _made_of(context: RunContext, sorted_shards: SortedShards) -> str:
     """Return a hash of everything that determines the corpus: the text of each piece, and the options."""
-    pieces = (piece for result in sorted_shards.results for piece in result.pieces)
-    texts = sorted((piece.number, piece.raw_hash, piece.raw_start) for piece in pieces)
-    return xxh3_128_hexdigest(msgspec.msgpack.encode((texts, context.journal.purpose), order="deterministic"))
+    pieces = (counts for result in sorted_shards.results for counts in result.pieces)
+    texts = sorted((counts.piece.number, counts.read.raw_hash, counts.read.raw_start) for counts in pieces)
+    return _hash_of((texts, context.journal.purpose))
+
+
+def _hash_of(values: Any) -> str:
+    return xxh3_128_hexdigest(msgspec.msgpack.encode(values, order="deterministic"))
 
 
 def _position(keys: list[bytes], key: bytes | None, default: int) -> int:

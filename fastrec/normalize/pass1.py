@@ -16,54 +16,25 @@ from typing import Any, Final
 
 import msgspec
 
-from fastrec.corpus.rejects import RejectRange, rejected_line
+from fastrec.corpus.rejects import rejected_line
 from fastrec.engine.base import collector_off
-from fastrec.errors import ShardError, out_of_memory, shown, utf8
+from fastrec.errors import ShardError, out_of_memory, utf8
 from fastrec.judge.batch import Batch
 from fastrec.judge.findings import InvalidLine
 from fastrec.judge.judge import Judge
 from fastrec.judge.shards import invalid_line, judge_slice
 from fastrec.normalize.options import Options
-from fastrec.normalize.pass1_result import HashCounts, PieceCounts, SortResult
+from fastrec.normalize.results import HashCounts, Piece, PieceCounts, SortResult
 from fastrec.sorting.keys import key_maker
 from fastrec.sorting.spill import Run, spill
-from fastrec.sources.lines import LongLine, ReadStats
-from fastrec.sources.shard import Slice
+from fastrec.sources.lines import ReadStats
 from fastrec.storage import storage_of
 from fastrec.storage.digests import digest_of
 from fastrec.summary.rows import row_of
 
-__all__ = ["PIECES", "Piece", "SortTask", "release_buffer", "sort_pieces"]
+__all__ = ["SortTask", "release_buffer", "sort_pieces"]
 
-PIECES: Final = 1 << 24
-"""More pieces than a shard is ever cut into. The number of a piece divided by this is the number of its shard."""
 _RECORD_BYTES: Final = 700  # memory of a record besides its text: key, row, numbers
-
-
-class Piece(msgspec.Struct, frozen=True):
-    """A slice of a shard, or a chunk of a shard that the driver decompressed."""
-
-    number: int
-    """Pieces are numbered in the order of shards and within each shard."""
-    shard: int
-    """Number of its shard."""
-    source: str
-    """Path of its shard."""
-    slice: Slice
-    """What to read: a slice of the shard, or the temporary file of the chunk."""
-    offset: int = 0
-    """For a chunk: added to offsets in its file."""
-    line: int = 1
-    """For a chunk: number of its first line."""
-    long_lines: tuple[LongLine, ...] = ()
-    """For a chunk: lines before it that were too long."""
-    temporary: bool = False
-    """Whether it is a chunk. The driver deletes its file when the task is done."""
-
-    def __str__(self) -> str:
-        if not self.temporary:
-            return str(self.slice)
-        return f"{shown(self.source)}, bytes {self.offset + 1:,} to {self.offset + self.slice.shard.size:,} of its text"
 
 
 class SortTask(msgspec.Struct, frozen=True):
@@ -158,43 +129,26 @@ class _Sorter:
         self._reject_bytes = 0
 
     def run(self) -> SortResult:
-        pieces: list[PieceCounts] = []
-        ranges: list[RejectRange] = []
-        path = f"{self._task.directory}/rejects-{self._name}"
+        task, path = self._task, f"{self._task.directory}/rejects-{self._name}"
         with storage_of(path).create(path, for_work=True) as rejects:
-            for piece in self._task.pieces:
-                start = self._reject_bytes
-                counts = self._sort(piece, rejects)
-                pieces.append(counts)
-                ranges.append(RejectRange(path, start, self._reject_bytes, piece.shard, counts.start))
+            pieces = tuple(self._sort(piece, rejects) for piece in task.pieces)
         if self._buffer:
             self._spill()
-        files = [file for run in self._runs for file in run.files]
-        return SortResult(
-            self._task.number,
-            tuple(pieces),
-            tuple(self._runs),
-            tuple(ranges),
-            self._codes,
-            self._hashes,
-            (*files, digest_of(path)),
-        )
+        files = (*(file for run in self._runs for file in run.files), digest_of(path))
+        return SortResult(task.number, pieces, tuple(self._runs), path, self._codes, self._hashes, files)
 
     def _sort(self, piece: Piece, rejects: Any) -> PieceCounts:
-        start = piece.offset + piece.slice.start
         try:
-            return self._read(piece, start, rejects)
+            return self._read(piece, rejects)
         except ShardError as exc:
-            error = exc
+            return PieceCounts(piece=piece, error=exc)
         except MemoryError:
-            error = out_of_memory(piece.source)
-        return PieceCounts(number=piece.number, shard=piece.shard, start=start, error=error)
+            return PieceCounts(piece=piece, error=out_of_memory(piece.source))
 
-    def _read(self, piece: Piece, start: int, rejects: Any) -> PieceCounts:
+    def _read(self, piece: Piece, rejects: Any) -> PieceCounts:
         options, buffer, source = self._task.options, self._buffer, utf8(piece.source)
         invalid = [invalid_line(line, options.max_line_bytes) for line in piece.long_lines]
-        lines, blank, rejected = len(invalid), 0, 0
-        stats = ReadStats()
+        start, stats, blank, rejected = self._reject_bytes, ReadStats(), 0, 0
         for batch, normal, _, _ in judge_slice(
             self._judge,
             piece.slice,
@@ -208,26 +162,14 @@ class _Sorter:
                 self._spill()
             buffer.add(piece.number, batch, normal)
             self._hashes.add(batch.verified, batch.filled, len(batch.replaced), batch.replaced)
-            lines += batch.lines
             blank += batch.blank
             invalid += batch.rejected
             if invalid:
                 rejected += self._reject(source, invalid, rejects)
                 invalid = []
         rejected += self._reject(source, invalid, rejects)
-        return PieceCounts(
-            number=piece.number,
-            shard=piece.shard,
-            start=start,
-            lines=lines,
-            blank=blank,
-            rejected=rejected,
-            text_bytes=stats.text_bytes,
-            bom=stats.bom,
-            raw_start=stats.raw_start,
-            raw_bytes=stats.raw_bytes,
-            raw_hash=stats.raw_hash,
-        )
+        written = (start, self._reject_bytes)
+        return PieceCounts(piece=piece, read=stats, blank=blank, rejected=rejected, rejects=written)
 
     def _reject(self, source: str, lines: list[InvalidLine], rejects: Any) -> int:
         for line in lines:

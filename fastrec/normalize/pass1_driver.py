@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 
 import msgspec
 
 from fastrec.errors import BadShardsError, ShardError, utf8
 from fastrec.normalize.context import RunContext
-from fastrec.normalize.journal import FinishedPart, FinishedTask
-from fastrec.normalize.merging import MergedRun
 from fastrec.normalize.pass1 import SortTask, sort_pieces
-from fastrec.normalize.pass1_result import PieceCounts, SortResult
 from fastrec.normalize.pass1_tasks import SortTasks
+from fastrec.normalize.results import MergedRun, Part, PieceCounts, SortResult
 from fastrec.normalize.resume import find_reusable, without_merged
 from fastrec.sorting.key_sample import KeySample, SampledKey, sample_index
 from fastrec.sorting.spill import Run, index_of
@@ -27,7 +26,7 @@ __all__ = ["SortedShards", "live_runs", "sort_shards"]
 class SortedShards(msgspec.Struct, frozen=True):
     """The result of pass 1."""
 
-    tasks: tuple[FinishedTask, ...]
+    results: tuple[SortResult, ...]
     """All tasks, without checksums of their files, and without fences if there are too many runs to use them."""
     durable: frozenset[int]
     """Tasks that the journal has, and will have as long as the shards are unchanged."""
@@ -38,21 +37,16 @@ class SortedShards(msgspec.Struct, frozen=True):
     decompressed: dict[int, ReadStats]
     """Shards that the driver decompressed."""
 
-    @property
-    def results(self) -> list[SortResult]:
-        """The results of all tasks."""
-        return [task.result for task in self.tasks]
-
     def with_line_bases(self) -> Iterator[tuple[PieceCounts, int]]:
         """Yield the counts of each piece, with the number of lines of its shard before it."""
-        pieces = (piece for result in self.results for piece in result.pieces)
-        shard, base = -1, 0
-        for piece in sorted(pieces, key=lambda piece: piece.number):
-            if piece.shard != shard:
-                shard, base = piece.shard, 0
-            # Chunks that the driver decompressed already have line numbers of their shard.
-            yield piece, 0 if piece.shard in self.decompressed else base
-            base += piece.lines
+        pieces = (counts for result in self.results for counts in result.pieces)
+        in_order = sorted(pieces, key=lambda counts: counts.piece.number)
+        for shard, group in groupby(in_order, key=lambda counts: counts.piece.shard):
+            base = 0
+            for counts in group:
+                yield counts, base
+                # Chunks that the driver decompressed already have line numbers of their shard.
+                base += 0 if shard in self.decompressed else counts.lines
 
 
 def live_runs(results: Iterable[SortResult], merged: Sequence[MergedRun]) -> list[Run]:
@@ -73,7 +67,7 @@ class _Pass1:
         self._shards = shards
         self._context = context
         self._tasks = SortTasks(shards, context.output.work, context.options)
-        self._finished: dict[int, FinishedTask] = {}
+        self._finished: dict[int, SortResult] = {}
         self._durable: set[int] = set()
         self._skipped: dict[int, ShardError] = {}
         self._sample = KeySample(context.limits)
@@ -86,76 +80,67 @@ class _Pass1:
         found = len(reusable.tasks) + len(reusable.chunks)
         self._sweep(reusable.files(), found)
         for task in reusable.tasks:
-            self._durable.add(task.result.task)
+            self._durable.add(task.task)
             self._add(task)
         self._sort(self._tasks.make(reusable))
-        for task in self._tasks.decompressed.reused:
+        for task in self._tasks.reused:
             self._add(task)
         merged = self._repeat_without_bad_shards(reusable.merged)
         self._complete_sample(merged)
         self._context.progress.finish()
         self._report_marks()
-        stats = self._tasks.decompressed.stats
-        tasks = tuple(self._finished.values())
-        return SortedShards(tasks, frozenset(self._durable), tuple(merged), self._skipped, stats), self._sample
+        results, durable = tuple(self._finished.values()), frozenset(self._durable)
+        return SortedShards(results, durable, tuple(merged), self._skipped, self._tasks.decompressed), self._sample
 
     def _sweep(self, reusable: set[str], count: int) -> None:
         """Remove files of an interrupted run that are not reusable; parts and their files are checked later."""
         context = self._context
         entries = context.journal.take()
-        parts = [entry.part for entry in entries if isinstance(entry, FinishedPart)]
+        parts = [entry for entry in entries if isinstance(entry, Part)]
         kept = {context.part_path(part.number) for part in parts} | {file.path for part in parts for file in part.files}
         context.output.sweep(reusable | kept)
         if count:
-            of = sum(isinstance(entry, FinishedTask) for entry in entries)
+            of = sum(isinstance(entry, SortResult) for entry in entries)
             context.notice(f"resuming an interrupted run: {count:,} of its {of:,} finished tasks are reused")
 
     def _sort(self, tasks: Iterable[SortTask]) -> None:
         """Run tasks, and write those that succeed to the journal."""
-        pieces_of: dict[int, SortTask] = {}
 
         def started() -> Iterator[SortTask]:
             for task in tasks:
-                pieces_of[task.number] = task
                 fenced = self._runs <= self._context.limits.unmerged_runs
                 yield msgspec.structs.replace(task, one_in=self._sample.one_in, fenced=fenced)
 
         for _, result in self._context.engine.run(sort_pieces, started()):
-            pieces = pieces_of.pop(result.task).pieces
+            pieces = [counts.piece for counts in result.pieces]
             chunks = [piece.slice.shard.path for piece in pieces if piece.temporary]
             storage_of(self._context.output.work).remove(*chunks)
-            if not result.failed:  # else it is repeated without the bad shard, if at all
+            failed = any(counts.error for counts in result.pieces)
+            if not failed:  # else it is repeated without the bad shard, if at all
                 for run in result.runs:
                     self._sample.add(run.sample)
             self._sampled.add(result.task)
-            task = FinishedTask(pieces, result.without_sample())
+            task = result.with_runs(sample=[])
             stream = any(piece.slice.shard.stream for piece in pieces)
-            if not stream and not result.failed and self._context.journal.add(task) and not pieces[0].temporary:
+            if not stream and not failed and self._context.journal.add(task) and not pieces[0].temporary:
                 self._durable.add(result.task)
             self._add(task)
 
-    def _add(self, task: FinishedTask) -> None:
+    def _add(self, result: SortResult) -> None:
         """Keep what later steps need of a finished task."""
-        result = msgspec.structs.replace(task.result, files=())
-        self._finished[result.task] = FinishedTask(task.pieces, result)
+        self._finished[result.task] = msgspec.structs.replace(result, files=())
         had_fences = self._runs <= self._context.limits.unmerged_runs
         self._runs += len(result.runs)
         if self._runs > self._context.limits.unmerged_runs:  # they will be merged, which needs no fences
             for number in list(self._finished) if had_fences else [result.task]:
-                old = self._finished[number]
-                self._finished[number] = FinishedTask(old.pieces, old.result.without_fences())
-        pieces = result.pieces
-        self._context.progress.advance(
-            sum(piece.text_bytes for piece in pieces),
-            sum(piece.lines for piece in pieces),
-            sum(piece.rejected for piece in pieces),
-        )
+                self._finished[number] = self._finished[number].with_runs(fences=[])
+        done = [(counts.read.text_bytes, counts.lines, counts.rejected) for counts in result.pieces]
+        self._context.progress.advance(*map(sum, zip(*done, strict=True)))
 
     def _repeat_without_bad_shards(self, merged: Sequence[MergedRun]) -> list[MergedRun]:
         """Repeat tasks that read bad shards without these, because a shard counts as a whole or not at all.
 
-        Returns:
-            The merged runs that none of these tasks is part of.
+        Return the merged runs that none of these tasks is part of.
         """
         bad, left = self._skipped, list(merged)
         while found := self._bad_shards():
@@ -163,26 +148,28 @@ class _Pass1:
             if not self._context.options.skip_bad_shards:
                 raise BadShardsError([error for _, error in sorted(bad.items())])
             spoilt = {
-                number for number, task in self._finished.items() if any(piece.shard in bad for piece in task.pieces)
+                number
+                for number, task in self._finished.items()
+                if any(counts.piece.shard in bad for counts in task.pieces)
             }
             left, spoilt = without_merged(left, spoilt)
             again = [self._finished.pop(number) for number in sorted(spoilt)]
-            self._sort([task for done in again if (task := self._tasks.without(done.pieces, set(bad)))])
+            self._sort([task for done in again if (task := self._tasks.without(done, bad.keys()))])
         return left
 
     def _bad_shards(self) -> dict[int, ShardError]:
         """Return the bad shards that were not known before."""
-        bad = dict(self._tasks.decompressed.bad)
+        bad = dict(self._tasks.bad)
         for task in self._finished.values():
-            bad |= {piece.shard: piece.error for piece in task.result.pieces if piece.error}
+            bad |= {counts.piece.shard: counts.error for counts in task.pieces if counts.error}
         return {shard: error for shard, error in bad.items() if shard not in self._skipped}
 
     def _complete_sample(self, merged: Sequence[MergedRun]) -> None:
         """Sample the runs that were not sampled when they were sorted."""
-        missing = [task.result for number, task in self._finished.items() if number not in self._sampled]
+        missing = [task for number, task in self._finished.items() if number not in self._sampled]
         if self._skipped:  # the sample has keys of bad shards, and may have dropped others for them
             self._sample = KeySample(self._context.limits)
-            missing = [task.result for task in self._finished.values()]
+            missing = list(self._finished.values())
         if missing:
             runs = live_runs(missing, merged)
             wanted = ((index_of(run.path), run.index_bytes, self._sample.one_in) for run in runs)
@@ -190,8 +177,8 @@ class _Pass1:
                 self._sample.add(sampled)
 
     def _report_marks(self) -> None:
-        marked = {piece.shard for task in self._finished.values() for piece in task.result.pieces if piece.bom}
-        marked |= {shard for shard, stats in self._tasks.decompressed.stats.items() if stats.bom}
+        read = [(counts.piece.shard, counts.read) for task in self._finished.values() for counts in task.pieces]
+        marked = {shard for shard, stats in [*read, *self._tasks.decompressed.items()] if stats.bom}
         for shard in sorted(marked):
             path = utf8(self._shards[shard].path)
             self._context.notice(f"{path} begins with a byte order mark, which was skipped")

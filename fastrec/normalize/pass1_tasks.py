@@ -9,16 +9,15 @@ Finished tasks of an interrupted run are not repeated: their slices are skipped,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Final
 
-import msgspec
 from xxhash import xxh3_128_hexdigest
 
 from fastrec.errors import ShardError
-from fastrec.normalize.journal import FinishedTask
 from fastrec.normalize.options import Options
-from fastrec.normalize.pass1 import PIECES, Piece, SortTask
+from fastrec.normalize.pass1 import SortTask
+from fastrec.normalize.results import PIECES, Piece, SortResult
 from fastrec.normalize.resume import Reusable
 from fastrec.sources.formats import Format
 from fastrec.sources.lines import Chunk, LongLine, ReadStats
@@ -26,19 +25,10 @@ from fastrec.sources.shard import Shard, Slice
 from fastrec.sources.tasks import gather_tasks, growth, total_text
 from fastrec.storage import join, storage_of
 
-__all__ = ["Decompressed", "SortTasks"]
+__all__ = ["SortTasks"]
 
 _SHARE: Final = 16
 """A shard that is at most this fraction of the work of a job is not too large for one worker."""
-
-
-class Decompressed(msgspec.Struct):
-    """What the driver found out about the shards that it decompressed."""
-
-    stats: dict[int, ReadStats] = msgspec.field(default_factory=dict)
-    bad: dict[int, ShardError] = msgspec.field(default_factory=dict)
-    reused: list[FinishedTask] = msgspec.field(default_factory=list)
-    """Chunks that an interrupted run has sorted."""
 
 
 class SortTasks:
@@ -52,7 +42,12 @@ class SortTasks:
         self._task_bytes = min(options.limits.task_bytes, options.run_bytes)
         self._growth = growth(self._text, options.limits.task_bytes)
         self._next = 0
-        self.decompressed = Decompressed()
+        self.decompressed: dict[int, ReadStats] = {}
+        """Shards that the driver decompressed."""
+        self.bad: dict[int, ShardError] = {}
+        """Those of them that could not be read whole."""
+        self.reused: list[SortResult] = []
+        """Chunks that an interrupted run has sorted."""
 
     def pieces(self) -> dict[tuple[str, int, int | None], Piece]:
         """Return all slices that workers read, by path and range."""
@@ -76,9 +71,9 @@ class SortTasks:
         for slices in gather_tasks(list(pieces), self._task_bytes * self._growth):
             yield self._task(tuple(pieces[slice_] for slice_ in slices))
 
-    def without(self, pieces: Sequence[Piece], bad: set[int]) -> SortTask | None:
+    def without(self, done: SortResult, bad: Container[int]) -> SortTask | None:
         """Make a task of the pieces whose shards are not bad; None if there are none."""
-        rest = tuple(piece for piece in pieces if piece.shard not in bad)
+        rest = tuple(counts.piece for counts in done.pieces if counts.piece.shard not in bad)
         return self._task(rest) if rest else None
 
     def _is_decompressed_here(self, shard: Shard) -> bool:
@@ -95,7 +90,7 @@ class SortTasks:
     def _decompress(self, shard: int, reusable: Reusable) -> Iterator[SortTask]:
         """Decompress a shard, and make a task of each chunk."""
         long_lines: list[LongLine] = []
-        stats = self.decompressed.stats[shard] = ReadStats()
+        stats = self.decompressed[shard] = ReadStats()
         count = 0
         try:
             for chunk in self._shards[shard].read(
@@ -111,7 +106,7 @@ class SortTasks:
                 long_lines.clear()
                 count += 1
         except ShardError as exc:
-            self.decompressed.bad[shard] = exc
+            self.bad[shard] = exc
             return
         if long_lines:
             chunk = Chunk(b"", stats.text_bytes, stats.lines)
@@ -127,7 +122,7 @@ class SortTasks:
         number, source = shard * PIECES + count, self._shards[shard].path
         piece = Piece(number, shard, source, slice_, chunk.offset - 1, chunk.line, long_lines, temporary=True)
         if reusable.chunks and (done := reusable.take_chunk(piece, xxh3_128_hexdigest(chunk.data))):
-            self.decompressed.reused.append(done)
+            self.reused.append(done)
             return
         with storage_of(path).create(path, for_work=True) as file:
             file.write(b"\n")

@@ -10,6 +10,7 @@ needs little additional disk space.
 
 from __future__ import annotations
 
+import secrets
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
@@ -17,33 +18,57 @@ from itertools import pairwise
 import msgspec
 from xxhash import xxh3_128_hexdigest
 
+from fastrec.engine.base import collector_off
 from fastrec.normalize.context import RunContext
-from fastrec.normalize.journal import FinishedMerge
-from fastrec.normalize.merging import MergedRun, MergeTask, merge_some
+from fastrec.normalize.options import Options
+from fastrec.normalize.pass1 import release_buffer
 from fastrec.normalize.pass1_driver import SortedShards, live_runs
-from fastrec.sorting.files import write_blocks
-from fastrec.sorting.gather import whole_run
+from fastrec.normalize.results import MergedRun
+from fastrec.sorting.files import read_blocks, write_blocks
+from fastrec.sorting.gather import RunSlice, whole_run
+from fastrec.sorting.merge import merge_runs
 from fastrec.sorting.spill import Run
 from fastrec.storage import join, storage_of
 
-__all__ = ["MergedShards", "merge_rounds"]
+__all__ = ["MergeTask", "merge_rounds", "merge_some"]
 
 
-class MergedShards(msgspec.Struct, frozen=True):
-    """The runs that parts are made from."""
+class MergeTask(msgspec.Struct, frozen=True):
+    """A task that merges runs."""
 
-    runs: list[Run]
-    copies: Counter[int]
-    """Duplicates dropped by merges, by piece."""
+    number: int
+    slices: list[RunSlice]
+    directory: str
+    cuts: str | None
+    """Path of a file with the first key of each part but the first; None if the run will be merged again."""
+    options: Options
+
+    def __str__(self) -> str:
+        return f"merging {len(self.slices):,} runs"
 
 
-def merge_rounds(context: RunContext, sorted_shards: SortedShards, cuts: Sequence[bytes]) -> MergedShards:
-    """Merge the runs of pass 1 if there are too many; `cuts` are the first keys of all parts but the first."""
+@collector_off()
+def merge_some(task: MergeTask) -> Run:
+    """Merge some runs. Runs in a worker."""
+    release_buffer()
+    cuts = None if task.cuts is None else next(read_blocks(task.cuts))
+    # The random suffix keeps two workers apart if one was wrongly taken for dead.
+    path = join(task.directory, f"merged-{task.number:06d}-{secrets.token_hex(4)}")
+    return merge_runs(path, task.slices, task.options.wide_window_bytes, cuts)
+
+
+def merge_rounds(
+    context: RunContext, sorted_shards: SortedShards, cuts: Sequence[bytes]
+) -> tuple[list[Run], Counter[int]]:
+    """Merge the runs of pass 1 if there are too many; `cuts` are the first keys of all parts but the first.
+
+    Returns the runs that parts are made from, and the duplicates dropped by merges, by piece.
+    """
     merged = _Rounds(context, sorted_shards.durable).merge(sorted_shards, cuts)
-    copies: Counter[int] = Counter()
+    dropped: Counter[int] = Counter()
     for one in merged:
-        copies.update(one.run.dropped)
-    return MergedShards(live_runs(sorted_shards.results, merged), copies)
+        dropped.update(one.run.dropped)
+    return live_runs(sorted_shards.results, merged), dropped
 
 
 class _Rounds:
@@ -76,16 +101,11 @@ class _Rounds:
     def _loose(self, sorted_shards: SortedShards, cuts_hash: str) -> list[MergedRun]:
         """Return the runs that the last round has not merged yet, those of tasks in the journal first."""
         covered = {path for one in sorted_shards.merged for path in one.covers}
-        tasks = sorted(sorted_shards.tasks, key=lambda task: (task.result.task not in self._durable, task.result.task))
+        results = sorted(sorted_shards.results, key=lambda result: (result.task not in self._durable, result.task))
         alone = [
-            MergedRun(
-                msgspec.structs.replace(run, dropped={}),
-                [run.path],
-                {task.result.task: [piece.number for piece in task.pieces]},
-                "",
-            )
-            for task in tasks
-            for run in task.result.runs
+            MergedRun(msgspec.structs.replace(run, dropped={}), [run.path], {result.task: result.numbers}, "")
+            for result in results
+            for run in result.runs
             if run.path not in covered
         ]
         return [*(one for one in sorted_shards.merged if one.cuts_hash != cuts_hash), *alone]
@@ -117,7 +137,7 @@ class _Rounds:
             {task: numbers for one in group for task, numbers in sorted(one.pieces.items())},
             cuts_hash,
         )
-        if self._durable.issuperset(merged.pieces) and self._context.journal.add(FinishedMerge(merged)):
+        if self._durable.issuperset(merged.pieces) and self._context.journal.add(merged):
             paths = [file.path for one in group for file in one.run.files]
             storage_of(run.path).remove(*paths)
         return merged

@@ -26,11 +26,10 @@ from fastrec.corpus.output import Kind, Output
 from fastrec.corpus.publish import check_output, check_reachable, open_output, too_little_space
 from fastrec.engine import is_small, make_engine
 from fastrec.errors import UsageError, shown, utf8
-from fastrec.normalize.context import RunContext
+from fastrec.normalize.context import NoProgress, Progress, RunContext
 from fastrec.normalize.driver import make_corpus, purpose_of
 from fastrec.normalize.journal import Journal
 from fastrec.normalize.options import Options
-from fastrec.normalize.progress import NoProgress, Progress
 from fastrec.sources.inputs import find_shards
 from fastrec.sources.shard import Shard
 from fastrec.sources.tasks import gather_tasks, growth, total_text
@@ -38,7 +37,7 @@ from fastrec.storage import is_private, is_url, without_file_protocol
 from fastrec.storage.local import scratch_directory
 from fastrec.summary.document import Summary
 
-__all__ = ["NoProgress", "NormalizeResult", "Options", "Plan", "Progress", "normalize", "plan", "run", "run_passes"]
+__all__ = ["NormalizeResult", "Options", "Plan", "Progress", "normalize", "plan", "run", "run_passes"]
 
 
 class NormalizeResult(msgspec.Struct, kw_only=True):
@@ -138,16 +137,7 @@ def run(
     progress: Progress | None = None,
     notice: Callable[[str], None] | None = None,
 ) -> NormalizeResult:
-    """Turn shards into one sorted corpus at `output`.
-
-    Args:
-        names: Files, directories, globs, or `-` for standard input.
-        output: The directory to publish.
-        options: How to normalize.
-        files_from: A file with further paths, one per line.
-        progress: Receives the progress of the run.
-        notice: Receives each notice at once; the result has all of them too.
-    """
+    """Turn shards into one sorted corpus at `output`; `notice` receives each notice at once."""
     started = time.perf_counter()
     notices: list[str] = []
 
@@ -216,7 +206,7 @@ def run_passes(
 
 @contextlib.contextmanager
 def _resumable(output: Output) -> Iterator[None]:
-    """If the run fails, tell the user that it can be resumed; if nothing was finished, remove the work directory."""
+    """If the run fails, add a note that it can be resumed; if nothing was finished, remove the work directory."""
     try:
         yield
     except BaseException as exc:

@@ -9,14 +9,16 @@ lists of all parts, comparing neighbours is enough to count everything:
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import msgspec
+
+from fastrec.summary.tally import Sums
 
 __all__ = [
     "CONFLICT_EXAMPLES",
@@ -69,7 +71,7 @@ def _packed(answers: list[tuple[bytes, bytes]]) -> tuple[int, bool, bytes]:
     return models, True, _pack([(*answer, count) for answer, count in sorted(Counter(answers).items())])
 
 
-class QuestionCounts(msgspec.Struct):
+class QuestionCounts(Sums):
     """Counts of the questions of one evaluation."""
 
     questions: int = 0
@@ -80,14 +82,6 @@ class QuestionCounts(msgspec.Struct):
     rows minus these are its questions. They are few, so few rows have to be unpacked."""
     hashes_with_many_ids: int = 0
     ids_with_many_hashes: int = 0
-
-    def __iadd__(self, other: QuestionCounts) -> Self:
-        self.questions += other.questions
-        self.by_models.update(other.by_models)
-        self.repeated_rows.update(other.repeated_rows)
-        self.hashes_with_many_ids += other.hashes_with_many_ids
-        self.ids_with_many_hashes += other.ids_with_many_hashes
-        return self
 
 
 class Conflict(msgspec.Struct):
@@ -107,9 +101,9 @@ class Conflict(msgspec.Struct):
 
 def count_questions(lists: Iterable[Iterable[CensusRow]]) -> dict[bytes, QuestionCounts]:
     """Merge lists by hash, and count the questions of each evaluation."""
-    counted: dict[bytes, QuestionCounts] = {}
+    counted: dict[bytes, QuestionCounts] = defaultdict(QuestionCounts)
     for evaluation, evaluation_rows in groupby(merge_rows(lists), key=itemgetter(0)):
-        counts = counted[evaluation] = QuestionCounts()
+        counts = counted[evaluation]
         for _, group in groupby(evaluation_rows, key=itemgetter(1)):
             rows = list(group)
             counts.questions += 1

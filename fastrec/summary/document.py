@@ -124,8 +124,7 @@ class ModelSummary(Base, kw_only=True):
         float | None, Meta(description="Mean of evaluation.score, computed exactly and rounded once; true counts as 1.")
     ]
     score_standard_error: Annotated[
-        float | None,
-        Meta(description="Standard error of mean_score; null for a single record."),
+        float | None, Meta(description="Standard error of mean_score; null for a single record.")
     ]
     errors: Annotated[int, Meta(ge=0, description="Records with a non-empty error.")]
     turns: Annotated[int, Meta(ge=0, description="Interactions; a record without interactions counts as 1.")]
@@ -157,8 +156,8 @@ class Summary(Base, kw_only=True):
     rejected_by_code: Annotated[dict[str, int], Meta(description="Rejected lines by the code of their first error.")]
     conflicts: Conflicts
     sample_hash: SampleHashes
-    interaction_types: Annotated[dict[str, int], Meta(description="FileDigest records by interaction_type.")]
-    schema_versions: Annotated[dict[str, int], Meta(description="FileDigest records by schema_version.")]
+    interaction_types: Annotated[dict[str, int], Meta(description="Records by interaction_type.")]
+    schema_versions: Annotated[dict[str, int], Meta(description="Records by schema_version.")]
     evaluations: Annotated[list[EvaluationSummary], Meta(description="All evaluations, sorted by name.")]
 
     def to_json(self) -> bytes:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.sorting.keys import sample_id_of, text_of
 from fastrec.summary.census import Conflict
-from fastrec.summary.census_files import Census
 from fastrec.summary.document import (
     ConflictExample,
     Conflicts,
@@ -20,6 +19,7 @@ from fastrec.summary.document import (
     Tokens,
     json_safe,
 )
+from fastrec.summary.part_statistics import Census
 from fastrec.summary.rows import bucket_value
 from fastrec.summary.tally import ModelTally, Tally
 
@@ -75,18 +75,16 @@ def model_summary(name: str, counted: ModelTally, questions: int) -> ModelSummar
     """Build the summary of a model on an evaluation; `questions` is the number of questions it answered."""
     buckets = [counted.latency_quantile(share) for share in (0.5, 0.9, 0.99)]
     p50, p90, p99 = (None if bucket is None else float(f"{bucket_value(bucket):.5g}") for bucket in buckets)
-    input_tokens, output_tokens, total_tokens = map(json_safe, counted.tokens)
+    sums = (counted.input_tokens, counted.output_tokens, counted.total_tokens)
+    input_tokens, output_tokens, total_tokens = map(json_safe, sums)
+    copied = {name: getattr(counted, name) for name in ("records", "correct", "errors", "turns", "tool_calls")}
     return ModelSummary(
         model_id=name,
-        records=counted.records,
+        **copied,
         questions=questions,
-        correct=counted.correct,
         accuracy=counted.correct / counted.records,
         mean_score=counted.mean_score(),
         score_standard_error=counted.score_standard_error(),
-        errors=counted.errors,
-        turns=counted.turns,
-        tool_calls=counted.tool_calls,
         tokens=Tokens(records=counted.with_tokens, input=input_tokens, output=output_tokens, total=total_tokens),
         latency_ms=Latency(records=counted.latency.total(), p50=p50, p90=p90, p99=p99),
         first_sample_id=json_safe(sample_id_of(counted.first)),

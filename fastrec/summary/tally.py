@@ -7,23 +7,39 @@ so a sum is exact and a mean is rounded once.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final, Self
 
 import msgspec
 
-from fastrec.summary.census import RowsByModel
 from fastrec.summary.rows import Column, from_portable, to_portable
 
-__all__ = ["ModelTally", "Tally"]
+__all__ = ["ModelTally", "Sums", "Tally"]
 
 _UNIT_BITS: Final = 1_074
 _ROOT_BITS: Final = 128  # extra bits of precision for a square root
 
 
-class ModelTally(msgspec.Struct, array_like=True):
+class Sums(msgspec.Struct):
+    """Counts that add up field by field; those in a Counter or in a dict of Sums add up by key."""
+
+    def __iadd__(self, other: Self) -> Self:
+        for name in self.__struct_fields__:
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if isinstance(mine, Counter):
+                mine.update(theirs)
+            elif isinstance(mine, defaultdict):
+                for key, value in theirs.items():
+                    mine[key] += value
+            else:
+                mine += theirs
+                setattr(self, name, mine)
+        return self
+
+
+class ModelTally(Sums):
     """Statistics of one model on one evaluation."""
 
     records: int = 0
@@ -32,8 +48,9 @@ class ModelTally(msgspec.Struct, array_like=True):
     turns: int = 0
     tool_calls: int = 0
     with_tokens: int = 0
-    tokens: list[int] = msgspec.field(default_factory=lambda: [0, 0, 0])
-    """Sums of input, output and total tokens."""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    total_tokens: int = 0
     score: int = 0
     """Sum of the scores, in units of 2**-1074."""
     score_squared: int = 0
@@ -55,8 +72,9 @@ class ModelTally(msgspec.Struct, array_like=True):
         self.errors += sum(columns[Column.ERROR])
         self.turns += sum(columns[Column.TURNS])
         self.tool_calls += sum(columns[Column.TOOL_CALLS])
-        token_columns = columns[Column.INPUT_TOKENS : Column.TOTAL_TOKENS + 1]
-        self.tokens = [total + _sum(column) for total, column in zip(self.tokens, token_columns, strict=True)]
+        self.input_tokens += _sum(columns[Column.INPUT_TOKENS])
+        self.output_tokens += _sum(columns[Column.OUTPUT_TOKENS])
+        self.total_tokens += _sum(columns[Column.TOTAL_TOKENS])
         self.with_tokens += len(rows) - columns[Column.TOTAL_TOKENS].count(None)
         for value, times in Counter(columns[Column.SCORE]).items():  # 1, 1.0 and true are equal here
             score = _exact(value)
@@ -69,13 +87,10 @@ class ModelTally(msgspec.Struct, array_like=True):
         self.first = min(self.first, lowest) if self.first else lowest
         self.last = max(self.last, highest)
 
-    def __iadd__(self, other: ModelTally) -> Self:
-        for name in _COUNTS:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.tokens = [mine + theirs for mine, theirs in zip(self.tokens, other.tokens, strict=True)]
-        self.latency.update(other.latency)
-        self.first = min(self.first, other.first) if self.first else other.first
-        self.last = max(self.last, other.last)
+    def __iadd__(self, other: Self) -> Self:
+        first, last = min(filter(None, (self.first, other.first)), default=b""), max(self.last, other.last)
+        super().__iadd__(other)
+        self.first, self.last = first, last
         return self
 
     def mean_score(self) -> float | None:
@@ -104,20 +119,15 @@ class ModelTally(msgspec.Struct, array_like=True):
         return None
 
 
-_COUNTS: Final = [
-    field for field in ModelTally.__struct_fields__ if field not in ("tokens", "latency", "first", "last")
-]
-
-
-class Tally(msgspec.Struct):
+class Tally(Sums):
     """Statistics of a set of kept records."""
 
     interaction_types: Counter[str] = msgspec.field(default_factory=Counter)
     schema_versions: Counter[str | None] = msgspec.field(default_factory=Counter)
-    models: dict[tuple[bytes, bytes], ModelTally] = msgspec.field(default_factory=dict)
+    models: dict[tuple[bytes, bytes], ModelTally] = msgspec.field(default_factory=lambda: defaultdict(ModelTally))
     """By evaluation_name and model_id, encoded as in sort keys."""
     sources: Counter[int] = msgspec.field(default_factory=Counter)
-    """FileDigest records by piece of input."""
+    """Records by piece of input."""
 
     def add(self, fields: Iterable[Sequence[bytes]], rows: Sequence[Sequence[Any]]) -> None:
         """Add records, given their key fields and rows."""
@@ -129,12 +139,12 @@ class Tally(msgspec.Struct):
             group[0].append(row)
             group[1].append(sample_id)
         for key, (some_rows, sample_ids) in groups.items():
-            self.models.setdefault(key, ModelTally()).add_rows(some_rows, sample_ids)
+            self.models[key].add_rows(some_rows, sample_ids)
         self.interaction_types.update([row[Column.INTERACTION_TYPE] for row in rows])
         self.schema_versions.update([row[Column.SCHEMA_VERSION] for row in rows])
         self.sources.update([row[Column.SOURCE] for row in rows])
 
-    def add_census_rows(self, rows_by_model: RowsByModel) -> None:
+    def add_census_rows(self, rows_by_model: Mapping[bytes, Mapping[bytes, int]]) -> None:
         """Add the number of census rows of the same records."""
         for evaluation, models in rows_by_model.items():
             for model, count in models.items():
@@ -143,41 +153,24 @@ class Tally(msgspec.Struct):
     def packed(self) -> list[Any]:
         """Encode the tally as plain lists that hold integers of any size."""
         models = [[*key, *map(_packed, msgspec.structs.astuple(model))] for key, model in self.models.items()]
-        counts = (self.interaction_types, self.schema_versions, self.sources)
-        return [models, *map(_packed, counts)]
+        return [self.interaction_types, self.schema_versions, models, self.sources]
 
     @classmethod
     def unpacked(cls, packed: list[Any]) -> Tally:
         """Decode a tally from what `packed` returns."""
-        models, *counts = packed
-        types, versions, sources = (Counter(dict(pairs)) for pairs in counts)
-        tally = cls(types, versions, {}, sources)
+        types, versions, models, sources = packed
+        tally = cls(Counter(types), Counter(versions), sources=Counter(sources))
         for evaluation, model, *values in models:
-            fields = dict(zip(ModelTally.__struct_fields__, values, strict=True))
-            fields |= {name: from_portable(fields[name]) for name in _COUNTS}
-            fields["tokens"] = [from_portable(count) for count in fields["tokens"]]
-            fields["latency"] = Counter(dict(fields["latency"]))
-            tally.models[evaluation, model] = ModelTally(**fields)
+            tally.models[evaluation, model] = ModelTally(*map(_unpacked, values))
         return tally
-
-    def __iadd__(self, other: Tally) -> Self:
-        self.interaction_types.update(other.interaction_types)
-        self.schema_versions.update(other.schema_versions)
-        self.sources.update(other.sources)
-        for key, model in other.models.items():
-            if key in self.models:
-                self.models[key] += model
-            else:
-                self.models[key] = model
-        return self
 
 
 def _packed(value: Any) -> Any:
-    if isinstance(value, int):
-        return to_portable(value)
-    if isinstance(value, list):
-        return list(map(_packed, value))
-    return list(value.items()) if isinstance(value, Counter) else value
+    return to_portable(value) if isinstance(value, int) else value
+
+
+def _unpacked(value: Any) -> Any:
+    return Counter(value) if isinstance(value, dict) else from_portable(value)
 
 
 def _sum(column: Sequence[int | str | None]) -> int:

@@ -18,15 +18,14 @@ from fastrec.engine.base import SerialEngine
 from fastrec.limits import Limits
 from fastrec.normalize import pass1_driver, rounds
 from fastrec.normalize import run as module
-from fastrec.normalize.journal import FinishedTask
-from fastrec.normalize.merging import MergeTask, merge_some
+from fastrec.normalize.context import NoProgress
 from fastrec.normalize.pass1 import SortTask, sort_pieces
-from fastrec.normalize.pass1_result import SortResult
-from fastrec.normalize.progress import NoProgress
+from fastrec.normalize.results import SortResult
+from fastrec.normalize.rounds import MergeTask, merge_some
 from fastrec.normalize.run import normalize
 from fastrec.sorting.spill import Run
 from fastrec.sources.formats import Format
-from fastrec.summary import census_files as census
+from fastrec.summary import part_statistics as census
 from fastrec.summary.census import Conflict, census_of_part
 from tests.normalize.normalizing import normalized, shuffled_shards, write
 from tests.normalize.test_determinism import LINES, PART
@@ -148,9 +147,9 @@ def test_the_driver_drops_the_fences_of_runs_that_will_be_merged(
     requested: list[bool] = []
 
     class Watched(pass1_driver._Pass1):
-        def _add(self, task: FinishedTask) -> None:
-            super()._add(task)
-            results = [finished.result for finished in self._finished.values()]
+        def _add(self, result: SortResult) -> None:
+            super()._add(result)
+            results = self._finished.values()
             fences = sum(len(run.fences) for result in results for run in result.runs)
             other = sum(len(run.sample) for result in results for run in result.runs)
             held.append((fences, other + sum(len(result.files) for result in results)))

@@ -19,9 +19,9 @@ from fastrec.errors import BadShardsError, LockedError, UsageError
 from fastrec.limits import Limits
 from fastrec.normalize import driver, parts, pass1, pass1_driver
 from fastrec.normalize import run as module
+from fastrec.normalize.context import NoProgress
 from fastrec.normalize.options import Options
-from fastrec.normalize.pass1_result import SortResult
-from fastrec.normalize.progress import NoProgress
+from fastrec.normalize.results import SortResult
 from fastrec.normalize.run import normalize, run
 from fastrec.sources.formats import Format
 from tests.normalize import normalizing

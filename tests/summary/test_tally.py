@@ -127,7 +127,11 @@ def test_what_is_counted() -> None:
     assert (found.records, found.correct, found.errors) == (5, 4, 3)
     assert (found.turns, found.tool_calls) == (1 + 1 + 2 + 2 + 0, 1)
     assert found.with_tokens == 4
-    assert found.tokens == [10 + 2 * 10**30 + 10, 5 + 2 * 10**18 + 5, 15 + 7 + 15 + 2**63]
+    assert [found.input_tokens, found.output_tokens, found.total_tokens] == [
+        10 + 2 * 10**30 + 10,
+        5 + 2 * 10**18 + 5,
+        15 + 7 + 15 + 2**63,
+    ]
     assert found.latency == Counter({bucket_of(12.5): 2, 0: 1})
     assert (sample_id_of(found.first), sample_id_of(found.last)) == (-5, "q-2")
 
@@ -150,7 +154,7 @@ def test_rows_carry_integers_of_any_size(number: int, unknown: bool) -> None:
     record = scored(number, token_usage=usage, **({"unknown": 1} if unknown else {}))
     found = tallied(record)
     assert Fraction(found.score, 2**1074) == number
-    assert found.tokens == [abs(number), 0, 10**18]
+    assert [found.input_tokens, found.output_tokens, found.total_tokens] == [abs(number), 0, 10**18]
 
 
 # The histogram of latencies

@@ -27,8 +27,8 @@ from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.output import Kind
 from fastrec.errors import BadShardsError, FastrecError, UsageError, counted
 from fastrec.limits import LIMITS, Limits
+from fastrec.normalize.context import Progress
 from fastrec.normalize.options import Options
-from fastrec.normalize.progress import Progress
 from fastrec.normalize.run import run_passes
 from fastrec.sorting.keys import FIELDS
 from fastrec.sources.inputs import find_shards

@@ -17,9 +17,8 @@ from fastrec.errors import CorpusError, ShardError
 from fastrec.normalize.options import Options
 from fastrec.storage import join, storage_of
 from fastrec.storage.digests import sha256_of_file
-from fastrec.summary.census_files import read_census
 from fastrec.summary.document import LineCounts, Summary
-from fastrec.summary.part_counts import read_part_counts
+from fastrec.summary.part_statistics import read_census, read_part_counts
 from fastrec.summary.summarize import summarize
 
 __all__ = ["check_manifest", "check_rejects", "check_summary"]

@@ -29,7 +29,7 @@ from fastrec.sorting.keys import key_maker, key_splitter
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Slice, shard_at
 from fastrec.storage.digests import sha256_of_file
-from fastrec.summary.part_counts import PartCounts, write_statistics
+from fastrec.summary.part_statistics import PartCounts, write_statistics
 from fastrec.summary.rows import row_of
 from fastrec.summary.tally import Tally
 

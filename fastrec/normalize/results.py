@@ -1,0 +1,139 @@
+"""Pieces of input, and the results of the tasks of both passes. These results are also the entries of the journal."""
+
+from __future__ import annotations
+
+import heapq
+from typing import Any, Final
+
+import msgspec
+
+from fastrec.corpus.writer import Written
+from fastrec.errors import ShardError, shown
+from fastrec.judge.batch import HashReplaced
+from fastrec.sorting.spill import Run
+from fastrec.sources.lines import LongLine, ReadStats
+from fastrec.sources.shard import Slice
+from fastrec.storage.digests import FileDigest
+
+__all__ = ["PIECES", "HashCounts", "MergedRun", "Part", "Piece", "PieceCounts", "SortResult"]
+
+PIECES: Final = 1 << 24
+"""More pieces than a shard is ever cut into. The number of a piece divided by this is the number of its shard."""
+_EXAMPLES: Final = 10
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """A slice of a shard, or a chunk of a shard that the driver decompressed."""
+
+    number: int
+    """Pieces are numbered in the order of shards and within each shard."""
+    shard: int
+    """Number of its shard."""
+    source: str
+    """Path of its shard."""
+    slice: Slice
+    """What to read: a slice of the shard, or the temporary file of the chunk."""
+    offset: int = 0
+    """For a chunk: added to offsets in its file."""
+    line: int = 1
+    """For a chunk: number of its first line."""
+    long_lines: tuple[LongLine, ...] = ()
+    """For a chunk: lines before it that were too long."""
+    temporary: bool = False
+    """Whether it is a chunk. The driver deletes its file when the task is done."""
+
+    def __str__(self) -> str:
+        if not self.temporary:
+            return str(self.slice)
+        return f"{shown(self.source)}, bytes {self.offset + 1:,} to {self.offset + self.slice.shard.size:,} of its text"
+
+
+class PieceCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Line counts of a piece. Duplicates are counted in its runs."""
+
+    piece: Piece
+    read: ReadStats = msgspec.field(default_factory=ReadStats)
+    blank: int = 0
+    rejected: int = 0
+    rejects: tuple[int, int] = (0, 0)
+    """Where its rejected lines begin and end in the file of the task."""
+    error: ShardError | None = None
+    """Why the piece could not be read whole. All counts are 0 then."""
+
+    @property
+    def lines(self) -> int:
+        """All lines, including those that were too long."""
+        return self.read.lines + len(self.piece.long_lines)
+
+
+class HashCounts(msgspec.Struct):
+    """How given sample hashes compared with computed ones."""
+
+    verified: int = 0
+    filled: int = 0
+    replaced: int = 0
+    examples: list[HashReplaced] = msgspec.field(default_factory=list)
+
+    def add(self, verified: int, filled: int, replaced: int, examples: list[HashReplaced]) -> None:
+        """Add the counts of further records."""
+        self.verified += verified
+        self.filled += filled
+        if replaced:
+            self.replaced += replaced
+            self.examples = heapq.nsmallest(_EXAMPLES, self.examples + examples, key=HashReplaced.sort_key)
+
+
+class SortResult(msgspec.Struct, frozen=True, tag="task"):
+    """The result of a task of pass 1. The journal has it without the key sample, which is read from the runs again."""
+
+    task: int
+    pieces: tuple[PieceCounts, ...]
+    runs: tuple[Run, ...]
+    rejects: str
+    """Path of the rejected lines."""
+    codes: dict[str, int]
+    """Rejected lines by code."""
+    hashes: HashCounts
+    files: tuple[FileDigest, ...]
+    """All files that the task wrote."""
+
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of its pieces."""
+        return [counts.piece.number for counts in self.pieces]
+
+    def with_runs(self, **changes: Any) -> SortResult:
+        """Return the result with some fields of all runs changed."""
+        runs = tuple(msgspec.structs.replace(run, **changes) for run in self.runs)
+        return msgspec.structs.replace(self, runs=runs)
+
+
+class MergedRun(msgspec.Struct, frozen=True, tag="merge"):
+    """A run that replaces several runs of pass 1, which may be gone."""
+
+    run: Run
+    """Its dropped duplicates include those of all merges that led to it."""
+    covers: list[str]
+    """Paths of the runs of pass 1 that it replaces."""
+    pieces: dict[int, list[int]]
+    """By task of pass 1: the numbers of its pieces, as in the index."""
+    cuts_hash: str
+    """Hash of the cuts that its bounds belong to; empty if it has no bounds."""
+
+
+class Part(msgspec.Struct, frozen=True, tag="part"):
+    """The result of a task of pass 2."""
+
+    number: int
+    made_of: str
+    """Fingerprint of everything that determines its content."""
+    written: Written
+    records: int
+    first: bytes
+    """Key of the first record."""
+    last: bytes
+    """Key of the last record."""
+    left_out: dict[str, int]
+    """Records that `--conflicts` left out, by code."""
+    files: tuple[FileDigest, ...]
+    """The files of its statistics."""
