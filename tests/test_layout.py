@@ -65,7 +65,7 @@ EDGES = {
         "summary",
     },
     "corpus": {"engine", "errors", "judge", "limits", "schemas", "sorting", "sources", "storage", "summary"},
-    "summary": {"engine", "limits", "schemas", "sorting", "storage"},
+    "summary": {"engine", "errors", "limits", "schemas", "sorting", "storage"},
     "sorting": {"limits", "schemas", "storage"},
     "judge": {"errors", "limits", "schemas", "sources"},
     "sources": {"errors", "limits", "storage"},

@@ -123,9 +123,9 @@ def normalize(
                 print_json(result)
             elif verbose:
                 from fastrec.cli.model_tables import print_stats
-                from fastrec.summary.ranking import rank_all
+                from fastrec.summary.ranking import choose, rank
 
-                print_stats(rank_all(result.summary), most=_MOST_MODELS)
+                print_stats(rank(choose(result.summary)), most=_MOST_MODELS)
     except OSError as exc:
         exc.add_note(f"The corpus was published as {shown(result.output)}.")
         raise

@@ -1,19 +1,25 @@
 """Model statistics: the numbers that follow from a summary, with the models of each evaluation ranked.
 
-`rank` builds the `Stats` document that `fastrec stats --format json` prints and that the HTML report shows.
+`choose` selects evaluations and models. `rank` builds the `Stats` document that `fastrec stats --format json` prints
+and that the HTML report shows.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, Final
 
 import msgspec
 
+from fastrec.errors import UsageError
 from fastrec.summary.document import EvaluationSummary, Latency, ModelSummary, Summary, Tokens
+from fastrec.summary.rows import from_portable
 
-__all__ = ["RANKINGS", "Chosen", "EvaluationStats", "ModelStats", "Stats", "rank", "rank_all"]
+__all__ = ["RANKINGS", "Chosen", "EvaluationStats", "ModelStats", "Stats", "choose", "rank"]
+
+_MOST_NAMES: Final = 10  # listed in a message
 
 
 class ModelStats(msgspec.Struct, kw_only=True):
@@ -97,9 +103,36 @@ RANKINGS: Final[dict[str, Callable[[ModelStats], Any]]] = {
 """Sort keys by name: the best model has the smallest key, and None sorts last."""
 
 
-def rank_all(summary: Summary) -> Stats:
-    """Rank all models of every evaluation by accuracy."""
-    return rank([Chosen(one, one.models, one.by_model, one.questions_all_models) for one in summary.evaluations])
+def choose(summary: Summary, evaluations: Sequence[str] = (), models: Sequence[str] = ()) -> list[Chosen]:
+    """Choose the evaluations and models that match any shell-style pattern of their kind; no patterns choose all.
+
+    Raises:
+        UsageError: A pattern matches nothing.
+    """
+    _check("evaluation", evaluations, {one.evaluation_name for one in summary.evaluations})
+    found = [one for one in summary.evaluations if _matches(one.evaluation_name, evaluations)]
+    _check("model", models, {model.model_id for one in found for model in one.by_model})
+    chosen = []
+    for one in found:
+        some = [model for model in one.by_model if _matches(model.model_id, models)]
+        if some:
+            common = one.questions_all_models if len(some) == one.models else None
+            chosen.append(Chosen(one, len(some), some, common))
+    return chosen
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    # A name that contains brackets still matches itself.
+    return not patterns or any(name == pattern or fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _check(kind: str, patterns: Sequence[str], names: Collection[str]) -> None:
+    for pattern in patterns:
+        if not any(_matches(name, [pattern]) for name in names):
+            first = sorted(names)[:_MOST_NAMES]
+            more = f" and {len(names) - len(first):,} more" if len(names) > len(first) else ""
+            available = f"available: {', '.join(first)}{more}" if names else f"there are no {kind}s"
+            raise UsageError(f"no {kind} matches {pattern!r}; {available}")
 
 
 def rank(chosen: Sequence[Chosen], by: str = "accuracy", *, common: bool = False) -> Stats:
@@ -127,27 +160,15 @@ def _evaluation(chosen: Chosen, order: Callable[[ModelStats], Any]) -> Evaluatio
 
 
 def _model(model: ModelSummary, questions: int) -> ModelStats:
-    n, correct = model.records, model.correct
-    return ModelStats(
-        model_id=model.model_id,
-        records=n,
-        questions=model.questions,
-        coverage=model.questions / questions,
-        correct=correct,
-        accuracy=model.accuracy,
-        accuracy_standard_error=math.sqrt(correct * (n - correct) / (n - 1)) / n if n > 1 else None,
-        mean_score=model.mean_score,
-        score_standard_error=model.score_standard_error,
-        errors=model.errors,
-        tokens=model.tokens,
-        tokens_per_record=_per_record(model.tokens),
-        latency_ms=model.latency_ms,
-    )
-
-
-def _per_record(tokens: Tokens) -> float | None:
-    total = int(tokens.total, 16) if isinstance(tokens.total, str) else tokens.total
+    n, correct, tokens = model.records, model.correct, model.tokens
     try:
-        return total / tokens.records if tokens.records else None
+        per_record = from_portable(tokens.total) / tokens.records if tokens.records else None
     except OverflowError:  # too large for a double
-        return None
+        per_record = None
+    same = {name: getattr(model, name) for name in ModelStats.__struct_fields__ if hasattr(model, name)}
+    return ModelStats(
+        **same,
+        coverage=model.questions / questions,
+        accuracy_standard_error=math.sqrt(correct * (n - correct) / (n - 1)) / n if n > 1 else None,
+        tokens_per_record=per_record,
+    )

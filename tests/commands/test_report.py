@@ -285,7 +285,7 @@ def test_unwritable_directory(demo: Path, tmp_path: Path, monkeypatch: pytest.Mo
     def refuse(*_: Any) -> Any:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "replace", refuse)
+    monkeypatch.setattr(os, "replace", refuse)
     with pytest.raises(FastrecError, match=r"a.html cannot be written: Permission denied"):
         write_report(demo, tmp_path / "a.html")
     assert not list(tmp_path.iterdir())

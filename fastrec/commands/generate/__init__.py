@@ -1,7 +1,7 @@
 """Synthetic shards from a seed: any size, every spelling, every kind of invalid line, the same text everywhere.
 
     words.toml → text → questions ─┐
-    rng → producers ───────────────┼─▶ records ─▶ variations, invalid ─▶ stream ─▶ shards on disk (here)
+    text → producers ──────────────┼─▶ records ─▶ variations, invalid ─▶ stream ─▶ shards on disk (here)
 
 `labelled_lines` names the kind of each line, so a test knows what a run must find. The same recipe gives the same text
 on every platform and Python version. Compressed bytes may change with the version of zstd or zlib.
@@ -24,11 +24,14 @@ from fastrec.errors import UsageError
 
 __all__ = ["FRAME_BYTES", "Generated", "generate"]
 
-COMPRESSIONS: Final = ("zst", "gz", "none", "mixed")
-MIXED: Final = ("none", "zst", "gz")
 FRAME_BYTES: Final = 4 << 20
 """Text per compressed frame. A frame declares its size, so its text must fit in memory."""
-GZIP_LEVEL: Final = 1  # three times as fast as 6
+COMPRESSORS: Final[dict[str, tuple[str, Callable[[bytes], bytes]]]] = {
+    "zst": (".zst", lambda text: zstandard.ZstdCompressor(level=3, write_checksum=True).compress(text)),
+    "gz": (".gz", lambda text: gzip.compress(text, 1, mtime=0)),  # level 1 is three times as fast as 6
+    "none": ("", bytes),
+}
+MIXED: Final = ("none", "zst", "gz")
 
 
 class Generated(msgspec.Struct, frozen=True):
@@ -79,69 +82,43 @@ def generate(
         UsageError: An argument is wrong, or the directory is not empty.
     """
     recipe = Recipe(
-        records=records,
-        seed=seed,
-        duplicates=duplicates,
-        conflicts=conflicts,
-        unknown_keys=unknown_keys,
-        rejects=rejects,
-        blanks=blanks,
-        warnings=warnings,
-        mix=mix,
-    )
+        records=records, seed=seed, duplicates=duplicates, conflicts=conflicts, unknown_keys=unknown_keys,
+        rejects=rejects, blanks=blanks, warnings=warnings, mix=mix,
+    )  # fmt: skip
     if shards < 1:
         raise UsageError("the number of shards must be at least 1")
-    if compression not in COMPRESSIONS:
-        raise UsageError(f"compression must be one of {', '.join(COMPRESSIONS)}, not {compression!r}")
+    formats = MIXED if compression == "mixed" else (compression,)
+    if not COMPRESSORS.keys() >= set(formats):
+        raise UsageError(f"compression must be one of {', '.join(COMPRESSORS)}, mixed, not {compression!r}")
     folder = Path(output)
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is not a directory; choose another output")
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
         raise UsageError(f"{folder} is not empty, and its files would mix with the new shards; choose another output")
-    formats = MIXED if compression == "mixed" else (compression,)
     kinds: Counter[str] = Counter()
-    stream = _counted(labelled_lines(recipe), kinds)
+    stream = labelled_lines(recipe)
     paths, text_bytes, file_bytes = [], 0, 0
     for number in range(shards):
         count = records * (number + 1) // shards - records * number // shards
-        suffix, compress = _COMPRESSORS[formats[number % len(formats)]]
+        suffix, compress = COMPRESSORS[formats[number % len(formats)]]
         path = folder / f"shard-{number:05d}.jsonl{suffix}"
         with path.open("wb") as file:
-            for text in _frames(islice(stream, count), number):
+            for text in _frames(islice(stream, count), number, kinds):
                 text_bytes += len(text)
                 file_bytes += file.write(compress(text))
         paths.append(str(path))
     return Generated(tuple(paths), records, text_bytes, file_bytes, dict(sorted(kinds.items())))
 
 
-def _counted(stream: Iterator[tuple[str, bytes]], kinds: Counter[str]) -> Iterator[bytes]:
-    for kind, line in stream:
-        kinds[kind] += 1
-        yield line
-
-
-def _frames(shard: Iterator[bytes], number: int) -> Iterator[bytes]:
+def _frames(shard: Iterator[tuple[str, bytes]], number: int, kinds: Counter[str]) -> Iterator[bytes]:
     """Yield the text of one shard in frames of whole lines; at least one, so that an empty shard is a valid file."""
     end = b"\r\n" if number == 1 else b"\n"
     frame = bytearray(b"\xef\xbb\xbf" if number == 2 else b"")
-    for line in shard:
+    for kind, line in shard:
         if len(frame) >= FRAME_BYTES:
             yield bytes(frame)
             frame.clear()
-        frame += line
-        frame += end
+        kinds[kind] += 1
+        frame += line + end
     yield bytes(frame.removesuffix(end) if number == 3 else frame)
-
-
-def _zstd(text: bytes) -> bytes:
-    """Compress to one frame with a checksum and a declared size."""
-    compressor = zstandard.ZstdCompressor(level=3, threads=0, write_checksum=True, write_content_size=True)
-    return bytes(compressor.compress(text))
-
-
-_COMPRESSORS: Final[dict[str, tuple[str, Callable[[bytes], bytes]]]] = {
-    "zst": (".zst", _zstd),
-    "gz": (".gz", lambda text: gzip.compress(text, GZIP_LEVEL, mtime=0)),
-    "none": ("", bytes),
-}

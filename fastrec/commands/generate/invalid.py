@@ -7,8 +7,10 @@ options of the reader.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import reduce
 from itertools import groupby, zip_longest
+from operator import getitem
 from typing import Any, Final, NamedTuple
 
 from fastrec.commands.generate.producers import Record, Spelling
@@ -17,8 +19,9 @@ __all__ = ["INVALID_LINES", "InvalidLine"]
 
 PLACEHOLDER: Final = "@@hole@@"
 DEEP: Final = 300
-
-Change = Callable[[Record], object]
+USAGE: Final = {"input_tokens": 3, "output_tokens": 2}
+CALL: Final = "interactions.2.tool_calls.0"  # the first tool call of an agentic record, after the system and the user
+ANSWERED: Final = "interactions.3.tool_call_id"
 
 
 class InvalidLine(NamedTuple):
@@ -29,126 +32,96 @@ class InvalidLine(NamedTuple):
     line: Callable[[Record, Spelling], bytes]
 
 
-def _raw(code: str, filler: bytes, section: str = "metadata", key: str = "note") -> InvalidLine:
-    """Write the raw bytes `filler` as one value."""
+def _raw(code: str, *fillers: bytes, section: str = "metadata", key: str = "note") -> Iterator[InvalidLine]:
+    """Make a row for each filler: raw bytes that are written as one value."""
+    for filler in fillers:
 
-    def line(record: Record, spelling: Spelling) -> bytes:
-        record[section] = {**(record.get(section) or {}), key: PLACEHOLDER}
-        return spelling.line(record).replace(f'"{PLACEHOLDER}"'.encode(), filler)
+        def line(record: Record, spelling: Spelling, filler: bytes = filler) -> bytes:
+            record[section] = {**(record.get(section) or {}), key: PLACEHOLDER}
+            return spelling.line(record).replace(f'"{PLACEHOLDER}"'.encode(), filler)
 
-    return InvalidLine(code, None, line)
-
-
-def _broken(change: Callable[[bytes], bytes]) -> InvalidLine:
-    """Change the bytes so that they are not JSON."""
-    return InvalidLine("json.syntax", None, lambda record, spelling: change(spelling.line(record)))
+        yield InvalidLine(code, None, line)
 
 
-def _changed(code: str, change: Change, needs: str | None = None) -> InvalidLine:
-    """Change the record so that it is JSON but breaks the schema."""
-
-    def line(record: Record, spelling: Spelling) -> bytes:
-        change(record)
-        return spelling.line(record)
-
-    return InvalidLine(code, needs, line)
+def _bytes(code: str, change: Callable[[bytes], bytes]) -> InvalidLine:
+    """Make a row that changes the bytes of the line."""
+    return InvalidLine(code, None, lambda record, spelling: change(spelling.line(record)))
 
 
-def _put(code: str, key: str, value: Any, section: str | None = None, needs: str | None = None) -> InvalidLine:
-    """Put a wrong value into a field of the record, or of one of its sections."""
-    if section is None:
-        return _changed(code, lambda record: record.update({key: value}), needs)
-    return _changed(code, lambda record: record[section].update({key: value}), needs)
+def _put(code: str, path: str, *values: Any, needs: str | None = None) -> Iterator[InvalidLine]:
+    """Make a row for each value: it replaces the one at `path`, such as `interactions.0.role`; `...` removes that."""
+    *parents, key = (int(step) if step.isdigit() else step for step in path.split("."))
+    for value in values:
+
+        def line(record: Record, spelling: Spelling, value: Any = value) -> bytes:
+            owner: Any = reduce(getitem, parents, record)  # type: ignore[arg-type]
+            owner[key] = value
+            if value is ...:
+                del owner[key]
+            return spelling.line(record)
+
+        yield InvalidLine(code, needs, line)
 
 
-def _usage(code: str, **counts: Any) -> InvalidLine:
-    usage = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5, **counts}
-    return _put(code, "token_usage", {key: value for key, value in usage.items() if value is not ...})
-
-
-def _interleaved(rows: tuple[InvalidLine, ...]) -> tuple[InvalidLine, ...]:
+def _interleaved(*rows: InvalidLine) -> tuple[InvalidLine, ...]:
     """Order the rows: the first of every code, then the second of every code, and so on."""
     by_code = [list(group) for _, group in groupby(rows, key=lambda row: row.code)]
     return tuple(row for turn in zip_longest(*by_code) for row in turn if row)
 
 
-def _call(record: Record) -> Record:
-    """Return the first tool call of an agentic record: turn 2, after the system and the user."""
-    call: Record = record["interactions"][2]["tool_calls"][0]
-    return call
-
-
 INVALID_LINES: Final = _interleaved(
-    (
-        _raw("json.utf8", b'"caf\xe9"'),  # Latin-1
-        _raw("json.utf8", b'"\xc3"'),  # a truncated character
-        _raw("json.utf8", b'"\xed\xa0\xbd"'),  # a surrogate encoded as if it were a character
-        _raw("json.utf8", b'"\xc0\xaf"'),  # an overlong encoding
-        _raw("json.depth", b"[" * DEEP + b"]" * DEEP),
-        _raw("json.depth", b'{"a": ' * DEEP + b"null" + b"}" * DEEP),
-        _broken(lambda line: line[: len(line) // 3].decode(errors="ignore").encode()),  # cut between characters
-        _broken(lambda line: line + b" " + line),
-        _broken(lambda line: line.rstrip()[:-1] + b",}"),
-        _broken(lambda line: line.rstrip()[:-1]),
-        _broken(lambda line: b"ERROR: worker 3 died, 17 samples lost"),
-        _raw("json.syntax", b"True"),
-        _raw("json.syntax", b"'single'"),
-        _raw("json.syntax", b'"raw \x01 control"'),
-        _raw("json.syntax", b"01"),
-        _raw("json.syntax", b'"\\x41"'),
-        _raw("json.number", b"NaN", "evaluation", "score"),
-        _raw("json.number", b"Infinity", "performance", "latency_ms"),
-        _raw("json.number", b"-Infinity"),
-        _raw("json.number", b"1e999"),
-        _raw("json.surrogate", b'"\\ud83d"'),
-        _raw("json.surrogate", b'"\\ude00\\ud83d"'),
-        _raw("json.surrogate", b'{"\\udc80": 1}'),
-        _raw("json.duplicate_key", b'true, "is_correct": true', "evaluation", "is_correct"),
-        _raw("json.duplicate_key", b'true, "is_c\\u006frrect": false', "evaluation", "is_correct"),
-        _raw("json.duplicate_key", b'{"a": [{"b": 1, "b": 2}]}'),
-        InvalidLine("schema.type", None, lambda record, spelling: b"[]"),
-        InvalidLine("schema.type", None, lambda record, spelling: b"42"),
-        InvalidLine("schema.type", None, lambda record, spelling: b"null"),
-        _put("schema.type", "sample_id", 1.5),
-        _put("schema.type", "sample_id", None),
-        _put("schema.type", "sample_hash", None),
-        _put("schema.type", "metadata", None),
-        _put("schema.type", "answer_attribution", {}),
-        _put("schema.type", "is_correct", "yes", "evaluation"),
-        _put("schema.type", "score", "0.9", "evaluation"),
-        _put("schema.type", "formatted", None, "input"),
-        _put("schema.type", "choices", ["A", 2], "input"),
-        _put("schema.type", "error", {"code": 503}),
-        _usage("schema.type", total_tokens=True),
-        _usage("schema.type", total_tokens=5.5),
-        _changed("schema.type", lambda record: record["interactions"][1].update(turn_idx="1"), "multi_turn"),
-        _changed("schema.type", lambda record: _call(record).update(arguments="{}"), "agentic"),
-        _changed("schema.required", lambda record: record.pop("model_id")),
-        _changed("schema.required", lambda record: record.pop("sample_id")),
-        _changed("schema.required", lambda record: record.pop("answer_attribution")),
-        _changed("schema.required", lambda record: record["input"].pop("reference")),
-        _changed("schema.required", lambda record: record["evaluation"].pop("is_correct")),
-        _changed("schema.required", lambda record: record["answer_attribution"][0].pop("is_terminal")),
-        _changed("schema.required", lambda record: record["interactions"][0].pop("role"), "multi_turn"),
-        _changed("schema.required", lambda record: _call(record).pop("name"), "agentic"),
-        _usage("schema.required", total_tokens=...),
-        _put("schema.enum", "interaction_type", "chat"),
-        _put("schema.enum", "interaction_type", "Single_Turn"),
-        _usage("schema.minimum", input_tokens=-1),
-        _put("schema.minimum", "performance", {"latency_ms": -0.5}),
-        _put("schema.minimum", "num_turns", 0, "evaluation"),
-        _changed("schema.minimum", lambda record: record["answer_attribution"][0].update(turn_idx=-1)),
-        _changed("schema.one_of", lambda record: record["interactions"][3].update(tool_call_id=7), "agentic"),
-        _changed("schema.one_of", lambda record: record["interactions"][3].update(tool_call_id=None), "agentic"),
-        _changed("schema.one_of", lambda record: record["interactions"][3].update(tool_call_id=["a", 1]), "agentic"),
-        _changed("rule.single_turn_output", lambda record: record.pop("output"), "single_turn"),
-        _put("rule.single_turn_output", "output", None, needs="single_turn"),
-        _put("rule.single_turn_interactions", "interactions", [], needs="single_turn"),
-        _changed("rule.multi_turn_interactions", lambda record: record.pop("interactions"), "multi_turn"),
-        _put("rule.multi_turn_interactions", "interactions", None, needs="agentic"),
-        _put("rule.multi_turn_output", "output", {"raw": "42"}, needs="multi_turn"),
-        _put("rule.multi_turn_output", "output", {"raw": "42"}, needs="agentic"),
-        _put("rule.metrics_num_turns", "metrics", {}, needs="multi_turn"),
-        _put("rule.metrics_num_turns", "metrics", {"turns": 3}, needs="agentic"),
-    ),
+    # Latin-1, a truncated character, a surrogate encoded as if it were a character, an overlong encoding
+    *_raw("json.utf8", b'"caf\xe9"', b'"\xc3"', b'"\xed\xa0\xbd"', b'"\xc0\xaf"'),
+    *_raw("json.depth", b"[" * DEEP + b"]" * DEEP, b'{"a": ' * DEEP + b"null" + b"}" * DEEP),
+    _bytes("json.syntax", lambda line: line[: len(line) // 3].decode(errors="ignore").encode()),  # between characters
+    _bytes("json.syntax", lambda line: line + b" " + line),
+    _bytes("json.syntax", lambda line: line.rstrip()[:-1] + b",}"),
+    _bytes("json.syntax", lambda line: line.rstrip()[:-1]),
+    _bytes("json.syntax", lambda line: b"ERROR: worker 3 died, 17 samples lost"),
+    *_raw("json.syntax", b"True", b"'single'", b'"raw \x01 control"', b"01", b'"\\x41"'),
+    *_raw("json.number", b"NaN", section="evaluation", key="score"),
+    *_raw("json.number", b"Infinity", section="performance", key="latency_ms"),
+    *_raw("json.number", b"-Infinity", b"1e999"),
+    *_raw("json.surrogate", b'"\\ud83d"', b'"\\ude00\\ud83d"', b'{"\\udc80": 1}'),
+    *_raw("json.duplicate_key", b'true, "is_correct": true', section="evaluation", key="is_correct"),
+    *_raw("json.duplicate_key", b'true, "is_c\\u006frrect": false', section="evaluation", key="is_correct"),
+    *_raw("json.duplicate_key", b'{"a": [{"b": 1, "b": 2}]}'),
+    _bytes("schema.type", lambda line: b"[]"),
+    _bytes("schema.type", lambda line: b"42"),
+    _bytes("schema.type", lambda line: b"null"),
+    *_put("schema.type", "sample_id", 1.5, None),
+    *_put("schema.type", "sample_hash", None),
+    *_put("schema.type", "metadata", None),
+    *_put("schema.type", "answer_attribution", {}),
+    *_put("schema.type", "evaluation.is_correct", "yes"),
+    *_put("schema.type", "evaluation.score", "0.9"),
+    *_put("schema.type", "input.formatted", None),
+    *_put("schema.type", "input.choices", ["A", 2]),
+    *_put("schema.type", "error", {"code": 503}),
+    *_put("schema.type", "token_usage", {**USAGE, "total_tokens": True}, {**USAGE, "total_tokens": 5.5}),
+    *_put("schema.type", "interactions.1.turn_idx", "1", needs="multi_turn"),
+    *_put("schema.type", f"{CALL}.arguments", "{}", needs="agentic"),
+    *_put("schema.required", "model_id", ...),
+    *_put("schema.required", "sample_id", ...),
+    *_put("schema.required", "answer_attribution", ...),
+    *_put("schema.required", "input.reference", ...),
+    *_put("schema.required", "evaluation.is_correct", ...),
+    *_put("schema.required", "answer_attribution.0.is_terminal", ...),
+    *_put("schema.required", "interactions.0.role", ..., needs="multi_turn"),
+    *_put("schema.required", f"{CALL}.name", ..., needs="agentic"),
+    *_put("schema.required", "token_usage", USAGE),
+    *_put("schema.enum", "interaction_type", "chat", "Single_Turn"),
+    *_put("schema.minimum", "token_usage", {"input_tokens": -1, "output_tokens": 2, "total_tokens": 5}),
+    *_put("schema.minimum", "performance", {"latency_ms": -0.5}),
+    *_put("schema.minimum", "evaluation.num_turns", 0),
+    *_put("schema.minimum", "answer_attribution.0.turn_idx", -1),
+    *_put("schema.one_of", ANSWERED, 7, None, ["a", 1], needs="agentic"),
+    *_put("rule.single_turn_output", "output", ..., None, needs="single_turn"),
+    *_put("rule.single_turn_interactions", "interactions", [], needs="single_turn"),
+    *_put("rule.multi_turn_interactions", "interactions", ..., needs="multi_turn"),
+    *_put("rule.multi_turn_interactions", "interactions", None, needs="agentic"),
+    *_put("rule.multi_turn_output", "output", {"raw": "42"}, needs="multi_turn"),
+    *_put("rule.multi_turn_output", "output", {"raw": "42"}, needs="agentic"),
+    *_put("rule.metrics_num_turns", "metrics", {}, needs="multi_turn"),
+    *_put("rule.metrics_num_turns", "metrics", {"turns": 3}, needs="agentic"),
 )

@@ -6,11 +6,11 @@ question occurs many times in a corpus, as in real data.
 
 from __future__ import annotations
 
+from collections import Counter
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
-from fastrec.commands.generate.rng import Rng
-from fastrec.commands.generate.text import PhraseTable, PhraseTables
+from fastrec.commands.generate.text import PhraseTable, PhraseTables, Rng
 
 __all__ = ["MIXES", "Question", "QuestionBank"]
 
@@ -69,7 +69,7 @@ class QuestionBank:
     def __init__(self, rng: Rng, tables: PhraseTables, records: int, mix: str) -> None:
         total = max(25, min(MOST_QUESTIONS, records // RECORDS_PER_QUESTION))
         self._questions: dict[str, list[Question]] = {}
-        self._asked = dict.fromkeys(MIXES["mixed"], 0)
+        self._asked: Counter[str] = Counter()
         for kind in MIXES["mixed"]:
             # Types outside the mix get a few questions too, because some invalid lines need them.
             count = max(2, total * MIXES[mix].get(kind, 1) // 25)
@@ -78,11 +78,7 @@ class QuestionBank:
                 _question(rng, tables, evaluations[number % len(evaluations)], number // len(evaluations))
                 for number in range(count)
             ]
-        self._weighted = [kind for kind, weight in MIXES[mix].items() for _ in range(weight)]
-
-    def random_type(self, rng: Rng) -> str:
-        """Return an interaction type, by the weights of the mix."""
-        return rng.choice(self._weighted)
+        self.weighted_types = [kind for kind, weight in MIXES[mix].items() for _ in range(weight)]
 
     def next(self, kind: str) -> tuple[int, Question]:
         """Return the number of the next model and its question; no pair occurs twice."""
@@ -102,24 +98,13 @@ def _question(rng: Rng, tables: PhraseTables, evaluation: Evaluation, number: in
         reference = table.write(rng, rng.long_tail(evaluation.answer_size, 4 * evaluation.answer_size))
     else:
         reference = f"{table.write(rng, rng.between(4, 30))} #### {rng.below(1000)}"
-    return Question(
-        evaluation,
-        table,
-        number if evaluation.integer_ids else f"{evaluation.name}_{number:05d}",
-        raw,
-        reference,
-        choices,
-        sha256((raw + reference).encode()).hexdigest(),
-        _metadata(rng, table, number),
-    )
-
-
-def _metadata(rng: Rng, table: PhraseTable, number: int) -> dict[str, Any]:
-    """Return a nested object whose keys are not sorted."""
-    return {
+    sample_id = number if evaluation.integer_ids else f"{evaluation.name}_{number:05d}"
+    metadata = {  # nested, and its keys are not sorted
         "subject": table.write(rng, 1),
         "row": number,
         "difficulty": rng.choice((1, 2.5, "hard", None)),
         "tags": [table.write(rng, 1) for _ in range(rng.below(4))],
         "Source": {"split": rng.choice(("test", "dev")), "licence": None, "checked": rng.chance(0.5)},
     }
+    sample_hash = sha256((raw + reference).encode()).hexdigest()
+    return Question(evaluation, table, sample_id, raw, reference, choices, sample_hash, metadata)

@@ -10,33 +10,28 @@ from typing import Any, Final
 
 from fastrec.commands.generate.producers import Producer, Record
 from fastrec.commands.generate.questions import Question
-from fastrec.commands.generate.rng import Rng
-from fastrec.commands.generate.text import PhraseTables
+from fastrec.commands.generate.text import PhraseTables, Rng
 
 __all__ = ["WRONG_HASH", "compose"]
 
 VERSION: Final = "instance_level_eval_0.2.0"
 WRONG_HASH: Final = "0123456789abcdef" * 4
-WRONG_HASHES: Final = 0.002
-FLOAT_INTEGERS: Final = 0.005
-GAPS: Final = 0.02
 TOOLS: Final = ("search", "lookup_item", "update_item", "run_command", "calculate")
 ERRORS: Final = ("timeout after 60 s", "refusal", "API error 503: “overloaded”", "context length exceeded")
 
 
 def compose(rng: Rng, tables: PhraseTables, producer: Producer, question: Question) -> Record:
     """Return a valid record."""
-    evaluation = question.evaluation
-    kind = evaluation.interaction_type
+    name, kind = question.evaluation.name, question.evaluation.interaction_type
     record: Record = {
         "schema_version": VERSION,
-        "evaluation_id": f"{evaluation.name}/{producer.run}",
+        "evaluation_id": f"{name}/{producer.run}",
         "model_id": producer.model_id,
-        "evaluation_name": evaluation.name,
+        "evaluation_name": name,
         "sample_id": question.sample_id,
     }
     if "hashes" in producer.habits:
-        record["sample_hash"] = WRONG_HASH if rng.chance(WRONG_HASHES) else question.sample_hash
+        record["sample_hash"] = WRONG_HASH if rng.chance(0.002) else question.sample_hash
     record["interaction_type"] = kind
     record["input"] = _input(producer, question)
     if kind == "single_turn":
@@ -45,9 +40,8 @@ def compose(rng: Rng, tables: PhraseTables, producer: Producer, question: Questi
         _converse(rng, tables, producer, question, record)
     _measure(rng, producer, record)
     if "metadata" in producer.habits:
-        metadata = dict(question.metadata)
-        metadata["trial"] = {"seed": rng.bits(40), "temperature": round(rng.random(), 2)}
-        record["metadata"] = metadata
+        trial = {"seed": rng.bits(40), "temperature": round(rng.random(), 2)}
+        record["metadata"] = {**question.metadata, "trial": trial}
     return record
 
 
@@ -89,13 +83,12 @@ def _converse(rng: Rng, tables: PhraseTables, producer: Producer, question: Ques
     calls = 0
     rounds = rng.long_tail(4, 24)
     for number in range(rounds):
-        turns.append(
-            {"turn_idx": len(turns), "role": "user", "content": table.write(rng, rng.long_tail(size // 2, 200))}
-        )
+        asked = table.write(rng, rng.long_tail(size // 2, 200))
+        turns.append({"turn_idx": len(turns), "role": "user", "content": asked})
         if number == 0 and question.evaluation.interaction_type == "agentic":
             calls = _use_tools(rng, tables, producer, question, turns)
-        turn: Record = {"turn_idx": len(turns), "role": "assistant"}
-        turn["content"] = table.write(rng, rng.long_tail(size, 20 * size))
+        answer = table.write(rng, rng.long_tail(size, 20 * size))
+        turn: Record = {"turn_idx": len(turns), "role": "assistant", "content": answer}
         if "reasoning" in producer.habits:
             turn["reasoning_trace"] = table.write(rng, rng.long_tail(size, 400))
         elif "nulls" in producer.habits:
@@ -105,9 +98,8 @@ def _converse(rng: Rng, tables: PhraseTables, producer: Producer, question: Ques
         record["output"] = None
     record["interactions"] = turns
     _evaluate(rng, producer, question, record, str(rng.below(1000)))
-    evaluation = record["evaluation"]
-    evaluation["num_turns"] = rounds if "user turns" in producer.habits else len(turns)
-    evaluation["tool_calls_count"] = calls
+    num_turns = rounds if "user turns" in producer.habits else len(turns)
+    record["evaluation"].update(num_turns=num_turns, tool_calls_count=calls)
 
 
 def _use_tools(rng: Rng, tables: PhraseTables, producer: Producer, question: Question, turns: list[Record]) -> int:
@@ -151,36 +143,31 @@ def _evaluate(rng: Rng, producer: Producer, question: Question, record: Record, 
             "is_terminal": True,
         },
     ]
-    score: bool | float
+    score: float
     if question.evaluation.graded:
         score = rng.choice((0, 0.5, 1.0, round(rng.random(), 4), round(rng.random(), 4)))
     else:
-        score = {"boolean": bool, "integer": int, "float": float}[producer.score](rng.chance(0.6))
+        score = producer.score(rng.chance(0.6))
     record["evaluation"] = {"score": score, "is_correct": score >= 0.5}
 
 
 def _measure(rng: Rng, producer: Producer, record: Record) -> None:
     """Add token counts, times and an occasional error."""
     usage: Any = None
-    if "tokens" in producer.habits and not rng.chance(GAPS):
+    if "tokens" in producer.habits and not rng.chance(0.02):
         # Some harnesses store counts as floats; draft-07 accepts 1.0 as an integer.
-        number = float if rng.chance(FLOAT_INTEGERS) else int
-        read = rng.between(50, 4000)
-        written = rng.between(1, 3000)
+        number = float if rng.chance(0.005) else int
+        read, written = rng.between(50, 4000), rng.between(1, 3000)
         usage = {"input_tokens": number(read), "output_tokens": number(written), "total_tokens": number(read + written)}
         if "cached tokens" in producer.habits:
             usage["input_tokens_cache_write"] = rng.below(read) if rng.chance(0.7) else None
             usage["input_tokens_cache_read"] = 0
             usage["reasoning_tokens"] = rng.below(written) if "reasoning" in producer.habits else None
     performance: Any = None
-    if "latency" in producer.habits and not rng.chance(GAPS):
+    if "latency" in producer.habits and not rng.chance(0.02):
         latency = round(rng.random() * 20_000, 3)
         first_token = None if "nulls" in producer.habits else round(latency / 16, 2)
-        performance = {
-            "latency_ms": latency,
-            "time_to_first_token_ms": first_token,
-            "generation_time_ms": int(latency),
-        }
+        performance = {"latency_ms": latency, "time_to_first_token_ms": first_token, "generation_time_ms": int(latency)}
     error = rng.choice(ERRORS) if rng.chance(0.02) else None
     for key, value in (("token_usage", usage), ("performance", performance), ("error", error)):
         if value is not None or "nulls" in producer.habits:

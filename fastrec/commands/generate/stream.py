@@ -18,8 +18,7 @@ from fastrec.commands.generate.invalid import INVALID_LINES
 from fastrec.commands.generate.producers import Record, Spelling, producer, respelling
 from fastrec.commands.generate.questions import MIXES, Question, QuestionBank
 from fastrec.commands.generate.records import compose
-from fastrec.commands.generate.rng import Rng
-from fastrec.commands.generate.text import phrase_tables
+from fastrec.commands.generate.text import Rng, phrase_tables
 from fastrec.commands.generate.variations import WARNINGS, add_unknown_keys, answered_again, respelled
 from fastrec.errors import UsageError
 
@@ -28,8 +27,6 @@ __all__ = ["Recipe", "labelled_lines", "lines"]
 POOL = 256
 BLANKS = (b"", b" ", b"\t", b"   ")
 HALF = re.compile(rb'("score": ?)0\.5(?=[,}])')  # never matches inside a string, where quotes are escaped
-
-Written = tuple[Record, Question, Spelling, bytes]
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,7 +96,7 @@ class _Source:
         self.rng = Rng(recipe.seed)
         self.tables = phrase_tables(recipe.seed)
         self.bank = QuestionBank(self.rng, self.tables, recipe.records, recipe.mix)
-        self.pool: list[Written] = []
+        self.pool: list[tuple[Record, Question, Spelling, bytes]] = []
         self.producer = lru_cache(maxsize=16)(partial(producer, recipe.seed))
         self.warnings = cycle([row for row in WARNINGS if any(kind in MIXES[recipe.mix] for kind in row.types)])
         self.invalid_lines = cycle(INVALID_LINES)
@@ -111,36 +108,30 @@ class _Source:
 
     def record(self) -> tuple[str, bytes]:
         rng, recipe = self.rng, self.recipe
-        if rng.chance(recipe.warnings):
-            warning = next(self.warnings)
-            kind = self.bank.random_type(rng)
-            while kind not in warning.types:
-                kind = self.bank.random_type(rng)
-            record, question, spelling = self.compose(kind)
+        warning = next(self.warnings) if rng.chance(recipe.warnings) else None
+        kind = rng.choice(self.bank.weighted_types)
+        while warning and kind not in warning.types:
+            kind = rng.choice(self.bank.weighted_types)
+        record, question, spelling = self.compose(kind)
+        if warning:
             warning.apply(record)
-        else:
-            record, question, spelling = self.compose(self.bank.random_type(rng))
         if rng.chance(recipe.unknown_keys):
             add_unknown_keys(rng, record)
         line = spelling.line(record)
+        # Keep the first records, then let one in eight replace a random one, so that the pool has old and new.
         if recipe.duplicates or recipe.conflicts:
-            self.remember((record, question, spelling, line))
+            if len(self.pool) < POOL:
+                self.pool.append((record, question, spelling, line))
+            elif rng.chance(0.125):
+                self.pool[rng.below(POOL)] = (record, question, spelling, line)
         return "record", line
-
-    def remember(self, written: Written) -> None:
-        """Keep the first records, then let one in eight replace a random one, so that the pool has old and new."""
-        if len(self.pool) < POOL:
-            self.pool.append(written)
-        elif self.rng.chance(0.125):
-            self.pool[self.rng.below(POOL)] = written
 
     def duplicate(self) -> tuple[str, bytes]:
         if not self.pool:
             return self.record()
         record, question, _, line = self.rng.choice(self.pool)
         if self.rng.chance(0.5):
-            spelling = respelling(self.rng)
-            line = HALF.sub(rb"\g<1>5E-1", spelling.line(respelled(record, question)))
+            line = HALF.sub(rb"\g<1>5E-1", respelling(self.rng).line(respelled(record, question)))
         return "duplicate", line
 
     def conflict(self) -> tuple[str, bytes]:
@@ -151,7 +142,7 @@ class _Source:
 
     def invalid(self) -> tuple[str, bytes]:
         row = next(self.invalid_lines)
-        record, _, spelling = self.compose(row.needs or self.bank.random_type(self.rng))
+        record, _, spelling = self.compose(row.needs or self.rng.choice(self.bank.weighted_types))
         return row.code, row.line(record, spelling)
 
     def blank(self) -> tuple[str, bytes]:

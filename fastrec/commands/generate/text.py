@@ -1,8 +1,8 @@
-"""Random text at high speed: a table of a few thousand short phrases, and two random bytes to choose each phrase.
+"""Random numbers that are the same on every platform, and random text at high speed.
 
-A table is built once from a word list of `words.toml`. After that a text costs one `getrandbits`, one `unpack`, one
-`map` and one `join`. About twelve random bits per twelve characters make the text as compressible as real corpora:
-about four times at zstd level 3.
+Text comes from tables of a few thousand short phrases, built once from the word lists of `words.toml`. Two random bytes
+choose each phrase, so a text costs one `getrandbits`, one `unpack`, one `map` and one `join`. About twelve random bits
+per twelve characters make the text as compressible as real corpora: about four times at zstd level 3.
 """
 
 from __future__ import annotations
@@ -11,14 +11,63 @@ import tomllib
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
+from random import Random
 from struct import unpack
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
-from fastrec.commands.generate.rng import Rng
+__all__ = ["PhraseTable", "PhraseTables", "Rng", "phrase_tables"]
 
-__all__ = ["PhraseTable", "PhraseTables", "phrase_tables"]
+T = TypeVar("T")
 
 LATIN_TOPICS: Final = 2
+
+
+class Rng:
+    """A seeded generator built on `random()` and `getrandbits()`, whose algorithm (Mersenne Twister) never changed.
+
+    `randrange`, `choice`, `shuffle` and `sample` have changed between Python versions, and `gauss` depends on the
+    platform's libm. The helpers here use plain IEEE arithmetic, which is the same everywhere.
+    """
+
+    __slots__ = ("bits", "random")
+
+    def __init__(self, seed: int) -> None:
+        source = Random(seed)
+        self.random = source.random
+        self.bits = source.getrandbits
+
+    def below(self, stop: int) -> int:
+        """Return an integer in `[0, stop)`."""
+        return int(self.random() * stop)
+
+    def between(self, low: int, high: int) -> int:
+        """Return an integer in `[low, high]`."""
+        return low + int(self.random() * (high - low + 1))
+
+    def choice(self, items: Sequence[T]) -> T:
+        """Return one of the items, all equally likely."""
+        return items[int(self.random() * len(items))]
+
+    def skewed_choice(self, items: Sequence[T]) -> T:
+        """Return one of the items, early ones far more often: close enough to Zipf's law for word lists."""
+        number = self.random()
+        return items[int(number * number * len(items))]
+
+    def chance(self, share: float) -> bool:
+        """Return True with this probability."""
+        return self.random() < share
+
+    def long_tail(self, typical: int, longest: int) -> int:
+        """Return a size near `typical`, with a long tail up to `longest`, like the sizes of real outputs."""
+        return int(typical / (2.0 * self.random() + typical / longest)) + 1
+
+    def shuffled(self, items: Sequence[T]) -> list[T]:
+        """Return the items in random order (Fisher-Yates)."""
+        result = list(items)
+        for last in range(len(result) - 1, 0, -1):
+            other = int(self.random() * (last + 1))
+            result[last], result[other] = result[other], result[last]
+        return result
 
 
 class WordList(NamedTuple):
@@ -44,28 +93,27 @@ class PhraseTable(NamedTuple):
         return self.glue.join(map(self.phrases.__getitem__, numbers))
 
 
-class PhraseTables:
+class PhraseTables(NamedTuple):
     """All tables of one seed: topics in Latin script, topics in other scripts, and the output of tools."""
 
-    def __init__(self, seed: int) -> None:
-        lists = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
-        latin, log, *world = (WordList(**{**fields, "words": fields["words"].split()}) for fields in lists.values())
-        rng = Rng(seed + (1 << 64))  # independent of the generator that the lines of this seed use
-        self.latin = [_table(rng, latin, 16384) for _ in range(LATIN_TOPICS)]
-        self.world = [_table(rng, words, 1024) for words in world]
-        self.log = _table(rng, log, 16384)
+    latin: list[PhraseTable]
+    world: list[PhraseTable]
+    log: PhraseTable
 
 
 @lru_cache(maxsize=2)
 def phrase_tables(seed: int) -> PhraseTables:
     """Return the tables of a seed; cached, because building them takes a tenth of a second."""
-    return PhraseTables(seed)
+    lists = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
+    latin, log, *world = (WordList(**{**fields, "words": fields["words"].split()}) for fields in lists.values())
+    rng = Rng(seed + (1 << 64))  # independent of the generator that the lines of this seed use
 
+    def table(words: WordList, count: int) -> PhraseTable:
+        # One slot for every value of two bytes: repeating the phrases saves a modulo for each.
+        return PhraseTable([_phrase(rng, words) for _ in range(count)] * (65536 // count), words.glue)
 
-def _table(rng: Rng, words: WordList, count: int) -> PhraseTable:
-    phrases = [_phrase(rng, words) for _ in range(count)]
-    # One slot for every value of two bytes: repeating the list saves a modulo for every phrase.
-    return PhraseTable(phrases * (65536 // count), words.glue)
+    topics = [table(latin, 16384) for _ in range(LATIN_TOPICS)]
+    return PhraseTables(topics, [table(words, 1024) for words in world], table(log, 16384))
 
 
 def _phrase(rng: Rng, script: WordList) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from fastrec.commands.generate.producers import Record
 from fastrec.commands.generate.questions import Question
 from fastrec.commands.generate.records import WRONG_HASH
-from fastrec.commands.generate.rng import Rng
+from fastrec.commands.generate.text import Rng
 
 __all__ = ["WARNINGS", "WarningRow", "add_unknown_keys", "answered_again", "respelled"]
 
@@ -34,6 +34,10 @@ ALL: Final = ("single_turn", *CONVERSATIONS)
 USAGE: Final = {"input_tokens": 30, "output_tokens": 12, "total_tokens": 43}
 
 
+def _count_one_more_call(record: Record) -> None:
+    record["evaluation"]["tool_calls_count"] += 1
+
+
 def _shift_turns(record: Record) -> None:
     for turn in record["interactions"]:
         turn["turn_idx"] += 1
@@ -46,11 +50,7 @@ WARNINGS: Final = (
         CONVERSATIONS,
         lambda record: record["evaluation"].update(num_turns=len(record["interactions"]) + 3),
     ),
-    WarningRow(
-        "warn.tool_calls_count",
-        CONVERSATIONS,
-        lambda record: record["evaluation"].update(tool_calls_count=record["evaluation"]["tool_calls_count"] + 1),
-    ),
+    WarningRow("warn.tool_calls_count", CONVERSATIONS, _count_one_more_call),
     WarningRow("warn.turn_idx", CONVERSATIONS, _shift_turns),
     WarningRow(
         "warn.attribution_turn",
@@ -58,9 +58,7 @@ WARNINGS: Final = (
         lambda record: record["answer_attribution"][0].update(turn_idx=len(record["interactions"]) + 5),
     ),
     WarningRow(
-        "warn.tool_call_id",
-        ("agentic",),
-        lambda record: record["interactions"][3].update(tool_call_id="call_nobody"),
+        "warn.tool_call_id", ("agentic",), lambda record: record["interactions"][3].update(tool_call_id="call_nobody")
     ),
     WarningRow("warn.total_tokens", ALL, lambda record: record.update(token_usage=dict(USAGE))),
     WarningRow("warn.sample_hash", ALL, lambda record: record.update(sample_hash=WRONG_HASH)),

@@ -10,22 +10,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from base64 import b64encode
 from hashlib import sha256
 from pathlib import Path
-from secrets import token_hex
 
 from fastrec._version import __version__
 from fastrec.commands.report.evaluations import evaluation_tables, heat_maps, histograms, tokens
-from fastrec.commands.report.html import Html, decimal, fill, joined, tag
+from fastrec.commands.report.html import Html, fill, joined, tag
 from fastrec.commands.report.sections import conflicts, examples, hashes, inputs, line_counts, rejected_lines
 from fastrec.corpus.documents import read_manifest, read_summary
 from fastrec.errors import FastrecError, UsageError, counted, shown
 from fastrec.limits import LIMITS, Limits
 from fastrec.storage import is_url, parent_and_name
-from fastrec.summary.ranking import rank_all
+from fastrec.storage.local import LOCAL
+from fastrec.summary.ranking import choose, rank
 
 __all__ = ["make_page", "write_report"]
 
@@ -48,28 +47,10 @@ def write_report(corpus: str | os.PathLike[str], output: str | os.PathLike[str],
         raise UsageError(f"{shown(str(target))} is inside the corpus; choose a file outside of it")
     page = make_page(corpus)
     try:
-        _write(target, page)
+        LOCAL.write_all(str(target.resolve()), page)  # replaces the file that a symbolic link points to, not the link
     except OSError as exc:
         raise FastrecError(f"{shown(str(target))} cannot be written: {exc.strerror}") from exc
     return len(page)
-
-
-def _write(target: Path, page: bytes) -> None:
-    """Write a temporary file and rename it to the target."""
-    target = target.resolve()  # replaces the file that a symbolic link points to, not the link
-    temporary = target.with_name(f".{target.name[:50]}.{token_hex(8)}")
-    try:
-        with temporary.open("xb") as file:
-            file.write(page)
-        temporary.replace(target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
-
-
-def _name_of(directory: str) -> str:
-    return parent_and_name(directory)[1] if is_url(directory) else Path(directory).resolve().name
 
 
 def make_page(corpus: str | os.PathLike[str], limits: Limits = LIMITS) -> bytes:
@@ -77,7 +58,7 @@ def make_page(corpus: str | os.PathLike[str], limits: Limits = LIMITS) -> bytes:
     directory = os.fspath(corpus)
     manifest = read_manifest(directory)
     summary = read_summary(directory, manifest)
-    found = rank_all(summary)
+    found = rank(choose(summary))
     sections = [
         ("Line counts", line_counts(summary)),
         ("Evaluations × models", heat_maps(found, limits)),
@@ -91,30 +72,26 @@ def make_page(corpus: str | os.PathLike[str], limits: Limits = LIMITS) -> bytes:
     ]
     models = len({model.model_id for evaluation in summary.evaluations for model in evaluation.by_model})
     about = (
-        f"{decimal(summary.line_counts.kept)} records of {counted(models, 'model')} on "
+        f"{summary.line_counts.kept:,} records of {counted(models, 'model')} on "
         f"{counted(len(summary.evaluations), 'evaluation')}; {counted(len(manifest.parts), 'part')} of "
         f"{sum(part.bytes for part in manifest.parts) / 1e6:,.1f} MB, {manifest.text_bytes / 1e6:,.1f} MB of text; "
         f"made by fastrec {manifest.fastrec}, schema {manifest.schema}"
     )
-    shown_sections = [(title, f"s{number}", body) for number, (title, body) in enumerate(sections) if body]
-    return _document(_name_of(directory), about, shown_sections).encode()
-
-
-def _document(name: str, about: str, sections: list[tuple[str, str, Html]]) -> Html:
     template, style, script = (
         Html(Path(__file__).with_name(f"page.{kind}").read_text(encoding="utf-8")) for kind in ("html", "css", "js")
     )
+    shown_sections = [(title, f"s{number}", body) for number, (title, body) in enumerate(sections) if body]
     return fill(
         template,
         policy=f"default-src 'none'; style-src {_allowed(style)}; script-src {_allowed(script)}",
         style=style,
         script=script,
-        name=name,
+        name=parent_and_name(directory)[1] if is_url(directory) else Path(directory).resolve().name,
         about=about,
-        nav=joined(tag("a", title, href=f"#{anchor}") for title, anchor, _ in sections),
-        sections=joined(tag("section", tag("h2", title), body, id=anchor) for title, anchor, body in sections),
+        nav=joined(*(tag("a", title, href=f"#{anchor}") for title, anchor, _ in shown_sections)),
+        sections=joined(*(tag("section", tag("h2", title), body, id=anchor) for title, anchor, body in shown_sections)),
         version=__version__,
-    )
+    ).encode()
 
 
 def _allowed(text: str) -> str:

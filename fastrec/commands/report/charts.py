@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from fastrec.commands.report.html import Html, decimal, joined, tag
+from fastrec.commands.report.html import Html, joined, tag
 from fastrec.errors import counted
 
 __all__ = ["bar", "histogram", "latency_range", "latency_scale", "stacked"]
@@ -25,7 +25,7 @@ def bar(share: float, error: float | None) -> Html:
     if error:
         low, high = max(share - error, 0) * _WIDTH, min(share + error, 1) * _WIDTH
         parts.append(tag("line", class_="whisker", x1=_short(low), x2=_short(high), y1=6, y2=6))
-    return _small(parts)
+    return _small(*parts)
 
 
 def latency_scale(values: Sequence[float]) -> tuple[float, float] | None:
@@ -45,11 +45,9 @@ def latency_range(quantiles: Sequence[float | None], scale: tuple[float, float] 
     ]
     p50, p90, p99 = map(_short, positions)
     return _small(
-        [
-            tag("line", class_="thin", x1=p50, x2=p99, y1=6, y2=6),
-            tag("line", class_="thick", x1=p50, x2=p90, y1=6, y2=6),
-            tag("circle", cx=p50, cy=6, r=3),
-        ]
+        tag("line", class_="thin", x1=p50, x2=p99, y1=6, y2=6),
+        tag("line", class_="thick", x1=p50, x2=p90, y1=6, y2=6),
+        tag("circle", cx=p50, cy=6, r=3),
     )
 
 
@@ -64,12 +62,10 @@ def stacked(parts: Sequence[tuple[str, int]]) -> Html:
         pieces.append(tag("rect", class_=f"part {name}", x=_short(start), width=_short(share), height=18))
         start += share
     label = ", ".join(f"{count / whole:.2%} {name}" for name, count in parts if count)
-    legend = joined(tag("span", tag("i", class_=f"key {name}"), f"{name} {count / whole:.2%}") for name, count in parts)
-    drawing = tag(
-        "svg", *pieces, class_="stack", viewBox="0 0 1000 18", preserveAspectRatio="none", role="img",
-        aria_label=f"Lines: {label}"
-    )  # fmt: skip
-    return joined([drawing, tag("p", legend, class_="legend")])
+    legend = (tag("span", tag("i", class_=f"key {name}"), f"{name} {count / whole:.2%}") for name, count in parts)
+    box = {"viewBox": "0 0 1000 18", "preserveAspectRatio": "none"}
+    drawing = tag("svg", *pieces, class_="stack", **box, role="img", aria_label=f"Lines: {label}")
+    return joined(drawing, tag("p", *legend, class_="legend"))
 
 
 def histogram(title: str, values: Sequence[float], *, unit: str = "", logarithmic: bool = False) -> Html:
@@ -85,29 +81,23 @@ def histogram(title: str, values: Sequence[float], *, unit: str = "", logarithmi
         position = (value / 2 - low / 2) / (high / 2 - low / 2) if high > low else 0.5
         counts[min(int(position * _BINS), _BINS - 1)] += 1
     most = max(counts)
-    heights = [(number, count / most * 56) for number, count in enumerate(counts) if count]
     bars = [
-        tag("rect", class_="fill", x=number * 10 + 1, width=8, y=_short(60 - height), height=_short(height))
-        for number, height in heights
-    ]  # fmt: skip
-    ends = [(decimal(end) if 1_000 <= end < 1e15 else f"{end:.4g}") + unit for end in (min(values), max(values))]
+        tag("rect", class_="fill", x=10 * number + 1, width=8, y=_short(60 - height), height=_short(height))
+        for number, height in enumerate(count / most * 56 for count in counts)
+        if height
+    ]
+    ends = [format(end, ",.0f" if 1_000 <= end < 1e15 else ".4g") + unit for end in (min(values), max(values))]
     label = f"{title}: {counted(len(values), 'model')} from {ends[0]} to {ends[1]}, at most {most} in one bar"
+    axis = tag("line", class_="axis", x1=0, x2=200, y1=60.5, y2=60.5)
+    drawing = tag("svg", *bars, axis, viewBox="0 0 200 61", role="img", aria_label=label)
     return tag(
-        "figure",
-        tag("figcaption", title),
-        tag(
-            "svg", *bars, tag("line", class_="axis", x1=0, x2=200, y1=60.5, y2=60.5),
-            viewBox="0 0 200 61", role="img", aria_label=label,
-        ),
-        tag("p", tag("span", ends[0]), tag("span", ends[1]), class_="ends"),
-    )  # fmt: skip
+        "figure", tag("figcaption", title), drawing, tag("p", *(tag("span", end) for end in ends), class_="ends")
+    )
 
 
-def _small(parts: Sequence[Html]) -> Html:
-    return tag(
-        "svg", *parts, class_="small", width=_WIDTH, height=_HEIGHT, viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
-        aria_hidden="true",
-    )  # fmt: skip
+def _small(*parts: Html) -> Html:
+    box = f"0 0 {_WIDTH} {_HEIGHT}"
+    return tag("svg", *parts, class_="small", width=_WIDTH, height=_HEIGHT, viewBox=box, aria_hidden="true")
 
 
 def _short(number: float) -> str:

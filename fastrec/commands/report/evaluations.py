@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import Final
 
 from fastrec.commands.report.charts import bar, histogram, latency_range, latency_scale
-from fastrec.commands.report.html import Html, count_cell, decimal, joined, num, percent, row, table, tag
+from fastrec.commands.report.html import Html, joined, num, row, table, tag
 from fastrec.errors import counted
 from fastrec.limits import Limits
 from fastrec.summary.document import Summary
 from fastrec.summary.ranking import EvaluationStats, ModelStats, Stats
+from fastrec.summary.rows import from_portable
 
 __all__ = ["evaluation_tables", "heat_maps", "histograms", "tokens"]
 
@@ -37,26 +38,24 @@ def heat_maps(stats: Stats, limits: Limits) -> Html:
 
     coverage = "Coverage: the share of an evaluation's questions that a model answered"
     return joined(
-        [
-            _left_out(len(names), len(records), "models with the most records"),
-            _left_out(len(evaluations), len(stats.evaluations), "evaluations with the most records"),
-            map_of("Accuracy of models on evaluations", "accuracy", lambda model: model.accuracy),
-            map_of(coverage, "coverage", lambda model: model.coverage),
-        ]
+        _left_out(len(names), len(records), "models with the most records"),
+        _left_out(len(evaluations), len(stats.evaluations), "evaluations with the most records"),
+        map_of("Accuracy of models on evaluations", "accuracy", lambda model: model.accuracy),
+        map_of(coverage, "coverage", lambda model: model.coverage),
     )
 
 
 def _heat(model: ModelStats | None, value: Callable[[ModelStats], float]) -> Html:
     if model is None:
-        return num(None, "–", class_="none")
+        return tag("td", "–", class_="num none")
     share = value(model)
-    return num(share, percent(share), class_=f"h{round(share * 10)}")
+    return num(share, ".1%", class_=f"num h{round(share * 10)}")
 
 
 def evaluation_tables(stats: Stats, limits: Limits) -> Html:
     """Show all models of each evaluation, the most accurate first."""
     most = max(limits.report_rows // max(len(stats.evaluations), 1), 10)
-    return joined(_evaluation(one, most) for one in stats.evaluations)
+    return joined(*(_evaluation(one, most) for one in stats.evaluations))
 
 
 def _evaluation(evaluation: EvaluationStats, most: int) -> Html:
@@ -70,34 +69,32 @@ def _evaluation(evaluation: EvaluationStats, most: int) -> Html:
     counts = ((evaluation.records, "record"), (evaluation.models, "model"), (evaluation.questions, "question"))
     about = (
         f"{evaluation.evaluation_name}: {', '.join(counted(*count) for count in counts)}, "
-        f"{decimal(evaluation.common_questions or 0)} answered by all models"
+        f"{evaluation.common_questions or 0:,} answered by all models"
     )
     left_out = _left_out(len(models), len(evaluation.by_model), "most accurate models")
-    return joined([table(about, heads, rows, class_="models"), left_out])
+    return joined(table(about, heads, rows, class_="models"), left_out)
 
 
 def _model(model: ModelStats, scale: tuple[float, float] | None, *, with_tokens: bool) -> Html:
     accuracy, accuracy_error = model.accuracy, model.accuracy_standard_error
-    score = "" if model.mean_score is None else f"{model.mean_score:.4g}"
     cells = [
-        num(accuracy, percent(accuracy), _error(accuracy_error, "{:.1%}"), bar(accuracy, accuracy_error)),
-        num(model.mean_score, score, _error(model.score_standard_error, "{:.2g}")),
-        count_cell(model.records),
-        num(model.coverage, percent(model.coverage)),
-        count_cell(model.errors),
+        num(accuracy, ".1%", _error(accuracy_error, ".1%"), bar(accuracy, accuracy_error)),
+        num(model.mean_score, ".4g", _error(model.score_standard_error, ".2g")),
+        num(model.records),
+        num(model.coverage, ".1%"),
+        num(model.errors),
     ]
     if with_tokens:
-        each = model.tokens_per_record
-        cells.append(num(each, "" if each is None else decimal(each)))
+        cells.append(num(model.tokens_per_record, ",.0f"))
     if scale is not None:
         latency = model.latency_ms
-        spelled = "" if latency.p50 is None else f"{latency.p50:,.0f} · {latency.p99:,.0f}"
-        cells.append(num(latency.p50, spelled, latency_range((latency.p50, latency.p90, latency.p99), scale)))
+        p99 = None if latency.p99 is None else f" · {latency.p99:,.0f}"
+        cells.append(num(latency.p50, ",.0f", p99, latency_range((latency.p50, latency.p90, latency.p99), scale)))
     return row(model.model_id, *cells)
 
 
-def _error(error: float | None, pattern: str) -> Html:
-    return Html("") if error is None else tag("small", f" ± {pattern.format(error)}")
+def _error(error: float | None, spec: str) -> Html | None:
+    return None if error is None else tag("small", f" ± {error:{spec}}")
 
 
 def histograms(stats: Stats, limits: Limits) -> Html:
@@ -106,20 +103,16 @@ def histograms(stats: Stats, limits: Limits) -> Html:
     for evaluation in stats.evaluations[: limits.report_charts]:
         scores = [model.mean_score for model in evaluation.by_model if model.mean_score is not None]
         latencies = [model.latency_ms.p50 for model in evaluation.by_model if model.latency_ms.p50 is not None]
-        charts = [
-            histogram("Mean score", scores),
-            histogram("Median latency, logarithmic", latencies, unit=" ms", logarithmic=True),
-        ]
-        if any(charts):
-            cards.append(tag("article", tag("h3", evaluation.evaluation_name), *charts))
+        by_latency = histogram("Median latency, logarithmic", latencies, unit=" ms", logarithmic=True)
+        charts = joined(histogram("Mean score", scores), by_latency)
+        if charts:
+            cards.append(tag("article", tag("h3", evaluation.evaluation_name), charts))
     if not cards:
         return Html("")
     return joined(
-        [
-            tag("p", "Number of models by mean score and by median latency, for each evaluation.", class_="soft"),
-            tag("div", *cards, class_="cards"),
-            _left_out(min(len(stats.evaluations), limits.report_charts), len(stats.evaluations), "evaluations"),
-        ]
+        tag("p", "Number of models by mean score and by median latency, for each evaluation.", class_="soft"),
+        tag("div", *cards, class_="cards"),
+        _left_out(min(len(stats.evaluations), limits.report_charts), len(stats.evaluations), "evaluations"),
     )
 
 
@@ -130,7 +123,7 @@ def tokens(summary: Summary, limits: Limits) -> Html:
         for model in evaluation.by_model:
             used = model.tokens
             if used.records:
-                counts = (model.records, used.records, *map(_number, (used.input, used.output, used.total)))
+                counts = (model.records, used.records, *map(from_portable, (used.input, used.output, used.total)))
                 total = sums.get(model.model_id, [0] * len(counts))
                 sums[model.model_id] = [sum(pair) for pair in zip(total, counts, strict=True)]
     if not sums:
@@ -139,23 +132,18 @@ def tokens(summary: Summary, limits: Limits) -> Html:
     heads = ("model", "records", "with token counts", "input", "output", "total")
     title = "Tokens by model, over the evaluations that have token counts for it"
     left_out = _left_out(min(len(rows), limits.report_rows), len(rows), "models with the most tokens")
-    return joined([table(title, heads, rows[: limits.report_rows]), left_out])
-
-
-def _number(count: int | str) -> int:
-    return int(count, 16) if isinstance(count, str) else count
+    return joined(table(title, heads, rows[: limits.report_rows]), left_out)
 
 
 def _big(count: int) -> Html:
     """Make a cell with a count that may be too large for a double."""
     try:
-        return num(count, decimal(float(count)) if count < 1 << 53 else f"{float(count):.4g}")
+        return num(count, ",.0f" if count < 1 << 53 else ".4g")
     except OverflowError:
-        return num(float("inf"), "huge")
+        return tag("td", "huge", class_="num", data_v="Infinity")
 
 
 def _left_out(shown: int, total: int, what: str) -> Html:
     if shown >= total:
         return Html("")
-    text = f"Shown: {decimal(shown)} of {decimal(total)} {what}; `fastrec stats` lists all."
-    return tag("p", text, class_="soft")
+    return tag("p", f"Shown: {shown:,} of {total:,} {what}; `fastrec stats` lists all.", class_="soft")

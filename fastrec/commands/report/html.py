@@ -6,11 +6,11 @@ no text from a record can become markup.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from html import escape
 from string import Template
 
-__all__ = ["Html", "code", "count_cell", "decimal", "fill", "joined", "num", "percent", "row", "table", "tag"]
+__all__ = ["Html", "code", "fill", "joined", "num", "row", "table", "tag"]
 
 
 class Html(str):
@@ -53,30 +53,14 @@ def _escaped(text: str) -> str:
     return escape(text)
 
 
-def joined(parts: Iterable[Html]) -> Html:
+def joined(*parts: Html) -> Html:
     """Join markup."""
     return Html("".join(parts))
 
 
-def decimal(number: float) -> str:
-    """Format a number without decimals."""
-    return f"{number:,.0f}"
-
-
-def percent(share: float) -> str:
-    """Format a share as a percentage."""
-    return f"{share:.1%}"
-
-
-def num(value: float | None, text: str, *more: Child, class_: str = "") -> Html:
-    """Make a cell with a number, which its column is sorted by."""
-    sort_key = None if value is None else repr(value).replace("inf", "Infinity")  # as JavaScript spells it
-    return tag("td", text, *more, class_=f"num {class_}".strip(), data_v=sort_key)
-
-
-def count_cell(count: int) -> Html:
-    """Make a cell with a count."""
-    return num(count, decimal(count))
+def num(value: float | None, spec: str = ",", *more: Child, class_: str = "num") -> Html:
+    """Make a cell with a formatted number, which its column is sorted by; None makes an empty cell."""
+    return tag("td", "" if value is None else format(value, spec), *more, class_=class_, data_v=value)
 
 
 def code(text: str) -> Html:
@@ -84,8 +68,8 @@ def code(text: str) -> Html:
     return tag("td", tag("code", text))
 
 
-def row(name: str, *cells: Html | str) -> Html:
-    """Make a row from its name and its cells, which are text or cells already."""
+def row(name: str, *cells: Html | str | int) -> Html:
+    """Make a row from its name and its cells, which are values or cells already."""
     made = [cell if isinstance(cell, Html) else tag("td", tag("span", cell)) for cell in cells]
     return tag("tr", tag("th", tag("span", name), scope="row"), *made)
 
@@ -94,7 +78,8 @@ def table(caption: str, heads: Sequence[str], rows: Sequence[Html], *, class_: s
     """Make a table that scrolls and that the script can sort and search; empty if there are no rows."""
     if not rows:
         return Html("")
-    head = joined(tag("th", tag("button", head, type="button"), scope="col") for head in heads)
-    body = tag("table", tag("thead", tag("tr", head)), tag("tbody", *rows), class_=class_ or None, aria_label=caption)
+    cells = (tag("th", tag("button", head, type="button"), scope="col") for head in heads)
+    head = tag("thead", tag("tr", *cells))
+    body = tag("table", head, tag("tbody", *rows), class_=class_ or None, aria_label=caption)
     scrolling = tag("div", body, class_="wide", role="region", aria_label=caption, tabindex=0)
     return tag("figure", tag("figcaption", caption), scrolling, class_="frame")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from fastrec.commands.report.charts import stacked
-from fastrec.commands.report.html import Html, code, count_cell, decimal, joined, num, percent, row, table, tag
+from fastrec.commands.report.html import Html, code, joined, num, row, table, tag
 from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.rejects import decode_rejected, numbered_lines
 from fastrec.judge.codes import CODES
@@ -25,19 +24,17 @@ def line_counts(summary: Summary) -> Html:
     """Show the line counts of the corpus."""
     counts = [(name, getattr(summary.line_counts, name)) for name in _COUNTS]
     kinds = [
-        table(title, (head, "records"), [row(name, count_cell(count)) for name, count in counts.items()])
+        table(title, (head, "records"), [row(name, num(count)) for name, count in counts.items()])
         for title, head, counts in (
             ("Kept records by interaction type", "type", summary.interaction_types),
             ("Kept records by schema version", "version", summary.schema_versions),
         )
     ]
     return joined(
-        [
-            _tiles([("lines", summary.line_counts.lines), *counts]),
-            stacked(counts),
-            tag("p", "Every line is counted once: lines = kept + duplicates + rejected + blank.", class_="soft"),
-            tag("div", *kinds, class_="pair"),
-        ]
+        _tiles(("lines", summary.line_counts.lines), *counts),
+        stacked(counts),
+        tag("p", "Every line is counted once: lines = kept + duplicates + rejected + blank.", class_="soft"),
+        tag("div", *kinds, class_="pair"),
     )
 
 
@@ -45,49 +42,40 @@ def conflicts(summary: Summary) -> Html:
     """Show how many duplicates were dropped, and the identities that have several records."""
     found = summary.conflicts
     rows = [
-        row(
-            example.evaluation_name,
-            example.model_id,
-            example.evaluation_id,
-            str(example.sample_id),
-            count_cell(example.records),
-            code(", ".join(example.sample_hashes)),
-        )
-        for example in found.examples
+        row(one.evaluation_name, one.model_id, one.evaluation_id, one.sample_id, num(one.records), code(hashes))
+        for one, hashes in ((one, ", ".join(one.sample_hashes)) for one in found.examples)
     ]
-    tiles = [
+    tiles = _tiles(
         ("duplicates dropped", summary.line_counts.duplicates),
         ("identities with several records", found.identities),
         ("records of these identities", found.records),
-    ]
-    title = f"Conflicts: the first {decimal(len(rows))} of {decimal(found.identities)}"
+    )
+    title = f"Conflicts: the first {len(rows):,} of {found.identities:,}"
     heads = ("evaluation", "model", "evaluation_id", "sample_id", "records", "sample_hash")
-    return joined([_tiles(tiles), table(title, heads, rows)])
+    return joined(tiles, table(title, heads, rows))
 
 
 def hashes(summary: Summary) -> Html:
     """Show wrong hashes, and ids and hashes that do not match one to one."""
     found = summary.sample_hash
     wrong = [
-        row(one.evaluation_name, one.model_id, str(one.sample_id), code(one.given), code(one.computed))
+        row(one.evaluation_name, one.model_id, one.sample_id, code(one.given), code(one.computed))
         for one in found.examples
     ]
     mismatches = [
-        row(one.evaluation_name, *map(count_cell, (one.questions, one.ids_with_many_hashes, one.hashes_with_many_ids)))
+        row(one.evaluation_name, *map(num, (one.questions, one.ids_with_many_hashes, one.hashes_with_many_ids)))
         for one in summary.evaluations
         if one.ids_with_many_hashes or one.hashes_with_many_ids
     ]
-    wrong_title = f"Wrong hashes: the first {decimal(len(wrong))} of {decimal(found.replaced)}"
+    wrong_title = f"Wrong hashes: the first {len(wrong):,} of {found.replaced:,}"
     wrong_heads = ("evaluation", "model", "sample_id", "given", "computed")
     heads = ("evaluation", "questions", "ids with several hashes", "hashes with several ids")
     return joined(
-        [
-            _tiles([("verified", found.verified), ("filled in", found.filled), ("replaced", found.replaced)]),
-            tag("p", f"Computed with {found.algorithm}; the numbers count lines, duplicates too.", class_="soft"),
-            table(wrong_title, wrong_heads, wrong),
-            table("Ids and hashes that do not match one to one", heads, mismatches)
-            or tag("p", "Every id has one hash, and every hash has one id."),
-        ]
+        _tiles(("verified", found.verified), ("filled in", found.filled), ("replaced", found.replaced)),
+        tag("p", f"Computed with {found.algorithm}; the numbers count lines, duplicates too.", class_="soft"),
+        table(wrong_title, wrong_heads, wrong),
+        table("Ids and hashes that do not match one to one", heads, mismatches)
+        or tag("p", "Every id has one hash, and every hash has one id."),
     )
 
 
@@ -98,8 +86,7 @@ def rejected_lines(summary: Summary, examples: dict[str, list[Html]]) -> Html:
         return tag("p", "No line was rejected.")
     lines = summary.line_counts.lines
     rows = [
-        row(name, CODES[name].meaning if name in CODES else "", count_cell(n), num(n / lines, percent(n / lines)))
-        for name, n in counts
+        row(name, CODES[name].meaning if name in CODES else "", num(n), num(n / lines, ".1%")) for name, n in counts
     ]
     heads = ("location", "path", "message", "beginning of the line")
     details = [
@@ -107,7 +94,7 @@ def rejected_lines(summary: Summary, examples: dict[str, list[Html]]) -> Html:
         for name, _ in counts
         if name in examples
     ]
-    return joined([table("Rejected lines by code", ("code", "meaning", "lines", "share"), rows), *details])
+    return joined(table("Rejected lines by code", ("code", "meaning", "lines", "share"), rows), *details)
 
 
 def examples(corpus: str, manifest: Manifest) -> dict[str, list[Html]]:
@@ -134,25 +121,21 @@ def examples(corpus: str, manifest: Manifest) -> dict[str, list[Html]]:
 
 def inputs(manifest: Manifest) -> Html:
     """Show the line counts of each shard, and the shards that were skipped."""
+    numbers = ("bytes", "lines", *_COUNTS)
     rows = [
-        row(
-            entry.path,
-            entry.format,
-            *map(count_cell, (entry.bytes, entry.lines, entry.kept, entry.duplicates, entry.rejected, entry.blank)),
-        )
+        row(entry.path, entry.format, *(num(getattr(entry, name)) for name in numbers))
         for entry in manifest.inputs[:_MOST_INPUTS]
     ]
-    about = f"{decimal(len(rows))} of {decimal(len(manifest.inputs))} shards, in input order"
-    heads = ("shard", "format", "bytes", "lines", *_COUNTS)
-    skipped = [tag("li", reason) for reason in manifest.skipped]
-    return joined(
-        [
-            tag("details", tag("summary", about), table("Shards", heads, rows)) if rows else Html(""),
-            joined([tag("p", "Skipped, because they could not be read:"), tag("ul", *skipped)] if skipped else []),
-        ]
+    about = f"{len(rows):,} of {len(manifest.inputs):,} shards, in input order"
+    parts = (
+        [tag("details", tag("summary", about), table("Shards", ("shard", "format", *numbers), rows))] if rows else []
     )
+    if manifest.skipped:
+        reasons = tag("ul", *(tag("li", reason) for reason in manifest.skipped))
+        parts += [tag("p", "Skipped, because they could not be read:"), reasons]
+    return joined(*parts)
 
 
-def _tiles(numbers: Iterable[tuple[str, int]]) -> Html:
-    tiles = (tag("div", tag("dt", name), tag("dd", decimal(count))) for name, count in numbers)
+def _tiles(*numbers: tuple[str, int]) -> Html:
+    tiles = (tag("div", tag("dt", name), tag("dd", f"{count:,}")) for name, count in numbers)
     return tag("dl", *tiles, class_="tiles")

@@ -3,7 +3,7 @@
 1. The input is either one published corpus, whose summary has all the numbers, or any shards. Shards go through both
    passes of `normalize` in a scratch directory, so that duplicates count once and every number is the one that their
    corpus would have. Nothing is published.
-2. Choose evaluations and models (`choice`).
+2. Choose evaluations and models (`summary.ranking`).
 3. With `common`, recount the chosen models on the questions that all of them answered (`common`).
 4. Rank the models (`summary.ranking`).
 """
@@ -19,7 +19,6 @@ from typing import Final
 
 import msgspec
 
-from fastrec.commands.stats.choice import choose
 from fastrec.commands.stats.common import only_common
 from fastrec.corpus.documents import MANIFEST, read_manifest, read_summary
 from fastrec.corpus.local_output import LocalOutput
@@ -34,7 +33,7 @@ from fastrec.sorting.keys import FIELDS
 from fastrec.sources.inputs import find_shards
 from fastrec.storage import join, storage_of
 from fastrec.summary.document import Summary
-from fastrec.summary.ranking import RANKINGS, Stats, rank
+from fastrec.summary.ranking import RANKINGS, Stats, choose, rank
 
 __all__ = ["stats"]
 

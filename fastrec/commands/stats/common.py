@@ -12,7 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import groupby
+from itertools import chain, groupby, islice
 from typing import Any
 
 import msgspec
@@ -35,15 +35,8 @@ __all__ = ["only_common"]
 
 Models = dict[bytes, frozenset[bytes]]
 """The chosen models of each evaluation, both as spelled in sort keys."""
-KeyFields = Sequence[bytes]
-"""The fields of a sort key: evaluation_name, sample_hash, model_id, …"""
-
-
-class Answers(msgspec.Struct):
-    """The records of chosen models for one question."""
-
-    fields: list[KeyFields]
-    rows: list[Any]
+Answer = tuple[Sequence[bytes], Any]
+"""A record of a chosen model: the fields of its sort key (evaluation_name, sample_hash, model_id, …), and its row."""
 
 
 class PartTask(msgspec.Struct, frozen=True):
@@ -61,29 +54,10 @@ class PartTask(msgspec.Struct, frozen=True):
 class CommonQuestions(msgspec.Struct):
     """The common questions of a part or of a corpus: their number per evaluation, and the tally of their records."""
 
-    models: Models
-    limits: Limits
-    questions: Counter[bytes] = msgspec.field(default_factory=Counter)
-    tally: Tally = msgspec.field(default_factory=Tally)
-    edges: list[Answers] = msgspec.field(default_factory=list)
+    questions: Counter[bytes]
+    tally: Tally
+    edges: list[list[Answer]]
     """The first and the last question of a part: the neighbouring parts may have more of their records."""
-    pending: Answers = msgspec.field(default_factory=lambda: Answers([], []))
-
-    def add(self, answers: Answers) -> None:
-        """Count a question whose records are complete, if every chosen model answered it."""
-        evaluation = answers.fields[0][0]
-        if {fields[2] for fields in answers.fields} == self.models[evaluation]:
-            self.questions[evaluation] += 1
-            self.pending.fields += answers.fields
-            self.pending.rows += answers.rows
-            if len(self.pending.rows) >= self.limits.stats_batch_records:
-                self.flush()
-
-    def flush(self) -> None:
-        """Add the pending records to the tally: it is fastest with many records at a time."""
-        if self.pending.rows:
-            self.tally.add(self.pending.fields, self.pending.rows)
-            self.pending = Answers([], [])
 
 
 def only_common(
@@ -100,37 +74,42 @@ def only_common(
         for one in chosen
     }
     tasks = [PartTask(part, manifest.sort_fields, models, limits) for part in parts_of(corpus, manifest)]
-    found = run_in_order(_read_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
-    common = _joined(found, models, limits)
-    return [_recounted(one, common) for one in chosen]
-
-
-def _joined(parts: Iterable[CommonQuestions], models: Models, limits: Limits) -> CommonQuestions:
-    """Add up the parts of a corpus, given in order."""
-    common = CommonQuestions(models, limits)
-    edges: list[Answers] = []
-    for part in parts:
-        common.questions.update(part.questions)
-        common.tally += part.tally
+    questions: Counter[bytes] = Counter()
+    tally = Tally()
+    edges: list[list[Answer]] = []
+    for part in run_in_order(_read_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits):
+        questions += part.questions
+        tally += part.tally
         edges += part.edges
-    for _, pieces in groupby(edges, key=lambda answers: answers.fields[0][:2]):
-        whole = Answers([], [])
-        for piece in pieces:
-            whole.fields += piece.fields
-            whole.rows += piece.rows
-        common.add(whole)
-    common.flush()
-    return common
+    pieces = groupby(edges, key=lambda answers: answers[0][0][:2])
+    joined = _count((list(chain.from_iterable(group)) for _, group in pieces), models, limits)
+    questions += joined.questions
+    tally += joined.tally
+    recounted = []
+    for one, (evaluation, names) in zip(chosen, models.items(), strict=True):
+        count = questions[evaluation]
+        summaries = [
+            model_summary(text_of(name), tally.models[evaluation, name], count) for name in sorted(names) if count
+        ]
+        recounted.append(Chosen(one.evaluation, one.count, summaries, count))
+    return recounted
 
 
-def _recounted(chosen: Chosen, common: CommonQuestions) -> Chosen:
-    evaluation = encode_text(chosen.evaluation.evaluation_name)
-    questions = common.questions[evaluation]
-    summaries = []
-    for model in sorted(common.models[evaluation]) if questions else []:
-        tally = common.tally.models[evaluation, model]
-        summaries.append(model_summary(text_of(model), tally, questions))
-    return Chosen(chosen.evaluation, chosen.count, summaries, questions)
+def _count(questions: Iterable[list[Answer]], models: Models, limits: Limits) -> CommonQuestions:
+    """Count the questions that every chosen model answered, given all their records."""
+    found = CommonQuestions(Counter(), Tally(), [])
+
+    def common() -> Iterator[Answer]:
+        for answers in questions:
+            evaluation = answers[0][0][0]
+            if {fields[2] for fields, _ in answers} == models[evaluation]:
+                found.questions[evaluation] += 1
+                yield from answers
+
+    records = common()
+    while batch := list(islice(records, limits.stats_batch_records)):  # the tally is fastest with many at a time
+        found.tally.add(*zip(*batch, strict=True))
+    return found
 
 
 @lru_cache(maxsize=1)
@@ -140,27 +119,23 @@ def _judge() -> Judge:
 
 def _read_part(task: PartTask) -> CommonQuestions:
     """Find the common questions of one part. Runs in a worker."""
-    common = CommonQuestions(task.models, task.limits)
-    questions = _questions(task)
-    first, last = next(questions, None), None
-    for answers in questions:
-        if last is not None:
-            common.add(last)
-        last = answers
-    common.edges = [answers for answers in (first, last) if answers is not None]
-    common.flush()
-    return common
+    # The sort order makes the records of a question adjacent.
+    groups = groupby(_answers(task), key=lambda answer: answer[0][:2])
+    questions = (list(answers) for _, answers in groups)
+    edges = list(islice(questions, 2))
+
+    def inner() -> Iterator[list[Answer]]:
+        for answers in questions:
+            yield edges.pop()
+            edges.append(answers)
+
+    found = _count(inner(), task.models, task.limits)
+    found.edges = edges
+    return found
 
 
-def _questions(task: PartTask) -> Iterator[Answers]:
-    """Group the records of chosen models by question; the sort order makes them adjacent."""
-    for _, group in groupby(_records(task), key=lambda record: record[0][:2]):
-        fields, rows = zip(*group, strict=True)
-        yield Answers(list(fields), list(rows))
-
-
-def _records(task: PartTask) -> Iterator[tuple[KeyFields, Any]]:
-    """Read the records of chosen models: the fields of the sort key, and the row."""
+def _answers(task: PartTask) -> Iterator[Answer]:
+    """Read the records of chosen models."""
     path, expected = task.part.path, task.part.entry.records
     key_of, split = key_maker(task.sort_fields), key_splitter(task.sort_fields)
     records = 0
