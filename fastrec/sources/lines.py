@@ -82,12 +82,11 @@ def chunks(
     cutter = _Cutter(chunk_bytes, max_line_bytes, offset, stats)
     for number, block in enumerate(_gathered(blocks, small_block)):
         stats.text_bytes += len(block)
+        start = 0
         if number == offset == 0 and block.startswith(BOM):
             stats.bom = True
-            cutter.offset = len(BOM)
-            yield from cutter.feed(block, len(BOM))
-        else:
-            yield from cutter.feed(block)
+            start = cutter.offset = len(BOM)
+        yield from cutter.feed(block, start)
     yield from cutter.finish()
 
 
@@ -143,7 +142,7 @@ class _Cutter:
         self.tail: list[memoryview] = []
         self.tail_bytes = 0  # more than `tail` holds if the line is too long
 
-    def feed(self, block: bytes, start: int = 0) -> Iterator[Chunk | LongLine]:
+    def feed(self, block: bytes, start: int) -> Iterator[Chunk | LongLine]:
         """Process the next block from `start` on, and yield the chunks that it completes."""
         view = memoryview(block)
         for begin in range(start, len(block), self.step):

@@ -186,6 +186,16 @@ def test_blocks_are_read_one_by_one_as_written(blocks: list[list[Any]]) -> None:
         assert list(read_blocks(path)) == blocks
 
 
+@pytest.mark.parametrize("length", [1, 3, 4, 5, 9, 12])
+def test_a_file_that_ends_inside_a_block_is_an_error(length: int, tmp_path: Path) -> None:
+    """A file of blocks that was cut off is not taken for a shorter file."""
+    path = tmp_path / "blocks"
+    write_blocks(str(path), [[1, 2], ["three"]])
+    path.write_bytes(path.read_bytes()[:length])
+    with pytest.raises(OSError, match="it ends at byte"):
+        list(read_blocks(str(path)))
+
+
 # Cuts
 
 
