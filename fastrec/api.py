@@ -19,8 +19,8 @@ from fastrec.judge.normal import normal_form
 from fastrec.judge.parse import MAX_DEPTH, LongInteger
 from fastrec.judge.shards import JudgedChunk, judge_slice
 from fastrec.judge.slow import judge_slowly
-from fastrec.schemas.build import build
 from fastrec.schemas.registry import DEFAULT_SCHEMA
+from fastrec.schemas.shape import build
 from fastrec.schemas.v0_2_0 import Record
 from fastrec.schemas.widen import can_widen, widen
 from fastrec.sources.inputs import find_shards

@@ -22,10 +22,10 @@ from fastrec.judge.findings import Finding, InvalidLine, describe
 from fastrec.judge.normal import normal_form, spell
 from fastrec.judge.slow import judge_slowly
 from fastrec.judge.warnings import warnings_of
-from fastrec.schemas.build import build
 from fastrec.schemas.hashes import cached_hash
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.schema import Schema
+from fastrec.schemas.shape import build
 from fastrec.schemas.v0_2_0 import Record
 from fastrec.schemas.widen import can_widen, widen
 

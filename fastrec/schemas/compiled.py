@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
-import msgspec
 from msgspec import UNSET
 
-from fastrec.schemas.structs import Base
+from fastrec.schemas.shape import Shape
 
-__all__ = ["Rule", "compile_drop_nulls", "compile_follows_rules", "struct_in"]
+__all__ = ["Rule", "compile_drop_nulls", "compile_follows_rules"]
 
 
 class Rule(NamedTuple):
@@ -43,36 +42,26 @@ def compile_follows_rules(rules: Sequence[Rule]) -> Callable[[Any], bool]:
     return _compile("follows_rules", [*lines, "    return True"])
 
 
-def compile_drop_nulls(struct: type[Base]) -> Callable[[Any], int]:
+def compile_drop_nulls(shape: Shape) -> Callable[[Any], int]:
     """Generate the function that unsets every optional field that is null, and returns how many there were."""
-    body = list(_null_checks(struct, "record", 1))
+    body = list(_null_checks(shape, "record", 1))
     return _compile("drop_nulls", ["def drop_nulls(record):", "    dropped = 0", *body, "    return dropped"])
 
 
-def _null_checks(struct: type[Base], name: str, depth: int) -> Iterator[str]:
+def _null_checks(shape: Shape, name: str, depth: int) -> Iterator[str]:
     """Give the lines that check the fields of the object in the variable `name`."""
     indent = "    " * depth
-    for field in msgspec.structs.fields(struct):
-        value = f"{name}.{field.name}"
-        nullable = not field.required and type(None) in get_args(field.type)
-        if nullable:
+    for field in shape.fields.values():
+        value, child = f"{name}.{field.name}", f"{field.name}_{depth}"
+        if field.drops_null:
             yield f"{indent}if {value} is None:"
             yield f"{indent}    {value} = UNSET"
             yield f"{indent}    dropped += 1"
-        child = struct_in(field.type)
-        inner = list(_null_checks(child, f"{field.name}_{depth}", depth + 1)) if child else []
+        inner = list(_null_checks(field.shape, child, depth + 1)) if field.shape else []
         if inner:
-            is_list = any(getattr(hint, "__origin__", None) is list for hint in (field.type, *get_args(field.type)))
-            head = f"for {field.name}_{depth} in {value} or ()" if is_list else f"if {field.name}_{depth} := {value}"
-            yield f"{indent}{'el' if nullable and not is_list else ''}{head}:"
+            head = f"for {child} in {value} or ()" if field.is_list else f"if {child} := {value}"
+            yield f"{indent}{'el' if field.drops_null and not field.is_list else ''}{head}:"
             yield from inner
-
-
-def struct_in(hint: Any) -> type[Base] | None:
-    """Return the Struct inside a type: that of the object, or of the objects in a list; None if there is none."""
-    if isinstance(hint, type) and issubclass(hint, Base):
-        return hint
-    return next((struct for argument in get_args(hint) if (struct := struct_in(argument))), None)
 
 
 def _compile(name: str, lines: Sequence[str]) -> Callable[[Any], Any]:

@@ -58,7 +58,8 @@ class Schema:
     @cached_property
     def shape(self) -> Shape:
         """The known fields at every level, for code that walks plain dicts."""
-        return shape_of(self.document)
+        record: type[Base] = self.record
+        return shape_of(record)
 
     @cached_property
     def head_fields(self) -> tuple[str, ...]:
@@ -76,8 +77,7 @@ class Schema:
     @cached_property
     def drop_nulls(self) -> Callable[[Any], int]:
         """The function that unsets the nulls of a record that mean the same as absence, and counts them."""
-        record: type[Base] = self.record
-        return compile_drop_nulls(record)
+        return compile_drop_nulls(self.shape)
 
     @cached_property
     def rules_by_type(self) -> dict[str, dict[str, Rule]]:

@@ -1,58 +1,80 @@
-"""The shape of a record, read from the schema file: known keys, their order, and values with several spellings.
+"""The shape of a record, read from its Structs: known keys, their order, and values with several spellings.
 
-The slow path walks plain dicts by their `Shape`. The fast path has the same knowledge in Structs.
+The slow path walks plain dicts by their `Shape`, and builds Structs from them.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
 
-__all__ = ["Field", "Shape", "shape_of"]
+from fastrec.schemas.structs import Base
+
+__all__ = ["Field", "Shape", "build", "shape_of"]
+
+AnyStruct = TypeVar("AnyStruct", bound=Base)
 
 
 class Field(msgspec.Struct, frozen=True):
     """What the normal form needs to know about one known field."""
 
+    name: str
+    """The attribute of the Struct."""
     integer: bool
     """The normal form spells an integral number here as an integer."""
     drops_null: bool
     """The field is optional and nullable: `null` means the same as absence."""
+    is_list: bool
     shape: Shape | None
     """The shape of the object here, or of each object in the array here."""
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """The known fields of one kind of object, in the order of the normal form."""
+    """The known fields of one kind of object by key, in the order of the normal form."""
 
     path: str
     """Field names that lead to such an object, joined with dots: `interactions.tool_calls`; empty for the record."""
+    struct: type[Base]
     fields: dict[str, Field]
 
 
-def shape_of(document: dict[str, Any]) -> Shape:
-    """Return the shape of a record by its JSON Schema."""
-    return _shape(document, "")
+@cache
+def shape_of(struct: type[Base], path: str = "") -> Shape:
+    """Return the shape of the objects of a Struct."""
+    fields = {}
+    for field in msgspec.structs.fields(struct):
+        types = set(_types_in(field.type))
+        child = next((hint for hint in types if isinstance(hint, type) and issubclass(hint, Base)), None)
+        fields[field.encode_name] = Field(
+            name=field.name,
+            integer=int in types and float not in types,
+            drops_null=not field.required and type(None) in get_args(field.type),
+            is_list=list in types,
+            shape=shape_of(child, f"{path}.{field.encode_name}".lstrip(".")) if child else None,
+        )
+    return Shape(path, struct, fields)
 
 
-def _shape(schema: dict[str, Any], path: str) -> Shape:
-    required = schema.get("required", ())
-    return Shape(
-        path,
-        {
-            name: _field(sub, f"{path}.{name}".lstrip("."), required=name in required)
-            for name, sub in schema["properties"].items()
-        },
-    )
+def _types_in(hint: Any) -> Iterator[Any]:
+    yield get_origin(hint) or hint
+    for argument in get_args(hint):
+        yield from _types_in(argument)
 
 
-def _field(schema: dict[str, Any], path: str, *, required: bool) -> Field:
-    types = schema.get("type", ())
-    types = {types} if isinstance(types, str) else set(types)
-    of_object = schema.get("items", schema)
-    return Field(
-        integer="integer" in types and "number" not in types,
-        drops_null=not required and "null" in types,
-        shape=_shape(of_object, path) if "properties" in of_object else None,
-    )
+def build(struct: type[AnyStruct], value: dict[str, Any]) -> AnyStruct:
+    """Make a Struct from a valid object without checking its types again; keys without a field are left out."""
+    record = _build(shape_of(struct), value)
+    assert isinstance(record, struct)
+    return record
+
+
+def _build(shape: Shape | None, value: Any) -> Any:
+    if shape is None or value is None:
+        return value
+    if isinstance(value, list):
+        return [_build(shape, item) for item in value]
+    known = [(field, value[key]) for key, field in shape.fields.items() if key in value]
+    return shape.struct(**{field.name: _build(field.shape, child) for field, child in known})

@@ -125,51 +125,29 @@ class Record(Base, kw_only=True):
     metadata: dict[str, Free] | UnsetType = UNSET
 
 
-_SINGLE_TURN: Final = ("single_turn",)
-_CONVERSATION: Final = ("multi_turn", "agentic")
+_ONE: Final = ("single_turn",)
+_MANY: Final = ("multi_turn", "agentic")
+_TURNS: Final = "record.interactions.__class__ is list"
+_NO_TURNS: Final = "record.interactions.__class__ is not list"
+_METRICS: Final = 'getattr(record, "metrics", None).__class__ is not dict or "num_turns" in record.metrics'
+_HAVE_TURNS: Final = "multi_turn and agentic must have `interactions` as an array"
+_HAVE_NUM_TURNS: Final = "in multi_turn and agentic, a `metrics` object must have `num_turns`"
+_RULES: Final = (
+    Rule("rule.single_turn_output", _ONE, "output", "single_turn must have `output` as an object", "record.output"),
+    Rule("rule.single_turn_interactions", _ONE, "interactions", "single_turn must not have `interactions`", _NO_TURNS),
+    Rule("rule.multi_turn_interactions", _MANY, "interactions", _HAVE_TURNS, _TURNS),
+    Rule(
+        "rule.multi_turn_output", _MANY, "output", "multi_turn and agentic must not have `output`", "not record.output"
+    ),
+    # The schema has this rule although `metrics` is not one of its properties.
+    Rule("rule.metrics_num_turns", _MANY, "metrics", _HAVE_NUM_TURNS, _METRICS),
+)
 
 SCHEMA: Final = Schema(
     name="instance_level_eval_0.2.0",
     file="instance_level_eval_0.2.0.schema.json",
     record=Record,
-    rules=(
-        Rule(
-            "rule.single_turn_output",
-            _SINGLE_TURN,
-            "output",
-            "single_turn must have `output` as an object",
-            "record.output",
-        ),
-        Rule(
-            "rule.single_turn_interactions",
-            _SINGLE_TURN,
-            "interactions",
-            "single_turn must not have `interactions`",
-            "record.interactions.__class__ is not list",
-        ),
-        Rule(
-            "rule.multi_turn_interactions",
-            _CONVERSATION,
-            "interactions",
-            "multi_turn and agentic must have `interactions` as an array",
-            "record.interactions.__class__ is list",
-        ),
-        Rule(
-            "rule.multi_turn_output",
-            _CONVERSATION,
-            "output",
-            "multi_turn and agentic must not have `output`",
-            "not record.output",
-        ),
-        # The schema has this rule although `metrics` is not one of its properties.
-        Rule(
-            "rule.metrics_num_turns",
-            _CONVERSATION,
-            "metrics",
-            "in multi_turn and agentic, a `metrics` object must have `num_turns`",
-            'getattr(record, "metrics", None).__class__ is not dict or "num_turns" in record.metrics',
-        ),
-    ),
+    rules=_RULES,
     hashes=HASHES,
     identity=("evaluation_id", "evaluation_name", "model_id", "sample_id"),
     sort_fields=("evaluation_name", "sample_hash", "model_id", "evaluation_id", "sample_id"),

@@ -1,14 +1,13 @@
 """Structs with fields for unknown keys: the schema allows further keys everywhere, and producers use them.
 
-`widen` makes a subclass of a Struct with fields for given unknown keys, at any level. They come after the known fields,
-by code point, as in the normal form. The first record with such keys takes the slow path; the widened class then
-decodes the following ones at full speed.
+The new fields come after the known ones, by code point, as in the normal form. The first record with unknown keys takes
+the slow path; the widened class then decodes the following ones at full speed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import UNSET
@@ -29,23 +28,16 @@ def can_widen(key: str) -> bool:
     return len(key) <= _LONGEST_KEY and _UNSPELLABLE.isdisjoint(key)
 
 
-def widen(record: type[AnyStruct], unknown: Mapping[str, Collection[str]]) -> type[AnyStruct]:
-    """Make a subclass of a record class with fields for these unknown keys, given by the path of their object."""
-    widened = _widen(record, "", unknown)
-    assert issubclass(widened, record)
-    return widened
-
-
-def _widen(struct: type[Base], path: str, unknown: Mapping[str, Collection[str]]) -> type[Base]:
+def widen(struct: type[AnyStruct], unknown: Mapping[str, Collection[str]], path: str = "") -> type[AnyStruct]:
+    """Make a subclass of a Struct with fields for these unknown keys, given by the path of their object."""
     fields: list[tuple[str, Any, Any]] = []
-    hints = get_type_hints(struct, include_extras=True)
     for field in msgspec.structs.fields(struct):
 
         def replace(hint: Any, path: str = f"{path}.{field.name}".lstrip(".")) -> Any:
-            return _widen(hint, path, unknown) if isinstance(hint, type) and issubclass(hint, Base) else hint
+            return widen(hint, unknown, path) if isinstance(hint, type) and issubclass(hint, Base) else hint
 
-        hint = rewrite_hint(hints[field.name], replace)
-        if hint is not hints[field.name]:
+        hint = rewrite_hint(field.type, replace)
+        if hint is not field.type:
             fields.append((field.name, hint, msgspec.NODEFAULT if field.required else field.default))
     rename: dict[str, str] = {}
     for number, key in enumerate(sorted(unknown.get(path, ()))):
@@ -56,7 +48,6 @@ def _widen(struct: type[Base], path: str, unknown: Mapping[str, Collection[str]]
     if not fields:
         return struct
     # A redefined field keeps its position; a new one goes to the end.
-    widened: type[Base] = msgspec.defstruct(  # type: ignore[assignment]
+    return msgspec.defstruct(  # type: ignore[return-value]
         struct.__name__, fields, bases=(struct,), module=struct.__module__, kw_only=True, rename=rename, gc=False
     )
-    return widened

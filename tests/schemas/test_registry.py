@@ -8,6 +8,7 @@ from msgspec import UNSET, UnsetType
 from fastrec.schemas.compiled import Rule, compile_drop_nulls, compile_follows_rules
 from fastrec.schemas.registry import DEFAULT_SCHEMA, SCHEMAS
 from fastrec.schemas.schema import Schema
+from fastrec.schemas.shape import shape_of
 from fastrec.schemas.structs import Base
 
 
@@ -53,7 +54,7 @@ def test_nulls_are_dropped_at_every_level() -> None:
     """Only optional fields are unset: in objects, in lists of objects, and in required objects."""
     leaves = [Leaf(note=None, name="a"), Leaf(note="x", name="b"), Leaf(name="c")]
     tree = Tree(one=None, needed=Leaf(note=None, name="d"), many=leaves, plain=None)
-    assert compile_drop_nulls(Tree)(tree) == 3
+    assert compile_drop_nulls(shape_of(Tree))(tree) == 3
     assert (tree.one, tree.needed.note, leaves[0].note, leaves[1].note) == (UNSET, UNSET, UNSET, "x")
     assert tree.plain is None
 

@@ -16,9 +16,8 @@ import msgspec
 
 from fastrec.judge.findings import json_path
 from fastrec.judge.slow import judge_slowly
-from fastrec.schemas.build import build
 from fastrec.schemas.registry import DEFAULT_SCHEMA
-from fastrec.schemas.shape import Shape
+from fastrec.schemas.shape import Shape, build
 from fastrec.schemas.structs import rewrite_hint
 
 __all__ = ["DecodedRecord", "Decoder"]
