@@ -22,43 +22,18 @@ if TYPE_CHECKING:
     from fastrec.commands.validate import validate
     from fastrec.commands.validate.result import Validation
     from fastrec.commands.verify import Verification, verify
-    from fastrec.errors import FastrecError, InvalidRecordError, ShardError, UsageError
-    from fastrec.judge.findings import Finding
+    from fastrec.errors import FastrecError, ShardError, UsageError
+    from fastrec.judge.findings import Finding, InvalidRecordError
     from fastrec.normalize.run import normalize
     from fastrec.schemas.hashes import sample_hash
     from fastrec.schemas.v0_2_0 import Record
     from fastrec.summary.document import Summary
     from fastrec.summary.ranking import Stats
 
-__all__ = [
-    "Difference",
-    "Exported",
-    "FastrecError",
-    "Finding",
-    "InvalidRecordError",
-    "Record",
-    "ShardError",
-    "Stats",
-    "Summary",
-    "UsageError",
-    "Validation",
-    "Verdict",
-    "Verification",
-    "__version__",
-    "cat",
-    "decode",
-    "diff",
-    "encode",
-    "export",
-    "generate",
-    "judge",
-    "normalize",
-    "read",
-    "sample_hash",
-    "stats",
-    "validate",
-    "verify",
-]
+__all__ = ["Finding", "Record", "Verdict", "__version__", "decode", "encode", "judge", "read", "sample_hash"]
+__all__ += ["Difference", "Exported", "Stats", "Summary", "Validation", "Verification"]
+__all__ += ["cat", "diff", "export", "generate", "normalize", "stats", "validate", "verify"]
+__all__ += ["FastrecError", "InvalidRecordError", "ShardError", "UsageError"]
 
 _HOMES = {
     name: module
@@ -72,8 +47,8 @@ _HOMES = {
         "fastrec.commands.validate": ("validate",),
         "fastrec.commands.validate.result": ("Validation",),
         "fastrec.commands.verify": ("Verification", "verify"),
-        "fastrec.errors": ("FastrecError", "InvalidRecordError", "ShardError", "UsageError"),
-        "fastrec.judge.findings": ("Finding",),
+        "fastrec.errors": ("FastrecError", "ShardError", "UsageError"),
+        "fastrec.judge.findings": ("Finding", "InvalidRecordError"),
         "fastrec.normalize.run": ("normalize",),
         "fastrec.schemas.hashes": ("sample_hash",),
         "fastrec.schemas.v0_2_0": ("Record",),

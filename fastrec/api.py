@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -11,14 +10,14 @@ from typing import Any
 
 import msgspec
 
-from fastrec.errors import FastrecError, InvalidRecordError, UsageError, shown
-from fastrec.judge.batch import Batch
-from fastrec.judge.findings import Finding, InvalidLine, json_path
+from fastrec.errors import FastrecError, UsageError, shown
+from fastrec.judge.arbiter import judge_slowly
+from fastrec.judge.batch import Batch, InvalidLine
+from fastrec.judge.findings import Finding, InvalidRecordError
 from fastrec.judge.judge import Judge
 from fastrec.judge.normal import normal_form
-from fastrec.judge.parse import MAX_DEPTH, LongInteger
+from fastrec.judge.parse import MAX_DEPTH, LongInteger, flaws_in
 from fastrec.judge.shards import JudgedChunk, judge_slice
-from fastrec.judge.slow import judge_slowly
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.shape import build
 from fastrec.schemas.v0_2_0 import Record
@@ -53,7 +52,7 @@ def judge(line: bytes | str) -> Verdict:
     batch, normal = _judged(line)
     if batch.rejected:
         return Verdict(False, b"", batch.rejected[0].findings, ())
-    return Verdict(True, normal, (), tuple(warned.finding for warned in batch.warnings))
+    return Verdict(True, normal, (), tuple(finding for _, finding in batch.warnings))
 
 
 def decode(line: bytes | str) -> Record:
@@ -158,24 +157,15 @@ def _spelled(record: Record) -> bytes:
     """Encode a record that a caller may have changed; refuse values that JSON cannot represent."""
     try:
         line = _spell(record)
-    except UnicodeEncodeError as exc:
-        finding = Finding("json.surrogate", "$", "a string contains half of a surrogate pair")
-        raise InvalidRecordError((finding,)) from exc
+    except UnicodeEncodeError:
+        line = b""
     except RecursionError as exc:
         finding = Finding("json.depth", "$", f"expected at most {MAX_DEPTH} levels of nesting, found more")
         raise InvalidRecordError((finding,)) from exc
     # The encoder writes NaN and the infinities as null: text without a null has none of them.
-    if b"null" in line and (findings := tuple(_not_finite(msgspec.to_builtins(record, enc_hook=int), ()))):
-        raise InvalidRecordError(findings)
+    if (not line or b"null" in line) and (flaws := tuple(flaws_in(msgspec.to_builtins(record, enc_hook=str)))):
+        raise InvalidRecordError(flaws)
     return line
-
-
-def _not_finite(value: Any, steps: tuple[str | int, ...]) -> Iterator[Finding]:
-    if isinstance(value, float) and not math.isfinite(value):
-        yield Finding("json.number", json_path(steps), f"expected a finite number, found {value}")
-    elif isinstance(value, (dict, list)):
-        for step, child in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _not_finite(child, (*steps, step))
 
 
 def _record(normal: bytes, source: str = "") -> Record:

@@ -2,7 +2,7 @@
 
     FastrecError                    exit code 3, unless a subclass has another
     ├── UsageError                  the command line or an argument is wrong (exit code 2)
-    ├── InvalidRecordError          a line that `fastrec.decode` got is not a valid record (exit code 1)
+    ├── InvalidRecordError          in `judge.findings`: a line is not a valid record (exit code 1)
     ├── WorkerDiedError             a task killed its worker process twice: the task
     ├── LockedError                 another run writes the same output: its process
     ├── ClusterError                a cluster cannot be reached, or all its workers are gone
@@ -23,7 +23,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,7 +33,6 @@ __all__ = [
     "ClusterError",
     "CorpusError",
     "FastrecError",
-    "InvalidRecordError",
     "LockedError",
     "ShardCorruptError",
     "ShardError",
@@ -152,33 +151,6 @@ class ClusterError(FastrecError):
 
     def __str__(self) -> str:
         return f"the Dask cluster at {shown(self.address)}: {self.reason}"
-
-
-class _Finding(Protocol):
-    """The attributes of `fastrec.judge.findings.Finding` that an error uses."""
-
-    @property
-    def code(self) -> str: ...
-    @property
-    def path(self) -> str: ...
-    @property
-    def message(self) -> str: ...
-
-
-class InvalidRecordError(FastrecError, ValueError):
-    """A line is not a valid record; `findings` holds every reason, `source` and `line` the location, if known."""
-
-    exit_code = 1
-
-    def __init__(self, findings: Sequence[_Finding], source: str | None = None, line: int | None = None) -> None:
-        super().__init__(findings, source, line)
-        self.findings = findings
-        self.source = source
-        self.line = line
-
-    def __str__(self) -> str:
-        location = "" if self.source is None else f"{shown(self.source)}, line {self.line}: "
-        return location + "; ".join(f"{finding.path}: {finding.message} [{finding.code}]" for finding in self.findings)
 
 
 class ShardError(FastrecError):

@@ -23,14 +23,13 @@ from fastrec.errors import (
     ClusterError,
     CorpusError,
     FastrecError,
-    InvalidRecordError,
     LockedError,
     ShardError,
     ShardTruncatedError,
     UsageError,
     WorkerDiedError,
 )
-from fastrec.judge.findings import Finding
+from fastrec.judge.findings import Finding, InvalidRecordError
 from fastrec.sources.formats import Format
 from tests import strategies
 from tests.reference import normal_record
@@ -272,7 +271,7 @@ def test_a_changed_record_can_be_encoded() -> None:
         (lambda record: setattr(record.evaluation, "score", math.nan), "json.number", "$.evaluation.score"),
         (lambda record: setattr(record.performance, "latency_ms", math.inf), "json.number", "$.performance.latency_ms"),
         (lambda record: setattr(record, "metadata", {"a": [1, -math.inf]}), "json.number", "$.metadata.a[1]"),
-        (lambda record: setattr(record, "error", "\ud800"), "json.surrogate", "$"),
+        (lambda record: setattr(record, "error", "\ud800"), "json.surrogate", "$.error"),
         (lambda record: setattr(record, "output", UNSET), "rule.single_turn_output", "$.output"),
         (lambda record: setattr(record, "metadata", nested(300)), "json.depth", "$"),
         (lambda record: setattr(record, "metadata", nested(100_000)), "json.depth", "$"),
@@ -401,6 +400,7 @@ EXAMPLES = {
     ShardError: SHARD_ERRORS,
 }
 FAMILY = [error for error in vars(errors).values() if isinstance(error, type) and issubclass(error, Exception)]
+FAMILY.append(InvalidRecordError)  # has findings, so it is defined beside them
 
 
 def examples_of(error: type[Exception]) -> list[tuple[Any, ...]]:
@@ -410,7 +410,10 @@ def examples_of(error: type[Exception]) -> list[tuple[Any, ...]]:
 def test_errors_are_one_family() -> None:
     """FastrecError is the base of all errors, and `__all__` lists them."""
     assert all(issubclass(error, FastrecError) for error in FAMILY)
-    assert {error.__name__ for error in FAMILY} == {name for name in errors.__all__ if name.endswith("Error")}
+    assert {error.__name__ for error in FAMILY} == {
+        "InvalidRecordError",
+        *(name for name in errors.__all__ if name.endswith("Error")),
+    }
     assert {error: error.exit_code for error in FAMILY if error.exit_code != 3} == {
         UsageError: 2,
         InvalidRecordError: 1,

@@ -14,7 +14,7 @@ from fastrec.cli.spelling import safe
 from fastrec.errors import counted
 
 if TYPE_CHECKING:
-    from fastrec.judge.groups import FindingGroup
+    from fastrec.judge.findings import FindingGroup
 
 __all__ = ["markdown_table", "print_groups", "print_hidden", "print_more", "print_table"]
 

@@ -6,7 +6,6 @@ A rejected line is listed under its first error, as in the summary, so the count
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import BinaryIO
 
@@ -15,8 +14,7 @@ import msgspec
 from fastrec.corpus.documents import read_manifest
 from fastrec.corpus.rejects import CODES, RejectedLine, decode_rejected, numbered_lines
 from fastrec.errors import UsageError
-from fastrec.judge.findings import Finding
-from fastrec.judge.groups import FindingGroup, FindingGroups, Location
+from fastrec.judge.findings import Finding, FindingGroup, FindingGroups, Location
 from fastrec.limits import LIMITS, Limits
 from fastrec.storage import join
 
@@ -55,12 +53,10 @@ def rejects(corpus: str | os.PathLike[str], *, codes: Collection[str] = (), limi
         CorpusError: The manifest or the rejects file is damaged.
         ShardError: The rejects file cannot be read whole.
     """
-    counts: Counter[str] = Counter()
-    groups = FindingGroups(limits.finding_groups)
+    found = FindingGroups(limits.finding_groups)
     for line in _rejected_lines(corpus, codes):
-        counts[line.code] += 1
-        groups.add(Finding(line.code, line.path, line.message), Location(line.source, line.line))
-    return Rejects(lines=counts.total(), codes=dict(sorted(counts.items())), groups=groups.in_order())
+        found.add(Finding(line.code, line.path, line.message), Location(line.source, line.line))
+    return Rejects(lines=found.codes.total(), codes=dict(sorted(found.codes.items())), groups=found.in_order())
 
 
 def extract(corpus: str | os.PathLike[str], into: BinaryIO, *, codes: Collection[str] = ()) -> Extracted:

@@ -17,8 +17,9 @@ from msgspec import UNSET, UnsetType
 
 from fastrec.corpus.writer import ShardWriter, Written
 from fastrec.errors import CorpusError
+from fastrec.judge.batch import InvalidLine
 from fastrec.judge.codes import ERRORS
-from fastrec.judge.findings import Finding, InvalidLine
+from fastrec.judge.findings import Finding
 from fastrec.sources.lines import LongLine
 from fastrec.sources.shard import shard_at
 from fastrec.storage import storage_of
@@ -30,7 +31,6 @@ __all__ = [
     "decode_rejected",
     "numbered_lines",
     "rejected_line",
-    "rejected_record",
     "write_rejects",
 ]
 
@@ -97,27 +97,17 @@ _decode = msgspec.json.Decoder(RejectedLine).decode
 
 
 def rejected_line(source: str, line: InvalidLine) -> RejectedLine:
-    """Describe an invalid line of a shard."""
-    rejected = _rejected(source, line.line, line.offset, line.findings, line.raw)
+    """Describe an invalid line of a shard, or a record that is left out because of a conflict."""
+    first = line.findings[0]
+    rejected = RejectedLine(source, line.line, line.offset, first.code, first.path, first.message)
+    if len(line.findings) > 1:
+        rejected.errors = list(line.findings)
+    try:
+        rejected.raw = line.raw.decode()
+    except UnicodeDecodeError:
+        rejected.raw_base64 = base64.b64encode(line.raw).decode()
     if line.truncated:
         rejected.truncated = True
-    return rejected
-
-
-def rejected_record(source: str, line: int, finding: Finding, text: bytes) -> RejectedLine:
-    """Describe a valid record that is left out because of a conflict."""
-    return _rejected(source, line, None, (finding,), text.removesuffix(b"\n"))
-
-
-def _rejected(source: str, line: int, offset: int | None, findings: Sequence[Finding], raw: bytes) -> RejectedLine:
-    first = findings[0]
-    rejected = RejectedLine(source, line, offset, first.code, first.path, first.message)
-    if len(findings) > 1:
-        rejected.errors = list(findings)
-    try:
-        rejected.raw = raw.decode()
-    except UnicodeDecodeError:
-        rejected.raw_base64 = base64.b64encode(raw).decode()
     return rejected
 
 
@@ -150,21 +140,16 @@ def write_rejects(
 ) -> Written | None:
     """Merge rejected lines by source and line into one file; return None if there are none.
 
-    Args:
-        path: The rejects file.
-        ranges: The rejected lines of pass 1, by piece.
-        conflicts: Files with the rejected records of pass 2, each sorted by source and line.
-        names: The sources, by the number of their shard.
+    `ranges` has the rejected lines of pass 1. `conflicts` are files with the rejected records of pass 2, each sorted by
+    source and line. `names` are the sources, by the number of their shard.
     """
     wanted = [piece for piece in ranges if piece.end > piece.start]
     wanted.sort(key=lambda piece: (names[piece.shard], piece.shard, piece.offset))
     lines: Iterator[bytes] = chain.from_iterable(map(_lines_of, wanted))
     files = list(conflicts)
     if files:
-        at_once = min(_SOME_BYTES, _HELD_BYTES // len(files))
-        lines = merge(
-            lines, *(_lines(path, 0, storage_of(path).size_of(path), at_once) for path in files), key=_location
-        )
+        size = min(_SOME_BYTES, _HELD_BYTES // len(files))
+        lines = merge(lines, *(_lines(file, 0, storage_of(file).size_of(file), size) for file in files), key=_location)
     first = next(lines, None)
     if first is None:
         return None

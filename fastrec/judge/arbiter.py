@@ -1,4 +1,7 @@
-"""The arbiter: draft-07 over the schema file decides, and its errors become findings that people understand."""
+"""The slow path, which judges the lines that the fast path refuses: parse strictly, then let the arbiter decide.
+
+The arbiter is draft-07 over the schema file. Its errors become findings that people understand.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,12 @@ from functools import cache
 from typing import Any, Final
 
 from fastrec.judge.findings import Finding, describe, in_order, json_path
+from fastrec.judge.parse import parse
 from fastrec.schemas.schema import Schema
 
-__all__ = ["errors_of", "is_valid"]
+__all__ = ["judge_slowly"]
 
+_NO_VALUE: Final = frozenset({"json.utf8", "json.depth", "json.syntax", "json.surrogate"})
 _ARTICLES: Final = {
     "object": "an object",
     "array": "an array",
@@ -22,6 +27,15 @@ _ARTICLES: Final = {
 }
 
 
+def judge_slowly(line: bytes, schema: Schema) -> dict[str, Any] | tuple[Finding, ...]:
+    """Judge one line: return the record as a dict, or every reason why the line is not valid."""
+    value, flaws = parse(line)
+    record: dict[str, Any] = value
+    # If there is a value, list its schema errors too, so that nobody has to fix the line twice.
+    has_value = not any(flaw.code in _NO_VALUE for flaw in flaws)
+    return in_order([*flaws, *(_errors_of(value, schema) if has_value else ())]) or record
+
+
 @cache
 def _validator(schema: Schema) -> Any:
     import jsonschema_rs  # noqa: PLC0415 - takes 20 ms to load, and most lines never need it
@@ -29,23 +43,14 @@ def _validator(schema: Schema) -> Any:
     return jsonschema_rs.Draft7Validator(schema.source.decode())
 
 
-def is_valid(value: Any, schema: Schema) -> bool:
-    """Say whether draft-07 accepts a value."""
-    verdict: bool
-    try:
-        verdict = _validator(schema).is_valid(value)
-    except ValueError:
-        verdict = _validator(schema).is_valid(_plain(value))
-    return verdict
-
-
-def errors_of(value: Any, schema: Schema) -> tuple[Finding, ...]:
-    """List every reason why draft-07 refuses a value."""
+def _errors_of(value: Any, schema: Schema) -> Iterator[Finding]:
+    """Yield every reason why draft-07 refuses a value."""
     try:
         errors = list(_validator(schema).iter_errors(value))
     except ValueError:
         errors = list(_validator(schema).iter_errors(_plain(value)))
-    return in_order(finding for error in errors for finding in _findings(value, error, schema))
+    for error in errors:
+        yield from _findings(value, error, schema)
 
 
 def _plain(value: Any) -> Any:

@@ -6,17 +6,25 @@ from typing import Self
 
 import msgspec
 
-from fastrec.judge.findings import Finding, InvalidLine
+from fastrec.judge.findings import Finding
 from fastrec.schemas.v0_2_0 import Record
 
-__all__ = ["Batch", "HashReplaced", "Warned"]
+__all__ = ["Batch", "HashReplaced", "InvalidLine"]
 
 
-class Warned(msgspec.Struct, frozen=True):
-    """A warning and the number of its line."""
+class InvalidLine(msgspec.Struct, frozen=True):
+    """A line that is not a valid record, with every reason; or a record that is left out because of a conflict."""
 
     line: int
-    finding: Finding
+    """Number of the line, counted as the chunk's first line is."""
+    offset: int | None
+    """Offset of the line's first byte in the shard's text; None after a conflict."""
+    findings: tuple[Finding, ...]
+    """Every error, the most fundamental one first."""
+    raw: bytes
+    """The line's exact bytes, without its newline."""
+    truncated: bool = False
+    """The line was too long to be held: `raw` is only its head."""
 
 
 class HashReplaced(msgspec.Struct, frozen=True):
@@ -47,7 +55,8 @@ class Batch(msgspec.Struct):
     ends: list[int] = msgspec.field(default_factory=list)
     """End of each record's normal form, newline included, in the buffer of normal forms."""
     rejected: list[InvalidLine] = msgspec.field(default_factory=list)
-    warnings: list[Warned] = msgspec.field(default_factory=list)
+    warnings: list[tuple[int, Finding]] = msgspec.field(default_factory=list)
+    """Warnings, each with the number of its line."""
     verified: int = 0
     filled: int = 0
     replaced: list[HashReplaced] = msgspec.field(default_factory=list)

@@ -1,18 +1,33 @@
-"""Findings about a line: errors and warnings, each with a stable code, a JSON path and a message."""
+"""Findings: errors and warnings about lines, each with a stable code, a JSON path and a message.
+
+Equal findings are counted in groups, which remember where the first ones are, in bounded memory.
+"""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
+from fastrec.errors import FastrecError, shown
 from fastrec.judge.codes import CODES, RANK
 
-__all__ = ["Finding", "InvalidLine", "describe", "in_order", "json_path", "too_long"]
+__all__ = [
+    "Finding",
+    "FindingGroup",
+    "FindingGroups",
+    "InvalidRecordError",
+    "Location",
+    "describe",
+    "in_order",
+    "json_path",
+]
 
-_LONGEST_VALUE = 60
+_LONGEST_VALUE: Final = 60
+_LOCATIONS: Final = 3  # that a group remembers
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -31,24 +46,20 @@ class Finding(msgspec.Struct, frozen=True):
         return CODES[self.code].severity
 
 
-class InvalidLine(msgspec.Struct, frozen=True):
-    """A line that is not a valid record, with every reason."""
+class InvalidRecordError(FastrecError, ValueError):
+    """A line is not a valid record; `findings` holds every reason, `source` and `line` the location, if known."""
 
-    line: int
-    """Number of the line, counted as the chunk's first line is."""
-    offset: int
-    """Offset of the line's first byte in the shard's text."""
-    findings: tuple[Finding, ...]
-    """Every error, the most fundamental one first."""
-    raw: bytes
-    """The line's exact bytes, without its newline."""
-    truncated: bool = False
-    """The line was too long to be held: `raw` is only its head."""
+    exit_code = 1
 
+    def __init__(self, findings: tuple[Finding, ...], source: str | None = None, line: int | None = None) -> None:
+        super().__init__(findings, source, line)
+        self.findings = findings
+        self.source = source
+        self.line = line
 
-def too_long(length: int, limit: int) -> Finding:
-    """Make the finding of a line that is longer than the limit."""
-    return Finding("line.too_long", "$", f"expected at most {limit:,} bytes in a line, found {length:,}")
+    def __str__(self) -> str:
+        location = "" if self.source is None else f"{shown(self.source)}, line {self.line}: "
+        return location + "; ".join(f"{finding.path}: {finding.message} [{finding.code}]" for finding in self.findings)
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -95,3 +106,62 @@ def describe(value: Any) -> str:
 
 def _shorten(text: str) -> str:
     return text if len(text) <= _LONGEST_VALUE else text[:20] + "…"
+
+
+class Location(msgspec.Struct, frozen=True):
+    """A line of a shard."""
+
+    source: str
+    """The shard."""
+    line: int
+    """Number of the line in the shard, from 1."""
+
+
+class FindingGroup(msgspec.Struct):
+    """Equal findings."""
+
+    code: str
+    """The code."""
+    path: str
+    """The JSON path in the record, such as `$.evaluation.score`."""
+    message: str
+    """What was expected, and what was found."""
+    severity: str
+    """`error` or `warning`."""
+    count: int
+    """How many there are."""
+    locations: list[Location]
+    """Where the first three are."""
+
+
+class FindingGroups(msgspec.Struct):
+    """Counts of findings by code, and groups of equal findings. Further groups than `limit` are not remembered."""
+
+    limit: int
+    codes: Counter[str] = msgspec.field(default_factory=Counter)
+    groups: dict[Finding, FindingGroup] = msgspec.field(default_factory=dict)
+
+    def add(self, finding: Finding, location: Location) -> None:
+        """Count a finding, and remember its location if it is among the first."""
+        self.codes[finding.code] += 1
+        self._add(finding, 1, [location])
+
+    def merge(self, other: FindingGroups, line_base: int = 0) -> None:
+        """Add the groups of lines that come later, with `line_base` added to their line numbers."""
+        self.codes += other.codes
+        for finding, group in other.groups.items():
+            self._add(finding, group.count, [Location(one.source, line_base + one.line) for one in group.locations])
+
+    def _add(self, finding: Finding, count: int, locations: list[Location]) -> None:
+        group = self.groups.get(finding)
+        if group is None:
+            if len(self.groups) >= self.limit:
+                return
+            group = FindingGroup(finding.code, finding.path, finding.message, finding.severity, 0, [])
+            self.groups[finding] = group
+        group.count += count
+        group.locations += locations[: _LOCATIONS - len(group.locations)]
+
+    def in_order(self) -> list[FindingGroup]:
+        """List the groups, errors first, then the most frequent first."""
+        return sorted(self.groups.values(), key=lambda group: (group.severity, -group.count, group.code, group.path))

@@ -17,10 +17,10 @@ import msgspec
 from msgspec import UNSET
 from stringzilla import count, find
 
-from fastrec.judge.batch import Batch, HashReplaced, Warned
-from fastrec.judge.findings import Finding, InvalidLine, describe
+from fastrec.judge.arbiter import judge_slowly
+from fastrec.judge.batch import Batch, HashReplaced, InvalidLine
+from fastrec.judge.findings import Finding, describe
 from fastrec.judge.normal import normal_form, spell
-from fastrec.judge.slow import judge_slowly
 from fastrec.judge.warnings import warnings_of
 from fastrec.schemas.hashes import cached_hash
 from fastrec.schemas.registry import DEFAULT_SCHEMA
@@ -73,13 +73,9 @@ class Judge:
         self._wait = 1  # slow records until the next one is built
 
     def judge_chunk(self, data: bytes, into: bytearray, *, line: int = 1, offset: int = 0) -> Batch:
-        """Judge a chunk of lines and append the normal form of each record, newline included, to `into`.
+        """Judge a chunk of whole lines and append the normal form of each record, newline included, to `into`.
 
-        Args:
-            data: Whole lines; the last newline may be missing.
-            into: Where the normal forms go; `Batch.ends` says where each ends.
-            line: Number of the chunk's first line.
-            offset: Offset of the chunk in the shard's text.
+        `line` is the number of the first line, and `offset` is where the chunk begins in the shard's text.
         """
         start = len(into)
         if len(data) > _GIANT:
@@ -96,17 +92,15 @@ class Judge:
         position = 0
         while position < len(data):
             end = data.find(b"\n", position) + 1 or len(data)
-            batch += self._judge_alone(data[position:end], into, line + batch.lines, offset + position)
+            place = line + batch.lines, offset + position
+            start = len(into)
+            judged, balanced = self._judge_fast(data[position:end], into, *place)
+            if not balanced:
+                del into[start:]
+                judged = Batch(lines=1)
+                self._judge_slow(data[position:end].removesuffix(b"\n"), into, judged, *place)
+            batch += judged
             position = end
-        return batch
-
-    def _judge_alone(self, data: bytes, into: bytearray, line: int, offset: int) -> Batch:
-        start = len(into)
-        batch, balanced = self._judge_fast(data, into, line, offset)
-        if not balanced:
-            del into[start:]
-            batch = Batch(lines=1)
-            self._judge_slow(data.removesuffix(b"\n"), into, batch, line, offset)
         return batch
 
     def _judge_fast(self, data: bytes, into: bytearray, line: int, offset: int) -> tuple[Batch, bool]:
@@ -156,7 +150,7 @@ class Judge:
             if valid:
                 if with_warnings:
                     for finding in warnings_of(record, self._schema, given, computed):
-                        batch.warnings.append(Warned(line + number, finding))
+                        batch.warnings.append((line + number, finding))
                 if next_null < end:
                     excess += drop_nulls(record)
                     next_null = find(data, b"null", end) % (size + 1)
@@ -190,7 +184,8 @@ class Judge:
         computed = self._hash(value["input"]["raw"], value["input"]["reference"])
         given = value.get("sample_hash", UNSET)
         if self._mode == "verify" and given is not UNSET and given != computed:
-            batch.rejected.append(InvalidLine(line, offset, (_mismatch(given, computed),), raw))
+            finding = Finding("hash.mismatch", "$.sample_hash", f"expected {computed}, found {describe(given)}")
+            batch.rejected.append(InvalidLine(line, offset, (finding,), raw))
             return
         if self._mode == "replace" or given is UNSET:
             value["sample_hash"] = computed
@@ -204,7 +199,7 @@ class Judge:
         else:
             batch.replaced.append(_replaced(record, given, computed))
         if self._warnings:
-            batch.warnings += [Warned(line, finding) for finding in warnings_of(record, self._schema, given, computed)]
+            batch.warnings += [(line, finding) for finding in warnings_of(record, self._schema, given, computed)]
         into += spell(normal)
         into.append(10)
         batch.records.append(record)
@@ -246,7 +241,3 @@ def _colons(text: bytes) -> int:
 
 def _replaced(record: Record, given: str, computed: str) -> HashReplaced:
     return HashReplaced(record.evaluation_name, record.model_id, record.sample_id, given, computed)
-
-
-def _mismatch(given: str, computed: str) -> Finding:
-    return Finding("hash.mismatch", "$.sample_hash", f"expected {computed}, found {describe(given)}")

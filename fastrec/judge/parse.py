@@ -13,18 +13,15 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
-import msgspec
-
 from fastrec.judge.findings import Finding, json_path
+from fastrec.judge.normal import spell
 
-__all__ = ["MAX_DEPTH", "MAX_DIGITS", "LongInteger", "parse"]
+__all__ = ["MAX_DEPTH", "LongInteger", "flaws_in", "parse"]
 
 MAX_DEPTH: Final = 256
 """Levels of objects and arrays in a line; the record itself is the first level."""
 
-MAX_DIGITS: Final = 1_000_000
-"""Digits of an integer: converting more of them takes too long for one line of a nightly job."""
-
+_MAX_DIGITS: Final = 1_000_000  # of an integer: converting more takes too long for one line of a nightly job
 _PYTHON_DIGITS: Final = 4_300  # the limit of int(), and of msgspec
 
 # A string, or a bracket outside strings. The parser reports a string without an end.
@@ -32,8 +29,6 @@ _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _WHITE_SPACE: Final = " \t\r\n"
 _CLOSING: Final = {"Expecting property name enclosed in double quotes": "}", "Expecting value": "]"}
-
-_spell = msgspec.json.Encoder(enc_hook=lambda number: number.text).encode
 
 
 class LongInteger(int):
@@ -51,6 +46,12 @@ class _NoNumber(float):
     text: str
 
 
+class _Ambiguous(dict[str, Any]):
+    """An object with the same key more than once."""
+
+    duplicates: list[str]
+
+
 def parse(line: bytes) -> tuple[Any, list[Finding]]:
     """Return the value of a line and its flaws; the value is None after a flaw in UTF-8, depth or syntax."""
     try:
@@ -62,15 +63,12 @@ def parse(line: bytes) -> tuple[Any, list[Finding]]:
         return None, [Finding("json.depth", "$", f"expected at most {MAX_DEPTH} levels of nesting, found {depth:,}")]
     reader = _Reader()
     try:
-        value = reader.read(text)
+        value = reader.decode(text)
     except json.JSONDecodeError as exc:
         return None, [Finding("json.syntax", "$", _syntax_error(text, exc))]
-    if not reader.flawed and (_ESCAPED_SURROGATE.search(text) is None or _is_spellable(value)):
+    if not reader.flawed and (_ESCAPED_SURROGATE.search(text) is None or _is_text(value)):
         return value, []
-    flaws = list(_flaws(value, reader.duplicates))
-    # A duplicate key may drop an object that has a duplicate key itself, but the outer one is still in the value.
-    assert bool(reader.duplicates) == any(flaw.code == "json.duplicate_key" for flaw in flaws)
-    return value, flaws
+    return value, list(flaws_in(value))
 
 
 def _syntax_error(text: str, exc: json.JSONDecodeError) -> str:
@@ -88,30 +86,24 @@ def _syntax_error(text: str, exc: json.JSONDecodeError) -> str:
     return f"invalid JSON at byte {len(text[:position].encode()):,} of the line: {problem}"
 
 
-class _Reader:
-    """Reads JSON with the parser of the standard library, and notes the flaws that it accepts."""
+class _Reader(json.JSONDecoder):
+    """The parser of the standard library; notes the flaws that it accepts."""
 
     def __init__(self) -> None:
-        self.flawed = False
-        self.duplicates: dict[int, list[str]] = {}
-        """Keys that occur more than once, by the id of their object."""
-        self._kept: list[Any] = []  # keeps these objects alive, so that no other object gets their id
-
-    def read(self, text: str) -> Any:
-        return json.loads(
-            text,
+        super().__init__(
             object_pairs_hook=self._object,
             parse_float=self._number,
             parse_int=self._integer,
             parse_constant=self._no_number,
         )
+        self.flawed = False
 
     def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         value = dict(pairs)
         if len(value) != len(pairs):
             self.flawed = True
-            self._kept.append(value)
-            self.duplicates[id(value)] = [key for key, times in Counter(key for key, _ in pairs).items() if times > 1]
+            value = _Ambiguous(value)
+            value.duplicates = [key for key, times in Counter(key for key, _ in pairs).items() if times > 1]
         return value
 
     def _number(self, text: str) -> float:
@@ -121,19 +113,19 @@ class _Reader:
     def _integer(self, text: str) -> int | float:
         if len(text) <= 18:
             return int(text)
-        return self._no_number(text) if len(text.lstrip("-")) > MAX_DIGITS else _long_integer(text)
+        return self._no_number(text) if len(text.lstrip("-")) > _MAX_DIGITS else _long_integer(text)
 
     def _no_number(self, text: str) -> float:
         self.flawed = True
-        value = _NoNumber()
+        value = _NoNumber("nan")
         value.text = text
         return value
 
 
-def _is_spellable(value: Any) -> bool:
+def _is_text(value: Any) -> bool:
     """Say whether all strings of a value can be encoded in UTF-8; the encoder is faster than a walk."""
     try:
-        _spell(value)
+        spell(value)
     except UnicodeEncodeError:
         return False
     return True
@@ -166,41 +158,33 @@ def _digits(text: str) -> int:
     return _digits(text[:-half]) * power + _digits(text[-half:])
 
 
-def _flaws(root: Any, duplicates: dict[int, list[str]]) -> Iterator[Finding]:
+def flaws_in(root: Any) -> Iterator[Finding]:
     """Find every flaw in a value, with its JSON path."""
     pending: list[tuple[tuple[str | int, ...], Any]] = [((), root)]
     while pending:
         steps, value = pending.pop()
         if isinstance(value, dict):
-            for key in duplicates.get(id(value), ()):
-                yield Finding(
-                    "json.duplicate_key", json_path((*steps, _spellable(key))), "the object has this key more than once"
-                )
-            for key in value:
+            for key in value.duplicates if isinstance(value, _Ambiguous) else ():
+                path = json_path((*steps, _spellable(key)))
+                yield Finding("json.duplicate_key", path, "the object has this key more than once")
+            for key, child in value.items():
+                inside = (*steps, _spellable(key))
                 if not _is_text(key):
-                    yield _surrogate((*steps, _spellable(key)), "key")
-            pending.extend(((*steps, _spellable(key)), child) for key, child in value.items())
+                    yield _surrogate(inside, "key")
+                pending.append((inside, child))
         elif isinstance(value, list):
             pending.extend(((*steps, index), child) for index, child in enumerate(value))
         elif isinstance(value, str):
             if not _is_text(value):
                 yield _surrogate(steps, "string")
-        elif isinstance(value, _NoNumber):
-            digits = len(value.text)
-            found = value.text if digits <= 40 else f"one of {digits:,} characters"
+        elif isinstance(value, float) and not math.isfinite(value):
+            text = value.text if isinstance(value, _NoNumber) else str(value)
+            found = text if len(text) <= 40 else f"one of {len(text):,} characters"
             yield Finding("json.number", json_path(steps), f"expected a finite number, found {found}")
 
 
 def _surrogate(steps: tuple[str | int, ...], what: str) -> Finding:
     return Finding("json.surrogate", json_path(steps), f"this {what} contains half of a surrogate pair")
-
-
-def _is_text(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _spellable(key: str) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from fastrec.errors import out_of_memory
-from fastrec.judge.batch import Batch
-from fastrec.judge.findings import InvalidLine, too_long
+from fastrec.judge.batch import Batch, InvalidLine
+from fastrec.judge.findings import Finding
 from fastrec.judge.judge import Judge
 from fastrec.limits import LIMITS
 from fastrec.sources.formats import MAX_WINDOW
@@ -39,11 +39,13 @@ def judge_slice(
     line: int = 1,
     offset: int = 0,
     stats: ReadStats | None = None,
+    source: str | None = None,
 ) -> Iterator[JudgedChunk]:
     """Read a slice and judge its lines, about `chunk_bytes` at a time.
 
     The first line gets the number `line`, and `offset` is added to all offsets. A line longer than `max_line_bytes` is
     invalid, and never held in memory. ShardError if the slice cannot be read to its end; then none of it may be used.
+    If memory runs out, the error names `source`, the original of a temporary file.
     """
     normal = bytearray()
     try:
@@ -66,9 +68,11 @@ def judge_slice(
                 batch = judge.judge_chunk(chunk.data, normal, line=first, offset=offset + chunk.offset)
                 yield JudgedChunk(batch, normal, chunk.data, first)
     except MemoryError as exc:
-        raise out_of_memory(piece.shard.path) from exc
+        raise out_of_memory(source or piece.shard.path) from exc
 
 
 def invalid_line(line: LongLine, max_line_bytes: int) -> InvalidLine:
     """Describe a line that is too long as an invalid line; only its head is kept."""
-    return InvalidLine(line.line, line.offset, (too_long(line.length, max_line_bytes),), line.head, truncated=True)
+    message = f"expected at most {max_line_bytes:,} bytes in a line, found {line.length:,}"
+    finding = Finding("line.too_long", "$", message)
+    return InvalidLine(line.line, line.offset, (finding,), line.head, truncated=True)

@@ -81,15 +81,8 @@ ROWS: Final[dict[str, Row]] = {
     "warn.tool_call_id": _tool_call_id,
     "warn.total_tokens": _total_tokens,
 }
-_OF_CONVERSATIONS: Final = (
-    "warn.num_turns_missing",
-    "warn.num_turns",
-    "warn.tool_calls_count",
-    "warn.turn_idx",
-    "warn.tool_call_id",
-)
-_SINGLE_TURN: Final = [(code, row) for code, row in ROWS.items() if code not in _OF_CONVERSATIONS]
 _CONVERSATION: Final = list(ROWS.items())
+_SINGLE_TURN: Final = [(code, ROWS[code]) for code in ("warn.attribution_turn", "warn.total_tokens")]
 
 
 def warnings_of(record: Any, schema: Schema, given_hash: str | UnsetType, computed_hash: str) -> list[Finding]:

@@ -19,8 +19,7 @@ import msgspec
 from fastrec.corpus.rejects import rejected_line
 from fastrec.engine.base import collector_off
 from fastrec.errors import ShardError, out_of_memory, utf8
-from fastrec.judge.batch import Batch
-from fastrec.judge.findings import InvalidLine
+from fastrec.judge.batch import Batch, InvalidLine
 from fastrec.judge.judge import Judge
 from fastrec.judge.shards import invalid_line, judge_slice
 from fastrec.normalize.options import Options
@@ -157,6 +156,7 @@ class _Sorter:
             line=piece.line,
             offset=piece.offset,
             stats=stats,
+            source=piece.source,
         ):
             if buffer and not buffer.has_room(len(normal)):
                 self._spill()

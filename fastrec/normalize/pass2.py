@@ -15,9 +15,10 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from fastrec.corpus.rejects import RejectedLine, rejected_record
+from fastrec.corpus.rejects import RejectedLine, rejected_line
 from fastrec.corpus.writer import ShardWriter
 from fastrec.engine.base import collector_off
+from fastrec.judge.batch import InvalidLine
 from fastrec.judge.findings import Finding
 from fastrec.normalize.options import Options
 from fastrec.normalize.pass1 import release_buffer
@@ -145,7 +146,8 @@ class _ConflictResolver:
         self.by_piece[row[Column.SOURCE]] += 1
         code = "conflict.not_first" if self._mode == "first" else "conflict.rejected"
         finding = Finding(code, "$", "expected one record of this identity, found others that differ")
-        self._left_out.append(rejected_record(source, row[Column.LINE] + base, finding, text))
+        line = InvalidLine(row[Column.LINE] + base, None, (finding,), text.removesuffix(b"\n"))
+        self._left_out.append(rejected_line(source, line))
 
     def write(self, path: str) -> FileDigest:
         """Write the records left out, sorted by source and line."""

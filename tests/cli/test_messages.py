@@ -24,10 +24,13 @@ from fastrec.commands.verify import verify
 from fastrec.corpus import local_output, lock
 from fastrec.corpus.documents import read_manifest
 from fastrec.errors import BadShardsError, CorpusError, FastrecError, LockedError, UsageError
+from fastrec.judge.judge import Judge
 from fastrec.limits import Limits
 from fastrec.normalize import pass1
+from fastrec.normalize.options import Options
 from fastrec.normalize.run import normalize
 from fastrec.sources.formats import Format
+from fastrec.sources.shard import Slice, shard_at
 from tests.normalize.normalizing import write
 from tests.normalize.test_failures import lines_of
 from tests.sources.compressing import FORMATS, compressed
@@ -104,6 +107,19 @@ def test_shard_out_of_memory(shard: Path, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(pass1._RunBuffer, "add", add)
     with pytest.raises(BadShardsError, match=r"in\.jsonl: one of its lines needs more memory"):
         normalize(shard, tmp_path / "out")
+
+
+def test_chunk_out_of_memory(shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error about a chunk that the driver decompressed names its shard, not the temporary file."""
+
+    def judge_chunk(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(Judge, "judge_chunk", judge_chunk)
+    piece = pass1.Piece(0, 0, "original.jsonl.gz", Slice(shard_at(str(shard))), temporary=True)
+    task = pass1.SortTask(0, (piece,), str(tmp_path), Options())
+    error = pass1.sort_pieces(task).pieces[0].error
+    assert str(error).startswith("original.jsonl.gz: one of its lines needs more memory than there is")
 
 
 def test_command_out_of_memory(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,8 +11,7 @@ import msgspec
 
 from fastrec.commands.diff.document import Difference
 from fastrec.commands.rejects import Rejects
-from fastrec.commands.validate.log import LoggedFinding
-from fastrec.commands.validate.result import Validation
+from fastrec.commands.validate.result import LoggedFinding, Validation
 from fastrec.commands.verify import Verification
 from fastrec.commands.verify.problems import KINDS
 from fastrec.corpus.manifest import Manifest

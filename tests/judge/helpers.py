@@ -36,4 +36,4 @@ def normal(line: bytes | dict[str, Any], **options: Any) -> bytes:
 def warning_codes(record: dict[str, Any]) -> list[str]:
     batch, _ = judge(json.dumps(record).encode(), warnings=True)
     assert not batch.rejected, batch.rejected[0].findings
-    return [warned.finding.code for warned in batch.warnings]
+    return [finding.code for _, finding in batch.warnings]

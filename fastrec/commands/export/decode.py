@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, get_origin, get_type_hints
 
 import msgspec
 
+from fastrec.judge.arbiter import judge_slowly
 from fastrec.judge.findings import json_path
-from fastrec.judge.slow import judge_slowly
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.shape import Shape, build
 from fastrec.schemas.structs import rewrite_hint

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack, closing
 from functools import lru_cache
 from itertools import groupby
@@ -20,11 +20,10 @@ from itertools import groupby
 import msgspec
 from msgspec.structs import replace
 
-from fastrec.commands.validate.log import FindingLog, log_findings
-from fastrec.commands.validate.result import SliceFindings, Validation
+from fastrec.commands.validate.result import FindingLog, SliceFindings, Validation, log_findings
 from fastrec.engine import jobs_for, make_engine
 from fastrec.errors import ShardError, UsageError, shown, utf8
-from fastrec.judge.groups import FindingGroups, Location
+from fastrec.judge.findings import FindingGroups, Location
 from fastrec.judge.judge import Judge
 from fastrec.judge.shards import judge_slice
 from fastrec.limits import LIMITS, Limits
@@ -91,7 +90,7 @@ def validate(
     groups = FindingGroups(limits.finding_groups)
     with ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="fastrec-"))
-        log = stack.enter_context(_open_log(os.fspath(json_log), shards)) if json_log else None
+        log = stack.enter_context(closing(_open_log(os.fspath(json_log), shards))) if json_log else None
         task = _SliceTask((), max_line_bytes, max_window, max_errors, None, algorithm, limits)
         tasks = [
             replace(task, slices=slices, log=f"{scratch}/{number}" if log else None)
@@ -100,13 +99,16 @@ def validate(
         # Only this process can read a stream.
         jobs = 1 if any(shard.stream for shard in shards) else jobs_for(total_text(shards), len(tasks), jobs, limits)
         results = stack.enter_context(closing(_in_order(tasks, jobs, max_errors)))
-        for shard, found in _by_shard(results, limits):
+        for shard, pieces in groupby(results, key=lambda result: result[0].shard):
+            found = SliceFindings(FindingGroups(limits.finding_groups))
+            for _, piece in pieces:
+                found += piece
             validation.add(shard.path, found)
             if not found.error:
                 groups.merge(found.groups)
             if log:
                 log.add(found)
-    validation.groups = groups.in_order()
+    validation.codes, validation.groups = dict(groups.codes), groups.in_order()
     validation.stopped_early = max_errors is not None and validation.invalid >= max_errors
     validation.seconds = time.perf_counter() - started
     return validation
@@ -143,19 +145,10 @@ def _in_order(
                 # A task that reached max_errors skipped its last slices.
                 for piece, found in zip(tasks[turn].slices, early.pop(turn), strict=False):
                     yield piece, found
-                    invalid += found.invalid
+                    invalid += found.counts["invalid"]
                     if max_errors is not None and invalid >= max_errors:
                         return
                 turn += 1
-
-
-def _by_shard(results: Iterable[tuple[Slice, SliceFindings]], limits: Limits) -> Iterator[tuple[Shard, SliceFindings]]:
-    """Add up the slices of each shard."""
-    for shard, pieces in groupby(results, key=lambda result: result[0].shard):
-        whole = SliceFindings(FindingGroups(limits.finding_groups))
-        for _, found in pieces:
-            whole += found
-        yield shard, whole
 
 
 @lru_cache(maxsize=1)
@@ -170,7 +163,7 @@ def _validate_task(task: _SliceTask) -> list[SliceFindings]:
     for number, piece in enumerate(task.slices):
         found = _validate_slice(piece, task, f"{task.log}-{number}" if task.log else None)
         results.append(found)
-        invalid += found.invalid
+        invalid += found.counts["invalid"]
         if task.max_errors is not None and invalid >= task.max_errors:
             break
     return results
@@ -189,24 +182,27 @@ def _validate_slice(piece: Slice, task: _SliceTask, log: str | None) -> SliceFin
             stats=stats,
         ):
             batch = judged.batch
-            found.lines += batch.lines
-            found.blank += batch.blank
-            found.invalid += len(batch.rejected)
-            found.warnings += len(batch.warnings)
+            found.counts.update(
+                lines=batch.lines,
+                valid=len(batch.records),
+                invalid=len(batch.rejected),
+                blank=batch.blank,
+                warnings=len(batch.warnings),
+            )
             if not batch.rejected and not batch.warnings:
                 continue
             findings = [(invalid.line, finding) for invalid in batch.rejected for finding in invalid.findings]
-            findings += [(warned.line, warned.finding) for warned in batch.warnings]
+            findings += batch.warnings
             findings.sort(key=lambda pair: pair[0])
             for line, finding in findings:
-                found.add(finding, Location(source, line))
+                found.groups.add(finding, Location(source, line))
             if log:
                 found.logs = [(log, 0)]
                 log_findings(log, source, findings)
-            if task.max_errors is not None and found.invalid >= task.max_errors:
+            if task.max_errors is not None and found.counts["invalid"] >= task.max_errors:
                 break
     except ShardError as exc:
         # A shard counts as a whole or not at all, so the findings so far are dropped.
         return SliceFindings(FindingGroups(0), error=str(exc), logs=found.logs)
-    found.text_bytes, found.bom = stats.text_bytes, stats.bom
+    found.counts["text_bytes"], found.bom = stats.text_bytes, stats.bom
     return found

@@ -1,24 +1,25 @@
-"""The result of a validation, and the findings of a slice that it is made from.
+"""What `validate` finds: in a slice, in total, and in the log.
 
 A worker returns `SliceFindings` for each slice, with line numbers that count from the slice's first line. The driver
 adds up the slices of a shard with `+=`, which corrects the line numbers, and then adds whole shards to the
-`Validation` in the order of the inputs. A shard that cannot be read whole adds nothing but its error.
+`Validation` in the order of the inputs. A shard that cannot be read whole adds nothing but its error. The log has every
+finding: the workers write a file per slice, and the driver joins these files in order.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final, Self
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self
 
 import msgspec
 
-from fastrec.errors import shown
-from fastrec.judge.findings import Finding
-from fastrec.judge.groups import FindingGroup, FindingGroups, Location
+from fastrec.errors import FastrecError, shown
+from fastrec.judge.findings import Finding, FindingGroup, FindingGroups
 
-__all__ = ["SliceFindings", "Validation"]
-
-_COUNTS: Final = ("lines", "invalid", "blank", "warnings", "text_bytes")
+__all__ = ["FindingLog", "LoggedFinding", "SliceFindings", "Validation", "log_findings"]
 
 
 class Validation(msgspec.Struct):
@@ -61,43 +62,95 @@ class Validation(msgspec.Struct):
         if found.error:
             self.bad_shards.append(found.error)
             return
-        for name in _COUNTS:
-            setattr(self, name, getattr(self, name) + getattr(found, name))
-        self.valid += found.lines - found.blank - found.invalid
+        for name, count in found.counts.items():
+            setattr(self, name, getattr(self, name) + count)
         if found.bom:
             self.notices.append(f"{shown(path)} begins with a byte order mark, which was skipped")
-        for code, count in found.codes.items():
-            self.codes[code] = self.codes.get(code, 0) + count
 
 
 class SliceFindings(msgspec.Struct):
-    """Line counts and findings of one slice, or of several slices of a shard in order."""
+    """Counts and findings of one slice, or of several slices of a shard in order."""
 
     groups: FindingGroups
-    lines: int = 0
-    invalid: int = 0
-    blank: int = 0
-    warnings: int = 0
-    text_bytes: int = 0
+    counts: Counter[str] = msgspec.field(default_factory=Counter)
+    """By field of `Validation`."""
     bom: bool = False
-    codes: Counter[str] = msgspec.field(default_factory=Counter)
     logs: list[tuple[str, int]] = msgspec.field(default_factory=list)
     """Files with every finding, and the number to add to the line numbers in each."""
     error: str | None = None
     """Why the shard could not be read whole."""
 
-    def add(self, finding: Finding, location: Location) -> None:
-        """Count a finding."""
-        self.codes[finding.code] += 1
-        self.groups.add(finding, location)
-
     def __iadd__(self, other: SliceFindings) -> Self:
         """Add the slice that follows: its line numbers continue after the last line of this one."""
-        self.codes += other.codes
-        self.groups.merge(other.groups, self.lines)
-        self.logs += [(path, self.lines + base) for path, base in other.logs]
-        for name in _COUNTS:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+        lines = self.counts["lines"]
+        self.groups.merge(other.groups, lines)
+        self.logs += [(path, lines + base) for path, base in other.logs]
+        self.counts += other.counts
         self.bom |= other.bom
         self.error = self.error or other.error
         return self
+
+
+class LoggedFinding(msgspec.Struct):
+    """A line of the log: one finding."""
+
+    source: str
+    """The shard."""
+    line: int
+    """Number of the line in the shard, from 1."""
+    severity: str
+    """`error` or `warning`."""
+    code: str
+    """The code."""
+    path: str
+    """The JSON path in the record, such as `$.evaluation.score`."""
+    message: str
+    """What was expected, and what was found."""
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(LoggedFinding).decode
+
+
+def log_findings(path: str, source: str, findings: Iterable[tuple[int, Finding]]) -> None:
+    """Append findings, each with its line, to the log of a slice."""
+    with Path(path).open("ab") as file:
+        for line, finding in findings:
+            logged = LoggedFinding(source, line, finding.severity, finding.code, finding.path, finding.message)
+            file.write(_encode(logged) + b"\n")
+
+
+class FindingLog:
+    """The log that the user asked for, joined from those of the slices; FastrecError if it cannot be written."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        with self._writing():
+            self._file = Path(path).open("wb")  # noqa: SIM115 - see close
+
+    def close(self) -> None:
+        """Close the log."""
+        with self._writing():
+            self._file.close()
+
+    def add(self, found: SliceFindings) -> None:
+        """Append the findings of a shard, with corrected line numbers, and remove the files of its slices."""
+        for path, line_base in found.logs:
+            if not found.error:
+                with Path(path).open("rb") as lines, self._writing():
+                    self._file.writelines(_renumbered(lines, line_base) if line_base else lines)
+            Path(path).unlink()
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as exc:
+            raise FastrecError(f"the log {shown(self._path)} cannot be written: {exc.strerror}") from exc
+
+
+def _renumbered(lines: Iterable[bytes], line_base: int) -> Iterator[bytes]:
+    for line in lines:
+        logged = _decode(line)
+        logged.line += line_base
+        yield _encode(logged) + b"\n"
