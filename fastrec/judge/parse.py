@@ -41,7 +41,7 @@ class LongInteger(int):
 
 
 class _NoNumber(float):
-    """Placeholder for a number that is not finite."""
+    """Placeholder for a number that is not finite: 0.0, which the arbiter accepts as a number."""
 
     text: str
 
@@ -117,7 +117,7 @@ class _Reader(json.JSONDecoder):
 
     def _no_number(self, text: str) -> float:
         self.flawed = True
-        value = _NoNumber("nan")
+        value = _NoNumber()
         value.text = text
         return value
 
@@ -177,7 +177,7 @@ def flaws_in(root: Any) -> Iterator[Finding]:
         elif isinstance(value, str):
             if not _is_text(value):
                 yield _surrogate(steps, "string")
-        elif isinstance(value, float) and not math.isfinite(value):
+        elif isinstance(value, _NoNumber) or (isinstance(value, float) and not math.isfinite(value)):
             text = value.text if isinstance(value, _NoNumber) else str(value)
             found = text if len(text) <= 40 else f"one of {len(text):,} characters"
             yield Finding("json.number", json_path(steps), f"expected a finite number, found {found}")
