@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from fastrec.commands.export import Exported, export
     from fastrec.commands.generate import generate
     from fastrec.commands.stats import stats
-    from fastrec.commands.validate import validate
-    from fastrec.commands.validate.result import Validation
+    from fastrec.commands.validate import Validation, validate
     from fastrec.commands.verify import Verification, verify
     from fastrec.errors import FastrecError, ShardError, UsageError
     from fastrec.judge.findings import Finding, InvalidRecordError
@@ -44,8 +43,7 @@ _HOMES = {
         "fastrec.commands.export": ("Exported", "export"),
         "fastrec.commands.generate": ("generate",),
         "fastrec.commands.stats": ("stats",),
-        "fastrec.commands.validate": ("validate",),
-        "fastrec.commands.validate.result": ("Validation",),
+        "fastrec.commands.validate": ("Validation", "validate"),
         "fastrec.commands.verify": ("Verification", "verify"),
         "fastrec.errors": ("FastrecError", "ShardError", "UsageError"),
         "fastrec.judge.findings": ("Finding", "InvalidRecordError"),

@@ -6,17 +6,15 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any
 
 import msgspec
 
-from fastrec.errors import FastrecError, UsageError, shown
-from fastrec.judge.arbiter import judge_slowly
+from fastrec.errors import FastrecError, shown
+from fastrec.judge.arbiter import judge_slowly, normal_form
 from fastrec.judge.batch import Batch, InvalidLine
 from fastrec.judge.findings import Finding, InvalidRecordError
 from fastrec.judge.judge import Judge
-from fastrec.judge.normal import normal_form
-from fastrec.judge.parse import MAX_DEPTH, LongInteger, flaws_in
+from fastrec.judge.parse import MAX_DEPTH, flaws_in, spell
 from fastrec.judge.shards import JudgedChunk, judge_slice
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.shape import build
@@ -142,21 +140,13 @@ def _judged(line: bytes | str) -> tuple[Batch, bytes]:
     return batch, bytes(out[:-1])
 
 
-def _spell_other(value: Any) -> msgspec.Raw:
-    """Encode long integers, which msgspec does not know, by their digits."""
-    if isinstance(value, LongInteger):
-        return msgspec.Raw(value.text.encode())
-    raise UsageError(f"a record can only hold JSON values, found one of type {type(value).__name__}")
-
-
-_spell = msgspec.json.Encoder(order="deterministic", enc_hook=_spell_other).encode
 _decode_plain = msgspec.json.Decoder(Record).decode
 
 
 def _spelled(record: Record) -> bytes:
     """Encode a record that a caller may have changed; refuse values that JSON cannot represent."""
     try:
-        line = _spell(record)
+        line = spell(record)
     except UnicodeEncodeError:
         line = b""
     except RecursionError as exc:

@@ -28,26 +28,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = [
-    "BadShardsError",
-    "ClusterError",
-    "CorpusError",
-    "FastrecError",
-    "LockedError",
-    "ShardCorruptError",
-    "ShardError",
-    "ShardLimitError",
-    "ShardMissingError",
-    "ShardTruncatedError",
-    "UsageError",
-    "WorkerDiedError",
-    "counted",
-    "naming",
-    "out_of_memory",
-    "shown",
-    "utf8",
-    "without_secrets",
-]
+__all__ = ["ClusterError", "CorpusError", "FastrecError", "LockedError", "UsageError", "WorkerDiedError"]
+__all__ += ["BadShardsError", "ShardCorruptError", "ShardError", "ShardLimitError", "ShardMissingError"]
+__all__ += ["ShardTruncatedError", "counted", "naming", "out_of_memory", "shown", "utf8", "without_secrets"]
 
 # Up to the last @ before the path. A password may contain /, as keys of stores do; a port has digits only.
 _USER = re.compile(r"://(?:[^/\s]*|[^\s/@:]+:(?!\d*/)[^\s@]*)@")

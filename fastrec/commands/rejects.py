@@ -41,12 +41,7 @@ class Extracted(msgspec.Struct, kw_only=True):
 
 
 def rejects(corpus: str | os.PathLike[str], *, codes: Collection[str] = (), limits: Limits = LIMITS) -> Rejects:
-    """List the rejected lines of a corpus.
-
-    Args:
-        corpus: The directory that `normalize` published.
-        codes: Only lines whose first error has one of these codes; all lines if empty.
-        limits: Sizes that bound the work.
+    """List the rejected lines of a corpus; with `codes`, only those whose first error has one of these codes.
 
     Raises:
         UsageError: The directory is not a corpus, or a code does not exist.

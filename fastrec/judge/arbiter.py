@@ -1,6 +1,8 @@
 """The slow path, which judges the lines that the fast path refuses: parse strictly, then let the arbiter decide.
 
-The arbiter is draft-07 over the schema file. Its errors become findings that people understand.
+The arbiter is draft-07 over the schema file. Its errors become findings that people understand. A valid record is
+brought into normal form as a plain dict: known keys in schema order, then unknown keys by code point; free-form objects
+sorted by code point at every level; a `null` that means the same as absence left out; integers in integer fields.
 """
 
 from __future__ import annotations
@@ -12,19 +14,11 @@ from typing import Any, Final
 from fastrec.judge.findings import Finding, describe, in_order, json_path
 from fastrec.judge.parse import parse
 from fastrec.schemas.schema import Schema
+from fastrec.schemas.shape import Shape
 
-__all__ = ["judge_slowly"]
+__all__ = ["judge_slowly", "normal_form"]
 
 _NO_VALUE: Final = frozenset({"json.utf8", "json.depth", "json.syntax", "json.surrogate"})
-_ARTICLES: Final = {
-    "object": "an object",
-    "array": "an array",
-    "integer": "an integer",
-    "string": "a string",
-    "number": "a number",
-    "boolean": "true or false",
-    "null": "null",
-}
 
 
 def judge_slowly(line: bytes, schema: Schema) -> dict[str, Any] | tuple[Finding, ...]:
@@ -34,6 +28,40 @@ def judge_slowly(line: bytes, schema: Schema) -> dict[str, Any] | tuple[Finding,
     # If there is a value, list its schema errors too, so that nobody has to fix the line twice.
     has_value = not any(flaw.code in _NO_VALUE for flaw in flaws)
     return in_order([*flaws, *(_errors_of(value, schema) if has_value else ())]) or record
+
+
+def normal_form(value: dict[str, Any], shape: Shape, unknown: dict[str, set[str]]) -> dict[str, Any]:
+    """Return the normal form of an object, and add its unknown keys to `unknown`, by the path of their object."""
+    normal: dict[str, Any] = {}
+    for name, field in shape.fields.items():
+        if name not in value:
+            continue
+        child = value[name]
+        if child is None and field.drops_null:
+            continue
+        if isinstance(child, list) and field.shape:
+            child = [normal_form(item, field.shape, unknown) for item in child]
+        elif field.shape:
+            child = normal_form(child, field.shape, unknown)
+        elif field.integer and type(child) is float:
+            child = int(child)
+        else:
+            child = _free(child)
+        normal[name] = child
+    further = value.keys() - shape.fields.keys()
+    if further:
+        unknown.setdefault(shape.path, set()).update(further)
+        for name in sorted(further):
+            normal[name] = _free(value[name])
+    return normal
+
+
+def _free(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _free(value[key]) for key in sorted(value)}
+    if isinstance(value, list):
+        return [_free(item) for item in value]
+    return value
 
 
 @cache
@@ -93,7 +121,13 @@ def _findings(root: Any, error: Any, schema: Schema) -> Iterator[Finding]:
 
 def _types(schema: dict[str, Any]) -> str:
     types = schema["type"]
-    return _either([_ARTICLES[name] for name in ([types] if isinstance(types, str) else types)])
+    return _either([_with_article(name) for name in ([types] if isinstance(types, str) else types)])
+
+
+def _with_article(name: str) -> str:
+    if name in ("boolean", "null"):
+        return "true or false" if name == "boolean" else name
+    return f"{'an' if name[0] in 'aio' else 'a'} {name}"
 
 
 def _forms(schema: dict[str, Any]) -> str:

@@ -36,11 +36,10 @@ class HashReplaced(msgspec.Struct, frozen=True):
     given: str
     computed: str
 
-    def sort_key(self) -> tuple[str, str, bool, int, str, str, str]:
+    def sort_key(self) -> tuple[str | bool | int, ...]:
         """Return the key to sort by: evaluation, model, sample; integers before strings."""
-        number, text = (0, self.sample_id) if isinstance(self.sample_id, str) else (self.sample_id, "")
-        is_text = isinstance(self.sample_id, str)
-        return self.evaluation_name, self.model_id, is_text, number, text, self.given, self.computed
+        sample = isinstance(self.sample_id, str), self.sample_id
+        return self.evaluation_name, self.model_id, *sample, self.given, self.computed
 
 
 class Batch(msgspec.Struct):

@@ -17,10 +17,10 @@ import msgspec
 from msgspec import UNSET
 from stringzilla import count, find
 
-from fastrec.judge.arbiter import judge_slowly
+from fastrec.judge.arbiter import judge_slowly, normal_form
 from fastrec.judge.batch import Batch, HashReplaced, InvalidLine
 from fastrec.judge.findings import Finding, describe
-from fastrec.judge.normal import normal_form, spell
+from fastrec.judge.parse import spell
 from fastrec.judge.warnings import warnings_of
 from fastrec.schemas.hashes import cached_hash
 from fastrec.schemas.registry import DEFAULT_SCHEMA
@@ -51,14 +51,10 @@ class Judge:
         warnings: bool = False,
         fill: bool = True,
     ) -> None:
-        """Make a judge.
+        """Make a judge by a schema version that computes `sample_hash` with `algorithm`.
 
-        Args:
-            schema: The version that records are judged by.
-            algorithm: How `sample_hash` is computed.
-            sample_hash: What to do with a wrong `sample_hash`.
-            warnings: Also look for warnings about valid records.
-            fill: Compute a missing `sample_hash`. Without it judging is faster, but normal forms may lack the field.
+        `sample_hash` says what to do with a wrong one. Without `fill` a missing one is not computed: judging is faster,
+        but normal forms may lack the field.
         """
         self._schema = schema
         self._hash = cached_hash(schema.hashes[algorithm])

@@ -13,10 +13,12 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
-from fastrec.judge.findings import Finding, json_path
-from fastrec.judge.normal import spell
+import msgspec
 
-__all__ = ["MAX_DEPTH", "LongInteger", "flaws_in", "parse"]
+from fastrec.errors import UsageError
+from fastrec.judge.findings import Finding, json_path
+
+__all__ = ["MAX_DEPTH", "LongInteger", "flaws_in", "parse", "spell"]
 
 MAX_DEPTH: Final = 256
 """Levels of objects and arrays in a line; the record itself is the first level."""
@@ -38,6 +40,16 @@ class LongInteger(int):
 
     def __repr__(self) -> str:
         return self.text
+
+
+def _spell_other(value: Any) -> msgspec.Raw:
+    """Encode long integers, which msgspec does not know, by their digits."""
+    if isinstance(value, LongInteger):
+        return msgspec.Raw(value.text.encode())
+    raise UsageError(f"a record can only hold JSON values, found one of type {type(value).__name__}")
+
+
+spell = msgspec.json.Encoder(enc_hook=_spell_other).encode
 
 
 class _NoNumber(float):

@@ -58,14 +58,12 @@ def judge_slice(
             stats=stats,
         ):
             normal.clear()
-            first = line - 1 + chunk.line
+            first, start = line - 1 + chunk.line, offset + chunk.offset
             if isinstance(chunk, LongLine):
-                long_line = chunk._replace(line=first, offset=offset + chunk.offset)
-                yield JudgedChunk(
-                    Batch(lines=1, rejected=[invalid_line(long_line, max_line_bytes)]), normal, b"", first
-                )
+                rejected = invalid_line(chunk._replace(line=first, offset=start), max_line_bytes)
+                yield JudgedChunk(Batch(lines=1, rejected=[rejected]), normal, b"", first)
             else:
-                batch = judge.judge_chunk(chunk.data, normal, line=first, offset=offset + chunk.offset)
+                batch = judge.judge_chunk(chunk.data, normal, line=first, offset=start)
                 yield JudgedChunk(batch, normal, chunk.data, first)
     except MemoryError as exc:
         raise out_of_memory(source or piece.shard.path) from exc

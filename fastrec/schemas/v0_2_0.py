@@ -12,9 +12,8 @@ from typing import Final, Literal
 
 from msgspec import UNSET, UnsetType
 
-from fastrec.schemas.compiled import Rule
 from fastrec.schemas.hashes import HASHES
-from fastrec.schemas.schema import Schema
+from fastrec.schemas.schema import Rule, Schema
 from fastrec.schemas.structs import Base, Count, Free, Milliseconds, PositiveCount
 
 __all__ = [

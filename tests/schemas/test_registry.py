@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec import UNSET, UnsetType
 
-from fastrec.schemas.compiled import Rule, compile_drop_nulls, compile_follows_rules
 from fastrec.schemas.registry import DEFAULT_SCHEMA, SCHEMAS
-from fastrec.schemas.schema import Schema
+from fastrec.schemas.schema import Rule, Schema, compile_drop_nulls, compile_follows_rules
 from fastrec.schemas.shape import shape_of
 from fastrec.schemas.structs import Base
 

@@ -24,8 +24,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from fastrec.commands.export.decode import DecodedRecord
 from fastrec.judge.findings import json_path
-from fastrec.judge.normal import spell
-from fastrec.judge.parse import LongInteger
+from fastrec.judge.parse import LongInteger, spell
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 
 __all__ = ["batch_of", "table_schema"]

@@ -34,7 +34,7 @@ from fastrec.sources.lines import MAX_LINE_BYTES, ReadStats
 from fastrec.sources.shard import Shard, Slice
 from fastrec.sources.tasks import tasks_of, total_text
 
-__all__ = ["validate"]
+__all__ = ["Validation", "validate"]
 
 
 class _SliceTask(msgspec.Struct, frozen=True):
