@@ -28,6 +28,7 @@ from fastrec.judge.judge import Judge
 from fastrec.limits import Limits
 from fastrec.normalize import pass1
 from fastrec.normalize.options import Options
+from fastrec.normalize.results import Piece
 from fastrec.normalize.run import normalize
 from fastrec.sources.formats import Format
 from fastrec.sources.shard import Slice, shard_at
@@ -116,7 +117,7 @@ def test_chunk_out_of_memory(shard: Path, tmp_path: Path, monkeypatch: pytest.Mo
         raise MemoryError
 
     monkeypatch.setattr(Judge, "judge_chunk", judge_chunk)
-    piece = pass1.Piece(0, 0, "original.jsonl.gz", Slice(shard_at(str(shard))), temporary=True)
+    piece = Piece(0, 0, "original.jsonl.gz", Slice(shard_at(str(shard))), temporary=True)
     task = pass1.SortTask(0, (piece,), str(tmp_path), Options())
     error = pass1.sort_pieces(task).pieces[0].error
     assert str(error).startswith("original.jsonl.gz: one of its lines needs more memory than there is")
