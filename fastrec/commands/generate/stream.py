@@ -76,9 +76,8 @@ def labelled_lines(recipe: Recipe) -> Iterator[tuple[str, bytes]]:
         (recipe.conflicts, source.conflict),
         (recipe.blanks, source.blank),
     )
-    random = source.rng.random
     for _ in range(recipe.records):
-        number = random()
+        number = source.rng.random()
         for share, make in kinds:
             if number < share:
                 yield make()

@@ -103,11 +103,7 @@ def stats(
 
 @contextlib.contextmanager
 def _sorted(
-    names: Sequence[str],
-    options: Options,
-    *,
-    progress: Progress | None,
-    notice: Callable[[str], None],
+    names: Sequence[str], options: Options, *, progress: Progress | None, notice: Callable[[str], None]
 ) -> Iterator[tuple[str, Manifest, Summary]]:
     """Make a corpus in a scratch directory, which is removed afterwards."""
     shards, notices = find_shards(names)
