@@ -43,13 +43,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     jobs: int = 1
     engine: Literal["pool", "dask"] = "pool"
-    scheduler: str | None = None
-    """Address of a Dask scheduler; None starts a cluster on this machine."""
-    memory: int | None = None
-    """Memory limit in bytes for all jobs together; None is 512 MiB per job."""
+    scheduler: str | None = None  # address of a Dask scheduler; None starts a cluster on this machine
+    memory: int | None = None  # memory limit in bytes for all jobs together; None is 512 MiB per job
     skip_bad_shards: bool = False
-    fresh: bool = False
-    """Do not resume an interrupted run."""
+    fresh: bool = False  # do not resume an interrupted run
     overwrite: bool = False
     work_dir: str | None = None
     limits: Limits = LIMITS

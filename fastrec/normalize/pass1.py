@@ -43,12 +43,9 @@ class SortTask(msgspec.Struct, frozen=True):
     pieces: tuple[Piece, ...]
     directory: str
     options: Options
-    large: bool = False
-    """Whether runs may be larger than usual."""
-    one_in: int = 1
-    """Sampling rate of keys."""
-    fenced: bool = True
-    """Whether to return the fences of runs."""
+    large: bool = False  # whether runs may be larger than usual
+    one_in: int = 1  # sampling rate of keys
+    fenced: bool = True  # whether to return the fences of runs
 
     def __str__(self) -> str:
         return "reading " + "; ".join(map(str, self.pieces))

@@ -28,14 +28,10 @@ class SortedShards(msgspec.Struct, frozen=True):
 
     results: tuple[SortResult, ...]
     """All tasks, without checksums of their files, and without fences if there are too many runs to use them."""
-    durable: frozenset[int]
-    """Tasks that the journal has, and will have as long as the shards are unchanged."""
-    merged: tuple[MergedRun, ...]
-    """Runs that an interrupted run has merged."""
-    skipped: dict[int, ShardError]
-    """Shards that were left out because they are bad."""
-    decompressed: dict[int, ReadStats]
-    """Shards that the driver decompressed."""
+    durable: frozenset[int]  # tasks that the journal has, and will have as long as the shards are unchanged
+    merged: tuple[MergedRun, ...]  # runs that an interrupted run has merged
+    skipped: dict[int, ShardError]  # shards that were left out because they are bad
+    decompressed: dict[int, ReadStats]  # shards that the driver decompressed
 
     def with_line_bases(self) -> Iterator[tuple[PieceCounts, int]]:
         """Yield the counts of each piece, with the number of lines of its shard before it."""

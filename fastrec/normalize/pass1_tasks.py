@@ -42,12 +42,9 @@ class SortTasks:
         self._task_bytes = min(options.limits.task_bytes, options.run_bytes)
         self._growth = growth(self._text, options.limits.task_bytes)
         self._next = 0
-        self.decompressed: dict[int, ReadStats] = {}
-        """Shards that the driver decompressed."""
-        self.bad: dict[int, ShardError] = {}
-        """Those of them that could not be read whole."""
-        self.reused: list[SortResult] = []
-        """Chunks that an interrupted run has sorted."""
+        self.decompressed: dict[int, ReadStats] = {}  # shards that the driver decompressed
+        self.bad: dict[int, ShardError] = {}  # those of them that could not be read whole
+        self.reused: list[SortResult] = []  # chunks that an interrupted run has sorted
 
     def pieces(self) -> dict[tuple[str, int, int | None], Piece]:
         """Return all slices that workers read, by path and range."""

@@ -46,14 +46,12 @@ class PartTask(msgspec.Struct, frozen=True):
     low: bytes | None
     high: bytes | None
     slices: list[RunSlice]
-    window_bytes: int
-    """Bytes merged at a time."""
+    window_bytes: int  # bytes merged at a time
     path: str
     census: str
     """Path prefix of the census (`-hash`, `-id`), the counts (`-counts`) and the left-out records (`-conflicts`)."""
     options: Options
-    locations: str
-    """Path of the locations of all pieces; empty if `--conflicts` keeps all records."""
+    locations: str  # path of the locations of all pieces; empty if `--conflicts` keeps all records
     losers: frozenset[bytes] = frozenset()
     """Keys whose records lose against a record of the same identity with another hash."""
 
@@ -117,8 +115,7 @@ class _ConflictResolver:
         self._locations_path = locations
         self._locations: dict[int, tuple[str, int]] = {}
         self._left_out: list[RejectedLine] = []
-        self.by_piece: Counter[int] = Counter()
-        """Records left out, by piece."""
+        self.by_piece: Counter[int] = Counter()  # records left out, by piece
 
     @property
     def by_code(self) -> Counter[str]:

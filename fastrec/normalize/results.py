@@ -25,20 +25,13 @@ _EXAMPLES: Final = 10
 class Piece(msgspec.Struct, frozen=True):
     """A slice of a shard, or a chunk of a shard that the driver decompressed."""
 
-    number: int
-    """Pieces are numbered in the order of shards and within each shard."""
-    shard: int
-    """Number of its shard."""
-    source: str
-    """Path of its shard."""
-    slice: Slice
-    """What to read: a slice of the shard, or the temporary file of the chunk."""
-    offset: int = 0
-    """For a chunk: added to offsets in its file."""
-    line: int = 1
-    """For a chunk: number of its first line."""
-    long_lines: tuple[LongLine, ...] = ()
-    """For a chunk: lines before it that were too long."""
+    number: int  # pieces are numbered in the order of shards and within each shard
+    shard: int  # number of its shard
+    source: str  # path of its shard
+    slice: Slice  # what to read: a slice of the shard, or the temporary file of the chunk
+    offset: int = 0  # for a chunk: added to offsets in its file
+    line: int = 1  # for a chunk: number of its first line
+    long_lines: tuple[LongLine, ...] = ()  # for a chunk: lines before it that were too long
     temporary: bool = False
     """Whether it is a chunk. The driver deletes its file when the task is done."""
 
@@ -55,8 +48,7 @@ class PieceCounts(msgspec.Struct, frozen=True, kw_only=True):
     read: ReadStats = msgspec.field(default_factory=ReadStats)
     blank: int = 0
     rejected: int = 0
-    rejects: tuple[int, int] = (0, 0)
-    """Where its rejected lines begin and end in the file of the task."""
+    rejects: tuple[int, int] = (0, 0)  # where its rejected lines begin and end in the file of the task
     error: ShardError | None = None
     """Why the piece could not be read whole. All counts are 0 then."""
 
@@ -89,13 +81,10 @@ class SortResult(msgspec.Struct, frozen=True, tag="task"):
     task: int
     pieces: tuple[PieceCounts, ...]
     runs: tuple[Run, ...]
-    rejects: str
-    """Path of the rejected lines."""
-    codes: dict[str, int]
-    """Rejected lines by code."""
+    rejects: str  # path of the rejected lines
+    codes: dict[str, int]  # rejected lines by code
     hashes: HashCounts
-    files: tuple[FileDigest, ...]
-    """All files that the task wrote."""
+    files: tuple[FileDigest, ...]  # all files that the task wrote
 
     @property
     def numbers(self) -> list[int]:
@@ -111,29 +100,20 @@ class SortResult(msgspec.Struct, frozen=True, tag="task"):
 class MergedRun(msgspec.Struct, frozen=True, tag="merge"):
     """A run that replaces several runs of pass 1, which may be gone."""
 
-    run: Run
-    """Its dropped duplicates include those of all merges that led to it."""
-    covers: list[str]
-    """Paths of the runs of pass 1 that it replaces."""
-    pieces: dict[int, list[int]]
-    """By task of pass 1: the numbers of its pieces, as in the index."""
-    cuts_hash: str
-    """Hash of the cuts that its bounds belong to; empty if it has no bounds."""
+    run: Run  # its dropped duplicates include those of all merges that led to it
+    covers: list[str]  # paths of the runs of pass 1 that it replaces
+    pieces: dict[int, list[int]]  # by task of pass 1: the numbers of its pieces, as in the index
+    cuts_hash: str  # hash of the cuts that its bounds belong to; empty if it has no bounds
 
 
 class Part(msgspec.Struct, frozen=True, tag="part"):
     """The result of a task of pass 2."""
 
     number: int
-    made_of: str
-    """Fingerprint of everything that determines its content."""
+    made_of: str  # fingerprint of everything that determines its content
     written: Written
     records: int
-    first: bytes
-    """Key of the first record."""
-    last: bytes
-    """Key of the last record."""
-    left_out: dict[str, int]
-    """Records that `--conflicts` left out, by code."""
-    files: tuple[FileDigest, ...]
-    """The files of its statistics."""
+    first: bytes  # key of the first record
+    last: bytes  # key of the last record
+    left_out: dict[str, int]  # records that `--conflicts` left out, by code
+    files: tuple[FileDigest, ...]  # the files of its statistics

@@ -31,14 +31,11 @@ class Reusable(msgspec.Struct):
     """The finished work of an interrupted run that can be reused."""
 
     tasks: list[SortResult] = msgspec.field(default_factory=list)
-    covered: set[int] = msgspec.field(default_factory=set)
-    """Numbers of the pieces of these tasks."""
-    merged: list[MergedRun] = msgspec.field(default_factory=list)
-    """Runs merged from the runs of these tasks."""
+    covered: set[int] = msgspec.field(default_factory=set)  # numbers of the pieces of these tasks
+    merged: list[MergedRun] = msgspec.field(default_factory=list)  # runs merged from the runs of these tasks
     chunks: dict[tuple[str, int, int, str], SortResult] = msgspec.field(default_factory=dict)
     """Tasks that sorted a chunk decompressed by the driver, by path, offset, line and hash of the text."""
-    next_task: int = 0
-    """The first task number that no file in the work directory uses."""
+    next_task: int = 0  # the first task number that no file in the work directory uses
 
     def take_chunk(self, piece: Piece, text_hash: str) -> SortResult | None:
         """Return the finished task of a chunk, if there is one."""

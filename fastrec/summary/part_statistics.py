@@ -60,10 +60,8 @@ class PartCounts(Sums):
     """What was counted while one or several parts were made."""
 
     tally: Tally = msgspec.field(default_factory=Tally)
-    copies: Counter[int] = msgspec.field(default_factory=Counter)
-    """Duplicates dropped, by piece."""
-    left_out: Counter[int] = msgspec.field(default_factory=Counter)
-    """Records left out by `--conflicts`, by piece."""
+    copies: Counter[int] = msgspec.field(default_factory=Counter)  # duplicates dropped, by piece
+    left_out: Counter[int] = msgspec.field(default_factory=Counter)  # records left out by `--conflicts`, by piece
 
 
 class Census(Sums):
@@ -71,10 +69,8 @@ class Census(Sums):
 
     questions: dict[bytes, QuestionCounts] = msgspec.field(default_factory=lambda: defaultdict(QuestionCounts))
     """By evaluation."""
-    identities: int = 0
-    """Identities with several records."""
-    records: int = 0
-    """Records of these identities."""
+    identities: int = 0  # identities with several records
+    records: int = 0  # records of these identities
     examples: list[Conflict] = msgspec.field(default_factory=list)
     across_hashes: list[Conflict] = msgspec.field(default_factory=list)
     """All conflicts whose records differ in hash, and so in key; empty unless requested."""

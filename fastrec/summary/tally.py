@@ -51,16 +51,11 @@ class ModelTally(Sums):
     input_tokens: int = 0
     output_tokens: int = 0
     total_tokens: int = 0
-    score: int = 0
-    """Sum of the scores, in units of 2**-1074."""
-    score_squared: int = 0
-    """Sum of their squares, in units of 2**-2148."""
-    latency: Counter[int] = msgspec.field(default_factory=Counter)
-    """Records by latency bucket."""
-    first: bytes = b""
-    """The lowest sample_id, encoded as in sort keys."""
-    last: bytes = b""
-    """The highest sample_id."""
+    score: int = 0  # sum of the scores, in units of 2**-1074
+    score_squared: int = 0  # sum of their squares, in units of 2**-2148
+    latency: Counter[int] = msgspec.field(default_factory=Counter)  # records by latency bucket
+    first: bytes = b""  # the lowest sample_id, encoded as in sort keys
+    last: bytes = b""  # the highest sample_id
     census_rows: int = 0
     """Census rows that name the model. A question may have several rows; the census counts the excess."""
 
@@ -126,8 +121,7 @@ class Tally(Sums):
     schema_versions: Counter[str | None] = msgspec.field(default_factory=Counter)
     models: dict[tuple[bytes, bytes], ModelTally] = msgspec.field(default_factory=lambda: defaultdict(ModelTally))
     """By evaluation_name and model_id, encoded as in sort keys."""
-    sources: Counter[int] = msgspec.field(default_factory=Counter)
-    """Records by piece of input."""
+    sources: Counter[int] = msgspec.field(default_factory=Counter)  # records by piece of input
 
     def add(self, fields: Iterable[Sequence[bytes]], rows: Sequence[Sequence[Any]]) -> None:
         """Add records, given their key fields and rows."""
