@@ -25,8 +25,7 @@ _COMMANDS = (
     "normalize", "stats", "report", "diff", "cat", "export", "verify", "rejects", "validate", "schema", "generate",
     "completion",
 )  # fmt: skip
-_received: list[int] = []
-"""The signals that ended the command."""
+_received: list[int] = []  # the signals that ended the command
 _DETAILS = {"-vv", "-vvv"}
 _HELP = {"-h", "--help", "--version"}
 _BUG = "This is a bug in fastrec. Run the command again with -vv, and report the output."
@@ -46,10 +45,7 @@ def _handle_broken_pipes() -> Iterator[None]:
 
 
 class _Commands(click.Group):
-    """The commands in the order of the help. A misspelled name is answered with a suggestion.
-
-    Each command is a module that is imported when needed, which keeps the start fast.
-    """
+    """The commands in the order of the help. Each is a module that is imported when needed: the start is fast."""
 
     make_context = _handle_broken_pipes()(click.Group.make_context)
     invoke = _handle_broken_pipes()(click.Group.invoke)
@@ -121,9 +117,9 @@ def cli(context: click.Context, config: str | None) -> None:
 
 def main() -> None:
     """Run the command line. This is the only place that turns errors into messages and exit codes."""
-    signal.signal(signal.SIGTERM, _terminate)
+    signal.signal(signal.SIGTERM, _stop)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # background jobs ignore SIGINT
-        signal.signal(signal.SIGINT, _interrupt)
+        signal.signal(signal.SIGINT, _stop)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # the terminal may not support all characters
@@ -185,12 +181,9 @@ def _set_signal_handlers(handler: signal.Handlers) -> None:
         signal.signal(number, handler)
 
 
-def _terminate(signum: int, _frame: object) -> None:
+def _stop(signum: int, _frame: object) -> None:
     _received.append(signum)
-    sys.exit(128 + signum)  # runs every `finally` and `with`, which remove temporary files and stop workers
-
-
-def _interrupt(signum: int, _frame: object) -> None:
-    _received.append(signum)
+    if signum == signal.SIGTERM:
+        sys.exit(128 + signum)  # runs every `finally` and `with`, which remove temporary files and stop workers
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second Ctrl-C ends the process at once
     raise KeyboardInterrupt

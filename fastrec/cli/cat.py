@@ -45,6 +45,7 @@ def cat(corpus: str, limit: int | None, jobs: int, **filters: Any) -> None:
       fastrec cat corpus --model org/model --where-error | jq -r .error
     """
     from fastrec.commands.cat import Selection, cat_blocks
+    from fastrec.corpus.documents import read_manifest, read_summary
 
     found = False
     with allow_broken_pipe(), explain_damage(corpus):
@@ -52,14 +53,9 @@ def cat(corpus: str, limit: int | None, jobs: int, **filters: Any) -> None:
             click.echo(block, nl=False)
             found = True
         if not found:
-            print_notice(f"no record matches{_evaluations(corpus)}")
-
-
-def _evaluations(corpus: str) -> str:
-    from fastrec.corpus.documents import read_manifest, read_summary
-
-    with contextlib.suppress(FastrecError):  # the records were read, so a damaged summary is no error here
-        names = [one.evaluation_name for one in read_summary(corpus, read_manifest(corpus)).evaluations]
-        more = ", …" if len(names) > _MOST_NAMES else ""
-        return f"; evaluations in this corpus: {', '.join(names[:_MOST_NAMES]) or 'none'}{more}"
-    return ""
+            hint = ""
+            with contextlib.suppress(FastrecError):  # the records were read, so a damaged summary is no error here
+                names = [one.evaluation_name for one in read_summary(corpus, read_manifest(corpus)).evaluations]
+                more = ", …" if len(names) > _MOST_NAMES else ""
+                hint = f"; evaluations in this corpus: {', '.join(names[:_MOST_NAMES]) or 'none'}{more}"
+            print_notice(f"no record matches{hint}")

@@ -102,11 +102,10 @@ def _cells(model: ModelDifference) -> tuple[str, ...]:
 def _print_tables(found: Difference) -> None:
     hidden: list[str] = []
     for name, group in groupby(found.models, key=lambda model: model.evaluation_name):
-        models = _ranked(list(group))
-        click.echo(f"{click.style(safe(name), bold=True)}: {counted(len(models), 'model')}")
-        rows = [(safe(model.model_id), *_cells(model), "regressed" * model.regressed) for model in models]
+        rows = [(safe(m.model_id), *_cells(m), "regressed" * m.regressed) for m in _ranked(list(group))]
+        click.echo(f"{click.style(safe(name), bold=True)}: {counted(len(rows), 'model')}")
         hidden += print_table(("model", *_HEAD, ""), rows[:_MOST_MODELS], _OPTIONAL)
-        print_more(len(models) - _MOST_MODELS, "model", "--format json")
+        print_more(len(rows) - _MOST_MODELS, "model", "--format json")
         click.echo()
     print_hidden(hidden)
     if found.fields:
@@ -126,11 +125,7 @@ def _print_tables(found: Difference) -> None:
 
 def _lists(found: Difference) -> Iterator[tuple[str, Sequence[str], Sequence[Sequence[str]]]]:
     """Yield the examples, if any: a title, column names and rows for each kind."""
-    flips = [
-        (model.evaluation_name, model.model_id, str(flip.sample_id), flip.now)
-        for model in found.models
-        for flip in model.flips
-    ]
+    flips = [(m.evaluation_name, m.model_id, str(flip.sample_id), flip.now) for m in found.models for flip in m.flips]
     if flips:
         yield "flipped", ("evaluation", "model", "sample_id", "now"), flips
     for kind in ("added", "removed", "changed", "ambiguous"):
@@ -167,12 +162,11 @@ def _verdict(found: Difference, spell: Callable[[str], str]) -> tuple[str, str]:
 def _markdown(found: Difference) -> Iterator[str]:
     """Yield the lines of a comment on a pull request: the result, then the tables."""
     word, sentence = _verdict(found, _code)
-    yield f"**{word}**: {sentence}"
-    yield ""
-    yield f"{_code(found.old.corpus)} → {_code(found.new.corpus)}: {_counts(found)}"
+    corpora = f"{_code(found.old.corpus)} → {_code(found.new.corpus)}"
+    yield from (f"**{word}**: {sentence}", "", f"{corpora}: {_counts(found)}")
     rows = [
-        (_code(model.evaluation_name), _code(model.model_id), *_cells(model), "**regressed**" * model.regressed)
-        for model in _ranked(found.models)
+        (_code(m.evaluation_name), _code(m.model_id), *_cells(m), "**regressed**" * m.regressed)
+        for m in _ranked(found.models)
     ]
     yield from _markdown_table(("evaluation", "model", *_HEAD, ""), rows, 2)
     fields = [(_code(field.path), f"{field.records:,}") for field in found.fields]

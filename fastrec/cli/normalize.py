@@ -122,7 +122,7 @@ def normalize(
             if as_json:
                 print_json(result)
             elif verbose:
-                from fastrec.cli.model_tables import print_stats
+                from fastrec.cli.stats import print_stats
                 from fastrec.summary.ranking import choose, rank
 
                 print_stats(rank(choose(result.summary)), most=_MOST_MODELS)

@@ -1,12 +1,7 @@
 """Settings: defaults of options, read from a file.
 
-They are in `fastrec.toml`, or in `pyproject.toml` under `[tool.fastrec]`, in the current directory:
-
-    jobs = 4                   # for every command that has this option
-
-    [normalize]
-    memory = "4GiB"
-    max-rejects = "0.1%"
+They are in `fastrec.toml`, or in `pyproject.toml` under `[tool.fastrec]`, in the current directory. A table has the
+settings of one command; settings outside of tables are for every command that has the option.
 
 The command line overrides the environment (FASTREC_JOBS and others), which overrides the settings.
 """
@@ -56,13 +51,7 @@ def _check(file: str, names: Iterable[str], known: Collection[str], problem: str
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Suggest a known word with a similar spelling, if there is one.
-
-    >>> did_you_mean("normalise", ["normalize", "verify"])
-    "; did you mean 'normalize'?"
-    >>> did_you_mean("xyz", ["normalize"])
-    ''
-    """
+    """Return the end of a message that suggests a known word with a similar spelling; empty if there is none."""
     from difflib import get_close_matches
 
     close = get_close_matches(word, list(known), n=1)
