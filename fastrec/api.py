@@ -102,7 +102,7 @@ def read(paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str]) -> It
     Raises:
         InvalidRecordError: A line is not a valid record; the error has its location.
         FastrecError: A record has a key that cannot become an attribute, see `decode`.
-        ShardError: A shard cannot be read whole; do not use the records that came before.
+        ShardError: A shard cannot be read completely; do not use the records that came before.
     """
     names = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     shards, _ = find_shards([os.fspath(name) for name in names])

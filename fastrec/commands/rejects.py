@@ -46,7 +46,7 @@ def rejects(corpus: str | os.PathLike[str], *, codes: Collection[str] = (), limi
     Raises:
         UsageError: The directory is not a corpus, or a code does not exist.
         CorpusError: The manifest or the rejects file is damaged.
-        ShardError: The rejects file cannot be read whole.
+        ShardError: The rejects file cannot be read completely.
     """
     found = FindingGroups(limits.finding_groups)
     for line in _rejected_lines(corpus, codes):

@@ -112,7 +112,7 @@ def rejected_line(source: str, line: InvalidLine) -> RejectedLine:
 
 
 def numbered_lines(path: str) -> Iterator[tuple[int, bytes]]:
-    """Read the lines of a rejects file, numbered from 1; ShardError if it cannot be read whole."""
+    """Read the lines of a rejects file, numbered from 1; ShardError if it cannot be read completely."""
     # No limit on the line length: escapes and errors make a line here longer than the rejected line itself.
     for chunk in shard_at(path).read(max_line_bytes=sys.maxsize):
         assert not isinstance(chunk, LongLine)

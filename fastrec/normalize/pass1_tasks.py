@@ -43,7 +43,7 @@ class SortTasks:
         self._growth = growth(self._text, options.limits.task_bytes)
         self._next = 0
         self.decompressed: dict[int, ReadStats] = {}  # shards that the driver decompressed
-        self.bad: dict[int, ShardError] = {}  # those of them that could not be read whole
+        self.bad: dict[int, ShardError] = {}  # those of them that could not be read completely
         self.reused: list[SortResult] = []  # chunks that an interrupted run has sorted
 
     def pieces(self) -> dict[tuple[str, int, int | None], Piece]:

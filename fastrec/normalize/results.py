@@ -50,7 +50,7 @@ class PieceCounts(msgspec.Struct, frozen=True, kw_only=True):
     rejected: int = 0
     rejects: tuple[int, int] = (0, 0)  # where its rejected lines begin and end in the file of the task
     error: ShardError | None = None
-    """Why the piece could not be read whole. All counts are 0 then."""
+    """Why the piece could not be read completely. All counts are 0 then."""
 
     @property
     def lines(self) -> int:

@@ -105,7 +105,7 @@ def normalize(
 
     Raises:
         UsageError: An argument is wrong; nothing was done.
-        BadShardsError: Some shards could not be read whole. It lists all of them; nothing was published.
+        BadShardsError: Some shards could not be read completely. It lists all of them; nothing was published.
     """
     names = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
     return run(names, output, Options(**options), files_from=files_from, progress=progress).summary

@@ -57,7 +57,7 @@ class Source(Protocol):
         max_window: int,
         stats: ReadStats | None = None,
     ) -> Iterator[Chunk | LongLine]:
-        """Read the lines of a slice with their positions; ShardError if they cannot be read whole."""
+        """Read the lines of a slice with their positions; ShardError if they cannot be read completely."""
 
 
 def total_text(sources: Iterable[Source | Slice]) -> int:

@@ -262,7 +262,7 @@ def test_an_existing_file_is_not_overwritten(fresh: Path, tmp_path: Path) -> Non
 
 
 def test_a_failed_extract_leaves_no_file(corpus: Path, tmp_path: Path) -> None:
-    """If the rejects file cannot be read whole, no output file is left."""
+    """If the rejects file cannot be read completely, no output file is left."""
     (corpus / FILE).write_bytes((corpus / FILE).read_bytes()[:-3])
     done = run(corpus, "--extract", tmp_path / "fixed.jsonl")
     assert done.returncode == 3

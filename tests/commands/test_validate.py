@@ -307,7 +307,7 @@ def test_a_line_over_the_limit_is_invalid_with_its_number(tmp_path: Path, length
     assert [location.line for location in group.locations] == [4]
 
 
-# Shards that cannot be read whole
+# Shards that cannot be read completely
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

@@ -62,7 +62,7 @@ def test_any_name_of_a_shard_works(name: bytes, tmp_path: Path) -> None:
     if name != b"-":  # a directory is searched for *.jsonl*
         code, said = fastrec("normalize", "in", "good.jsonl", "-o", "bad", cwd=tmp_path)
         assert code == 3, said
-        assert b"1 shard could not be read whole" in said
+        assert b"1 shard could not be read completely" in said
         assert not (tmp_path / "bad").exists()
 
 

@@ -27,7 +27,7 @@ __all__ = ["FRAME_BYTES", "Generated", "generate"]
 FRAME_BYTES: Final = 4 << 20
 """Text per compressed frame. A frame declares its size, so its text must fit in memory."""
 COMPRESSORS: Final[dict[str, tuple[str, Callable[[bytes], bytes]]]] = {
-    "zst": (".zst", lambda text: zstandard.ZstdCompressor(level=3, write_checksum=True).compress(text)),
+    "zst": (".zst", lambda text: zstandard.ZstdCompressor(level=3, threads=0, write_checksum=True).compress(text)),
     "gz": (".gz", lambda text: gzip.compress(text, 1, mtime=0)),  # level 1 is three times as fast as 6
     "none": ("", bytes),
 }

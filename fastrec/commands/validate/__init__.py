@@ -4,7 +4,7 @@
 2. Each task judges its lines and returns counts and groups of findings. With a log, it writes every finding to a file
    per slice.
 3. The driver adds up the results in the order of the inputs, so that they do not depend on which task finishes first:
-   slices into shards, then shards that were read whole into the result.
+   slices into shards, then shards that were read completely into the result.
 """
 
 from __future__ import annotations

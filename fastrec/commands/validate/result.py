@@ -2,8 +2,8 @@
 
 A worker returns `SliceFindings` for each slice, with line numbers that count from the slice's first line. The driver
 adds up the slices of a shard with `+=`, which corrects the line numbers, and then adds whole shards to the
-`Validation` in the order of the inputs. A shard that cannot be read whole adds nothing but its error. The log has every
-finding: the workers write a file per slice, and the driver joins these files in order.
+`Validation` in the order of the inputs. A shard that cannot be read completely adds nothing but its error. The log has
+every finding: the workers write a file per slice, and the driver joins these files in order.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ class Validation(msgspec.Struct):
     groups: list[FindingGroup] = msgspec.field(default_factory=list)
     """Equal findings together, errors first, the most frequent first; at most 1,000 groups."""
     bad_shards: list[str] = msgspec.field(default_factory=list)
-    """Shards that could not be read whole, and why; none of their lines count."""
+    """Shards that could not be read completely, and why; none of their lines count."""
     notices: list[str] = msgspec.field(default_factory=list)
     """Remarks about the input."""
 
     @property
     def ok(self) -> bool:
-        """Whether every shard was read whole and every line is valid."""
+        """Whether every shard was read completely and every line is valid."""
         return not self.invalid and not self.bad_shards
 
     def add(self, path: str, found: SliceFindings) -> None:
@@ -78,7 +78,7 @@ class SliceFindings(msgspec.Struct):
     logs: list[tuple[str, int]] = msgspec.field(default_factory=list)
     """Files with every finding, and the number to add to the line numbers in each."""
     error: str | None = None
-    """Why the shard could not be read whole."""
+    """Why the shard could not be read completely."""
 
     def __iadd__(self, other: SliceFindings) -> Self:
         """Add the slice that follows: its line numbers continue after the last line of this one."""
