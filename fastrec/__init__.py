@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fastrec.judge.findings import Finding, InvalidRecordError
     from fastrec.normalize.run import normalize
     from fastrec.schemas.hashes import sample_hash
-    from fastrec.schemas.v0_2_0 import Record
+    from fastrec.schemas.registry import Record
     from fastrec.summary.document import Summary
     from fastrec.summary.ranking import Stats
 
@@ -49,7 +49,7 @@ _HOMES = {
         "fastrec.judge.findings": ("Finding", "InvalidRecordError"),
         "fastrec.normalize.run": ("normalize",),
         "fastrec.schemas.hashes": ("sample_hash",),
-        "fastrec.schemas.v0_2_0": ("Record",),
+        "fastrec.schemas.registry": ("Record",),
         "fastrec.summary.document": ("Summary",),
         "fastrec.summary.ranking": ("Stats",),
     }.items()

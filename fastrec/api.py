@@ -16,9 +16,8 @@ from fastrec.judge.findings import Finding, InvalidRecordError
 from fastrec.judge.judge import Judge
 from fastrec.judge.parse import MAX_DEPTH, flaws_in, spell
 from fastrec.judge.shards import JudgedChunk, judge_slice
-from fastrec.schemas.registry import DEFAULT_SCHEMA
+from fastrec.schemas.registry import DEFAULT_SCHEMA, Record
 from fastrec.schemas.shape import build
-from fastrec.schemas.v0_2_0 import Record
 from fastrec.schemas.widen import can_widen, widen
 from fastrec.sources.inputs import find_shards
 from fastrec.sources.shard import Slice

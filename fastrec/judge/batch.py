@@ -7,7 +7,7 @@ from typing import Self
 import msgspec
 
 from fastrec.judge.findings import Finding
-from fastrec.schemas.v0_2_0 import Record
+from fastrec.schemas.registry import Record
 
 __all__ = ["Batch", "HashReplaced", "InvalidLine"]
 

@@ -23,10 +23,9 @@ from fastrec.judge.findings import Finding, describe
 from fastrec.judge.parse import spell
 from fastrec.judge.warnings import warnings_of
 from fastrec.schemas.hashes import cached_hash
-from fastrec.schemas.registry import DEFAULT_SCHEMA
+from fastrec.schemas.registry import DEFAULT_SCHEMA, Record
 from fastrec.schemas.schema import Schema
 from fastrec.schemas.shape import build
-from fastrec.schemas.v0_2_0 import Record
 from fastrec.schemas.widen import can_widen, widen
 
 __all__ = ["Judge", "SampleHashMode"]

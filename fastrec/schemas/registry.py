@@ -6,11 +6,12 @@ from typing import Final
 
 from fastrec.schemas.schema import Schema
 from fastrec.schemas.v0_2_0 import SCHEMA as V0_2_0
+from fastrec.schemas.v0_2_0 import Record
 
-__all__ = ["DEFAULT_SCHEMA", "SCHEMAS"]
+__all__ = ["DEFAULT_SCHEMA", "SCHEMAS", "Record"]
 
 SCHEMAS: Final[dict[str, Schema]] = {schema.name: schema for schema in (V0_2_0,)}
 """Every version by name, the oldest first."""
 
 DEFAULT_SCHEMA: Final = V0_2_0
-"""The version of records and corpora unless a caller chooses another."""
+"""The version of records and corpora unless a caller chooses another. `Record` is its Struct."""

@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import Final
 
-from fastrec.schemas.registry import DEFAULT_SCHEMA
-from fastrec.schemas.v0_2_0 import Record
+from fastrec.schemas.registry import DEFAULT_SCHEMA, Record
 
 __all__ = ["FIELDS", "encode_text", "join_key", "key_maker", "key_splitter", "sample_id_of", "sort_order", "text_of"]
 

@@ -7,16 +7,17 @@ is decoded twice, and nothing is subtracted for duplicates.
 from __future__ import annotations
 
 import math
+from operator import attrgetter
 from typing import Any, Final
 
 from msgspec import UNSET
 
-from fastrec.schemas.registry import DEFAULT_SCHEMA
-from fastrec.schemas.v0_2_0 import Record
+from fastrec.schemas.registry import DEFAULT_SCHEMA, Record
 
 __all__ = ["Column", "bucket_of", "bucket_value", "from_portable", "row_of", "to_portable"]
 
 _SCHEMA_NAME: Final = DEFAULT_SCHEMA.name
+_turns_of = attrgetter(DEFAULT_SCHEMA.turns_field)
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 _MANTISSA: Final = 64
 """Buckets per power of two. A bucket spans 1/64 of its value, so its middle is within 1/128 of every latency in it."""
@@ -42,7 +43,7 @@ class Column:
 
 def row_of(record: Record, source: int, line: int) -> tuple[Any, ...]:
     """Build the row of a record at a line of a piece of input."""
-    turns = record.interactions
+    turns = _turns_of(record)
     evaluation, usage, times = record.evaluation, record.token_usage, record.performance
     score = evaluation.score
     latency = times.latency_ms if times else UNSET
