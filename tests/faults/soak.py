@@ -1,7 +1,7 @@
 """The soak test: random faults for a given time. `make soak` runs it.
 
-Each case is told by the seed and its number alone, so `--case 17` tries one again. Where the last call ended stands in
-out/soak/state.json, and the next one goes on from there. It prints what it tried, and ends with 1 if anything was lost.
+A case depends only on the seed and its number, so `--case 17` repeats one. out/soak/state.json records the next case,
+and the next call continues there. The test prints its counts, and exits 1 if anything was lost.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Counts(msgspec.Struct):
 
     def __str__(self) -> str:
         return (
-            f"{self.cases:,} cases: {self.faults:,} faults, {self.fuzzed:,} damaged piles, {self.kills:,} kills, "
+            f"{self.cases:,} cases: {self.faults:,} faults, {self.fuzzed:,} damaged inputs, {self.kills:,} kills, "
             f"{self.signals:,} signals, {self.bytes / 1e6:,.1f} MB; "
             f"{self.losses} losses, {self.hangs} hangs, {self.tracebacks} tracebacks"
         )
@@ -203,7 +203,7 @@ def try_case(soak: Soak, seed: int, number: int) -> None:
     finally:
         signal.alarm(0)
         soak.counts.cases += 1
-    print(f"case {number} failed; try it again with --seed {seed} --case {number}", flush=True)
+    print(f"case {number} failed; repeat it with --seed {seed} --case {number}", flush=True)
 
 
 def load(seed: int | None) -> State:
@@ -222,9 +222,9 @@ def wake(*_: object) -> None:
 def main() -> None:
     """Run cases until the time is up."""
     parser = argparse.ArgumentParser(prog="make soak")
-    parser.add_argument("--minutes", type=float, default=10.0, help="how long")
-    parser.add_argument("--seed", type=int, help="which cases; the last call's unless told")
-    parser.add_argument("--case", type=int, help="only this one")
+    parser.add_argument("--minutes", type=float, default=10.0, help="duration")
+    parser.add_argument("--seed", type=int, help="seed of the cases; default: that of the last call")
+    parser.add_argument("--case", type=int, help="run only this case")
     given = parser.parse_args()
     signal.signal(signal.SIGALRM, wake)
     state = load(given.seed)

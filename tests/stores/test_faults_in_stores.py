@@ -185,8 +185,8 @@ def test_no_secret_is_printed_or_written(inputs: str, s3: S3, tmp_path: Path) ->
     s3.fail(Fault("500", "PUT", "/part-"))
     bad = normalize(tmp_path, inputs, "-vv", "--overwrite", "--work-dir", "s3://bucket/tmp")
     assert (good.returncode, bad.returncode) == (0, 3), bad.stderr
-    told = good.stdout + good.stderr + bad.stdout + bad.stderr + str(s3.objects())
-    assert [secret for secret in secrets if secret in told] == []
+    output = good.stdout + good.stderr + bad.stdout + bad.stderr + str(s3.objects())
+    assert [secret for secret in secrets if secret in output] == []
 
 
 def test_a_password_in_a_url_is_not_printed(tmp_path: Path) -> None:
