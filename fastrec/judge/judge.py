@@ -26,13 +26,12 @@ from fastrec.schemas.hashes import cached_hash
 from fastrec.schemas.registry import DEFAULT_SCHEMA, Record
 from fastrec.schemas.schema import Schema
 from fastrec.schemas.shape import build
-from fastrec.schemas.widen import can_widen, widen
+from fastrec.schemas.widen import LearningDecoder
 
 __all__ = ["Judge", "SampleHashMode"]
 
 SampleHashMode = Literal["replace", "fill", "verify"]
 
-_MOST_LEARNED: Final = 256  # unknown keys that become fields; records with further ones take the slow path
 _GIANT: Final = 16 << 20
 _ROOM: Final = 6  # bytes of memory per byte of a chunk: up to four per character, and copies
 _REFUSALS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -60,12 +59,8 @@ class Judge:
         self._mode = sample_hash
         self._warnings = warnings
         self._fill = fill
-        self._decode = msgspec.json.Decoder(schema.record).decode
+        self._decoder = LearningDecoder(schema.record)
         self._encode_into = msgspec.json.Encoder(order="deterministic").encode_into
-        self._learned: dict[str, set[str]] = {}
-        self._seen: set[tuple[str, str]] = set()  # unknown keys that the next decoder will know
-        self._decoders = 0  # built so far
-        self._wait = 1  # slow records until the next one is built
 
     def judge_chunk(self, data: bytes, into: bytearray, *, line: int = 1, offset: int = 0) -> Batch:
         """Judge a chunk of whole lines and append the normal form of each record, newline included, to `into`.
@@ -106,7 +101,7 @@ class Judge:
         """
         batch = Batch()
         records, numbers, ends = batch.records, batch.numbers, batch.ends
-        decode, encode_into, compute_hash = self._decode, self._encode_into, self._hash
+        decode, encode_into, compute_hash = self._decoder.decode, self._encode_into, self._hash
         follows_rules, drop_nulls = self._schema.follows_rules, self._schema.drop_nulls
         mode, with_warnings, fill = self._mode, self._warnings, self._fill
         view = memoryview(data)
@@ -159,7 +154,7 @@ class Judge:
                 length = len(into)
                 self._judge_slow(raw, into, batch, line + number, offset + position)
                 excess += _colons(raw) - count(memoryview(into)[length:], b":")
-                decode = self._decode  # it may know more keys now
+                decode = self._decoder.decode  # it may know more keys now
             position = end + 1
             number += 1
         batch.lines = number
@@ -202,28 +197,7 @@ class Judge:
         batch.ends.append(len(into))
         batch.slow += 1
         if unknown:
-            self._learn(unknown)
-
-    def _learn(self, unknown: dict[str, set[str]]) -> None:
-        """Turn unknown keys into fields of a new record class, so that further records with them are fast.
-
-        A class and its decoder take a millisecond or two to build, so the wait for the next one doubles each time:
-        input with new keys in every record spends almost no time on decoders that do not help.
-        """
-        for path, keys in unknown.items():
-            self._seen.update((path, key) for key in keys if key not in self._learned.get(path, ()) and can_widen(key))
-        room = _MOST_LEARNED - sum(map(len, self._learned.values()))
-        if not self._seen or room <= 0:
-            return
-        self._wait -= 1
-        if self._wait > 0:
-            return
-        for path, key in sorted(self._seen)[:room]:
-            self._learned.setdefault(path, set()).add(key)
-        self._seen.clear()
-        self._decoders += 1
-        self._wait = 2**self._decoders
-        self._decode = msgspec.json.Decoder(widen(self._schema.record, self._learned)).decode
+            self._decoder.learn(unknown)
 
 
 def _colons(text: bytes) -> int:

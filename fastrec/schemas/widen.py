@@ -14,13 +14,14 @@ from msgspec import UNSET
 
 from fastrec.schemas.structs import Base, Free, rewrite_hint
 
-__all__ = ["can_widen", "widen"]
+__all__ = ["LearningDecoder", "can_widen", "widen"]
 
 AnyStruct = TypeVar("AnyStruct", bound=Base)
 
 # The decoder compares the bytes of keys, so msgspec refuses names that JSON has to escape.
 _UNSPELLABLE = frozenset('"\\') | {chr(code) for code in range(0x20)}
 _LONGEST_KEY = 256
+_MOST_LEARNED = 256  # unknown keys that become fields; records with further ones take the slow path
 
 
 def can_widen(key: str) -> bool:
@@ -51,3 +52,36 @@ def widen(struct: type[AnyStruct], unknown: Mapping[str, Collection[str]], path:
     return msgspec.defstruct(  # type: ignore[return-value]
         struct.__name__, fields, bases=(struct,), module=struct.__module__, kw_only=True, rename=rename, gc=False
     )
+
+
+class LearningDecoder:
+    """Decodes lines into records, and learns unknown keys, so that further records with them decode at full speed."""
+
+    def __init__(self, record: type[Any]) -> None:
+        self._record = record
+        self._learned: dict[str, set[str]] = {}
+        self._seen: set[tuple[str, str]] = set()  # unknown keys that the next decoder will know
+        self._wait = 1  # records with unknown keys until the next decoder is built
+        self.built = 0  # decoders built so far
+        self.decode = msgspec.json.Decoder(record).decode
+
+    def learn(self, unknown: Mapping[str, Collection[str]]) -> None:
+        """Turn unknown keys into fields of a new record class; `unknown` has them by the path of their object.
+
+        A class and its decoder take a millisecond or two to build, so the wait for the next one doubles each time:
+        input with new keys in every record spends almost no time on decoders that do not help.
+        """
+        for path, keys in unknown.items():
+            self._seen.update((path, key) for key in keys if key not in self._learned.get(path, ()) and can_widen(key))
+        room = _MOST_LEARNED - sum(map(len, self._learned.values()))
+        if not self._seen or room <= 0:
+            return
+        self._wait -= 1
+        if self._wait > 0:
+            return
+        for path, key in sorted(self._seen)[:room]:
+            self._learned.setdefault(path, set()).add(key)
+        self._seen.clear()
+        self.built += 1
+        self._wait = 2**self.built
+        self.decode = msgspec.json.Decoder(widen(self._record, self._learned)).decode

@@ -29,7 +29,6 @@ class ObjectReader(Reader):
         _, self.size, self.version = client.look_at(path)
         self._client = client
         self._path = path
-        self._block_bytes = client.limits.store_block_bytes
         self._next, self._end = 0, self.size  # what is not requested yet
         self._peeked = 0, b""  # offset and bytes of the last `pread`
         self._requested: deque[Future[bytes]] = deque()
@@ -39,7 +38,7 @@ class ObjectReader(Reader):
     def read(self, size: int) -> bytes:
         if not self._left:
             while len(self._requested) < _AHEAD and self._next < self._end:
-                count = min(self._block_bytes, self._end - self._next)
+                count = min(self._client.limits.store_block_bytes, self._end - self._next)
                 self._requested.append(self._executor.submit(self._block, count, self._next))
                 self._next += count
             if not self._requested:
@@ -59,7 +58,7 @@ class ObjectReader(Reader):
         begin, block = self._peeked
         if not begin <= offset < begin + len(block):
             wanted = max(size, 2 * len(block) if offset == begin + len(block) else 0)
-            wanted = min(wanted, self._block_bytes, max(self.size - offset, 0))
+            wanted = min(wanted, self._client.limits.store_block_bytes, max(self.size - offset, 0))
             begin, block = self._peeked = offset, self._client.read_some(self._path, wanted, offset)
         return block[offset - begin : offset - begin + size]
 
