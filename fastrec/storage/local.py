@@ -26,7 +26,9 @@ class _NewLocalFile(NewFile):
     def __init__(self, path: str, *, for_work: bool = False) -> None:
         self._path = path
         self._for_work = for_work
-        self._temporary = f"{path}.{secrets.token_hex(4)}"
+        directory, name = os.path.split(path)
+        # Cut, because a file name has at most 255 bytes: 60 characters have at most 240.
+        self._temporary = os.path.join(directory, f"{name[:60]}.{secrets.token_hex(4)}")  # noqa: PTH118
         self._file = open(self._temporary, "wb", opener=_private if for_work else None)  # noqa: SIM115
         self._is_finished = False
 

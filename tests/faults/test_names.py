@@ -77,6 +77,16 @@ def test_any_name_of_an_output_works(name: bytes, tmp_path: Path) -> None:
     assert code == 2, said
 
 
+@pytest.mark.parametrize("name", ["r" * 255, "ü" * 127], ids=["ascii", "two bytes a character"])
+def test_longest_file_name(name: str, tmp_path: Path) -> None:
+    """A file may have the longest name that the file system allows; its temporary name is not longer."""
+    write(tmp_path / "in.jsonl", lines_of("a"))
+    assert fastrec("normalize", "in.jsonl", "-o", "out", cwd=tmp_path)[0] == 0
+    code, said = fastrec("report", "out", "-o", name, cwd=tmp_path)
+    assert code == 0, said
+    assert (tmp_path / name).exists()
+
+
 @pytest.mark.parametrize("options", [["-v"], ["--json"]])
 def test_texts_with_escape_sequences(options: list[str], tmp_path: Path) -> None:
     """Escape sequences in records, in keys and in rejected lines are escaped wherever they are printed."""
