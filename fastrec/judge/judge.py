@@ -82,13 +82,13 @@ class Judge:
         position = 0
         while position < len(data):
             end = data.find(b"\n", position) + 1 or len(data)
-            place = line + batch.lines, offset + position
+            location = line + batch.lines, offset + position
             start = len(into)
-            judged, balanced = self._judge_fast(data[position:end], into, *place)
+            judged, balanced = self._judge_fast(data[position:end], into, *location)
             if not balanced:
                 del into[start:]
                 judged = Batch(lines=1)
-                self._judge_slow(data[position:end].removesuffix(b"\n"), into, judged, *place)
+                self._judge_slow(data[position:end].removesuffix(b"\n"), into, judged, *location)
             batch += judged
             position = end
         return batch

@@ -135,7 +135,7 @@ class _Reader(json.JSONDecoder):
 
 
 def _is_text(value: Any) -> bool:
-    """Say whether all strings of a value can be encoded in UTF-8; the encoder is faster than a walk."""
+    """Return whether all strings of a value can be encoded in UTF-8; the encoder is faster than a walk."""
     try:
         spell(value)
     except UnicodeEncodeError:

@@ -122,7 +122,7 @@ def compile_drop_nulls(shape: Shape) -> Callable[[Any], int]:
 
 
 def _null_checks(shape: Shape, name: str, depth: int) -> Iterator[str]:
-    """Give the lines that check the fields of the object in the variable `name`."""
+    """Yield the lines of code that check the fields of the object in the variable `name`."""
     indent = "    " * depth
     for field in shape.fields.values():
         value, child = f"{name}.{field.name}", f"{field.name}_{depth}"

@@ -25,7 +25,7 @@ _MOST_LEARNED = 256  # unknown keys that become fields; records with further one
 
 
 def can_widen(key: str) -> bool:
-    """Say whether an unknown key can become a field."""
+    """Return whether an unknown key can become a field."""
     return len(key) <= _LONGEST_KEY and _UNSPELLABLE.isdisjoint(key)
 
 

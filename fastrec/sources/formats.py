@@ -93,7 +93,7 @@ def text_of(raw: Iterator[bytes], path: str, max_window: int) -> Iterator[bytes]
 
 
 def is_text(head: bytes) -> bool:
-    """Say whether bytes can be the beginning of UTF-8 text: valid, except for a cut at the end, and without NUL."""
+    """Return whether bytes can be the beginning of UTF-8 text: valid, except for a cut at the end, and without NUL."""
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head)
     except UnicodeDecodeError:

@@ -40,7 +40,7 @@ class ObjectClient:
 
     @contextlib.contextmanager
     def asking(self, path: str) -> Iterator[tuple[Any, str]]:
-        """Give the file system of a URL and its name for the object; errors are translated."""
+        """Yield the file system of a URL and its name for the object; errors are translated."""
         with self.translated(path):
             yield _file_system(path)
 
