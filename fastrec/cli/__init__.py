@@ -7,6 +7,7 @@ import io
 import os
 import signal
 import sys
+import weakref
 from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
@@ -26,6 +27,7 @@ _COMMANDS = (
     "completion",
 )  # fmt: skip
 _received: list[int] = []  # the signals that ended the command
+_raised: list[weakref.ref[BaseException]] = []  # what the handlers raised, until `main` caught it
 _DETAILS = {"-vv", "-vvv"}
 _HELP = {"-h", "--help", "--version"}
 _BUG = "This is a bug in fastrec. Run the command again with -vv, and report the output."
@@ -177,13 +179,33 @@ def _print_usage_error(exc: click.ClickException) -> int:
 
 def _set_signal_handlers(handler: signal.Handlers) -> None:
     """Replace our handlers, so that a late signal does not end in a traceback."""
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    _raised.clear()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, handler)
 
 
+class _Interrupted(KeyboardInterrupt):
+    """Raised by Ctrl-C."""
+
+
+class _Terminated(SystemExit):
+    """Raised by SIGTERM. It runs every `finally` and `with`, which remove temporary files and stop workers."""
+
+
 def _stop(signum: int, _frame: object) -> None:
     _received.append(signum)
-    if signum == signal.SIGTERM:
-        sys.exit(128 + signum)  # runs every `finally` and `with`, which remove temporary files and stop workers
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second Ctrl-C ends the process at once
-    raise KeyboardInterrupt
+    error = _Terminated(128 + signum) if signum == signal.SIGTERM else _Interrupted()
+    if signum == signal.SIGINT:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second Ctrl-C ends the process at once
+    _raised.append(weakref.ref(error, lambda _: _stop_again(signum)))
+    try:
+        raise error
+    finally:
+        del error  # else its traceback, which holds this frame, would keep it alive
+
+
+def _stop_again(signum: int) -> None:
+    """Stop a moment later: the exception was dropped. msgspec drops every exception while it builds a decoder."""
+    signal.signal(signal.SIGALRM, lambda _number, frame: _stop(signum, frame))
+    signal.setitimer(signal.ITIMER_REAL, 0.01)

@@ -432,11 +432,46 @@ def test_signals(tmp_path: Path, number: int, code: int, said: str) -> None:
     while not (tmp_path / "log").exists() and time.monotonic() < deadline:  # then it waits for input
         time.sleep(0.01)
     process.send_signal(number)
-    output, errors = process.communicate(timeout=30)
-    assert process.returncode == code
+    try:
+        process.wait(10)  # its input is still open: only the signal can end it
+    except subprocess.TimeoutExpired:  # it came just before `read` began to wait, where Python cannot see it
+        process.send_signal(number)
+    assert process.wait(30) == code
+    output, errors = process.communicate()
     assert output == b""
     assert errors.decode().strip() == said
     assert [path.name for path in tmp_path.iterdir()] == ["log"]
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_a_signal_is_not_lost_if_a_library_drops_its_exception(name: str, code: int) -> None:
+    """msgspec drops every exception that is raised while it builds a decoder; the command must end all the same."""
+    script = f"""
+import signal, sys, time
+import click
+import fastrec.cli
+
+@click.command()
+def drop():
+    try:
+        signal.raise_signal(signal.{name})
+        time.sleep(0)
+    except BaseException:
+        pass
+    try:
+        time.sleep(20)  # the exception comes again, and is dropped again
+    except BaseException:
+        pass
+    time.sleep(20)
+    print("still there")
+
+fastrec.cli.cli = drop
+sys.argv = ["fastrec"]
+fastrec.cli.main()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=30, check=False)
+    assert (done.returncode, done.stdout) == (code, b""), done.stderr.decode()
+    assert done.stderr.decode().strip() in ("error: interrupted", "error: terminated")
 
 
 # Other commands
