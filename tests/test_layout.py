@@ -29,7 +29,8 @@ ROWS = [
     ["sources"],
     ["engine", "storage"],
     ["schemas"],
-    ["errors", "limits", "_version"],
+    ["build", "errors", "limits"],
+    ["_version"],
 ]
 
 # For each folder of fastrec, the folders that it may import. Every row is needed: an edge without an import fails.
@@ -53,6 +54,7 @@ EDGES = {
     },
     "normalize": {
         "_version",
+        "build",
         "corpus",
         "engine",
         "errors",
@@ -69,9 +71,10 @@ EDGES = {
     "sorting": {"limits", "schemas", "storage"},
     "judge": {"errors", "limits", "schemas", "sources"},
     "sources": {"errors", "limits", "storage"},
-    "engine": {"_version", "errors", "limits"},
+    "engine": {"build", "errors", "limits"},
     "storage": {"errors", "limits"},
     "schemas": {"errors"},
+    "build": {"_version"},
     "errors": set(),
     "limits": set(),
     "_version": set(),

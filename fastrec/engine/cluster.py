@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import platform
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -20,9 +19,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final, Self
 
-import msgspec
-
-from fastrec._version import __version__
+from fastrec.build import differences, identity
 from fastrec.engine.base import Argument, Engine, Result
 from fastrec.errors import ClusterError, UsageError, WorkerDiedError
 from fastrec.limits import LIMITS, Limits
@@ -61,7 +58,7 @@ class ClusterEngine(Engine):
                 self._look()  # the cluster may have grown
                 looked = time.monotonic()
             for numbered in islice(waiting, max(self.jobs * _AHEAD - len(running), 0)):
-                running[self._client.submit(_run_alone, _versions(), task, numbered[1], pure=False)] = numbered
+                running[self._client.submit(_run_alone, identity(), task, numbered[1], pure=False)] = numbered
             if not running:
                 return
             for future in self._finished(running):
@@ -137,7 +134,7 @@ class ClusterEngine(Engine):
             if self._scheduler is None:
                 self._cluster = self._start_cluster()
             self._connect()
-            self._refuse_other_versions()
+            self._refuse_other_builds()
         except BaseException:
             self.__exit__()
             raise
@@ -165,13 +162,10 @@ class ClusterEngine(Engine):
         with dask.config.set(_FAST_WORKERS):
             return distributed.LocalCluster(n_workers=self.jobs, silence_logs=logging.CRITICAL, **options)
 
-    def _refuse_other_versions(self) -> None:
-        here = _versions()
-        for worker, there in sorted(self.on_every_worker(_versions).items()):
-            for name, version in here.items():
-                if there.get(name) != version:
-                    theirs = f"worker {worker} has {name} {there.get(name)}"
-                    raise self._error(f"{theirs} and this process {version}: install the same version")
+    def _refuse_other_builds(self) -> None:
+        for worker, there in sorted(self.on_every_worker(identity).items()):
+            if found := differences(there, identity()):
+                raise self._error(_refusal(worker, found))
 
     def __exit__(self, *_: object) -> None:
         """Disconnect; a cluster that was started here ends."""
@@ -206,14 +200,18 @@ def _bounded_client(address: Any, seconds: float) -> Any:
     return Client(address, timeout=seconds, set_as_default=False)
 
 
-def _run_alone(versions: dict[str, str], task: Callable[[Argument], Result], argument: Argument) -> Result:
-    """Run a task. Runs in a worker, which may have joined after the versions of all others were compared."""
-    if _versions() != versions:
-        raise ClusterError(platform.node(), f"a worker that joined late has {_versions()}, not {versions}")
+def _run_alone(expected: dict[str, str], task: Callable[[Argument], Result], argument: Argument) -> Result:
+    """Run a task. Runs in a worker, which may have joined after the builds of all others were compared."""
+    if found := differences(identity(), expected):
+        worker = _distributed().get_worker()
+        raise ClusterError(worker.scheduler.addr, _refusal(worker.address, found))
     with _one_at_a_time:
         return task(argument)
 
 
-def _versions() -> dict[str, str]:
-    """Return the versions that must agree. Runs in workers too."""
-    return {"fastrec": __version__, "Python": platform.python_version(), "msgspec": msgspec.__version__}
+def _refusal(worker: str, found: list[str]) -> str:
+    """Say that a worker would produce other bytes, and what to do."""
+    return (
+        f"worker {worker} has {', '.join(found)}, so its bytes could differ: "
+        "install the same packages there as here, and restart the worker"
+    )

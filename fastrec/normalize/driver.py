@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
-import zstandard
 from msgspec.structs import asdict
 
 from fastrec._version import __version__
+from fastrec.build import identity
 from fastrec.corpus.manifest import InputEntry, Manifest, PartEntry, RejectsEntry, key_entry, tree_hash
 from fastrec.corpus.rejects import RejectRange, write_rejects
 from fastrec.errors import utf8
@@ -45,7 +45,7 @@ def purpose_of(options: Options) -> dict[str, Any]:
     recorded = {name: getattr(options, name) for name in (*RECORDED, "max_window", "sort_fields")}
     limits = options.limits
     cuts = (limits.sample_one_in, limits.sampled_keys, limits.most_parts)
-    return {"fastrec": __version__, "zstd": zstandard.ZSTD_VERSION, "journal": 5, "cuts": cuts, **recorded}
+    return {"build": identity(), "cuts": cuts, **recorded}
 
 
 def make_corpus(shards: Sequence[Shard], context: RunContext) -> tuple[Manifest, Summary]:

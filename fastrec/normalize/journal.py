@@ -2,9 +2,9 @@
 
     purpose │ entry │ entry │ …        each: length, fingerprint, msgpack
 
-The purpose is everything besides the records that determines the bytes of the corpus: version, options, sort order. A
-journal of another purpose is discarded. An entry is written when a task of pass 1, a merge or a part is finished. If a
-crash cut off the last entry, it is ignored.
+The purpose is everything besides the records that determines the bytes of the corpus: build, options, sort order. A
+journal of another purpose is discarded, with a notice. An entry is written when a task of pass 1, a merge or a part is
+finished. If a crash cut off the last entry, it is ignored.
 
 Entries are not trusted. Before one is used, its inputs and outputs are read again and their checksums compared.
 """
@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, Final, Self
 
 import msgspec
 
+from fastrec.build import differences
 from fastrec.errors import naming
 from fastrec.normalize.results import MergedRun, Part, SortResult
 from fastrec.storage import storage_of
@@ -36,6 +37,8 @@ class Journal:
         self.purpose = purpose
         self.entries: list[JournalEntry] = []
         """Entries of earlier runs."""
+        self.discarded = ""
+        """Why entries of an earlier run are not used; empty if there are none."""
         self._log = storage_of(path).open_log(path)
         try:
             with naming(path):
@@ -50,7 +53,10 @@ class Journal:
         with self._log.reader() as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(0)
-            end = len(head) if file.read(len(head)) == head else 0
+            before = _next_entry(file, size)
+            end = len(head) if before is not None and _framed(before) == head else 0
+            if before and not end and _next_entry(file, size):
+                self.discarded = _difference(before, self.purpose)
             while end and (body := _next_entry(file, size - end)) is not None:
                 try:
                     self.entries.append(_decode(body))
@@ -82,6 +88,19 @@ class Journal:
 
     def __exit__(self, *_: object) -> None:
         self._log.close()
+
+
+def _difference(before: bytes, purpose: dict[str, Any]) -> str:
+    """Say how the encoded purpose of a journal differs from this one."""
+    try:
+        then, now = (_flat(msgspec.msgpack.decode(encoded)) for encoded in (before, _encode(purpose)))
+    except (msgspec.MsgspecError, TypeError, AttributeError):
+        return "it cannot be read"
+    return f"it was made with {', '.join(differences(then, now))}"
+
+
+def _flat(purpose: dict[str, Any]) -> dict[str, Any]:
+    return {**purpose.pop("build", {}), **purpose}
 
 
 def _framed(body: bytes) -> bytes:

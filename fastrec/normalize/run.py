@@ -199,6 +199,8 @@ def run_passes(
         Journal(output.working("journal"), purpose_of(options)) as journal,
         make_engine(options.jobs, options.engine, options.scheduler, options.limits) as engine,
     ):
+        if journal.discarded:
+            notice(f"finished work of an interrupted run is not reused: {journal.discarded}")
         if options.engine == "dask":
             check_reachable((output.working(""), output.staged("")), engine)
         return make_corpus(shards, RunContext(options, output, engine, journal, progress or NoProgress(), notice))

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from fastrec import build
 from fastrec.corpus import local_output, publish
 from fastrec.engine.base import SerialEngine
 from fastrec.errors import BadShardsError, LockedError, UsageError
@@ -209,6 +210,22 @@ def test_work_for_other_options_is_not_reused(
     corpus = normalized(shards, tmp_path / "out", **options)
     assert sorted(chain(*sorted_tasks)) == list("bcdefg")
     assert everything(corpus) == everything(normalized(shards, tmp_path / "fresh", **options))
+
+
+@pytest.mark.parametrize("what", ["fastrec", "zstd", "msgspec", "jsonschema-rs"])
+def test_work_of_another_build_is_not_reused(
+    what: str, shards: Path, tmp_path: Path, sorted_tasks: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another commit or another library may give other bytes: its work is ignored, and one line says so."""
+    here = build.identity()
+    monkeypatch.setattr(driver, "identity", lambda: {**here, what: "0.0"})
+    interrupt(shards, tmp_path / "out")
+    monkeypatch.setattr(driver, "identity", lambda: here)
+    sorted_tasks.clear()
+    report = run([shards], tmp_path / "out", Options(limits=A_TASK_EACH))
+    assert sorted(chain(*sorted_tasks)) == list("bcdefg")
+    reason = f"it was made with {what} 0.0 instead of {here[what]}"
+    assert report.notices == [f"finished work of an interrupted run is not reused: {reason}"]
 
 
 @pytest.mark.parametrize("kind", ["run-", ".index", "rejects-"])
