@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from fastrec.cli.console import allow_broken_pipe, explain_damage, print_notice
-from fastrec.cli.options import choice_option, command, jobs_option
+from fastrec.cli.options import choice_option, command, jobs_option, raw_cells_option
 from fastrec.cli.spelling import safe, spell_bytes, spell_speed
 from fastrec.errors import counted
 
@@ -20,6 +20,7 @@ __all__ = ["export"]
 @choice_option("--format", ["parquet", "csv", "matrix"], "Format of the tables.")
 @jobs_option
 @click.option("--overwrite", is_flag=True, help="Replace an existing export.")
+@raw_cells_option
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
 def export(corpus: str, output: str, quiet: bool, **options: Any) -> None:
     """Write CORPUS as tables. OUTPUT is published atomically, with a README.md that explains the columns.
@@ -29,8 +30,11 @@ def export(corpus: str, output: str, quiet: bool, **options: Any) -> None:
       parquet   typed, nested columns, the same in all files, with a dataset card
                 for the Hugging Face hub; no value is lost or changed
                 (needs: pip install 'fastrec[parquet]')
-      csv       one flat table: ids, score, correctness, tokens, latency, error
+      csv       one flat table: ids, score, correctness, tokens, latency, length of
+                the response, turns, tool calls, error
       matrix    models × questions as CSV: scores, correctness
+
+    In CSV, text that a spreadsheet would take for a formula has a single quote in front; README.md has the rule.
 
     \b
     Exit codes:

@@ -15,7 +15,7 @@ from fastrec.cli.console import print_notice
 
 __all__ = [
     "Count", "Number", "Size", "choice_option", "command", "jobs_option", "no_progress_option", "prepare_reading",
-    "reading_options",
+    "raw_cells_option", "reading_options",
 ]  # fmt: skip
 
 _LEAST_MEMORY: Final = 1 << 30
@@ -81,6 +81,9 @@ jobs_option = click.option("-j", "--jobs", type=Count(min=1), metavar="N", envva
                            help="Number of processes. Small inputs always use one.")  # fmt: skip
 no_progress_option = click.option("--no-progress", is_flag=True, envvar="FASTREC_NO_PROGRESS", show_envvar=True,
                                   help="Do not show progress on a terminal.")  # fmt: skip
+raw_cells_option = click.option("--raw-cells", is_flag=True,
+                                help="CSV: do not put a single quote before text that a spreadsheet would take for "
+                                     "a formula.")  # fmt: skip
 
 
 def reading_options(function: _Command) -> _Command:

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from fastrec.cli.console import allow_broken_pipe, explain_damage, make_progress, print_json, print_notice
-from fastrec.cli.options import choice_option, command, jobs_option, no_progress_option, prepare_reading
+from fastrec.cli.options import (
+    choice_option,
+    command,
+    jobs_option,
+    no_progress_option,
+    prepare_reading,
+    raw_cells_option,
+)
 from fastrec.cli.spelling import safe
 from fastrec.cli.tables import markdown_table, print_hidden, print_more, print_table
 from fastrec.errors import counted
@@ -72,12 +79,15 @@ _CSV_FIELDS: Final = dict(zip(_CSV_ATTRIBUTES, _CSV_ATTRIBUTES, strict=True)) | 
               help="Only models whose id matches, for example 'org/*'; may be repeated.")  # fmt: skip
 @click.option("--common", is_flag=True, help="Count only questions that all of these models answered.")
 @choice_option("--format", ["table", "json", "csv", "markdown"], "Output format.", to="output_format")
+@raw_cells_option
 @jobs_option
 @click.option("--work-dir", type=click.Path(file_okay=False), envvar="FASTREC_WORK_DIR",
               show_envvar=True, help="Directory for temporary files, if PATHS are shards.")  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="Print only the statistics and errors.")
 @no_progress_option
-def stats(paths: tuple[str, ...], output_format: str, quiet: bool, no_progress: bool, **options: Any) -> None:
+def stats(
+    paths: tuple[str, ...], output_format: str, raw_cells: bool, quiet: bool, no_progress: bool, **options: Any
+) -> None:
     """Compare the models of each evaluation: accuracy, score, errors, tokens, latency, coverage.
 
     PATHS are either one corpus that `fastrec normalize` published, whose summary has all the numbers, or any shards.
@@ -106,7 +116,7 @@ def stats(paths: tuple[str, ...], output_format: str, quiet: bool, no_progress: 
         if output_format == "json":
             print_json(found)
         elif output_format == "csv":
-            click.echo(_csv(found), nl=False)
+            click.echo(_csv(found, raw_cells=raw_cells), nl=False)
         elif output_format == "markdown":
             click.echo("\n".join(_markdown(found)))
         elif found.evaluations:
@@ -177,12 +187,12 @@ def _escaped(text: str) -> str:
     return re.sub(r"([\\`*_\[\]|~#!])", r"\\\1", text).replace("&", "&amp;").replace("<", "&lt;")
 
 
-def _csv(found: Stats) -> str:
+def _csv(found: Stats, *, raw_cells: bool) -> str:
     """Return all models of all evaluations as one CSV table, with numbers in full precision."""
-    import csv
+    from fastrec.csv_writer import CsvWriter
 
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
+    writer = CsvWriter(out, raw_cells=raw_cells)
     writer.writerow(["evaluation_name", "rank", *_CSV_FIELDS])
     values_of = attrgetter(*_CSV_FIELDS.values())
     for evaluation in found.evaluations:

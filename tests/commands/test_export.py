@@ -29,6 +29,7 @@ from fastrec.commands.export.columns import batch_of, table_schema
 from fastrec.commands.export.decode import Decoder
 from fastrec.commands.generate.stream import Recipe, lines
 from fastrec.corpus.writer import ShardWriter
+from fastrec.csv_writer import escape_cell
 from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError
 from fastrec.limits import LIMITS, Limits
 from tests import strategies
@@ -272,7 +273,19 @@ def spelled(value: Any) -> str:
     return "" if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
-def test_csv_has_values_as_they_are_spelled(tmp_path: Path) -> None:
+def double(value: Any) -> str:
+    """A number with a decimal point or an exponent, and the digits of the record."""
+    if isinstance(value, bool):
+        return "1.0" if value else "0.0"
+    return f"{value}.0" if isinstance(value, int) else spelled(value)
+
+
+def original(cell: str) -> str:
+    """The text of a cell, as the README of an export describes."""
+    return re.sub("^'('*[=+@\t\r\n-])", r"\1", cell)
+
+
+def test_csv_has_all_digits_of_all_values(tmp_path: Path) -> None:
     """Ids, types, scores of every type, huge integers, and errors with commas, quotes and line breaks."""
     records = [
         *odd_records(),
@@ -288,19 +301,144 @@ def test_csv_has_values_as_they_are_spelled(tmp_path: Path) -> None:
         for name in ("evaluation_name", "sample_hash", "model_id", "evaluation_id", "sample_id", "interaction_type"):
             assert row[name] == spelled(record[name])
         assert row["sample_id_type"] == ("string" if isinstance(record["sample_id"], str) else "integer")
-        assert row["score"] == spelled(record["evaluation"]["score"])
+        score = record["evaluation"]["score"]
+        assert (row["score"], row["score_type"]) == (
+            double(score),
+            {bool: "boolean", int: "integer", float: "number"}[type(score)],
+        )
         assert row["is_correct"] == spelled(record["evaluation"]["is_correct"])
         for name in ("input_tokens", "output_tokens", "total_tokens"):
             assert row[name] == spelled(record.get("token_usage", {}).get(name))
-        assert row["latency_ms"] == spelled(record.get("performance", {}).get("latency_ms"))
-        assert row["error"] == record.get("error", "")
+        assert row["latency_ms"] == double(record.get("performance", {}).get("latency_ms"))
+        assert original(row["error"]) == record.get("error", "")
+
+
+FORMULAS = ["=1+1", "+x", "-x", "@sum", "\tx", "\rx", "\nx", "＝1", "=", "-", "-1-1", "+1e", "'=1", "''@", "-1\n"]
+HARMLESS = ["-1", "+1", "-0.5", "-1e-7", "1", "a=1", "'tis", "'", "", "é", " =1", "'a'=1"]
+
+
+def test_text_that_a_spreadsheet_would_evaluate_is_escaped() -> None:
+    """With one single quote in front, which can be removed again. Numbers and other text stay."""
+    assert [escape_cell(text) for text in FORMULAS] == [f"'{text}" for text in FORMULAS]
+    assert [escape_cell(text) for text in HARMLESS] == HARMLESS
+
+
+@given(st.text(alphabet="'=+-@\t\r\n1.ea ", max_size=6))
+def test_escaped_text_can_be_restored(text: str) -> None:
+    """Whatever the text, and no cell is left that a spreadsheet evaluates."""
+    cell = escape_cell(text)
+    assert original(cell) == text
+    assert cell[:1] not in tuple("=+-@\t\r\n") or re.fullmatch(r"[+-][0-9.e+-]+", cell)
+
+
+@pytest.mark.parametrize("raw_cells", [False, True])
+def test_no_csv_has_formulas(tmp_path: Path, raw_cells: bool) -> None:
+    """Neither in cells nor in headers, unless raw cells are asked for; the README says which."""
+    record = sample(evaluation_name="=e", model_id="@m", sample_id="-s", error="=1+1", sample_hash="00ff")
+    write(tmp_path / "a.jsonl", [json.dumps(record).encode()])
+    corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus", sample_hash="fill")
+    flat = exported(corpus, tmp_path / "csv", format="csv", raw_cells=raw_cells)
+    matrix = exported(corpus, tmp_path / "matrix", format="matrix", raw_cells=raw_cells)
+    mark = "" if raw_cells else "'"
+    header, row = table(flat / "records.csv")
+    values = dict(zip(header, row, strict=True))
+    assert [values[name] for name in ("evaluation_name", "model_id", "sample_id", "error")] == [
+        f"{mark}{text}" for text in ("=e", "@m", "-s", "=1+1")
+    ]
+    assert table(matrix / "scores.csv") == [["model_id", f"{mark}=e/00ff"], [f"{mark}@m", "1.0"]]
+    assert table(matrix / "correct.csv") == [["model_id", f"{mark}=e/00ff"], [f"{mark}@m", "1"]]
+    assert table(matrix / "samples.csv")[1] == [f"{mark}=e/00ff", f"{mark}=e", "00ff", f"{mark}-s"]
+    for output in (flat, matrix):
+        assert ("single quote in front" in (output / "README.md").read_text()) is not raw_cells
+
+
+def scored(number: int) -> dict[str, Any]:
+    """A record whose types differ from those of the first hundred."""
+    late = number >= 150
+    score = [True, 1, False, 0][number % 4] if not late else 0.25
+    return sample(
+        model_id=f"m{number:03d}",
+        sample_id=f"q{number}" if late else number,
+        evaluation={"score": score, "is_correct": bool(score)},
+        performance={"latency_ms": 1.5 if late else 7},
+    )
+
+
+def test_other_tools_read_numbers_from_csv(tmp_path: Path) -> None:
+    """Polars and DuckDB take scores and latencies for doubles, also where the first hundred rows have other types."""
+    records = [scored(number) for number in range(200)]
+    write(tmp_path / "a.jsonl", [json.dumps(record).encode() for record in records])
+    corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus")
+    path = exported(corpus, tmp_path / "csv", format="csv") / "records.csv"
+    rows = [json.loads(line) for line in corpus.lines]
+    scores = [float(row["evaluation"]["score"]) for row in rows]
+    times = [float(row["performance"]["latency_ms"]) for row in rows]
+    counts = {"response_characters": pl.Int64, "turns": pl.Int64, "tool_calls": pl.Int64}
+    expected = {"score": pl.Float64, "latency_ms": pl.Float64, "is_correct": pl.Boolean, "sample_id": pl.String}
+    found = pl.read_csv(path, infer_schema_length=None)
+    assert {name: found.schema[name] for name in expected | counts} == expected | counts
+    assert (found["score"].to_list(), found["latency_ms"].to_list()) == (scores, times)
+    assert pl.read_csv(path, columns=["score", "latency_ms"])["score"].to_list() == scores  # from its first rows
+    with duckdb.connect() as connection:
+        query = "SELECT score, latency_ms, typeof(score), typeof(is_correct) FROM read_csv(?, sample_size=-1)"
+        answers = connection.execute(query, [str(path)]).fetchall()
+    assert answers == [(score, time, "DOUBLE", "BOOLEAN") for score, time in zip(scores, times, strict=True)]
+    matrix = exported(corpus, tmp_path / "matrix", format="matrix")
+    for name, type_ in (("scores.csv", pl.Float64), ("correct.csv", pl.Int64)):
+        read = pl.read_csv(matrix / name)
+        assert set(read.schema.values()) == {pl.String, type_}
+
+
+def conversation(*turns: tuple[str, str | None, int]) -> dict[str, Any]:
+    """An agentic record with turns of a role, a content, and a number of tool calls."""
+    calls = [[{"id": f"c{number}", "name": "f"} for number in range(count)] for _, _, count in turns]
+    return sample(
+        "agentic",
+        interactions=[
+            {"turn_idx": index, "role": role, "content": content, "reasoning_trace": "hm", "tool_calls": calls[index]}
+            for index, (role, content, _) in enumerate(turns)
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    ("record", "sizes"),
+    [
+        (sample(output={"raw": "é😀\n", "reasoning_trace": "hm"}), (3, 1, 0)),
+        (sample(output={"raw": ""}), (0, 1, 0)),
+        (conversation(("user", "abc", 0), ("assistant", "de", 2), ("tool", "f", 0), ("assistant", "é", 1)), (3, 4, 3)),
+        (conversation(("user", "abc", 0), ("assistant", None, 1)), (0, 2, 1)),
+        (conversation(("user", "abc", 0)), (None, 1, 0)),
+        (sample("multi_turn", interactions=[]), (None, 0, 0)),
+    ],
+)
+def test_tables_have_the_size_of_the_response(
+    tmp_path: Path, record: dict[str, Any], sizes: tuple[int | None, int, int]
+) -> None:
+    """Characters that the model said, turns of all roles, and tool calls; the same in CSV and Parquet."""
+    write(tmp_path / "a.jsonl", [json.dumps(record).encode()])
+    corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus")
+    names = ("response_characters", "turns", "tool_calls")
+    header, cells = table(exported(corpus, tmp_path / "csv", format="csv") / "records.csv")
+    row = dict(zip(header, cells, strict=True))
+    assert [row[name] for name in names] == ["" if size is None else str(size) for size in sizes]
+    columns = batch_of([Decoder().decode(corpus.lines[0])]).to_pylist()[0]
+    assert tuple(columns[name] for name in names) == sizes
+
+
+def test_parquet_has_no_raw_cells(fresh: Path, tmp_path: Path) -> None:
+    """The option belongs to CSV."""
+    assert isinstance(invoke(fresh, "-o", tmp_path / "tables", "--raw-cells").exception, UsageError)
+    with pytest.raises(UsageError, match="raw cells are an option of csv and matrix"):
+        fastrec.export(fresh, tmp_path / "tables", raw_cells=True)
+    assert not (tmp_path / "tables").exists()
 
 
 @pytest.mark.parametrize(
     ("format_", "name", "row"),
     [
-        ("csv", "records.csv", ["a\rb", "00ff", "m\r", "eval/1", "\r", "string"]),
-        ("matrix", "samples.csv", ["a\rb/00ff", "a\rb", "00ff", "\r"]),
+        ("csv", "records.csv", ["a\rb", "00ff", "m\r", "eval/1", "'\r", "string"]),
+        ("matrix", "samples.csv", ["a\rb/00ff", "a\rb", "00ff", "'\r"]),
         ("matrix", "scores.csv", ["m\r", "1.0"]),
         ("matrix", "correct.csv", ["m\r", "1"]),
     ],
@@ -331,7 +469,7 @@ def test_every_answer_is_in_its_cell_of_the_matrix(tmp_path: Path, sort_by: tupl
         record = json.loads(line)
         name = f"{record['evaluation_name']}/{record['sample_hash']}"
         samples.setdefault(name, [record["evaluation_name"], record["sample_hash"], spelled(record["sample_id"])])
-        value = spelled(record["evaluation"]["score"]), str(int(record["evaluation"]["is_correct"]))
+        value = double(record["evaluation"]["score"]), str(int(record["evaluation"]["is_correct"]))
         expected.setdefault(record["model_id"], {}).setdefault(name, value)
     done = fastrec.export(corpus.path, tmp_path / "matrix", format="matrix")
     for index, name in enumerate(("scores.csv", "correct.csv")):

@@ -340,6 +340,15 @@ def test_json_output(corpus: Path) -> None:
     assert msgspec.json.decode(done.stdout, type=Stats) == stats(corpus, by="latency", common=True)
 
 
+def test_csv_has_no_formulas(tmp_path: Path) -> None:
+    """A name that a spreadsheet would evaluate has a single quote in front, unless raw cells are asked for."""
+    record = sample(model_id="=m", evaluation_name="-e", evaluation={"score": -1, "is_correct": False})
+    write(tmp_path / "a.jsonl", [json.dumps(record).encode()])
+    for options, mark in (([], "'"), (["--raw-cells"], "")):
+        (row,) = csv.DictReader(io.StringIO(invoke(tmp_path / "a.jsonl", "--format", "csv", *options).stdout))
+        assert [row["evaluation_name"], row["model_id"], row["mean_score"]] == [f"{mark}-e", f"{mark}=m", "-1.0"]
+
+
 def test_csv_output(corpus: Path) -> None:
     """One row per evaluation and model, with full precision; unknown values are empty."""
     rows = list(csv.DictReader(io.StringIO(invoke(corpus, "--format", "csv").stdout)))

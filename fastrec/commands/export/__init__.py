@@ -61,6 +61,7 @@ def export(
     format: str = "parquet",  # noqa: A002 - the name of the option
     jobs: int = 1,
     overwrite: bool = False,
+    raw_cells: bool = False,
     limits: Limits = LIMITS,
 ) -> Exported:
     """Write a corpus as tables.
@@ -71,6 +72,7 @@ def export(
         format: `parquet`, `csv` or `matrix`.
         jobs: Processes to use; a small corpus is exported in this process.
         overwrite: Whether to replace an existing export.
+        raw_cells: Whether text in CSV stays as it is, even if a spreadsheet would evaluate it (see `csv_writer`).
         limits: Sizes of buffers.
 
     Raises:
@@ -80,7 +82,7 @@ def export(
         ShardError: A part cannot be read completely. Nothing was published.
     """
     started = time.perf_counter()
-    _check(format, jobs)
+    _check(format, jobs, raw_cells=raw_cells)
     directory, target = os.fspath(corpus), os.fspath(output)
     if is_url(target):
         raise UsageError(f"tables must be written to a local directory, not to {shown(target)}: copy them there")
@@ -93,11 +95,12 @@ def export(
         task, folder, suffix = _plan(format, made)
         folder.mkdir(exist_ok=True)
         tasks = [
-            ExportTask(part, str(folder / f"part-{number:05d}{suffix}"), limits) for number, part in enumerate(parts)
+            ExportTask(part, str(folder / f"part-{number:05d}{suffix}"), limits, raw_cells)
+            for number, part in enumerate(parts)
         ]
         list(run_in_order(task, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits))
-        notices = _finish(format, made, [task.output for task in tasks])
-        files = _describe(format, made.staging, manifest, notices)
+        notices = _finish(format, made, [task.output for task in tasks], raw_cells=raw_cells)
+        files = _describe(format, made.staging, manifest, notices, raw_cells=raw_cells)
         made.publish()
     return Exported(
         output=os.fspath(output),
@@ -111,9 +114,11 @@ def export(
     )
 
 
-def _check(form: str, jobs: int) -> None:
+def _check(form: str, jobs: int, *, raw_cells: bool) -> None:
     if form not in FORMATS:
         raise UsageError(f"there is no format {form!r}; the formats are {', '.join(FORMATS)}")
+    if raw_cells and form == "parquet":
+        raise UsageError("raw cells are an option of csv and matrix: Parquet has all text as it is")
     check_jobs(jobs)
     # Only looked up, not imported: pyarrow starts threads, and a process with threads must not fork workers.
     if form == "parquet" and find_spec("pyarrow") is None:
@@ -133,7 +138,7 @@ def _write_parquet(task: ExportTask) -> None:
     import_module("fastrec.commands.export.parquet").write_parquet(task)
 
 
-def _finish(form: str, made: LocalOutput, files: Sequence[str]) -> list[str]:
+def _finish(form: str, made: LocalOutput, files: Sequence[str], *, raw_cells: bool) -> list[str]:
     """Join the files of the parts if the format is a single table; return notices for the user."""
     if form == "csv":
         with (made.staging / "records.csv").open("wb") as table:
@@ -142,7 +147,7 @@ def _finish(form: str, made: LocalOutput, files: Sequence[str]) -> list[str]:
                 with open(path, "rb") as file:  # noqa: PTH123
                     shutil.copyfileobj(file, table, 1 << 20)
     elif form == "matrix":
-        repeated = write_matrix(files, Path(made.work), made.staging)
+        repeated = write_matrix(files, Path(made.work), made.staging, raw_cells=raw_cells)
         if repeated:
             return [f"{repeated:,} answers are left out: only a model's first answer to a question is in the matrix"]
     elif not files:
@@ -150,7 +155,7 @@ def _finish(form: str, made: LocalOutput, files: Sequence[str]) -> list[str]:
     return []
 
 
-def _describe(form: str, staging: Path, manifest: Manifest, notices: list[str]) -> dict[str, int]:
+def _describe(form: str, staging: Path, manifest: Manifest, notices: list[str], *, raw_cells: bool) -> dict[str, int]:
     """Write the README and `export.json`, flush all files to disk, and return the sizes of the tables."""
     files = {str(path.relative_to(staging)): path.stat().st_size for path in sorted(staging.rglob("*.*"))}
     about = {
@@ -160,7 +165,7 @@ def _describe(form: str, staging: Path, manifest: Manifest, notices: list[str]) 
         "text_sha256": manifest.text_sha256,
         "files": files,
     }
-    (staging / "README.md").write_text(card(form, manifest, notices), encoding="utf-8")
+    (staging / "README.md").write_text(card(form, manifest, notices, raw_cells=raw_cells), encoding="utf-8")
     (staging / _MARKER).write_bytes(msgspec.json.format(msgspec.json.encode(about), indent=2) + b"\n")
     for path in filter(Path.is_file, staging.rglob("*")):
         with path.open("rb") as file:

@@ -13,8 +13,24 @@ __all__ = ["card"]
 _CONFIGS: Final = {"parquet": "data/*.parquet", "csv": "records.csv"}
 """By format, the files that the viewer shows."""
 
+_MEASURES: Final = """\
+- `response_characters`: characters of what the model said, without reasoning. They are those of `output.raw`, or of the
+  `content` of all turns of the role `assistant`; there is no value if no turn has this role.
+- `turns`: turns of all roles; 1 for single_turn.
+- `tool_calls`: tool calls of all turns.
+"""
+
+_CELLS: Final = """\
+Text that begins with `=`, `+`, `-`, `@`, a tab or a line break has a single quote in front, unless it is a number, so
+that no spreadsheet takes it for a formula. So has text that begins with single quotes and then one of these characters:
+remove one quote to get the original. `--raw-cells` exports text as it is.
+"""
+_RAW_CELLS: Final = """\
+Text is exported as it is: a spreadsheet takes text that begins with `=`, `+`, `-` or `@` for a formula.
+"""
+
 _ABOUT: Final = {
-    "parquet": """\
+    "parquet": f"""\
 One row per record, in sort order. All files in `data` have the same columns, those of the record schema.
 
 - Objects are structs and arrays are lists. Absent fields are null.
@@ -25,18 +41,25 @@ One row per record, in sort order. All files in `data` have the same columns, th
 - `extra` is null, or a JSON object of values that no column can hold, by path: keys that are not in the schema
   (`$.run`, `$.evaluation.judge`), and integers beyond 64 bits (beyond 2^53 in a double), whose own column is null.
 
-Columns and `extra` together are the complete record.
-""",
-    "csv": """\
-`records.csv` has one row per record, in sort order. Numbers and booleans are spelled as in the record: the scores `1`,
-`1.0` and `true` stay distinct, and integers of any size are exact. An empty cell is an absent value; an empty `error`
-may also be an empty string. `sample_id_type` distinguishes the integer 5 from the string 5.
+Columns and `extra` together are the complete record. Three more columns are counted in the record:
+
+{_MEASURES}""",
+    "csv": f"""\
+`records.csv` has one row per record, in sort order. An empty cell is an absent value; an empty `error` may also be an
+empty string.
+
+- `sample_id_type` distinguishes the integer 5 from the string 5.
+- `score` and `latency_ms` always have a decimal point or an exponent, so that every reader takes them for doubles. The
+  score `true` is 1.0; `score_type` is `integer`, `number` or `boolean`. Integers of any size have all their digits.
+{_MEASURES}
+Most readers guess the type of a column from its first rows. Ids may be numbers there and text below, so let them read
+all rows first: `polars.read_csv(path, infer_schema_length=None)`, or `FROM read_csv(path, sample_size=-1)` in DuckDB.
 """,
     "matrix": """\
 One row per model and one column per question, both sorted. The name of a column is `evaluation_name/sample_hash`.
 `samples.csv` lists the columns in order, each with the `sample_id` of its first record.
 
-- `scores.csv`: the score, spelled as in the record: `1`, `0.5`, `true`.
+- `scores.csv`: the score as a double; the score `true` is 1.0.
 - `correct.csv`: `is_correct` as 1 or 0.
 
 An empty cell is a question that the model did not answer. If a model answered a question several times, the first
@@ -45,11 +68,11 @@ record in sort order counts.
 }
 
 
-def card(form: str, manifest: Manifest, notices: list[str]) -> str:
+def card(form: str, manifest: Manifest, notices: list[str], *, raw_cells: bool = False) -> str:
     """Return the README of an export."""
-    return f"{_front_matter(form)}# Evaluation records\n\n{_facts(manifest)}\n\n{_ABOUT[form]}" + "".join(
-        f"\n{notice}\n" for notice in notices
-    )
+    cells = "" if form == "parquet" else f"\n{_RAW_CELLS if raw_cells else _CELLS}"
+    about = f"{_front_matter(form)}# Evaluation records\n\n{_facts(manifest)}\n\n{_ABOUT[form]}{cells}"
+    return about + "".join(f"\n{notice}\n" for notice in notices)
 
 
 def _front_matter(form: str) -> str:

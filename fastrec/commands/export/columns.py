@@ -8,6 +8,8 @@
     object, array of objects         struct, list of structs
     free-form object                 string: its JSON text
 
+Sizes of the response (`measures`) follow as int64 columns.
+
 If a column cannot hold a value exactly (an integer beyond 64 bits, or beyond 2⁵³ in a double), the column is null and
 the value is in `extra`, the last column, under its path. Columns and `extra` together are the record: nothing is lost.
 """
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -23,6 +26,7 @@ import pyarrow as pa
 from msgspec import UNSET, Raw, UnsetType
 
 from fastrec.commands.export.decode import DecodedRecord
+from fastrec.commands.export.measures import MEASURES, measure
 from fastrec.judge.findings import json_path
 from fastrec.judge.parse import LongInteger, spell
 from fastrec.schemas.registry import DEFAULT_SCHEMA
@@ -42,6 +46,8 @@ _TYPE_NAMES: Final = {
 _BOUNDS: Final = {pa.int64(): (-(2**63), 2**63 - 1), pa.float64(): (-(2**53), 2**53)}
 """The integers that a type represents exactly."""
 
+_turns_of = attrgetter(DEFAULT_SCHEMA.turns_field)
+
 Steps = tuple[str | int, ...]
 Convert = Callable[[list[Any]], list[Any]]
 
@@ -52,7 +58,8 @@ class _InexactError(Exception):
 
 def table_schema() -> pa.Schema:
     """Return the schema of all files."""
-    return pa.schema([*_record().fields, pa.field("extra", pa.string())])
+    measures = [pa.field(name, pa.int64()) for name in MEASURES]
+    return pa.schema([*_record().fields, *measures, pa.field("extra", pa.string())])
 
 
 def batch_of(rows: Sequence[DecodedRecord]) -> pa.RecordBatch:
@@ -65,8 +72,10 @@ def batch_of(rows: Sequence[DecodedRecord]) -> pa.RecordBatch:
         for row in rows:
             row.extra.update(columns.take_out(row.record, ()))
         arrays = columns.arrays(records)
+    sizes = [measure(record.output, _turns_of(record)) for record in records]
+    measures = [pa.array([size[number] for size in sizes], pa.int64()) for number in range(len(MEASURES))]
     extra = pa.array([spell(row.extra) if row.extra else None for row in rows], pa.string())
-    return pa.RecordBatch.from_arrays([*arrays, extra], schema=table_schema())
+    return pa.RecordBatch.from_arrays([*arrays, *measures, extra], schema=table_schema())
 
 
 class _Scalar:

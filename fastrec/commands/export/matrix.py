@@ -18,8 +18,9 @@ from typing import BinaryIO, Final
 import msgspec
 from msgspec import Raw
 
-from fastrec.commands.export.table import CHUNK_BYTES, CsvWriter, ExportTask
+from fastrec.commands.export.table import CHUNK_BYTES, ExportTask, double_of
 from fastrec.corpus.scan import decode_lines
+from fastrec.csv_writer import CsvWriter
 
 __all__ = ["write_answers", "write_matrix"]
 
@@ -65,11 +66,11 @@ def _answer(line: _Line) -> _Answer:
     sample_id = bytes(line.sample_id).decode()
     if sample_id.startswith('"'):
         sample_id = msgspec.json.decode(sample_id)
-    score = bytes(line.evaluation.score).decode()
+    score, _ = double_of(line.evaluation.score)
     return _Answer(line.evaluation_name, line.sample_hash, line.model_id, sample_id, score, line.evaluation.is_correct)
 
 
-def write_matrix(answers: Sequence[str], scratch: Path, output: Path) -> int:
+def write_matrix(answers: Sequence[str], scratch: Path, output: Path, *, raw_cells: bool = False) -> int:
     """Write the matrix, and return the number of answers left out: further ones of a model to the same question."""
     sample_ids: dict[_Question, str] = {}
     names: set[str] = set()
@@ -78,7 +79,7 @@ def write_matrix(answers: Sequence[str], scratch: Path, output: Path) -> int:
         names.add(answer.model_id)
     questions, models = sorted(sample_ids), sorted(names)
     with (output / "samples.csv").open("w", encoding="utf-8", newline="") as file:
-        writer = CsvWriter(file)
+        writer = CsvWriter(file, raw_cells=raw_cells)
         writer.writerow(["sample", "evaluation_name", "sample_hash", "sample_id"])
         writer.writerows(["/".join(question), *question, sample_ids[question]] for question in questions)
     size = len(questions) * len(models) * _CELL
@@ -90,7 +91,7 @@ def write_matrix(answers: Sequence[str], scratch: Path, output: Path) -> int:
             repeated = _fill(offsets, texts, answers, questions, models)
             texts.flush()
             with mmap.mmap(texts.fileno(), 0, access=mmap.ACCESS_READ) as text:
-                _write_rows(output, text, offsets, questions, models)
+                _write_rows(output, text, offsets, questions, models, raw_cells=raw_cells)
             offsets.release()
     return repeated
 
@@ -125,13 +126,19 @@ def _fill(
 
 
 def _write_rows(
-    output: Path, text: mmap.mmap, offsets: memoryview[int], questions: Sequence[_Question], models: Sequence[str]
+    output: Path,
+    text: mmap.mmap,
+    offsets: memoryview[int],
+    questions: Sequence[_Question],
+    models: Sequence[str],
+    *,
+    raw_cells: bool,
 ) -> None:
     with (
         (output / "scores.csv").open("w", encoding="utf-8", newline="") as scores,
         (output / "correct.csv").open("w", encoding="utf-8", newline="") as correct,
     ):
-        writers = [CsvWriter(file) for file in (scores, correct)]
+        writers = [CsvWriter(file, raw_cells=raw_cells) for file in (scores, correct)]
         for writer in writers:
             writer.writerow(["model_id", *map("/".join, questions)])
         for number, model in enumerate(models):

@@ -1,18 +1,24 @@
-"""CSV: one flat table with one row per record and numbers spelled as in the record."""
+"""CSV: one flat table with one row per record.
+
+A reader guesses the type of a column from its first rows, so all cells of a column are spelled alike: scores and
+latencies always with a decimal point or an exponent, and the score `true` as 1.0. `score_type` tells them apart.
+"""
 
 from __future__ import annotations
 
-import csv
-from typing import Any, Final, TextIO
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
+from fastrec.commands.export.measures import MEASURES, measure
 from fastrec.corpus.scan import PartFile, decode_lines
+from fastrec.csv_writer import CsvWriter
 from fastrec.errors import shown
 from fastrec.limits import LIMITS, Limits
+from fastrec.schemas.registry import DEFAULT_SCHEMA
 
-__all__ = ["CHUNK_BYTES", "COLUMNS", "CsvWriter", "ExportTask", "write_table"]
+__all__ = ["CHUNK_BYTES", "COLUMNS", "ExportTask", "double_of", "write_table"]
 
 COLUMNS: Final = (
     "evaluation_name",
@@ -23,11 +29,13 @@ COLUMNS: Final = (
     "sample_id_type",
     "interaction_type",
     "score",
+    "score_type",
     "is_correct",
     "input_tokens",
     "output_tokens",
     "total_tokens",
     "latency_ms",
+    *MEASURES,
     "error",
 )
 CHUNK_BYTES: Final = 1 << 20  # text to decode at a time
@@ -40,6 +48,8 @@ class ExportTask(msgspec.Struct, frozen=True):
     output: str
     """The file to write."""
     limits: Limits = LIMITS
+    raw_cells: bool = False
+    """Whether text that a spreadsheet would evaluate stays as it is."""
 
     def __str__(self) -> str:
         return f"exporting {shown(self.part.path)}"
@@ -60,8 +70,18 @@ class _Times(msgspec.Struct):
     latency_ms: Raw = Raw()
 
 
+class _Output(msgspec.Struct):
+    raw: str
+
+
+class _Turn(msgspec.Struct):
+    role: str
+    content: str | None = None
+    tool_calls: list[Raw] | None = None
+
+
 class _Line(msgspec.Struct):
-    """The fields of a record that are in the table; numbers as they are spelled."""
+    """The fields of a record that are in the table, or measured for it; numbers as they are spelled."""
 
     evaluation_name: str
     sample_hash: str
@@ -73,29 +93,27 @@ class _Line(msgspec.Struct):
     token_usage: _Usage | UnsetType = UNSET
     performance: _Times | UnsetType = UNSET
     error: str = ""
+    output: _Output | None = None
+    turns: list[_Turn] | None = msgspec.field(name=DEFAULT_SCHEMA.turns_field, default=None)
 
 
-class CsvWriter:
-    r"""Writes CSV rows that end with \n, and quotes cells that contain \r, which most readers take for an end of row.
+def double_of(value: Raw) -> tuple[str, str]:
+    """Return a number or boolean as the text of a double, which has the same digits, and the name of its type.
 
-    Before Python 3.13, the csv module quotes only characters of its own line terminator.
+    >>> [double_of(Raw(text)) for text in (b"1", b"0.5", b"1e-7", b"true")]
+    [('1.0', 'integer'), ('0.5', 'number'), ('1e-7', 'number'), ('1.0', 'boolean')]
     """
-
-    def __init__(self, file: TextIO) -> None:
-        self._file = file
-        writer = csv.writer(self, lineterminator="\r\n")
-        self.writerow, self.writerows = writer.writerow, writer.writerows
-
-    def write(self, row: str) -> None:
-        """Write a row from the csv module."""
-        self._file.write(row[:-2] + "\n")
+    text = bytes(value).decode()
+    if text in ("true", "false"):
+        return ("1.0" if text == "true" else "0.0"), "boolean"
+    return (text, "number") if "." in text or "e" in text else (f"{text}.0", "integer")
 
 
 def write_table(task: ExportTask) -> None:
     """Write the rows of one part without a header. Runs in a worker."""
     decode = msgspec.json.Decoder(_Line).decode
     with open(task.output, "w", encoding="utf-8", newline="") as file:  # noqa: PTH123 - paths stay str through pickle
-        writer = CsvWriter(file)
+        writer = CsvWriter(file, raw_cells=task.raw_cells)
         for lines, _ in decode_lines(task.part, decode, CHUNK_BYTES):
             writer.writerows(map(_row, lines))
 
@@ -113,9 +131,10 @@ def _row(line: _Line) -> tuple[Any, ...]:
         msgspec.json.decode(sample_id) if is_text else sample_id.decode(),
         "string" if is_text else "integer",
         line.interaction_type,
-        bytes(line.evaluation.score).decode(),
+        *double_of(line.evaluation.score),
         bytes(line.evaluation.is_correct).decode(),
         *(bytes(count).decode() for count in tokens),
-        bytes(times.latency_ms).decode() if times else "",
+        double_of(times.latency_ms)[0] if times and bytes(times.latency_ms) else "",
+        *measure(line.output, line.turns),
         line.error,
     )
