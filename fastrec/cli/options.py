@@ -1,4 +1,4 @@
-"""Types of option values, the options that several commands share, and what `--jobs` means for memory."""
+"""Types of option values, and the options that several commands share."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from fastrec.cli.console import print_notice
+from fastrec.cli.memory import limit_memory
 
 __all__ = [
     "Count", "Number", "Size", "choice_option", "command", "jobs_option", "no_progress_option", "prepare_reading",
     "raw_cells_option", "reading_options",
 ]  # fmt: skip
 
-_LEAST_MEMORY: Final = 1 << 30
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -100,26 +99,7 @@ def reading_options(function: _Command) -> _Command:
 
 
 def prepare_reading(jobs: int, paths: Sequence[str] = ()) -> None:
-    """Limit this process and its workers to equal shares of 90 % of the machine's memory.
-
-    A line that needs more ends in a MemoryError that names its shard. Without the limit the machine would swap. Also
-    tell a user whose terminal is read as standard input, since the command seems to hang.
-    """
+    """Limit memory. Tell a user whose terminal is read as standard input, since the command seems to hang."""
     if "-" in paths and sys.stdin is not None and sys.stdin.isatty():
         print_notice("reading from this terminal: type or paste lines, and end with Ctrl-D")
-    try:
-        import resource
-
-        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-        cap = max(min(total, _cgroup_limit(total)) * 9 // 10 // jobs, _LEAST_MEMORY)
-        resource.setrlimit(resource.RLIMIT_DATA, (cap if hard < 0 else min(cap, hard), hard))
-    except (ImportError, OSError, ValueError):  # the system has no such limits
-        return
-
-
-def _cgroup_limit(default: int) -> int:
-    try:
-        return int(Path("/sys/fs/cgroup/memory.max").read_text())
-    except (OSError, ValueError):  # no control group, or its limit is "max"
-        return default
+    limit_memory(jobs)
