@@ -111,7 +111,7 @@ def choose(summary: Summary, evaluations: Sequence[str] = (), models: Sequence[s
     """
     _check("evaluation", evaluations, {one.evaluation_name for one in summary.evaluations})
     found = [one for one in summary.evaluations if _matches(one.evaluation_name, evaluations)]
-    _check("model", models, {model.model_id for one in found for model in one.by_model})
+    _check("model", models, {model.model_id for one in found for model in one.by_model}, summary.evaluations)
     chosen = []
     for one in found:
         some = [model for model in one.by_model if _matches(model.model_id, models)]
@@ -126,13 +126,31 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
     return not patterns or any(name == pattern or fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _check(kind: str, patterns: Sequence[str], names: Collection[str]) -> None:
+def _check(
+    kind: str, patterns: Sequence[str], names: Collection[str], everywhere: Sequence[EvaluationSummary] = ()
+) -> None:
+    """Check that each pattern matches a name; `everywhere` has the evaluations that were not chosen too."""
     for pattern in patterns:
-        if not any(_matches(name, [pattern]) for name in names):
-            first = sorted(names)[:_MOST_NAMES]
-            more = f" and {len(names) - len(first):,} more" if len(names) > len(first) else ""
-            available = f"available: {', '.join(first)}{more}" if names else f"there are no {kind}s"
+        if any(_matches(name, [pattern]) for name in names):
+            continue
+        available = f"available: {_some(names)}" if names else f"there are no {kind}s"
+        others = [
+            one.evaluation_name
+            for one in everywhere
+            if any(_matches(model.model_id, [pattern]) for model in one.by_model)
+        ]
+        if not others:
             raise UsageError(f"no {kind} matches {pattern!r}; {available}")
+        raise UsageError(
+            f"no {kind} of the chosen evaluations matches {pattern!r}; {available}. "
+            f"It matches {kind}s of other evaluations: {_some(others)}"
+        )
+
+
+def _some(names: Collection[str]) -> str:
+    """List the first names in order, and count the others."""
+    first = sorted(names)[:_MOST_NAMES]
+    return ", ".join(first) + (f" and {len(names) - len(first):,} more" if len(names) > len(first) else "")
 
 
 def rank(chosen: Sequence[Chosen], by: str = "accuracy", *, common: bool = False) -> Stats:

@@ -340,6 +340,19 @@ def test_json_output(corpus: Path) -> None:
     assert msgspec.json.decode(done.stdout, type=Stats) == stats(corpus, by="latency", common=True)
 
 
+def test_a_model_that_is_elsewhere_is_found(tmp_path: Path) -> None:
+    """If a model has no records of the chosen evaluations, the message names evaluations that it has records of."""
+    names = [("a", "x"), *((f"b{number:02d}", "org/y") for number in range(12))]
+    records = [sample(evaluation_name=evaluation, model_id=model) for evaluation, model in names]
+    write(tmp_path / "a.jsonl", [json.dumps(record).encode() for record in records])
+    with pytest.raises(UsageError) as caught:
+        stats(tmp_path / "a.jsonl", evaluations=["a"], models=["x", "org/*"])
+    assert str(caught.value) == (
+        "no model of the chosen evaluations matches 'org/*'; available: x. It matches models of other evaluations: "
+        "b00, b01, b02, b03, b04, b05, b06, b07, b08, b09 and 2 more"
+    )
+
+
 def test_csv_has_no_formulas(tmp_path: Path) -> None:
     """A name that a spreadsheet would evaluate has a single quote in front, unless raw cells are asked for."""
     record = sample(model_id="=m", evaluation_name="-e", evaluation={"score": -1, "is_correct": False})
