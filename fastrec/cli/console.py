@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TextIO
 
 import click
@@ -17,6 +17,7 @@ from fastrec.errors import CorpusError, ShardError, naming, shown
 
 __all__ = [
     "allow_broken_pipe", "explain_damage", "make_progress", "print_error", "print_json", "print_notice", "print_stderr",
+    "print_warning",
 ]  # fmt: skip
 
 _INTERVAL = 0.1  # seconds between two drawings of the progress line
@@ -73,6 +74,13 @@ def print_notice(*messages: str) -> None:
     """Print notices on stderr."""
     for message in messages:
         print_stderr(f"{click.style('note:', fg='cyan')} {safe(message)}")
+
+
+def print_warning(lines: Sequence[str]) -> None:
+    """Print a message of any number of lines on stderr; the first begins with a word and a colon."""
+    for number, line in enumerate(map(safe, lines)):
+        word, colon, rest = line.partition(":")
+        print_stderr(line if number else f"{click.style(word + colon, fg='yellow', bold=True)}{rest}")
 
 
 @contextlib.contextmanager

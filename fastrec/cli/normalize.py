@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastrec.cli.console import allow_broken_pipe, make_progress, print_json, print_notice, print_stderr
+from fastrec.cli.console import allow_broken_pipe, make_progress, print_json, print_notice, print_stderr, print_warning
 from fastrec.cli.options import Size, choice_option, jobs_option, no_progress_option, prepare_reading, reading_options
 from fastrec.cli.spelling import safe, spell_bytes, spell_speed
 from fastrec.errors import counted, shown
@@ -102,6 +102,7 @@ def normalize(
       fastrec normalize runs/ -o corpus --overwrite --dry-run
       zcat old.gz | fastrec normalize - -o old-corpus
     """
+    from fastrec.corpus.manifest import skipped_lines
     from fastrec.normalize.options import Options
     from fastrec.normalize.run import plan, run
 
@@ -115,8 +116,6 @@ def normalize(
     with make_progress(quiet=quiet or no_progress) as progress:
         notice = None if quiet else print_notice
         result = run(paths, output, options, files_from=files_from, progress=progress, notice=notice)
-    if not quiet:
-        print_notice(*(f"skipped {skipped}" for skipped in result.skipped))
     try:
         with allow_broken_pipe():
             if as_json:
@@ -134,6 +133,7 @@ def normalize(
     too_many = counts.rejected > (most / 100 * counts.lines if is_share else most)
     if not quiet:
         print_stderr(_closing_line(result))
+        print_warning(skipped_lines(result.skipped))
         if too_many:
             print_notice(f"run `fastrec rejects {shown(output)}` to see why lines were rejected")
     if too_many:

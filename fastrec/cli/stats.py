@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from fastrec.cli.console import allow_broken_pipe, explain_damage, make_progress, print_json, print_notice
+from fastrec.cli.console import (
+    allow_broken_pipe,
+    explain_damage,
+    make_progress,
+    print_json,
+    print_notice,
+    print_warning,
+)
 from fastrec.cli.options import (
     choice_option,
     command,
@@ -108,11 +115,18 @@ def stats(
       fastrec stats runs/ --by latency --format csv > models.csv
     """
     from fastrec.commands.stats import stats as run
+    from fastrec.corpus.manifest import skipped_lines
 
     prepare_reading(options["jobs"], paths)
     with make_progress(quiet=quiet or no_progress) as progress, explain_damage(*paths or ("",)):
         found = run(paths, **options, progress=progress, notice=None if quiet else print_notice)
     with allow_broken_pipe():
+        missing = skipped_lines(found.skipped)
+        if missing and output_format in ("table", "markdown"):
+            spell = safe if output_format == "table" else _markdown_item
+            click.echo("\n".join([*map(spell, missing), ""]))
+        elif not quiet:
+            print_warning(missing)
         if output_format == "json":
             print_json(found)
         elif output_format == "csv":
@@ -180,6 +194,11 @@ def _markdown(found: Stats) -> Iterator[str]:
             continue
         names, rows = _table(evaluation.by_model)
         yield from markdown_table(names, [[_escaped(cell) for cell in row] for row in rows])
+
+
+def _markdown_item(line: str) -> str:
+    """Return a line of a message; an indented one becomes an item of a list."""
+    return re.sub("^  ", "- ", _escaped(safe(line)))
 
 
 def _escaped(text: str) -> str:

@@ -34,6 +34,7 @@ def verify(corpus: str, jobs: int, as_json: bool) -> None:
       fastrec verify corpus --json | jq -r '.problems[].file' | sort -u
     """
     from fastrec.commands.verify import verify as run
+    from fastrec.corpus.manifest import skipped_lines
 
     prepare_reading(jobs)
     found = run(corpus, jobs=jobs)
@@ -49,6 +50,6 @@ def verify(corpus: str, jobs: int, as_json: bool) -> None:
                 location = problem.file if problem.line is None else f"{problem.file}:{problem.line}"
                 click.echo(f"{safe(location)}: {safe(problem.message)} [{problem.kind}]")
             problems = "" if found.ok else f"{counted(len(found.problems), 'problem')}; "
-            click.echo(f"{word}: {problems}{counts} ({timing})")
+            click.echo("\n".join([f"{word}: {problems}{counts} ({timing})", *map(safe, skipped_lines(found.skipped))]))
     if not found.ok:
         raise click.exceptions.Exit(1)

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from fastrec.errors import counted
 from fastrec.sorting.keys import FIELDS, key_splitter, sample_id_of, text_of
 from fastrec.summary.document import json_safe
 
@@ -19,10 +20,12 @@ __all__ = [
     "PartEntry",
     "RejectsEntry",
     "key_entry",
+    "skipped_lines",
     "tree_hash",
 ]
 
 MANIFEST_FORMAT: Final = 2
+_MOST_SKIPPED: Final = 20  # listed in a message
 
 
 class KeyEntry(msgspec.Struct, kw_only=True, frozen=True):
@@ -135,6 +138,23 @@ def key_entry(key: bytes, sort_fields: Sequence[str]) -> KeyEntry:
     return KeyEntry(
         **dict(zip(FIELDS, map(text_of, strings), strict=False)), sample_id=json_safe(sample_id_of(sample_id))
     )
+
+
+def skipped_lines(skipped: Sequence[str]) -> list[str]:
+    """Return the lines of a message about the shards that a corpus lacks; none if it lacks none.
+
+    >>> skipped_lines(["a.gz: is empty"])
+    ['incomplete: 1 shard could not be read and was skipped:', '  a.gz: is empty']
+    """
+    if not skipped:
+        return []
+    were = "was" if len(skipped) == 1 else "were"
+    more = len(skipped) - _MOST_SKIPPED
+    return [
+        f"incomplete: {counted(len(skipped), 'shard')} could not be read and {were} skipped:",
+        *(f"  {reason}" for reason in skipped[:_MOST_SKIPPED]),
+        *([f"  … and {more:,} more, listed in manifest.json"] if more > 0 else []),
+    ]
 
 
 def tree_hash(digests: Iterable[str]) -> str:

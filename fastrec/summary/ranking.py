@@ -75,6 +75,8 @@ class Stats(msgspec.Struct, kw_only=True):
     """What models are ranked by."""
     common: bool
     """Whether only questions count that every chosen model of an evaluation answered."""
+    skipped: list[str]
+    """Shards that could not be read when the corpus was made, with `--skip-bad-shards`; their records do not count."""
     evaluations: list[EvaluationStats]
     """Ordered by evaluation_name."""
 
@@ -153,15 +155,16 @@ def _some(names: Collection[str]) -> str:
     return ", ".join(first) + (f" and {len(names) - len(first):,} more" if len(names) > len(first) else "")
 
 
-def rank(chosen: Sequence[Chosen], by: str = "accuracy", *, common: bool = False) -> Stats:
-    """Rank the models of each evaluation; ties are broken by accuracy, then by name."""
+def rank(chosen: Sequence[Chosen], by: str = "accuracy", *, common: bool = False, skipped: Sequence[str] = ()) -> Stats:
+    """Rank the models of each evaluation; ties are broken by accuracy, then by name. `skipped` is only passed on."""
     key = RANKINGS[by]
 
     def order(model: ModelStats) -> tuple[Any, ...]:
         value = key(model)
         return value is None, 0 if value is None else value, -model.accuracy, model.model_id
 
-    return Stats(by=by, common=common, evaluations=[_evaluation(one, order) for one in chosen])
+    evaluations = [_evaluation(one, order) for one in chosen]
+    return Stats(by=by, common=common, skipped=list(skipped), evaluations=evaluations)
 
 
 def _evaluation(chosen: Chosen, order: Callable[[ModelStats], Any]) -> EvaluationStats:

@@ -68,7 +68,7 @@ def invoke(*arguments: Any) -> Result:
         (
             ["truncated.jsonl.zst", "good.jsonl", "--skip-bad-shards"],
             0,
-            "note: skipped truncated.jsonl.zst: ends inside",
+            "\nincomplete: 1 shard could not be read and was skipped:\n  truncated.jsonl.zst: ends inside",
         ),
         (["missing.jsonl"], 2, "missing.jsonl: cannot be found"),
         ([], 2, "no input: name files"),

@@ -26,7 +26,7 @@ from fastrec.commands.export.matrix import write_answers, write_matrix
 from fastrec.commands.export.table import COLUMNS, ExportTask, write_table
 from fastrec.corpus.documents import read_manifest
 from fastrec.corpus.local_output import LocalOutput, open_local_output
-from fastrec.corpus.manifest import Manifest
+from fastrec.corpus.manifest import Manifest, skipped_lines
 from fastrec.corpus.output import Kind
 from fastrec.corpus.publish import check_output
 from fastrec.corpus.scan import parts_of, run_in_order
@@ -99,7 +99,9 @@ def export(
             for number, part in enumerate(parts)
         ]
         list(run_in_order(task, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits))
-        notices = _finish(format, made, [task.output for task in tasks], raw_cells=raw_cells)
+        skipped = " ".join(map(str.strip, skipped_lines(manifest.skipped)))
+        notices = [skipped] if skipped else []
+        notices += _finish(format, made, [task.output for task in tasks], raw_cells=raw_cells)
         files = _describe(format, made.staging, manifest, notices, raw_cells=raw_cells)
         made.publish()
     return Exported(

@@ -18,7 +18,7 @@ from pathlib import Path
 from fastrec._version import __version__
 from fastrec.commands.report.evaluations import evaluation_tables, heat_maps, histograms, tokens
 from fastrec.commands.report.html import Html, fill, joined, tag
-from fastrec.commands.report.sections import conflicts, examples, hashes, inputs, line_counts, rejected_lines
+from fastrec.commands.report.sections import conflicts, examples, hashes, inputs, line_counts, rejected_lines, skipped
 from fastrec.corpus.documents import read_manifest, read_summary
 from fastrec.errors import FastrecError, UsageError, counted, shown
 from fastrec.limits import LIMITS, Limits
@@ -60,7 +60,7 @@ def make_page(corpus: str | os.PathLike[str], limits: Limits = LIMITS) -> bytes:
     summary = read_summary(directory, manifest)
     found = rank(choose(summary))
     sections = [
-        ("Line counts", line_counts(summary)),
+        ("Line counts", line_counts(summary, manifest)),
         ("Evaluations × models", heat_maps(found, limits)),
         ("Models by evaluation", evaluation_tables(found, limits)),
         ("Distributions", histograms(found, limits)),
@@ -88,6 +88,7 @@ def make_page(corpus: str | os.PathLike[str], limits: Limits = LIMITS) -> bytes:
         script=script,
         name=parent_and_name(directory)[1] if is_url(directory) else Path(directory).resolve().name,
         about=about,
+        banner=skipped(manifest),
         nav=joined(*(tag("a", title, href=f"#{anchor}") for title, anchor, _ in shown_sections)),
         sections=joined(*(tag("section", tag("h2", title), body, id=anchor) for title, anchor, body in shown_sections)),
         version=__version__,

@@ -6,13 +6,14 @@ from typing import Final
 
 from fastrec.commands.report.charts import stacked
 from fastrec.commands.report.html import Html, code, joined, num, row, table, tag
-from fastrec.corpus.manifest import Manifest
+from fastrec.corpus.manifest import Manifest, skipped_lines
 from fastrec.corpus.rejects import decode_rejected, numbered_lines
+from fastrec.errors import counted
 from fastrec.judge.codes import CODES
 from fastrec.storage import join, parent_and_name
 from fastrec.summary.document import Summary
 
-__all__ = ["conflicts", "examples", "hashes", "inputs", "line_counts", "rejected_lines"]
+__all__ = ["conflicts", "examples", "hashes", "inputs", "line_counts", "rejected_lines", "skipped"]
 
 _MOST_INPUTS: Final = 5_000
 _COUNTS: Final = ("kept", "duplicates", "rejected", "blank")
@@ -20,7 +21,16 @@ _EXAMPLES: Final = 5  # per code
 _EXCERPT_BYTES: Final = 160
 
 
-def line_counts(summary: Summary) -> Html:
+def skipped(manifest: Manifest) -> Html:
+    """Show at the top which shards the corpus lacks; nothing if it lacks none."""
+    first, *rest = skipped_lines(manifest.skipped) or [""]
+    if not first:
+        return joined()
+    about = tag("p", tag("strong", first), " Their records are in no number on this page.")
+    return tag("div", about, tag("ul", *(tag("li", line.strip()) for line in rest)), class_="banner", role="note")
+
+
+def line_counts(summary: Summary, manifest: Manifest) -> Html:
     """Show the line counts of the corpus."""
     counts = [(name, getattr(summary.line_counts, name)) for name in _COUNTS]
     kinds = [
@@ -30,10 +40,15 @@ def line_counts(summary: Summary) -> Html:
             ("Kept records by schema version", "version", summary.schema_versions),
         )
     ]
+    whose = " of the shards that were read" if manifest.skipped else ""
     return joined(
         _tiles(("lines", summary.line_counts.lines), *counts),
         stacked(counts),
-        tag("p", "Every line is counted once: lines = kept + duplicates + rejected + blank.", class_="soft"),
+        tag(
+            "p",
+            f"Every line{whose} is counted once: lines = kept + duplicates + rejected + blank.",
+            class_="soft",
+        ),
         tag("div", *kinds, class_="pair"),
     )
 
@@ -126,7 +141,10 @@ def inputs(manifest: Manifest) -> Html:
         row(entry.path, entry.format, *(num(getattr(entry, name)) for name in numbers))
         for entry in manifest.inputs[:_MOST_INPUTS]
     ]
-    about = f"{len(rows):,} of {len(manifest.inputs):,} shards, in input order"
+    read = len(manifest.inputs)
+    about = f"{read:,} of {counted(read + len(manifest.skipped), 'shard')} read, in input order"
+    if len(rows) < read:
+        about += f"; the first {len(rows):,}"
     parts = (
         [tag("details", tag("summary", about), table("Shards", ("shard", "format", *numbers), rows))] if rows else []
     )

@@ -90,15 +90,15 @@ def stats(
             counts = summary.line_counts
             if counts.rejected:
                 note(f"{counts.rejected:,} of {counts.lines:,} lines are invalid and do not count")
-        chosen = choose(summary, evaluations, models)
+        chosen, skipped = choose(summary, evaluations, models), manifest.skipped
         if not common:
-            return rank(chosen, by)
+            return rank(chosen, by, skipped=skipped)
         if set(manifest.sort_fields[:2]) != _QUESTION_FIELDS:
             order = ", ".join(manifest.sort_fields[:2])
             note(f"the corpus is sorted by {order}; sorting it again to find the common questions")
             options = msgspec.structs.replace(options, sample_hash="fill")  # keeps the hashes of the corpus
             corpus, manifest, _ = stack.enter_context(_sorted([corpus], options, progress=progress, notice=note))
-        return rank(only_common(chosen, corpus, manifest, jobs=jobs, limits=limits), by, common=True)
+        return rank(only_common(chosen, corpus, manifest, jobs=jobs, limits=limits), by, common=True, skipped=skipped)
 
 
 @contextlib.contextmanager

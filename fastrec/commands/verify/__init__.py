@@ -47,6 +47,8 @@ class Verification(msgspec.Struct, kw_only=True):
     """Duration of the check."""
     problems: list[Problem] = msgspec.field(default_factory=list)
     """All problems, at most 20 per file one by one; empty if the corpus is OK."""
+    skipped: list[str] = msgspec.field(default_factory=list)
+    """Shards that could not be read when the corpus was made, with `--skip-bad-shards`; it lacks their records."""
     notices: list[str] = msgspec.field(default_factory=list)
     """Remarks for the reader."""
 
@@ -106,6 +108,7 @@ def _check(
 ) -> None:
     """Check a corpus whose manifest can be read."""
     problems = verification.problems
+    verification.skipped = manifest.skipped
     is_file = _list_files(corpus)
     problems += _check_files(manifest, is_file)
     problems += check_manifest(manifest)
