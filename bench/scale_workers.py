@@ -236,7 +236,15 @@ class SimulatedWorkers(Engine):
         number = int(path.rpartition("census-")[2].split("-")[0])
         self._read(self._records_of[number] * _CENSUS, _BLOCKS_READ)
         yield [
-            (b"evaluation", b"%05d%059d" % (number, row), b"%05d-%d" % (number, row), _MODELS, False, bytes(3_000))
+            (
+                b"evaluation",
+                b"%05d%059d" % (number, row),
+                b"%05d-%d" % (number, row),
+                _MODELS,
+                _MODELS,
+                _MODELS,
+                bytes(3_000),
+            )
             for row in range(20)
         ]
 

@@ -43,7 +43,7 @@ _COLUMNS: Final[dict[str, Callable[[ModelStats], str]]] = {
     "model": lambda model: safe(model.model_id),
     "n": lambda model: f"{model.records:,}",
     "coverage": lambda model: f"{model.coverage:.1%}",
-    "accuracy": lambda model: f"{model.accuracy:.1%}",
+    "accuracy": lambda model: "–" if model.accuracy is None else f"{model.accuracy:.1%}",
     "accuracy ±": lambda model: _or_empty(model.accuracy_standard_error, "± {:.1%}"),
     "score": lambda model: _or_empty(model.mean_score, "{:.4g}"),
     "score ±": lambda model: _or_empty(model.score_standard_error, "± {:.2g}"),

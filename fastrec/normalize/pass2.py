@@ -70,6 +70,7 @@ def make_part(task: PartTask) -> Part:
     counts = PartCounts()
     kept: list[Fields] = []
     seen: list[Fields] = []
+    outcomes: list[Any] = []
     rows: list[Any] = []
     first = last = b""
     with ShardWriter(task.path, options.compression, options.level) as writer:
@@ -83,6 +84,7 @@ def make_part(task: PartTask) -> Part:
             if window.keys:
                 kept += fields
                 rows += window.rows
+                outcomes += [row[Column.OUTCOME] for row in window.rows]
                 first = first or window.keys[0]
                 last = window.keys[-1]
                 writer.write(window.texts)
@@ -94,7 +96,7 @@ def make_part(task: PartTask) -> Part:
         counts.tally.add(kept[-len(rows) :], rows)
     if resolver:
         counts.left_out = resolver.by_piece
-    files = write_statistics(task.census, counts, kept, seen if resolver else None)
+    files = write_statistics(task.census, counts, kept, outcomes, seen if resolver else None)
     if resolver:
         files.append(resolver.write(f"{task.census}-conflicts"))
     left_out = resolver.by_code if resolver else {}

@@ -3,7 +3,7 @@
 A question is a `sample_hash` within an evaluation. Each part writes two sorted lists of census rows. After merging the
 lists of all parts, comparing neighbours is enough to count everything:
 
-    by hash       models per question, questions per model, hashes with several ids
+    by hash       models per question, repeats, hashes with several ids
     by sample_id  ids with several hashes, identities with several records (conflicts)
 """
 
@@ -18,14 +18,14 @@ from typing import Any, Final
 
 import msgspec
 
-from fastrec.summary.tally import Sums
+from fastrec.summary.means import Outcome, Repeats, RepeatsByModel, add_repeats
+from fastrec.summary.sums import Sums
 
 __all__ = [
     "CONFLICT_EXAMPLES",
     "CensusRow",
     "Conflict",
     "QuestionCounts",
-    "RowsByModel",
     "census_of_part",
     "count_conflicts",
     "count_questions",
@@ -34,41 +34,36 @@ __all__ = [
 
 CONFLICT_EXAMPLES: Final = 100
 
-CensusRow = tuple[bytes, bytes, bytes, int, bool, bytes]
-"""evaluation_name; sample_hash and sample_id (or the other way round); number of models; whether a model has several
-records here; and the packed list of answers, which is only unpacked if neighbouring rows belong together."""
-
-RowsByModel = dict[bytes, Counter[bytes]]
-"""Number of census rows by evaluation and model."""
+CensusRow = tuple[bytes, bytes, bytes, int, int, int, bytes]
+"""evaluation_name; sample_hash and sample_id (or the other way round); numbers of models, of models with an answer, and
+of records; and the packed list of records, which is only unpacked if a model may have several records of a question."""
 
 _pack = msgspec.msgpack.Encoder().encode
-_unpack = msgspec.msgpack.Decoder(list[tuple[bytes, bytes, int]]).decode  # model_id, evaluation_id, records
+_unpack = msgspec.msgpack.Decoder(list[tuple[bytes, bytes, Any]]).decode  # model_id, evaluation_id, outcome
 
 
-def census_of_part(fields: Iterable[Sequence[bytes]]) -> tuple[list[CensusRow], list[CensusRow], RowsByModel]:
-    """Build the census rows of records, given their key fields: by hash, by sample_id, and counted by model."""
-    answers: dict[tuple[bytes, bytes, bytes], list[tuple[bytes, bytes]]] = {}
-    for evaluation, sample_hash, model, evaluation_id, sample_id in fields:
+def census_of_part(
+    fields: Iterable[Sequence[bytes]], outcomes: Iterable[Outcome]
+) -> tuple[list[CensusRow], list[CensusRow]]:
+    """Build the census rows of records, given their key fields and outcomes: by hash, and by sample_id."""
+    records: dict[tuple[bytes, bytes, bytes], list[tuple[bytes, bytes, Outcome]]] = {}
+    for (evaluation, sample_hash, model, evaluation_id, sample_id), outcome in zip(fields, outcomes, strict=True):
         key = (evaluation, sample_hash, sample_id)
-        found = answers.get(key)
+        found = records.get(key)
         if found is None:
-            answers[key] = [(model, evaluation_id)]
+            records[key] = [(model, evaluation_id, outcome)]
         else:
-            found.append((model, evaluation_id))
-    rows_by_model: RowsByModel = {}
-    for (evaluation, _, _), found in answers.items():
-        rows_by_model.setdefault(evaluation, Counter()).update({model for model, _ in found})
-    rows = [(*key, *_packed(found)) for key, found in answers.items()]
+            found.append((model, evaluation_id, outcome))
+    rows = [(*key, *_packed(found)) for key, found in records.items()]
     by_hash = sorted(rows)
     by_id = sorted((evaluation, sample_id, sample_hash, *rest) for evaluation, sample_hash, sample_id, *rest in rows)
-    return by_hash, by_id, rows_by_model  # type: ignore[return-value]
+    return by_hash, by_id  # type: ignore[return-value]
 
 
-def _packed(answers: list[tuple[bytes, bytes]]) -> tuple[int, bool, bytes]:
-    models = len({model for model, _ in answers})
-    if len(set(answers)) == len(answers):
-        return models, False, _pack([(*answer, 1) for answer in sorted(answers)])
-    return models, True, _pack([(*answer, count) for answer, count in sorted(Counter(answers).items())])
+def _packed(records: list[tuple[bytes, bytes, Outcome]]) -> tuple[int, int, int, bytes]:
+    models = len({model for model, _, _ in records})
+    answering = len({model for model, _, outcome in records if not outcome[2]})
+    return models, answering, len(records), _pack(records)
 
 
 class QuestionCounts(Sums):
@@ -76,10 +71,10 @@ class QuestionCounts(Sums):
 
     questions: int = 0
     by_models: Counter[int] = msgspec.field(default_factory=Counter)
+    """Number of questions by the number of models that have records of them."""
+    by_answering: Counter[int] = msgspec.field(default_factory=Counter)
     """Number of questions by the number of models that answered them."""
-    repeated_rows: Counter[bytes] = msgspec.field(default_factory=Counter)
-    """By model: rows of a question that another row already counts, with another id or from another part. A model's
-    rows minus these are its questions. They are few, so few rows have to be unpacked."""
+    repeats: RepeatsByModel = msgspec.field(default_factory=lambda: defaultdict(Repeats))
     hashes_with_many_ids: int = 0
     ids_with_many_hashes: int = 0
 
@@ -107,12 +102,14 @@ def count_questions(lists: Iterable[Iterable[CensusRow]]) -> dict[bytes, Questio
         for _, group in groupby(evaluation_rows, key=itemgetter(1)):
             rows = list(group)
             counts.questions += 1
-            if len(rows) == 1:
+            if len(rows) == 1 and rows[0][3] == rows[0][5]:
                 counts.by_models[rows[0][3]] += 1
+                counts.by_answering[rows[0][4]] += 1
                 continue
-            rows_of = Counter(model for row in rows for model in {answer[0] for answer in _unpack(row[5])})
-            counts.by_models[len(rows_of)] += 1
-            counts.repeated_rows.update({model: count - 1 for model, count in rows_of.items() if count > 1})
+            records = ((model, outcome) for row in rows for model, _, outcome in _unpack(row[6]))
+            answers_of = add_repeats(counts.repeats, records)
+            counts.by_models[len(answers_of)] += 1
+            counts.by_answering[sum(map(bool, answers_of.values()))] += 1
             counts.hashes_with_many_ids += len({row[2] for row in rows}) > 1
     return counted
 
@@ -122,13 +119,13 @@ def count_conflicts(lists: Iterable[Iterable[CensusRow]], counted: dict[bytes, Q
     for (evaluation, sample_id), group in groupby(merge_rows(lists), key=itemgetter(0, 1)):
         rows = list(group)
         counted[evaluation].ids_with_many_hashes += len({row[2] for row in rows}) > 1
-        if len(rows) == 1 and not rows[0][4]:
+        if len(rows) == 1 and rows[0][3] == rows[0][5]:
             continue
         records: Counter[tuple[bytes, bytes]] = Counter()
         hashes: dict[tuple[bytes, bytes], set[bytes]] = {}
         for row in rows:
-            for model, evaluation_id, count in _unpack(row[5]):
-                records[model, evaluation_id] += count
+            for model, evaluation_id, _ in _unpack(row[6]):
+                records[model, evaluation_id] += 1
                 hashes.setdefault((model, evaluation_id), set()).add(row[2])
         for (model, evaluation_id), count in sorted(records.items()):
             if count > 1:

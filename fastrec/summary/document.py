@@ -14,6 +14,7 @@ __all__ = [
     "SUMMARY_FORMAT",
     "ConflictExample",
     "Conflicts",
+    "ErrorsAsWrong",
     "EvaluationSummary",
     "HashExample",
     "Latency",
@@ -25,9 +26,10 @@ __all__ = [
     "json_safe",
 ]
 
-SUMMARY_FORMAT: Final = 2
+SUMMARY_FORMAT: Final = 3
 
 Count = Annotated[int, Meta(ge=0)]
+Share = Annotated[float, Meta(ge=0, le=1)]
 SampleId = int | str
 _MOST_BITS: Final = 14_000
 
@@ -112,21 +114,54 @@ class Latency(Base, kw_only=True):
     p99: Annotated[float | None, Meta(description="99th percentile.")]
 
 
-class ModelSummary(Base, kw_only=True):
-    """One model on one evaluation."""
+class ErrorsAsWrong(Base, kw_only=True):
+    """A model's numbers if records with an error count as well: as wrong, and with the score that they have."""
 
-    model_id: str
-    records: Annotated[int, Meta(ge=1, description="Its records in the corpus.")]
-    questions: Annotated[int, Meta(ge=1, description="Questions it answered (distinct sample_hash values).")]
-    correct: Annotated[int, Meta(ge=0, description="Records with evaluation.is_correct.")]
-    accuracy: Annotated[float, Meta(ge=0, le=1, description="correct / records.")]
+    accuracy: Annotated[Share, Meta(description="Mean over questions of the share of correct records.")]
+    accuracy_standard_error: Annotated[
+        float | None, Meta(description="Its standard error, over questions; null for a single question.")
+    ]
     mean_score: Annotated[
-        float | None, Meta(description="Mean of evaluation.score, computed exactly and rounded once; true counts as 1.")
+        float | None, Meta(description="Mean over questions of the mean score; null if it overflows a double.")
     ]
     score_standard_error: Annotated[
-        float | None, Meta(description="Standard error of mean_score; null for a single record.")
+        float | None, Meta(description="Its standard error, over questions; null for a single question.")
     ]
+
+
+class ModelSummary(Base, kw_only=True):
+    """One model on one evaluation. An answer is a record without an error.
+
+    Each question has the same weight: a mean is taken over the answers to a question, then over questions. Means are
+    computed exactly and rounded once.
+    """
+
+    model_id: str
+    records: Annotated[int, Meta(ge=1, description="Its records in the corpus: answers + errors.")]
+    answers: Annotated[int, Meta(ge=0, description="Records without an error.")]
     errors: Annotated[int, Meta(ge=0, description="Records with a non-empty error.")]
+    questions: Annotated[int, Meta(ge=1, description="Questions that it has records of (distinct sample_hash values).")]
+    questions_answered: Annotated[int, Meta(ge=0, description="Questions that it has answers to.")]
+    correct: Annotated[
+        int, Meta(ge=0, description="Answers with evaluation.is_correct. A record with an error is never correct.")
+    ]
+    accuracy: Annotated[
+        Share | None, Meta(description="Mean over questions of the share of correct answers; null without answers.")
+    ]
+    accuracy_standard_error: Annotated[
+        float | None, Meta(description="Its standard error, over questions; null for less than two questions.")
+    ]
+    mean_score: Annotated[
+        float | None,
+        Meta(
+            description="Mean over questions of the mean of evaluation.score, where true counts as 1; null without "
+            "answers, or if it overflows a double."
+        ),
+    ]
+    score_standard_error: Annotated[
+        float | None, Meta(description="Its standard error, over questions; null for less than two questions.")
+    ]
+    errors_as_wrong: Annotated[ErrorsAsWrong, Meta(description="The same numbers if records with an error count, too.")]
     turns: Annotated[int, Meta(ge=0, description="Interactions; a record without interactions counts as 1.")]
     tool_calls: Annotated[int, Meta(ge=0, description="Tool calls of all interactions.")]
     tokens: Tokens
@@ -142,7 +177,10 @@ class EvaluationSummary(Base, kw_only=True):
     records: Annotated[int, Meta(ge=1, description="Its records in the corpus.")]
     models: Annotated[int, Meta(ge=1, description="Distinct models.")]
     questions: Annotated[int, Meta(ge=1, description="Questions (distinct sample_hash values).")]
-    questions_all_models: Annotated[int, Meta(ge=0, description="Questions that all models answered.")]
+    questions_all_models: Annotated[int, Meta(ge=0, description="Questions that all models have records of.")]
+    questions_answered_by_all: Annotated[
+        int, Meta(ge=0, description="Questions answered by all models that have any answer; 0 if no model has one.")
+    ]
     ids_with_many_hashes: Annotated[int, Meta(ge=0, description="sample_id values with several sample_hash values.")]
     hashes_with_many_ids: Annotated[int, Meta(ge=0, description="sample_hash values with several sample_id values.")]
     by_model: Annotated[list[ModelSummary], Meta(description="Its models, sorted by model_id.")]

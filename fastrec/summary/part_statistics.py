@@ -16,6 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from heapq import nsmallest
+from itertools import repeat
 from typing import Final, Self
 
 import msgspec
@@ -35,7 +36,9 @@ from fastrec.summary.census import (
     count_questions,
     merge_rows,
 )
-from fastrec.summary.tally import Sums, Tally
+from fastrec.summary.means import NO_OUTCOME, Outcome
+from fastrec.summary.sums import Sums
+from fastrec.summary.tally import Tally
 
 __all__ = [
     "Census",
@@ -120,7 +123,7 @@ def _write_rows(
             number = choose(row)
             block = waiting[number]
             block.append(row)
-            sizes[number] += len(row[5])
+            sizes[number] += len(row[-1])
             if len(block) >= _BLOCK_ROWS or sizes[number] >= _BLOCK_BYTES:
                 files[number].write_block(block)
                 waiting[number], sizes[number] = [], 0
@@ -191,17 +194,21 @@ def _rows(path: str) -> Iterator[CensusRow]:
 
 
 def write_statistics(
-    prefix: str, counts: PartCounts, kept: Iterable[Fields], seen: Iterable[Fields] | None = None
+    prefix: str,
+    counts: PartCounts,
+    kept: Iterable[Fields],
+    outcomes: Iterable[Outcome],
+    seen: Iterable[Fields] | None = None,
 ) -> list[FileDigest]:
-    """Write the census and the counts of a part, and add the census rows of each model to its tally.
+    """Write the census and the counts of a part.
 
-    The key fields of the records that are `kept` determine its questions; those of all records that were `seen`,
-    including records left out, determine its conflicts.
+    The key fields and outcomes of the records that are `kept` determine its questions; the key fields of all records
+    that were `seen`, including records left out, determine its conflicts.
     """
-    by_hash, by_id, rows_by_model = census_of_part(kept)
+    by_hash, by_id = census_of_part(kept, outcomes)
     if seen is not None:
-        _, by_id, _ = census_of_part(seen)
-    counts.tally.add_census_rows(rows_by_model)
+        seen = list(seen)
+        _, by_id = census_of_part(seen, repeat(NO_OUTCOME, len(seen)))
     files = write_census(prefix, by_hash, by_id)
     path = f"{prefix}-counts"
     block = (counts.tally.packed(), counts.copies, counts.left_out)

@@ -6,7 +6,6 @@ and that the HTML report shows.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Final
@@ -14,7 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from fastrec.errors import UsageError
-from fastrec.summary.document import EvaluationSummary, Latency, ModelSummary, Summary, Tokens
+from fastrec.summary.document import ErrorsAsWrong, EvaluationSummary, Latency, ModelSummary, Summary, Tokens
+from fastrec.summary.intervals import wilson_interval
 from fastrec.summary.rows import from_portable
 
 __all__ = ["RANKINGS", "Chosen", "EvaluationStats", "ModelStats", "Stats", "choose", "rank"]
@@ -27,23 +27,31 @@ class ModelStats(msgspec.Struct, kw_only=True):
 
     model_id: str
     records: int
-    """Records that count."""
-    questions: int
-    """Distinct questions that these records answer."""
-    coverage: float
-    """Share of the evaluation's questions that the model answered."""
-    correct: int
-    """Records with evaluation.is_correct."""
-    accuracy: float
-    """correct / records."""
-    accuracy_standard_error: float | None
-    """From the sample variance, like score_standard_error; null for a single record."""
-    mean_score: float | None
-    """Mean of evaluation.score; true is 1."""
-    score_standard_error: float | None
-    """From the sample variance; null for a single record."""
+    """Its records; with --common, only those on common questions."""
     errors: int
     """Records with a non-empty error."""
+    answers: int
+    """Records that count for accuracy and score: those without an error; with --errors-as-wrong, all."""
+    questions: int
+    """Distinct questions that have these answers."""
+    answers_per_question: float | None
+    """answers / questions; null without answers."""
+    coverage: float
+    """Share of the evaluation's questions that have these answers."""
+    correct: int
+    """Answers with evaluation.is_correct; a record with an error is never correct."""
+    accuracy: float | None
+    """Mean over questions of the share of correct answers to a question; null without answers."""
+    accuracy_standard_error: float | None
+    """Its standard error, over questions; null for less than two questions."""
+    accuracy_low: float | None
+    """Lower end of the 95 % interval of accuracy (Wilson)."""
+    accuracy_high: float | None
+    """Upper end of this interval."""
+    mean_score: float | None
+    """Mean over questions of the mean of evaluation.score, where true is 1; null without answers."""
+    score_standard_error: float | None
+    """Its standard error, over questions; null for less than two questions."""
     tokens: Tokens
     tokens_per_record: float | None
     """Mean over the records that have a token_usage."""
@@ -56,14 +64,19 @@ class EvaluationStats(msgspec.Struct, kw_only=True):
     evaluation_name: str
     records: int
     """Records of the chosen models; with --common, only those on common questions."""
+    errors: int
+    """Those with a non-empty error."""
     models: int
     """Models that have records of this evaluation."""
     chosen: int
     """Models that were chosen."""
+    answering: int
+    """Chosen models that have answers."""
     questions: int
     """Questions of this evaluation."""
     common_questions: int | None
-    """Questions that every chosen model answered; null if they were not counted, which takes --common."""
+    """Questions that all of the chosen models that have answers have answered; null if they were not counted, which
+    takes --common."""
     by_model: list[ModelStats]
     """The chosen models, best first; empty with --common if they have no question in common."""
 
@@ -74,7 +87,9 @@ class Stats(msgspec.Struct, kw_only=True):
     by: str
     """What models are ranked by."""
     common: bool
-    """Whether only questions count that every chosen model of an evaluation answered."""
+    """Whether only questions count that all of the chosen models of an evaluation that have answers have answered."""
+    errors_as_wrong: bool
+    """Whether records with an error count as wrong answers. If not, they do not count."""
     skipped: list[str]
     """Shards that could not be read when the corpus was made, with `--skip-bad-shards`; their records do not count."""
     evaluations: list[EvaluationStats]
@@ -87,15 +102,17 @@ class Chosen(msgspec.Struct):
     evaluation: EvaluationSummary
     count: int
     """How many models were chosen."""
+    answering: int
+    """How many of them have answers."""
     models: list[ModelSummary]
     """Their numbers; empty if only common questions count and there are none."""
     common_questions: int | None
-    """Questions that every chosen model answered, if known."""
+    """Questions that all of these have answered, if known."""
 
 
 RANKINGS: Final[dict[str, Callable[[ModelStats], Any]]] = {
-    "accuracy": lambda model: -model.accuracy,
-    "score": lambda model: None if model.mean_score is None else -model.mean_score,
+    "accuracy": lambda model: _highest_first(model.accuracy),
+    "score": lambda model: _highest_first(model.mean_score),
     "coverage": lambda model: -model.coverage,
     "errors": lambda model: model.errors / model.records,
     "tokens": lambda model: model.tokens_per_record,
@@ -105,8 +122,16 @@ RANKINGS: Final[dict[str, Callable[[ModelStats], Any]]] = {
 """Sort keys by name: the best model has the smallest key, and None sorts last."""
 
 
-def choose(summary: Summary, evaluations: Sequence[str] = (), models: Sequence[str] = ()) -> list[Chosen]:
+def _highest_first(value: float | None) -> float | None:
+    return None if value is None else -value
+
+
+def choose(
+    summary: Summary, evaluations: Sequence[str] = (), models: Sequence[str] = (), *, errors_as_wrong: bool = False
+) -> list[Chosen]:
     """Choose the evaluations and models that match any shell-style pattern of their kind; no patterns choose all.
+
+    With `errors_as_wrong`, records with an error are answers as well.
 
     Raises:
         UsageError: A pattern matches nothing.
@@ -118,8 +143,9 @@ def choose(summary: Summary, evaluations: Sequence[str] = (), models: Sequence[s
     for one in found:
         some = [model for model in one.by_model if _matches(model.model_id, models)]
         if some:
-            common = one.questions_all_models if len(some) == one.models else None
-            chosen.append(Chosen(one, len(some), some, common))
+            answering = sum(errors_as_wrong or model.answers > 0 for model in some)
+            common = one.questions_all_models if errors_as_wrong else one.questions_answered_by_all
+            chosen.append(Chosen(one, len(some), answering, some, common if len(some) == one.models else None))
     return chosen
 
 
@@ -155,41 +181,76 @@ def _some(names: Collection[str]) -> str:
     return ", ".join(first) + (f" and {len(names) - len(first):,} more" if len(names) > len(first) else "")
 
 
-def rank(chosen: Sequence[Chosen], by: str = "accuracy", *, common: bool = False, skipped: Sequence[str] = ()) -> Stats:
-    """Rank the models of each evaluation; ties are broken by accuracy, then by name. `skipped` is only passed on."""
+def rank(
+    chosen: Sequence[Chosen],
+    by: str = "accuracy",
+    *,
+    common: bool = False,
+    errors_as_wrong: bool = False,
+    skipped: Sequence[str] = (),
+) -> Stats:
+    """Rank the models of each evaluation; ties are broken by accuracy, then by name.
+
+    With `errors_as_wrong`, records with an error count as wrong answers. Otherwise they do not count. `skipped` is only
+    passed on.
+    """
     key = RANKINGS[by]
 
     def order(model: ModelStats) -> tuple[Any, ...]:
-        value = key(model)
-        return value is None, 0 if value is None else value, -model.accuracy, model.model_id
+        keys = (key(model), _highest_first(model.accuracy))
+        return *((value is None, 0 if value is None else value) for value in keys), model.model_id
 
-    evaluations = [_evaluation(one, order) for one in chosen]
-    return Stats(by=by, common=common, skipped=list(skipped), evaluations=evaluations)
+    evaluations = []
+    for one in chosen:
+        models = [_model(model, one.evaluation.questions, errors_as_wrong=errors_as_wrong) for model in one.models]
+        evaluations.append(_evaluation(one, sorted(models, key=order)))
+    return Stats(by=by, common=common, errors_as_wrong=errors_as_wrong, skipped=list(skipped), evaluations=evaluations)
 
 
-def _evaluation(chosen: Chosen, order: Callable[[ModelStats], Any]) -> EvaluationStats:
+def _evaluation(chosen: Chosen, models: list[ModelStats]) -> EvaluationStats:
     evaluation = chosen.evaluation
     return EvaluationStats(
         evaluation_name=evaluation.evaluation_name,
-        records=sum(model.records for model in chosen.models),
+        records=sum(model.records for model in models),
+        errors=sum(model.errors for model in models),
         models=evaluation.models,
         chosen=chosen.count,
+        answering=chosen.answering,
         questions=evaluation.questions,
         common_questions=chosen.common_questions,
-        by_model=sorted((_model(model, evaluation.questions) for model in chosen.models), key=order),
+        by_model=models,
     )
 
 
-def _model(model: ModelSummary, questions: int) -> ModelStats:
-    n, correct, tokens = model.records, model.correct, model.tokens
+def _model(model: ModelSummary, all_questions: int, *, errors_as_wrong: bool) -> ModelStats:
+    means: ModelSummary | ErrorsAsWrong
+    if errors_as_wrong:
+        means, answers, questions = model.errors_as_wrong, model.records, model.questions
+    else:
+        means, answers, questions = model, model.answers, model.questions_answered
+    accuracy, error = means.accuracy, means.accuracy_standard_error
+    low, high = wilson_interval(accuracy, error, questions, answers)
+    tokens = model.tokens
     try:
         per_record = from_portable(tokens.total) / tokens.records if tokens.records else None
     except OverflowError:  # too large for a double
         per_record = None
-    same = {name: getattr(model, name) for name in ModelStats.__struct_fields__ if hasattr(model, name)}
     return ModelStats(
-        **same,
-        coverage=model.questions / questions,
-        accuracy_standard_error=math.sqrt(correct * (n - correct) / (n - 1)) / n if n > 1 else None,
+        model_id=model.model_id,
+        records=model.records,
+        errors=model.errors,
+        answers=answers,
+        questions=questions,
+        answers_per_question=answers / questions if questions else None,
+        coverage=questions / all_questions,
+        correct=model.correct,
+        accuracy=accuracy,
+        accuracy_standard_error=error,
+        accuracy_low=low,
+        accuracy_high=high,
+        mean_score=means.mean_score,
+        score_standard_error=means.score_standard_error,
+        tokens=tokens,
         tokens_per_record=per_record,
+        latency_ms=model.latency_ms,
     )

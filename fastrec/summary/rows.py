@@ -39,6 +39,7 @@ class Column:
     OUTPUT_TOKENS = 10
     TOTAL_TOKENS = 11
     LATENCY = 12
+    OUTCOME = slice(CORRECT, ERROR + 1)  # whether it is correct, its score, whether it has an error
 
 
 def row_of(record: Record, source: int, line: int) -> tuple[Any, ...]:

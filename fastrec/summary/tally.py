@@ -1,49 +1,29 @@
 """Statistics that add up exactly, however the records are grouped and ordered.
 
-All counts and sums are integers. Scores are summed as integers in units of 2**-1074, the smallest step between doubles,
-so a sum is exact and a mean is rounded once.
+All counts and sums are integers, those of scores in units of 2**-1074, the smallest step between doubles.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from fractions import Fraction
-from typing import Any, Final, Self
+from collections.abc import Iterable, Sequence
+from typing import Any, Self
 
 import msgspec
 
+from fastrec.summary.means import Totals, exact
 from fastrec.summary.rows import Column, from_portable, to_portable
+from fastrec.summary.sums import Sums
 
-__all__ = ["ModelTally", "Sums", "Tally"]
-
-_UNIT_BITS: Final = 1_074
-_ROOT_BITS: Final = 128  # extra bits of precision for a square root
-
-
-class Sums(msgspec.Struct):
-    """Counts that add up field by field; those in a Counter or in a dict of Sums add up by key."""
-
-    def __iadd__(self, other: Self) -> Self:
-        for name in self.__struct_fields__:
-            mine, theirs = getattr(self, name), getattr(other, name)
-            if isinstance(mine, Counter):
-                mine.update(theirs)
-            elif isinstance(mine, defaultdict):
-                for key, value in theirs.items():
-                    mine[key] += value
-            else:
-                mine += theirs
-                setattr(self, name, mine)
-        return self
+__all__ = ["ModelTally", "Tally"]
 
 
 class ModelTally(Sums):
     """Statistics of one model on one evaluation."""
 
     records: int = 0
-    correct: int = 0
+    correct: int = 0  # without an error
     errors: int = 0
     turns: int = 0
     tool_calls: int = 0
@@ -53,28 +33,33 @@ class ModelTally(Sums):
     total_tokens: int = 0
     score: int = 0  # sum of the scores, in units of 2**-1074
     score_squared: int = 0  # sum of their squares, in units of 2**-2148
+    error_score: int = 0  # the part of `score` from records with an error
+    error_score_squared: int = 0
     latency: Counter[int] = msgspec.field(default_factory=Counter)  # records by latency bucket
     first: bytes = b""  # the lowest sample_id, encoded as in sort keys
     last: bytes = b""  # the highest sample_id
-    census_rows: int = 0
-    """Census rows that name the model. A question may have several rows; the census counts the excess."""
 
     def add_rows(self, rows: list[Sequence[Any]], sample_ids: list[bytes]) -> None:
         """Add records column by column, because a sum over a column runs in C."""
         columns = list(zip(*rows, strict=True))
         self.records += len(rows)
         self.correct += sum(columns[Column.CORRECT])
-        self.errors += sum(columns[Column.ERROR])
+        if errors := sum(columns[Column.ERROR]):
+            failed = [row for row in rows if row[Column.ERROR]]
+            self.errors += errors
+            self.correct -= sum([row[Column.CORRECT] for row in failed])
+            score, squared = _score_sums([row[Column.SCORE] for row in failed])
+            self.error_score += score
+            self.error_score_squared += squared
         self.turns += sum(columns[Column.TURNS])
         self.tool_calls += sum(columns[Column.TOOL_CALLS])
         self.input_tokens += _sum(columns[Column.INPUT_TOKENS])
         self.output_tokens += _sum(columns[Column.OUTPUT_TOKENS])
         self.total_tokens += _sum(columns[Column.TOTAL_TOKENS])
         self.with_tokens += len(rows) - columns[Column.TOTAL_TOKENS].count(None)
-        for value, times in Counter(columns[Column.SCORE]).items():  # 1, 1.0 and true are equal here
-            score = _exact(value)
-            self.score += score * times
-            self.score_squared += score * score * times
+        score, squared = _score_sums(columns[Column.SCORE])
+        self.score += score
+        self.score_squared += squared
         buckets = Counter(columns[Column.LATENCY])
         del buckets[None]  # records without a latency
         self.latency.update(buckets)
@@ -88,20 +73,14 @@ class ModelTally(Sums):
         self.first, self.last = first, last
         return self
 
-    def mean_score(self) -> float | None:
-        """Return the mean, rounded once; None if it overflows a double."""
-        return _rounded(lambda: Fraction(self.score, self.records << _UNIT_BITS))
+    def answers(self) -> Totals:
+        """Return the sums over records without an error."""
+        score, squared = self.score - self.error_score, self.score_squared - self.error_score_squared
+        return Totals(self.records - self.errors, self.correct, score, squared)
 
-    def score_standard_error(self) -> float | None:
-        """Return the standard error of the mean; None for a single record."""
-        n = self.records
-        if n < 2:
-            return None
-        # n times the sum of squared deviations, in units of 2**-2148. It is exact, so it is never negative. The root is
-        # an integer too, because the variance of scores such as 1e-200 or 1e200 does not fit a double.
-        spread = self.score_squared * n - self.score**2
-        root = math.isqrt((spread << 2 * _ROOT_BITS) // (n * n * (n - 1)))
-        return _rounded(lambda: Fraction(root, 1 << _UNIT_BITS + _ROOT_BITS))
+    def with_errors(self) -> Totals:
+        """Return the sums over all records, with errors as wrong."""
+        return Totals(self.records, self.correct, self.score, self.score_squared)
 
     def latency_quantile(self, share: float) -> int | None:
         """Return the lowest bucket such that this share of the records lies in or below it."""
@@ -138,12 +117,6 @@ class Tally(Sums):
         self.schema_versions.update([row[Column.SCHEMA_VERSION] for row in rows])
         self.sources.update([row[Column.SOURCE] for row in rows])
 
-    def add_census_rows(self, rows_by_model: Mapping[bytes, Mapping[bytes, int]]) -> None:
-        """Add the number of census rows of the same records."""
-        for evaluation, models in rows_by_model.items():
-            for model, count in models.items():
-                self.models[evaluation, model].census_rows += count
-
     def packed(self) -> list[Any]:
         """Encode the tally as plain lists that hold integers of any size."""
         models = [[*key, *map(_packed, msgspec.structs.astuple(model))] for key, model in self.models.items()]
@@ -175,16 +148,11 @@ def _sum(column: Sequence[int | str | None]) -> int:
         return sum(from_portable(count) for count in column if count is not None)
 
 
-def _exact(score: float | str) -> int:
-    """Return a score in units of 2**-1074."""
-    if isinstance(score, float):
-        numerator, denominator = score.as_integer_ratio()
-        return numerator << (_UNIT_BITS + 1 - denominator.bit_length())
-    return from_portable(score) << _UNIT_BITS
-
-
-def _rounded(value: Callable[[], Fraction]) -> float | None:
-    try:
-        return float(value())
-    except OverflowError:
-        return None
+def _score_sums(scores: Iterable[Any]) -> tuple[int, int]:
+    """Return the sum of the scores and the sum of their squares."""
+    total = squared = 0
+    for value, times in Counter(scores).items():  # 1, 1.0 and true are equal here
+        score = exact(value)
+        total += score * times
+        squared += score * score * times
+    return total, squared

@@ -7,7 +7,6 @@ import io
 import json
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -33,6 +32,7 @@ from fastrec.summary.ranking import RANKINGS, Stats
 from tests.normalize.normalizing import Corpus, write
 from tests.samples import sample
 from tests.sources.compressing import compressed
+from tests.summary.naive import naive_models, near_root
 
 LINES = [line for _, line in labelled_lines(Recipe(records=800, seed=5, duplicates=0.2, conflicts=0.05, rejects=0.05))]
 HOSTILE = '</script>\x1b[31m|\u202e\n`=1,2"'
@@ -71,7 +71,7 @@ def corpus_of(folder: Path, *records: dict[str, Any], **options: Any) -> Path:
 
 def answer(model: str, question: int, correct: bool = True, **changes: Any) -> dict[str, Any]:
     evaluation = {"score": float(correct), "is_correct": correct}
-    changes = {"evaluation": evaluation, "sample_id": question} | changes
+    changes = {"evaluation": evaluation, "sample_id": question, "error": None} | changes
     return sample(model_id=model, input={"raw": str(question), "reference": "x"}, **changes)
 
 
@@ -138,53 +138,51 @@ def test_temporary_files_are_removed(shards: Path, tmp_path: Path, monkeypatch: 
     assert not list((tmp_path / "work").iterdir())
 
 
-def plain_count(corpus: Path, pattern: str) -> dict[tuple[str, str], tuple[Any, ...]]:
-    """Count models on common questions, with dicts over all records."""
-    asked: dict[tuple[str, str], set[str]] = defaultdict(set)
-    chosen: dict[str, set[str]] = defaultdict(set)
+def on_common_questions(corpus: Path, pattern: str, *, errors_as_wrong: bool) -> list[dict[str, Any]]:
+    """The records of some models on questions that all of them that have answers have answered."""
     records = [json.loads(line) for line in Corpus(corpus).lines]
     records = [record for record in records if fnmatchcase(record["model_id"], pattern)]
+    answered: dict[tuple[str, str], set[str]] = defaultdict(set)
+    answering: dict[str, set[str]] = defaultdict(set)
     for record in records:
-        chosen[record["evaluation_name"]].add(record["model_id"])
-        asked[record["evaluation_name"], record["sample_hash"]].add(record["model_id"])
-    own: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
-    for record in records:
-        name = record["evaluation_name"]
-        if asked[name, record["sample_hash"]] == chosen[name]:
-            own[name, record["model_id"]].append(record)
-    return {key: counts(found) for key, found in own.items()}
+        if errors_as_wrong or not record.get("error"):
+            answering[record["evaluation_name"]].add(record["model_id"])
+            answered[record["evaluation_name"], record["sample_hash"]].add(record["model_id"])
+    return [
+        record
+        for record in records
+        if answered[record["evaluation_name"], record["sample_hash"]] == answering[record["evaluation_name"]] != set()
+    ]
 
 
-def counts(records: list[dict[str, Any]]) -> tuple[Any, ...]:
-    return (
-        len(records),
-        sum(record["evaluation"]["is_correct"] for record in records),
-        pytest.approx(sum(record["evaluation"]["score"] for record in records) / len(records)),
-        sum(bool(record.get("error")) for record in records),
-        sum(record.get("token_usage", {}).get("total_tokens", 0) for record in records),
-        sum("latency_ms" in record.get("performance", {}) for record in records),
-        len({record["sample_hash"] for record in records}),
-    )
-
-
+@pytest.mark.parametrize("errors_as_wrong", [False, True])
 @pytest.mark.parametrize("pattern", ["*", "*7b", "*1*", "org-3/*"])
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_common_questions(corpus: Path, pattern: str, jobs: int) -> None:
+def test_common_questions(corpus: Path, pattern: str, jobs: int, errors_as_wrong: bool) -> None:
     """Equal to simple counting, with one and two processes, for questions that span two parts too."""
     limits = Limits(stats_batch_records=7, small_input=0)
-    found = numbers(stats(corpus, models=[pattern], common=True, jobs=jobs, limits=limits))
-    assert {
-        key: (
-            model.records,
-            model.correct,
-            model.mean_score,
-            model.errors,
-            model.tokens.total,
-            model.latency_ms.records,
-            model.questions,
-        )
-        for key, model in found.items()
-    } == plain_count(corpus, pattern)
+    options: dict[str, Any] = {"models": [pattern], "errors_as_wrong": errors_as_wrong, "limits": limits}
+    found = numbers(stats(corpus, common=True, jobs=jobs, **options))
+    records = on_common_questions(corpus, pattern, errors_as_wrong=errors_as_wrong)
+    check_models(found, records, errors_as_wrong=errors_as_wrong)
+    for key, model in found.items():
+        own = [record for record in records if (record["evaluation_name"], record["model_id"]) == key]
+        assert model.tokens.total == sum(record.get("token_usage", {}).get("total_tokens", 0) for record in own)
+        assert model.latency_ms.records == sum("latency_ms" in record.get("performance", {}) for record in own)
+
+
+def check_models(
+    found: dict[tuple[str, str], Any], records: list[dict[str, Any]], *, errors_as_wrong: bool = False
+) -> None:
+    """Compare the numbers of models with those of a simple computation over all records."""
+    expected = naive_models(records, errors_as_wrong=errors_as_wrong)
+    assert found.keys() == expected.keys()
+    for key, model in found.items():
+        naive = expected[key]
+        exact = ("records", "errors", "answers", "questions", "correct", "accuracy", "mean_score")
+        assert {name: getattr(model, name) for name in exact} == {name: getattr(naive, name) for name in exact}
+        assert near_root(model.accuracy_standard_error, naive.accuracy_variance)
+        assert near_root(model.score_standard_error, naive.score_variance)
 
 
 @pytest.mark.parametrize("order", [("model_id",), ("sample_hash",), ("evaluation_name", "model_id")])
@@ -229,15 +227,13 @@ def test_coverage_counts_questions(tmp_path: Path) -> None:
     assert (b.records, b.questions, b.coverage) == (2, 2, 1.0)
 
 
-def test_standard_errors(corpus: Path) -> None:
-    """Computed from the sample variance; a single record has none."""
-    for model in numbers(stats(corpus)).values():
-        if model.records == 1:
-            assert model.accuracy_standard_error is None
-        else:
-            flags = [1.0] * model.correct + [0.0] * (model.records - model.correct)
-            expected = statistics.stdev(flags) / len(flags) ** 0.5
-            assert model.accuracy_standard_error == pytest.approx(expected)
+@pytest.mark.parametrize("errors_as_wrong", [False, True])
+def test_all_records(corpus: Path, errors_as_wrong: bool) -> None:
+    """Means, standard errors and counts are those of a simple computation over all records."""
+    found = numbers(stats(corpus, errors_as_wrong=errors_as_wrong))
+    assert any(model.errors for model in found.values())
+    assert any(model.answers > model.questions for model in found.values())
+    check_models(found, [json.loads(line) for line in Corpus(corpus).lines], errors_as_wrong=errors_as_wrong)
 
 
 def test_huge_token_counts(tmp_path: Path) -> None:
@@ -260,8 +256,8 @@ def test_cli_lists_all_rankings() -> None:
 @pytest.mark.parametrize(
     ("by", "value"),
     [
-        ("accuracy", lambda model: -model.accuracy),
-        ("score", lambda model: -model.mean_score),
+        ("accuracy", lambda model: 1 if model.accuracy is None else -model.accuracy),
+        ("score", lambda model: 1 if model.mean_score is None else -model.mean_score),
         ("coverage", lambda model: -model.coverage),
         ("errors", lambda model: model.errors / model.records),
         ("tokens", lambda model: float("inf") if model.tokens_per_record is None else model.tokens_per_record),
@@ -274,7 +270,7 @@ def test_ranking(corpus: Path, by: str, value: Any) -> None:
     found = stats(corpus, by=by)
     assert numbers(found) == numbers(stats(corpus))
     for evaluation in found.evaluations:
-        ranks = [(value(model), -model.accuracy) for model in evaluation.by_model]
+        ranks = [(value(model), -(model.accuracy or 0)) for model in evaluation.by_model]
         assert ranks == sorted(ranks)
 
 

@@ -31,6 +31,7 @@ from tests import reference
 from tests.golden.update import GOLDEN, ROOT, produce
 from tests.normalize.normalizing import EVERYTHING, Corpus, normalized, raw_of, sort_position, write
 from tests.samples import sample
+from tests.summary.naive import naive_models, near_root
 
 SCHEMA = Path(fastrec.__file__).parent / "summary" / "summary.schema.json"
 
@@ -311,16 +312,29 @@ def test_the_summary_agrees_with_simple_counting(mixed: Path, tmp_path: Path) ->
         }
         assert evaluation["questions"] == len(answered)
         assert evaluation["questions_all_models"] == sum(len(who) == len(models) for who in answered.values())
+        answering = {record["model_id"] for record in own if not record.get("error")}
+        by_question: dict[str, set[str]] = {}
+        for record in own:
+            if not record.get("error"):
+                by_question.setdefault(record["sample_hash"], set()).add(record["model_id"])
+        assert evaluation["questions_answered_by_all"] == sum(who == answering for who in by_question.values())
         for model in evaluation["by_model"]:
             check_model(model, [record for record in own if record["model_id"] == model["model_id"]])
 
 
+def check_means(model: dict[str, Any], own: list[dict[str, Any]], *, errors_as_wrong: bool = False) -> None:
+    (expected,) = naive_models(own, errors_as_wrong=errors_as_wrong).values()
+    for name in ("records", "errors", "answers", "correct", "accuracy", "mean_score"):
+        assert model[name] == getattr(expected, name)
+    assert errors_as_wrong or model["questions_answered"] == expected.questions
+    assert near_root(model["accuracy_standard_error"], expected.accuracy_variance)
+    assert near_root(model["score_standard_error"], expected.score_variance)
+
+
 def check_model(model: dict[str, Any], own: list[dict[str, Any]]) -> None:
-    correct = sum(record["evaluation"]["is_correct"] for record in own)
-    assert (model["records"], model["correct"], model["accuracy"]) == (len(own), correct, correct / len(own))
+    check_means(model, own)
+    check_means(model | model["errors_as_wrong"] | {"answers": len(own)}, own, errors_as_wrong=True)
     assert model["questions"] == len({record["sample_hash"] for record in own})
-    assert model["mean_score"] == pytest.approx(sum(record["evaluation"]["score"] for record in own) / len(own))
-    assert model["errors"] == sum(bool(record.get("error")) for record in own)
     assert model["turns"] == sum(len(record.get("interactions", [None])) for record in own)
     calls = [turn.get("tool_calls", []) for record in own for turn in record.get("interactions", [])]
     assert model["tool_calls"] == sum(map(len, calls))

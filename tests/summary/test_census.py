@@ -12,35 +12,39 @@ from hypothesis import strategies as st
 from fastrec.summary.census import (
     Conflict,
     QuestionCounts,
-    RowsByModel,
     census_of_part,
     count_conflicts,
     count_questions,
 )
+from fastrec.summary.means import NO_OUTCOME
 
 Fields = tuple[bytes, bytes, bytes, bytes, bytes]
 """evaluation_name, sample_hash, model_id, evaluation_id, sample_id; each record of the same fields is another one."""
+
+QuestionsByModel = dict[bytes, Counter[bytes]]
+"""Number of questions by evaluation and model."""
 
 few = st.sampled_from([b"a", b"b", b"c"])
 fields = st.tuples(st.sampled_from([b"x", b"y"]), few, few, st.sampled_from([b"1", b"2"]), few)
 dice = st.randoms(use_true_random=False)
 
 
-def census(parts: list[list[Fields]]) -> tuple[dict[bytes, QuestionCounts], list[Conflict], RowsByModel]:
+def census(parts: list[list[Fields]]) -> tuple[dict[bytes, QuestionCounts], list[Conflict], QuestionsByModel]:
     """Build the census of each part, encode and decode it, and merge; count the questions of each model."""
-    taken = [census_of_part(part) for part in parts]
+    taken = [census_of_part(part, [NO_OUTCOME] * len(part)) for part in parts]
     by_hash, by_id = (
         [msgspec.msgpack.decode(msgspec.msgpack.encode(lists[side])) for lists in taken] for side in (0, 1)
     )
     counted = count_questions(by_hash)
     conflicts = list(count_conflicts(by_id, counted))
-    answered: RowsByModel = defaultdict(Counter)
-    for _, _, entries in taken:
-        for name, models in entries.items():
-            answered[name].update(models)
-    for name, samples in counted.items():
-        answered[name].subtract(samples.repeated_rows)
-        samples.repeated_rows.clear()
+    answered: QuestionsByModel = defaultdict(Counter)
+    for part in parts:
+        for evaluation, _, model, _, _ in part:
+            answered[evaluation][model] += 1
+    for evaluation, questions in counted.items():
+        for model, repeats in questions.repeats.items():
+            answered[evaluation][model] -= sum((k - 1) * sums.questions for k, sums in repeats.records.items())
+            assert repeats.records == repeats.answers
     return counted, conflicts, answered
 
 

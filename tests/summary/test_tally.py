@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from fastrec.judge.judge import Judge
 from fastrec.sorting.keys import key_maker, key_splitter, sample_id_of
+from fastrec.summary.means import means_of
 from fastrec.summary.rows import Column, bucket_of, bucket_value, row_of
 from fastrec.summary.tally import ModelTally, Tally
 from tests.samples import sample
@@ -47,7 +48,7 @@ def tallied(*records: dict[str, Any]) -> ModelTally:
 
 
 def scored(score: Any, **changes: Any) -> dict[str, Any]:
-    return sample(evaluation={"score": score, "is_correct": bool(score)}, **changes)
+    return sample(evaluation={"score": score, "is_correct": bool(score)}, **{"error": None, **changes})
 
 
 # Sums
@@ -80,15 +81,15 @@ def test_a_tally_is_exact_for_any_split(several: list[Any], rng: random.Random) 
         mean = float(sum(exact) / len(exact))
     except OverflowError:
         mean = None
-    assert model.mean_score() == mean
+    assert means_of(model.answers(), {}).mean_score == mean
 
 
 @given(st.lists(st.floats(-1e6, 1e6) | st.integers(-5, 5) | st.booleans(), min_size=2, max_size=20))
 def test_the_standard_error_is_that_of_the_mean(several: list[Any]) -> None:
     """It agrees with the standard deviation of the statistics module divided by the root of the count."""
     expected = statistics.stdev([Fraction(score) for score in several]) / math.sqrt(len(several))
-    found = tallied(*(scored(score, sample_id=number) for number, score in enumerate(several))).score_standard_error()
-    assert found == pytest.approx(float(expected), rel=1e-12, abs=1e-320)
+    tally = tallied(*(scored(score, sample_id=number) for number, score in enumerate(several)))
+    assert means_of(tally.answers(), {}).score_standard_error == pytest.approx(float(expected), rel=1e-12, abs=1e-320)
 
 
 @pytest.mark.parametrize(
@@ -109,9 +110,10 @@ def test_the_standard_error_is_that_of_the_mean(several: list[Any]) -> None:
 )
 def test_means_and_errors_are_rounded_once(several: list[Any], mean: float | None, error: float | None) -> None:
     """A mean or an error of any size is exact; one that overflows a double is null."""
-    found = tallied(*(scored(score, sample_id=number) for number, score in enumerate(several)))
-    assert found.mean_score() == mean
-    assert found.score_standard_error() == (error if error is None else pytest.approx(error, rel=1e-15, abs=0))
+    tally = tallied(*(scored(score, sample_id=number) for number, score in enumerate(several)))
+    found = means_of(tally.answers(), {})
+    assert found.mean_score == mean
+    assert found.score_standard_error == (error if error is None else pytest.approx(error, rel=1e-15, abs=0))
 
 
 def test_what_is_counted() -> None:
@@ -124,7 +126,7 @@ def test_what_is_counted() -> None:
         sample("multi_turn", sample_id=-5, error="timeout", performance={"latency_ms": None}),
         sample("multi_turn", sample_id=9, interactions=[], token_usage={**usage, "total_tokens": 2**63}, unknown=1),
     )
-    assert (found.records, found.correct, found.errors) == (5, 4, 3)
+    assert (found.records, found.correct, found.errors) == (5, 1, 3)  # the others that are correct have an error
     assert (found.turns, found.tool_calls) == (1 + 1 + 2 + 2 + 0, 1)
     assert found.with_tokens == 4
     assert [found.input_tokens, found.output_tokens, found.total_tokens] == [

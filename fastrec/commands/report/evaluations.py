@@ -32,7 +32,7 @@ def heat_maps(stats: Stats, limits: Limits) -> Html:
     names = sorted(name for name, _ in records.most_common(max(limits.report_cells // len(evaluations), 1)))
     heads = ("model", *(one.evaluation_name for one in evaluations))
 
-    def map_of(title: str, kind: str, value: Callable[[ModelStats], float]) -> Html:
+    def map_of(title: str, kind: str, value: Callable[[ModelStats], float | None]) -> Html:
         rows = [row(name, *(_heat(found.get(name), value) for found in by_model)) for name in names]
         return table(title, heads, rows, class_=f"heat {kind}" + " turned" * (len(evaluations) > _MOST_UPRIGHT))
 
@@ -45,10 +45,10 @@ def heat_maps(stats: Stats, limits: Limits) -> Html:
     )
 
 
-def _heat(model: ModelStats | None, value: Callable[[ModelStats], float]) -> Html:
-    if model is None:
+def _heat(model: ModelStats | None, value: Callable[[ModelStats], float | None]) -> Html:
+    share = None if model is None else value(model)
+    if share is None:
         return tag("td", "–", class_="num none")
-    share = value(model)
     return num(share, ".1%", class_=f"num h{round(share * 10)}")
 
 
@@ -78,7 +78,7 @@ def _evaluation(evaluation: EvaluationStats, most: int) -> Html:
 def _model(model: ModelStats, scale: tuple[float, float] | None, *, with_tokens: bool) -> Html:
     accuracy, accuracy_error = model.accuracy, model.accuracy_standard_error
     cells = [
-        num(accuracy, ".1%", _error(accuracy_error, ".1%"), bar(accuracy, accuracy_error)),
+        num(accuracy, ".1%", _error(accuracy_error, ".1%"), "" if accuracy is None else bar(accuracy, accuracy_error)),
         num(model.mean_score, ".4g", _error(model.score_standard_error, ".2g")),
         num(model.records),
         num(model.coverage, ".1%"),

@@ -49,6 +49,7 @@ def stats(
     evaluations: Sequence[str] = (),
     models: Sequence[str] = (),
     common: bool = False,
+    errors_as_wrong: bool = False,
     jobs: int = 1,
     work_dir: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
@@ -62,7 +63,8 @@ def stats(
         by: What to rank by, one of `RANKINGS`.
         evaluations: Shell-style patterns of evaluation names; all by default.
         models: Shell-style patterns of model ids; all by default.
-        common: Count only questions that every chosen model of an evaluation answered.
+        common: Count only questions that all of the chosen models of an evaluation have answered.
+        errors_as_wrong: Count records with an error as wrong answers. By default they do not count.
         jobs: Processes to use.
         work_dir: Directory for temporary files; the system's by default.
         progress: Receives the progress while shards are read.
@@ -90,15 +92,17 @@ def stats(
             counts = summary.line_counts
             if counts.rejected:
                 note(f"{counts.rejected:,} of {counts.lines:,} lines are invalid and do not count")
-        chosen, skipped = choose(summary, evaluations, models), manifest.skipped
+        chosen = choose(summary, evaluations, models, errors_as_wrong=errors_as_wrong)
+        skipped = manifest.skipped
         if not common:
-            return rank(chosen, by, skipped=skipped)
+            return rank(chosen, by, errors_as_wrong=errors_as_wrong, skipped=skipped)
         if set(manifest.sort_fields[:2]) != _QUESTION_FIELDS:
             order = ", ".join(manifest.sort_fields[:2])
             note(f"the corpus is sorted by {order}; sorting it again to find the common questions")
             options = msgspec.structs.replace(options, sample_hash="fill")  # keeps the hashes of the corpus
             corpus, manifest, _ = stack.enter_context(_sorted([corpus], options, progress=progress, notice=note))
-        return rank(only_common(chosen, corpus, manifest, jobs=jobs, limits=limits), by, common=True, skipped=skipped)
+        recounted = only_common(chosen, corpus, manifest, errors_as_wrong=errors_as_wrong, jobs=jobs, limits=limits)
+        return rank(recounted, by, common=True, errors_as_wrong=errors_as_wrong, skipped=skipped)
 
 
 @contextlib.contextmanager

@@ -1,4 +1,7 @@
-"""Statistics on common questions: those that every chosen model of an evaluation answered.
+"""Statistics on common questions: those that all of the chosen models of an evaluation have answered.
+
+An answer is a record without an error. A model without any answer has no say in what is common; of such a model, only
+the errors on common questions count. If errors count as wrong, every record is an answer.
 
     one task per part:   read · judge ──▶ group records by question ──▶ answered by all models? ──▶ tally
     the driver:          joins questions whose records span two parts, and adds up the tallies
@@ -9,11 +12,11 @@ Memory holds one chunk of text and the rows of one question, whatever the size o
 from __future__ import annotations
 
 import sys
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, groupby, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -25,16 +28,28 @@ from fastrec.judge.shards import judge_slice
 from fastrec.limits import Limits
 from fastrec.sorting.keys import encode_text, key_maker, key_splitter, text_of
 from fastrec.sources.shard import Slice, shard_at
+from fastrec.summary.census import QuestionCounts
+from fastrec.summary.means import add_repeats
 from fastrec.summary.ranking import Chosen
-from fastrec.summary.rows import row_of
+from fastrec.summary.rows import Column, row_of
 from fastrec.summary.summarize import model_summary
+from fastrec.summary.sums import Sums
 from fastrec.summary.tally import Tally
 
 __all__ = ["only_common"]
 
 
-Models = dict[bytes, frozenset[bytes]]
-"""The chosen models of each evaluation, both as spelled in sort keys."""
+class ChosenModels(NamedTuple):
+    """The chosen models of an evaluation, as spelled in sort keys."""
+
+    all: frozenset[bytes]
+    answering: frozenset[bytes]
+    """Those that have answers. A common question has an answer of each."""
+    errors_as_wrong: bool
+
+
+Models = dict[bytes, ChosenModels]
+"""By evaluation, as spelled in sort keys."""
 Answer = tuple[Sequence[bytes], Any]
 """A record of a chosen model: the fields of its sort key (evaluation_name, sample_hash, model_id, …), and its row."""
 
@@ -51,59 +66,64 @@ class PartTask(msgspec.Struct, frozen=True):
         return f"reading {shown(self.part.path)}"
 
 
-class CommonQuestions(msgspec.Struct):
-    """The common questions of a part or of a corpus: their number per evaluation, and the tally of their records."""
+class CommonQuestions(Sums):
+    """The common questions of some records: their counts by evaluation, and the tally of their records."""
 
-    questions: Counter[bytes]
-    tally: Tally
-    edges: list[list[Answer]]
-    """The first and the last question of a part: the neighbouring parts may have more of their records."""
+    questions: dict[bytes, QuestionCounts] = msgspec.field(default_factory=lambda: defaultdict(QuestionCounts))
+    tally: Tally = msgspec.field(default_factory=Tally)
+    edges: list[list[Answer]] = msgspec.field(default_factory=list)
+    """The first and the last question of each part: the neighbouring parts may have more of their records."""
 
 
 def only_common(
-    chosen: Sequence[Chosen], corpus: str, manifest: Manifest, *, jobs: int, limits: Limits
+    chosen: Sequence[Chosen], corpus: str, manifest: Manifest, *, errors_as_wrong: bool, jobs: int, limits: Limits
 ) -> list[Chosen]:
-    """Recount the chosen models of a corpus on the questions that all of them answered.
+    """Recount the chosen models of a corpus on the questions that all of them have answered.
 
     Raises:
         CorpusError: A part does not hold the records that the manifest says.
         ShardError: A part could not be read completely.
     """
-    models = {
-        encode_text(one.evaluation.evaluation_name): frozenset(encode_text(model.model_id) for model in one.models)
-        for one in chosen
-    }
+    models = {encode_text(one.evaluation.evaluation_name): _models(one, errors_as_wrong) for one in chosen}
     tasks = [PartTask(part, manifest.sort_fields, models, limits) for part in parts_of(corpus, manifest)]
-    questions: Counter[bytes] = Counter()
-    tally = Tally()
-    edges: list[list[Answer]] = []
+    found = CommonQuestions()
     for part in run_in_order(_read_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits):
-        questions += part.questions
-        tally += part.tally
-        edges += part.edges
-    pieces = groupby(edges, key=lambda answers: answers[0][0][:2])
-    joined = _count((list(chain.from_iterable(group)) for _, group in pieces), models, limits)
-    questions += joined.questions
-    tally += joined.tally
+        found += part
+    pieces = groupby(found.edges, key=lambda answers: answers[0][0][:2])
+    found += _count((list(chain.from_iterable(group)) for _, group in pieces), models, limits)
     recounted = []
     for one, (evaluation, names) in zip(chosen, models.items(), strict=True):
-        count = questions[evaluation]
+        counts = found.questions[evaluation]
         summaries = [
-            model_summary(text_of(name), tally.models[evaluation, name], count) for name in sorted(names) if count
+            model_summary(text_of(name), found.tally.models[evaluation, name], counts.repeats[name])
+            for name in sorted(names.all)
+            if (evaluation, name) in found.tally.models
         ]
-        recounted.append(Chosen(one.evaluation, one.count, summaries, count))
+        recounted.append(Chosen(one.evaluation, one.count, one.answering, summaries, counts.questions))
     return recounted
 
 
+def _models(chosen: Chosen, errors_as_wrong: bool) -> ChosenModels:
+    everyone = frozenset(encode_text(model.model_id) for model in chosen.models)
+    if errors_as_wrong:
+        return ChosenModels(everyone, everyone, errors_as_wrong)
+    answering = frozenset(encode_text(model.model_id) for model in chosen.models if model.answers)
+    return ChosenModels(everyone, answering or everyone, errors_as_wrong)
+
+
 def _count(questions: Iterable[list[Answer]], models: Models, limits: Limits) -> CommonQuestions:
-    """Count the questions that every chosen model answered, given all their records."""
-    found = CommonQuestions(Counter(), Tally(), [])
+    """Count the common questions, given all records of some questions."""
+    found = CommonQuestions()
 
     def common() -> Iterator[Answer]:
         for answers in questions:
             evaluation = answers[0][0][0]
-            if {fields[2] for fields, _ in answers} == models[evaluation]:
-                found.questions[evaluation] += 1
+            chosen = models[evaluation]
+            answering = {fields[2] for fields, row in answers if chosen.errors_as_wrong or not row[Column.ERROR]}
+            if chosen.answering <= answering:
+                counts = found.questions[evaluation]
+                counts.questions += 1
+                add_repeats(counts.repeats, ((fields[2], row[Column.OUTCOME]) for fields, row in answers))
                 yield from answers
 
     records = common()
@@ -147,7 +167,8 @@ def _answers(task: PartTask) -> Iterator[Answer]:
         records += len(batch.records)
         for record, line in zip(batch.records, batch.numbers, strict=True):
             fields = split(key_of(record))
-            if fields[2] in task.models.get(fields[0], ()):
+            chosen = task.models.get(fields[0])
+            if chosen is not None and fields[2] in chosen.all:
                 yield fields, row_of(record, 0, line)
     if records != expected:
         raise CorpusError(path, f"has {records:,} records, but the manifest says {expected:,}; {VERIFY_HINT}")

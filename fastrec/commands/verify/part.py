@@ -30,7 +30,7 @@ from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Slice, shard_at
 from fastrec.storage.digests import sha256_of_file
 from fastrec.summary.part_statistics import PartCounts, write_statistics
-from fastrec.summary.rows import row_of
+from fastrec.summary.rows import Column, row_of
 from fastrec.summary.tally import Tally
 
 __all__ = ["CheckTask", "CheckedPart", "check_part"]
@@ -88,7 +88,8 @@ def check_part(task: CheckTask) -> CheckedPart:
         problems.add("line.form", "expected a record at the start of the file, found a byte order mark", 1)
     tally = Tally()
     tally.add(lines.fields, lines.rows)
-    write_statistics(task.statistics, PartCounts(tally), lines.fields)
+    outcomes = [row[Column.OUTCOME] for row in lines.rows]
+    write_statistics(task.statistics, PartCounts(tally), lines.fields, outcomes)
     return CheckedPart(
         part=task.part,
         problems=problems,

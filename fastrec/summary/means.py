@@ -1,0 +1,163 @@
+"""Means over questions: a question counts once, however many answers a model gave to it.
+
+A mean is taken over the answers to each question, then over questions, and so is its standard error. The tally adds up
+records as if each was the only one of its question. `Repeats` has what is missing: sums over the questions with several
+records. With k records of a question, c of them correct, its mean is c/k. So sums are kept apart for each k, and all of
+them are integers: they add up exactly, however the records are grouped and ordered.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from fastrec.summary.rows import from_portable
+from fastrec.summary.sums import Sums
+
+__all__ = [
+    "NO_OUTCOME",
+    "Means",
+    "Outcome",
+    "RepeatSums",
+    "Repeats",
+    "RepeatsByModel",
+    "Totals",
+    "add_repeats",
+    "exact",
+    "means_of",
+]
+
+_UNIT_BITS: Final = 1_074
+_ROOT_BITS: Final = 128  # extra bits of precision for a square root
+
+Outcome = Sequence[Any]
+"""Of a record: whether it is correct, its score, and whether it has an error."""
+
+NO_OUTCOME: Final[Outcome] = (False, 0, False)
+
+
+class RepeatSums(Sums):
+    """Sums over the questions that a model has k records of. Scores are in units of 2**-1074."""
+
+    questions: int = 0
+    correct: int = 0
+    correct_squared: int = 0  # sum of the squared numbers of correct records per question
+    score: int = 0
+    score_squared: int = 0  # sum of the squared sums of scores per question
+    squares: int = 0  # sum of the squared scores of all records
+
+
+class Repeats(Sums):
+    """A model's questions with several records, by their number; once by answers, and once with errors as wrong."""
+
+    answers: dict[int, RepeatSums] = msgspec.field(default_factory=lambda: defaultdict(RepeatSums))
+    records: dict[int, RepeatSums] = msgspec.field(default_factory=lambda: defaultdict(RepeatSums))
+
+
+RepeatsByModel = dict[bytes, Repeats]
+
+
+class Totals(NamedTuple):
+    """Sums over records, whatever their questions."""
+
+    records: int
+    correct: int
+    score: int  # in units of 2**-1074
+    score_squared: int  # in units of 2**-2148
+
+
+class Means(NamedTuple):
+    """Means over questions, with their standard errors; None for what is undefined or overflows a double."""
+
+    questions: int
+    accuracy: float | None
+    accuracy_standard_error: float | None
+    mean_score: float | None
+    score_standard_error: float | None
+
+
+def add_repeats(repeats: RepeatsByModel, records: Iterable[tuple[bytes, Outcome]]) -> dict[bytes, int]:
+    """Add the repeats among all records of one question, given as model and outcome.
+
+    Returns the number of answers of each model.
+    """
+    by_model: dict[bytes, list[Outcome]] = {}
+    for model, outcome in records:
+        by_model.setdefault(model, []).append(outcome)
+    answers_of = {}
+    for model, outcomes in by_model.items():
+        answers = [outcome for outcome in outcomes if not outcome[2]]
+        answers_of[model] = len(answers)
+        if len(outcomes) > 1:
+            found = repeats[model]
+            sums = _sums(outcomes)
+            found.records[len(outcomes)] += sums
+            if len(answers) > 1:
+                found.answers[len(answers)] += sums if len(answers) == len(outcomes) else _sums(answers)
+    return answers_of
+
+
+def _sums(outcomes: Sequence[Outcome]) -> RepeatSums:
+    """Return the sums of one question."""
+    correct = sum([right and not error for right, _, error in outcomes])
+    scores = [exact(score) for _, score, _ in outcomes]
+    score = sum(scores)
+    return RepeatSums(1, correct, correct * correct, score, score * score, sum([one * one for one in scores]))
+
+
+@lru_cache(maxsize=1 << 12)  # most scores are 0 or 1
+def exact(score: float | str) -> int:
+    """Return a score in units of 2**-1074, the smallest step between doubles."""
+    if isinstance(score, float):
+        numerator, denominator = score.as_integer_ratio()
+        return numerator << (_UNIT_BITS + 1 - denominator.bit_length())
+    return from_portable(score) << _UNIT_BITS
+
+
+def means_of(totals: Totals, repeats: Mapping[int, RepeatSums]) -> Means:
+    """Return the means of a model, given the sums over all of its records and those of questions with several."""
+    questions = totals.records - sum((count - 1) * sums.questions for count, sums in repeats.items())
+    if not questions:
+        return Means(0, None, None, None, None)
+    # All sums of means are integers in units of 1 / common, and so are those of squared means in units of its square.
+    common = math.lcm(*repeats)
+    correct = common * totals.correct
+    correct_squared = common**2 * totals.correct
+    score = common * totals.score
+    score_squared = common**2 * totals.score_squared
+    for count, sums in repeats.items():
+        share = common // count
+        correct += (share - common) * sums.correct
+        correct_squared += share**2 * sums.correct_squared - common**2 * sums.correct
+        score += (share - common) * sums.score
+        score_squared += share**2 * sums.score_squared - common**2 * sums.squares
+    return Means(
+        questions,
+        *_mean_and_error(correct, correct_squared, questions, common, 0),
+        *_mean_and_error(score, score_squared, questions, common, _UNIT_BITS),
+    )
+
+
+def _mean_and_error(total: int, squared: int, n: int, common: int, bits: int) -> tuple[float | None, float | None]:
+    """Return the mean of n values and its standard error, given their sum in units of 2**-bits / common."""
+    mean = _rounded(lambda: Fraction(total, n * common << bits))
+    if n < 2:
+        return mean, None
+    # n times the sum of squared deviations. It is exact, so it is never negative. The root is an integer too, because
+    # the variance of scores such as 1e-200 or 1e200 does not fit a double.
+    spread = squared * n - total**2
+    root = math.isqrt((spread << 2 * _ROOT_BITS) // (common**2 * n**2 * (n - 1)))
+    return mean, _rounded(lambda: Fraction(root, 1 << bits + _ROOT_BITS))
+
+
+def _rounded(value: Callable[[], Fraction]) -> float | None:
+    try:
+        return float(value())
+    except OverflowError:
+        return None
