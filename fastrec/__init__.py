@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fastrec.commands.stats import stats
     from fastrec.commands.validate import Validation, validate
     from fastrec.commands.verify import Verification, verify
-    from fastrec.errors import FastrecError, ShardError, UsageError
+    from fastrec.errors import FastrecError, RefusedError, ShardError, UsageError
     from fastrec.judge.findings import Finding, InvalidRecordError
     from fastrec.normalize.run import normalize
     from fastrec.schemas.hashes import sample_hash
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Finding", "Record", "Verdict", "__version__", "decode", "encode", "judge", "read", "sample_hash"]
 __all__ += ["Difference", "Exported", "Stats", "Summary", "Validation", "Verification"]
 __all__ += ["cat", "diff", "export", "generate", "normalize", "stats", "validate", "verify"]
-__all__ += ["FastrecError", "InvalidRecordError", "ShardError", "UsageError"]
+__all__ += ["FastrecError", "InvalidRecordError", "RefusedError", "ShardError", "UsageError"]
 
 _HOMES = {
     name: module
@@ -45,7 +45,7 @@ _HOMES = {
         "fastrec.commands.stats": ("stats",),
         "fastrec.commands.validate": ("Validation", "validate"),
         "fastrec.commands.verify": ("Verification", "verify"),
-        "fastrec.errors": ("FastrecError", "ShardError", "UsageError"),
+        "fastrec.errors": ("FastrecError", "RefusedError", "ShardError", "UsageError"),
         "fastrec.judge.findings": ("Finding", "InvalidRecordError"),
         "fastrec.normalize.run": ("normalize",),
         "fastrec.schemas.hashes": ("sample_hash",),

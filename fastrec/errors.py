@@ -2,6 +2,7 @@
 
     FastrecError                    exit code 3, unless a subclass has another
     ├── UsageError                  the command line or an argument is wrong (exit code 2)
+    ├── RefusedError                a corpus was made, but not published (exit code 1): where it is, why, its summary
     ├── InvalidRecordError          in `judge.findings`: a line is not a valid record (exit code 1)
     ├── WorkerDiedError             a task killed its worker process twice: the task
     ├── LockedError                 another run writes the same output: its process
@@ -23,14 +24,15 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 __all__ = ["ClusterError", "CorpusError", "FastrecError", "LockedError", "UsageError", "WorkerDiedError"]
 __all__ += ["BadShardsError", "ShardCorruptError", "ShardError", "ShardLimitError", "ShardMissingError"]
-__all__ += ["ShardTruncatedError", "counted", "naming", "out_of_memory", "shown", "utf8", "without_secrets"]
+__all__ += ["RefusedError", "ShardTruncatedError"]
+__all__ += ["counted", "naming", "out_of_memory", "shown", "utf8", "without_secrets"]
 
 # Up to the last @ before the path. A password may contain /, as keys of stores do; a port has digits only.
 _USER = re.compile(r"://(?:[^/\s]*|[^\s/@:]+:(?!\d*/)[^\s@]*)@")
@@ -96,6 +98,26 @@ class UsageError(FastrecError):
     """The caller asked for something impossible; the message says what to do instead."""
 
     exit_code = 2
+
+
+class RefusedError(FastrecError):
+    """A corpus was made, but not published, because it failed a check. The old corpus stays as it was."""
+
+    exit_code = 1
+
+    def __init__(self, output: str, path: str, reason: str, summary: Any) -> None:
+        super().__init__(output, path, reason, summary)
+        self.output = output
+        self.path = path
+        self.reason = reason
+        self.summary = summary
+
+    def __str__(self) -> str:
+        path = shown(self.path)
+        return (
+            f"refused: {self.reason}. {shown(self.output)} is as it was before, and the refused corpus is in {path}: "
+            f"run `fastrec rejects {path}` to see why lines were rejected"
+        )
 
 
 class WorkerDiedError(FastrecError):

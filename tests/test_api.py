@@ -24,6 +24,7 @@ from fastrec.errors import (
     CorpusError,
     FastrecError,
     LockedError,
+    RefusedError,
     ShardError,
     ShardTruncatedError,
     UsageError,
@@ -393,6 +394,7 @@ EXAMPLES = {
     UsageError: [("name a file",)],
     LockedError: [("out", "process 7 on earth"), ("a\udcff\n", "process 7 on earth")],
     WorkerDiedError: [("reading a.jsonl",)],
+    RefusedError: [("out", "out.refused", "3 of 3 lines were rejected", {"kept": 0}), ("a\udcff", "b\n", "", None)],
     ClusterError: [("tcp://here:8786", "there were no workers for 30 seconds")],
     InvalidRecordError: [(FINDINGS,), (FINDINGS, "a b.jsonl", 12), (FINDINGS, "a\udcff\n.jsonl", 3)],
     BadShardsError: [([ShardTruncatedError("a.jsonl", "is cut", 7), ShardError("a\udcff\n.jsonl", "is cut")],)],
@@ -416,6 +418,7 @@ def test_errors_are_one_family() -> None:
     }
     assert {error: error.exit_code for error in FAMILY if error.exit_code != 3} == {
         UsageError: 2,
+        RefusedError: 1,
         InvalidRecordError: 1,
     }
 

@@ -9,7 +9,7 @@ import click
 from fastrec.cli.console import allow_broken_pipe, make_progress, print_json, print_notice, print_stderr, print_warning
 from fastrec.cli.options import Size, choice_option, jobs_option, no_progress_option, prepare_reading, reading_options
 from fastrec.cli.spelling import safe, spell_bytes, spell_speed
-from fastrec.errors import counted, shown
+from fastrec.errors import RefusedError, UsageError, counted, shown
 
 if TYPE_CHECKING:
     from fastrec.normalize.run import NormalizeResult, Plan
@@ -24,16 +24,15 @@ class MaxRejects(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
     name = "N|N%"
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, bool]:
-        """Return the number, and whether it is a percentage."""
-        text = str(value)
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check the value, and return it as it was given."""
+        from fastrec.normalize.gate import parse_max_rejects
+
         try:
-            number = float(text.removesuffix("%"))
-        except ValueError:
-            number = -1.0
-        if not 0 <= number < float("inf"):
-            self.fail(f"{text!r} is neither a number of lines nor a percentage such as 0.5%", param, ctx)
-        return number, text.endswith("%")
+            parse_max_rejects(str(value))
+        except UsageError as exc:
+            self.fail(str(exc), param, ctx)
+        return str(value)
 
 
 @click.command(short_help="Make one clean, sorted corpus from any shards.")
@@ -59,11 +58,13 @@ class MaxRejects(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @choice_option("--conflicts", ["keep", "first", "reject"],
                "What to do if different records have the same identity: keep all of them, keep the first, or reject "
                "all of them.")  # fmt: skip
-@click.option("--max-rejects", type=MaxRejects(), default="0", show_default=True,
-              help="Exit 1 if more lines than this are rejected.")  # fmt: skip
+@click.option("--max-rejects", type=MaxRejects(), show_default="publish in any case; exit 1 if any line is rejected",
+              help="If more lines than this are rejected, do not publish: put the corpus at OUTPUT.refused, and exit "
+              "1.")  # fmt: skip
 @click.option("--skip-bad-shards", is_flag=True, help="Publish without the shards that cannot be read.")
 @click.option("--fresh", is_flag=True, help="Do not reuse the finished work of an interrupted run.")
-@click.option("--overwrite", is_flag=True, help="Replace an existing corpus.")
+@click.option("--overwrite", is_flag=True,
+              help="Replace an existing corpus, but not by one without any records.")  # fmt: skip
 @click.option("--work-dir", type=click.Path(), envvar="FASTREC_WORK_DIR", show_envvar=True,
               show_default="next to the output; TMPDIR if the output is in a store and there is no --scheduler",
               help="Directory or URL for temporary files.")  # fmt: skip
@@ -76,7 +77,7 @@ class MaxRejects(click.ParamType):  # type: ignore[type-arg,unused-ignore]
               help="Print a table of models too; with -vv, a traceback for unexpected errors.")  # fmt: skip
 def normalize(
     *, paths: tuple[str, ...], files_from: str | None, output: str, sort_by: str | None,
-    max_rejects: tuple[float, bool], dry_run: bool, as_json: bool, quiet: bool, no_progress: bool, verbose: int,
+    dry_run: bool, as_json: bool, quiet: bool, no_progress: bool, verbose: int,
     **given: Any,
 ) -> None:  # fmt: skip
     """Turn any number of shards into one clean, sorted corpus.
@@ -88,7 +89,9 @@ def normalize(
     \b
     Exit codes:
       0     done
-      1     done and published, but more than --max-rejects lines were rejected
+      1     done and published, but lines were rejected (without --max-rejects);
+            or refused, and put at OUTPUT.refused: more than --max-rejects lines
+            were rejected, or no records would replace a corpus with records
       2     the command line is wrong
       3     failed, nothing published: a bad shard, a full disk, or a worker that
             kept dying
@@ -126,17 +129,18 @@ def normalize(
 
                 print_stats(rank(choose(result.summary)), most=_MOST_MODELS)
     except OSError as exc:
-        exc.add_note(f"The corpus was published as {shown(result.output)}.")
+        verb = "refused: it is in" if result.refused else "published as"
+        exc.add_note(f"The corpus was {verb} {shown(result.output)}.")
         raise
-    counts = result.summary.line_counts
-    most, is_share = max_rejects
-    too_many = counts.rejected > (most / 100 * counts.lines if is_share else most)
+    rejected = result.summary.line_counts.rejected
     if not quiet:
         print_stderr(_closing_line(result))
         print_warning(skipped_lines(result.skipped))
-        if too_many:
+    if result.refused:
+        raise RefusedError(output, result.output, result.refused, result.summary)
+    if rejected and options.gate is None:
+        if not quiet:
             print_notice(f"run `fastrec rejects {shown(output)}` to see why lines were rejected")
-    if too_many:
         raise click.exceptions.Exit(1)
 
 

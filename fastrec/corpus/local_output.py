@@ -4,6 +4,7 @@
     .OUT.fastrec-work    runs and the journal; elsewhere with --work-dir
     .OUT.fastrec-new     the output, until one rename makes it OUT
     .OUT.fastrec-old     with --overwrite: the old output between two renames, where one cannot do it
+    OUT.refused          the output of the last run, if it was refused; replaced in the same way as OUT
 
 All of them are on the file system of OUT. If a run fails or is killed, its finished work stays, and the next run
 resumes from it. One system call exchanges the old and the new output. Where a file system cannot do that, a crash
@@ -21,8 +22,9 @@ from pathlib import Path
 from typing import Final
 
 from fastrec.corpus.lock import locked
-from fastrec.corpus.output import Kind, Output, work_of
-from fastrec.errors import UsageError, naming, shown
+from fastrec.corpus.manifest import is_refused
+from fastrec.corpus.output import REFUSED, Kind, Output, not_refused, work_of
+from fastrec.errors import LockedError, UsageError, naming, shown
 from fastrec.limits import LIMITS, Limits
 from fastrec.storage import storage_of
 from fastrec.storage.local import LOCAL
@@ -38,12 +40,13 @@ _CANNOT: Final = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EXDEV, errno.
 class LocalOutput(Output):
     """An output directory on this machine."""
 
-    def __init__(self, target: Path, kind: Kind, work: str) -> None:
+    def __init__(self, target: Path, kind: Kind, work: str, limits: Limits = LIMITS) -> None:
         self.work = work
         self.staging = target.parent / f".{target.name}.fastrec-new"
-        self._target = target
-        self._marker = kind.marker
-        self._old = target.parent / f".{target.name}.fastrec-old"
+        self._limits = limits
+        self._place = _Place(target, kind.marker)
+        self._refused = _Place(target.with_name(target.name + REFUSED), kind.marker)
+        self.refused = str(self._refused.target)
 
     def staged(self, name: str) -> str:
         return str(self.staging / name)
@@ -58,12 +61,11 @@ class LocalOutput(Output):
         (self.staging / name).rename(self.staging / new_name)
 
     def write_marker(self, document: bytes) -> None:
-        self.write(self._marker, document)
+        self.write(self._place.marker.name, document)
 
     def recover(self) -> None:
         """Restore the old output, if a run ended between the two renames."""
-        if not self._target.exists() and (self._old / self._marker).exists():
-            self._old.rename(self._target)
+        self._place.recover()
 
     def prepare(self, *, fresh: bool) -> None:
         """Create the directories, private to this user; with `fresh`, remove what an earlier run left in them."""
@@ -73,48 +75,97 @@ class LocalOutput(Output):
                 storage.remove_all(directory)
             storage.make_directory(directory)
 
+    def old_marker(self) -> bytes | None:
+        with contextlib.suppress(FileNotFoundError):
+            return LOCAL.read_all(str(self._place.marker))
+        return None
+
     def publish(self) -> None:
-        os.umask(umask := os.umask(0))  # there is no way to read it without setting it
-        self.staging.chmod(0o777 & ~umask)
-        _sync(self.staging)
-        self._discard_old()
-        new = self.staging.stat()
-        try:
-            self._replace()
-            _sync(self._target.parent)
-        except BaseException:
-            # The original error is raised. If it cannot be undone now, the next run does it.
-            with contextlib.suppress(OSError):
-                self._undo(new)
-            raise
+        self._place.publish(self.staging)
 
-    def _replace(self) -> None:
-        if self._target.exists():
-            if exchange(self.staging, self._target):
-                return
-            self._target.rename(self._old)
-        self.staging.rename(self._target)
+    def check_refused(self) -> None:
+        place = self._refused
+        if os.path.lexists(place.target) and not place.is_refused():
+            raise not_refused(self.refused)
 
-    def _undo(self, new: os.stat_result) -> None:
-        if self._target.exists() and os.path.samestat(self._target.stat(), new):
-            if self.staging.exists():
-                exchange(self.staging, self._target)
-            else:
-                self._target.rename(self.staging)
-        self.recover()
+    def refuse(self) -> None:
+        with locked(self._refused.target, self._limits.lock_wait_seconds):
+            self.check_refused()
+            self._refused.publish(self.staging)
 
-    def _discard_old(self) -> None:
-        """Remove the old output, its marker first: a part of it must not be mistaken for the whole and restored."""
-        with contextlib.suppress(OSError):
-            (self._old / self._marker).unlink()
-        LOCAL.remove_all(str(self._old))
+    def remove_refused(self) -> None:
+        place = self._refused
+        with contextlib.suppress(OSError, LockedError):  # what stays does no harm, and another run may be writing it
+            if place.is_refused():
+                with locked(place.target, self._limits.lock_wait_seconds):
+                    place.discard_old()
+                    place.target.rename(place.old)
+                    place.discard_old()
 
     def clear(self) -> None:
         for directory in (str(self.staging), self.work):
             storage_of(directory).remove_all(directory)
         with contextlib.suppress(OSError):  # what stays does no harm
-            if self._target.exists():
-                self._discard_old()
+            for place in (self._place, self._refused):
+                if place.target.exists():
+                    place.discard_old()
+
+
+class _Place:
+    """A path where outputs are published, one after the other."""
+
+    def __init__(self, target: Path, marker: str) -> None:
+        self.target = target
+        self.marker = target / marker
+        self.old = target.parent / f".{target.name}.fastrec-old"
+
+    def is_refused(self) -> bool:
+        """Return whether a refused output is here, and not something else with this name."""
+        if self.target.is_symlink() or not self.marker.is_file():
+            return False
+        return is_refused(LOCAL.read_all(str(self.marker)))
+
+    def recover(self) -> None:
+        """Restore the old output, if a run ended between the two renames."""
+        if not self.target.exists() and (self.old / self.marker.name).exists():
+            self.old.rename(self.target)
+
+    def publish(self, staging: Path) -> None:
+        """Rename a directory to this path; an output that was here gets the name of the directory, or is gone."""
+        os.umask(umask := os.umask(0))  # there is no way to read it without setting it
+        staging.chmod(0o777 & ~umask)
+        _sync(staging)
+        self.discard_old()
+        new = staging.stat()
+        try:
+            self._replace(staging)
+            _sync(self.target.parent)
+        except BaseException:
+            # The original error is raised. If it cannot be undone now, the next run does it.
+            with contextlib.suppress(OSError):
+                self._undo(staging, new)
+            raise
+
+    def _replace(self, staging: Path) -> None:
+        if self.target.exists():
+            if exchange(staging, self.target):
+                return
+            self.target.rename(self.old)
+        staging.rename(self.target)
+
+    def _undo(self, staging: Path, new: os.stat_result) -> None:
+        if self.target.exists() and os.path.samestat(self.target.stat(), new):
+            if staging.exists():
+                exchange(staging, self.target)
+            else:
+                self.target.rename(staging)
+        self.recover()
+
+    def discard_old(self) -> None:
+        """Remove the old output, its marker first: a part of it must not be mistaken for the whole and restored."""
+        with contextlib.suppress(OSError):
+            (self.old / self.marker.name).unlink()
+        LOCAL.remove_all(str(self.old))
 
 
 @contextlib.contextmanager
@@ -124,7 +175,9 @@ def open_local_output(
     """Lock and prepare an output directory on this machine; see `fastrec.corpus.publish.open_output`."""
     target = Path(output).resolve()  # a symbolic link stays, and leads to the new output
     work = work_of(str(target), work_dir) if work_dir else str(target.parent / f".{target.name}.fastrec-work")
-    made = LocalOutput(target, kind, work)
+    made = LocalOutput(target, kind, work, limits)
+    if not Path(output).is_symlink() and Path(output).name not in ("", ".."):
+        made.refused = str(Path(output)) + REFUSED  # as the user names it
     target.parent.mkdir(parents=True, exist_ok=True)
     with locked(target, limits.lock_wait_seconds):
         made.recover()

@@ -19,6 +19,7 @@ __all__ = [
     "Manifest",
     "PartEntry",
     "RejectsEntry",
+    "is_refused",
     "key_entry",
     "skipped_lines",
     "tree_hash",
@@ -126,10 +127,27 @@ class Manifest(msgspec.Struct, kw_only=True):
     """Shards that were read."""
     skipped: list[str]
     """Shards that were left out because they could not be read."""
+    refused: str | None = None
+    """Why the corpus was not published; null if it was. A refused corpus is in `OUT.refused` instead of `OUT`."""
 
     def to_json(self) -> bytes:
         """Encode the document: indented, with a newline at the end."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
+
+
+class _Refused(msgspec.Struct):
+    """What `is_refused` reads of a manifest."""
+
+    refused: str
+
+
+def is_refused(document: bytes) -> bool:
+    """Return whether a document is the manifest of a refused corpus."""
+    try:
+        msgspec.json.decode(document, type=_Refused)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
 
 
 def key_entry(key: bytes, sort_fields: Sequence[str]) -> KeyEntry:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
+from fastrec.errors import UsageError, shown
 from fastrec.storage import is_url, join, parent_and_name, storage_of, without_file_protocol
 from fastrec.storage.digests import fingerprint
 
-__all__ = ["Kind", "Output", "work_of"]
+__all__ = ["REFUSED", "Kind", "Output", "not_refused", "work_of"]
+
+REFUSED: Final = ".refused"
+"""What the name of a refused output ends with."""
 
 
 class Kind(NamedTuple):
@@ -24,6 +28,8 @@ class Output(Protocol):
     """An output directory while it is made, and the work directory that belongs to it."""
 
     work: str
+    refused: str
+    """Where the output is put if it is refused: `OUT.refused`."""
 
     def staged(self, name: str) -> str:
         """Return the path that a file of the output has before it is published."""
@@ -42,6 +48,18 @@ class Output(Protocol):
 
     def publish(self) -> None:
         """Publish the output atomically. If that fails, an old output stays as it was."""
+
+    def old_marker(self) -> bytes | None:
+        """Read the marker of the output that this one would replace; None if there is no such output."""
+
+    def check_refused(self) -> None:
+        """Raise a UsageError if `OUT.refused` is anything but an output that was refused before."""
+
+    def refuse(self) -> None:
+        """Put the output at `OUT.refused` instead of publishing it, atomically. `OUT` stays as it is."""
+
+    def remove_refused(self) -> None:
+        """Remove an output that was refused before, as far as that is possible; anything else stays."""
 
     def clear(self) -> None:
         """Remove everything that is not published, as far as that is possible."""
@@ -71,6 +89,14 @@ class Output(Protocol):
         """List the work files besides the journal."""
         files = storage_of(self.work).files_in(self.work)
         return [path for path in files if not parent_and_name(path)[1].startswith("journal")]
+
+
+def not_refused(path: str) -> UsageError:
+    """Return the error for something at `OUT.refused` that is not a refused output."""
+    return UsageError(
+        f"{shown(path)} exists, and is not a refused corpus: a corpus that is refused would be put there. Rename it, "
+        "or give another output"
+    )
 
 
 def work_of(output: str, work_dir: str) -> str:

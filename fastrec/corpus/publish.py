@@ -20,7 +20,7 @@ from fastrec.sources.shard import Shard
 from fastrec.sources.tasks import total_text
 from fastrec.storage import is_url, join, parent_and_name, storage_of
 
-__all__ = ["check_output", "check_reachable", "open_output", "too_little_space"]
+__all__ = ["check_inputs_not_in", "check_output", "check_reachable", "open_output", "too_little_space"]
 
 
 def open_output(
@@ -50,6 +50,19 @@ def check_output(output: str, names: Sequence[str], shards: Sequence[Shard] = ()
             raise UsageError(f"the output {shown_output} lies in the input {shown(name)}: give another output")
         if _is_inside(theirs, ours) or theirs == ours:
             raise UsageError(f"the input {shown(name)} lies in the output {shown_output}: give another output")
+
+
+def check_inputs_not_in(refused: str, names: Sequence[str], shards: Sequence[Shard]) -> None:
+    """Refuse inputs in a refused corpus that this run would replace or remove."""
+    if not storage_of(refused).exists(refused):
+        return
+    place = _canonical(refused)
+    for name in (*names, *(shard.path for shard in shards if not shard.stream)):
+        if is_url(name) == is_url(refused) and f"{_canonical(name)}/".startswith(f"{place}/"):
+            raise UsageError(
+                f"the input {shown(name)} is the corpus that was refused last, which this run would replace or remove: "
+                "rename it, or give another output"
+            )
 
 
 def _canonical(path: str) -> str:

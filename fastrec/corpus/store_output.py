@@ -4,6 +4,7 @@
     OUT/part-00000.jsonl.zst    written under its final name
     OUT/manifest.json           written last: from then on there is a corpus, or a new one
     DIR/.OUT.….fastrec-work/    runs and the journal
+    OUT.refused/                the corpus of the last run, if it was refused: copied from OUT within the store
 
 Readers take the files that the manifest names, and no others. So the files of a corpus that replaces another need other
 names: they carry some digits of the hash of the old manifest. The old corpus stays readable until the new manifest is
@@ -22,9 +23,9 @@ from typing import Final
 import msgspec
 
 from fastrec.corpus.lock import Lease
-from fastrec.corpus.manifest import Manifest
-from fastrec.corpus.output import Kind, Output, work_of
-from fastrec.errors import UsageError, shown
+from fastrec.corpus.manifest import Manifest, is_refused
+from fastrec.corpus.output import REFUSED, Kind, Output, not_refused, work_of
+from fastrec.errors import LockedError, UsageError, shown
 from fastrec.limits import LIMITS, Limits
 from fastrec.storage import is_url, join, parent_and_name, storage_of
 from fastrec.storage.object_store import OBJECT_STORE
@@ -40,11 +41,13 @@ _OURS = re.compile(r"(part-\d+|rejects|summary)(-[0-9a-f]{8})?\.json(l(\.zst|\.g
 class StoreOutput(Output):
     """An output directory in an object store."""
 
-    def __init__(self, url: str, kind: Kind, work: str, lease: Lease) -> None:
+    def __init__(self, url: str, kind: Kind, work: str, lease: Lease, limits: Limits) -> None:
         self.work = work
         self._url = url
         self._kind = kind
         self._lease = lease
+        self._limits = limits
+        self.refused = url + REFUSED
         self._new_manifest = b""
         self._old_manifest: bytes | None = None
         with contextlib.suppress(FileNotFoundError):
@@ -105,6 +108,52 @@ class StoreOutput(Output):
             OBJECT_STORE.remove(*(join(self._url, name) for name in old - self._old_files))
         OBJECT_STORE.abort_uploads(self._url)  # of workers that died
 
+    def old_marker(self) -> bytes | None:
+        return self._old_manifest
+
+    def check_refused(self) -> None:
+        """Raise a UsageError if there are objects in `OUT.refused` without a lease or the manifest of a refused one."""
+        marker = join(self.refused, self._kind.marker)
+        files = OBJECT_STORE.files_in(self.refused)
+        if marker in files and not is_refused(OBJECT_STORE.read_all(marker)):
+            raise not_refused(self.refused)
+        if files and marker not in files and join(self.refused, _LEASE) not in files:
+            raise not_refused(self.refused)
+
+    def refuse(self) -> None:
+        """Copy all files to `OUT.refused`, and write the manifest there last."""
+        with self._open_refused() as refused:
+            for name in sorted(_files_of(self._new_manifest)):
+                self._lease.check()
+                OBJECT_STORE.copy(self.staged(name), refused.staged(name))
+            refused.write_marker(self._new_manifest)
+            refused.publish()
+
+    def remove_refused(self) -> None:
+        with contextlib.suppress(OSError, LockedError, UsageError):
+            if OBJECT_STORE.files_in(self.refused):
+                with self._open_refused() as refused:
+                    refused.remove()
+
+    @contextlib.contextmanager
+    def _open_refused(self) -> Iterator[StoreOutput]:
+        self.check_refused()
+        lease = Lease(OBJECT_STORE, join(self.refused, _LEASE), self.refused, self._limits)
+        with lease.held():
+            refused = StoreOutput(self.refused, self._kind, self.work, lease, self._limits)
+            self.check_refused()
+            OBJECT_STORE.remove(*refused.staged_files())  # of a run that was killed here
+            try:
+                yield refused
+            except BaseException:
+                lease.stays = True
+                raise
+
+    def remove(self) -> None:
+        """Remove a published output, its marker first."""
+        OBJECT_STORE.remove(join(self._url, self._kind.marker))
+        OBJECT_STORE.remove(*(join(self._url, name) for name in self._old_files))
+
     def is_unfinished(self) -> bool:
         """Return whether there are files of a corpus, but no corpus."""
         try:
@@ -143,7 +192,7 @@ def open_store_output(
         if files and join(output, kind.marker) not in files:
             raise _foreign_file(output, files[0], kind)
     with lease.held():
-        made = StoreOutput(output, kind, work, lease)
+        made = StoreOutput(output, kind, work, lease, limits)
         made.refuse_existing(overwrite=overwrite)
         made.prepare(fresh=fresh)
         try:

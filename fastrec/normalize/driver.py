@@ -18,6 +18,7 @@ from fastrec.corpus.manifest import InputEntry, Manifest, PartEntry, RejectsEntr
 from fastrec.corpus.rejects import RejectRange, write_rejects
 from fastrec.errors import utf8
 from fastrec.normalize.context import RunContext
+from fastrec.normalize.gate import why_refused
 from fastrec.normalize.line_counts import (
     check_line_counts,
     count_codes,
@@ -68,7 +69,11 @@ def make_corpus(shards: Sequence[Shard], context: RunContext) -> tuple[Manifest,
     inputs = [entry for number, entry in enumerate(inputs) if number not in skipped]
     errors = [str(error) for _, error in sorted(skipped.items())]
     parts = close_gaps(context, parts)
-    return _write_documents(context, parts, summary, rejects=rejects, inputs=inputs, skipped=errors), summary
+    refused = why_refused(summary.line_counts, options.gate, context.output.old_marker())
+    manifest = _write_documents(
+        context, parts, summary, rejects=rejects, inputs=inputs, skipped=errors, refused=refused
+    )
+    return manifest, summary
 
 
 def _write_rejects(
@@ -96,6 +101,7 @@ def _write_documents(
     rejects: RejectsEntry | None,
     inputs: list[InputEntry],
     skipped: list[str],
+    refused: str | None,
 ) -> Manifest:
     options, document = context.options, summary.to_json()
     summary_file = context.output.named("summary", ".json")
@@ -122,6 +128,7 @@ def _write_documents(
         summary_sha256=sha256(document).hexdigest(),
         inputs=inputs,
         skipped=skipped,
+        refused=refused,
     )
     context.output.write(summary_file, document)
     context.output.write_marker(manifest.to_json())

@@ -9,6 +9,7 @@ import msgspec
 from fastrec.corpus.writer import COMPRESSIONS
 from fastrec.errors import UsageError
 from fastrec.limits import LIMITS, Limits
+from fastrec.normalize.gate import MaxRejects, parse_max_rejects
 from fastrec.schemas.hashes import HASHES
 from fastrec.sorting.keys import FIELDS, sort_order
 from fastrec.sources.formats import MAX_WINDOW
@@ -46,6 +47,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     scheduler: str | None = None  # address of a Dask scheduler; None starts a cluster on this machine
     memory: int | None = None  # memory limit in bytes for all jobs together; None is 512 MiB per job
     skip_bad_shards: bool = False
+    max_rejects: int | float | str | None = None  # a number of lines or a percentage; None publishes in any case
     fresh: bool = False  # do not resume an interrupted run
     overwrite: bool = False
     work_dir: str | None = None
@@ -68,6 +70,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError("part_size must be at least 1 KiB")
         if self.memory is not None and self.memory < 1 << 20:
             raise UsageError("memory must be at least 1 MiB: give a unit, as in 4GiB")
+        _ = self.gate
         levels = {"zst": _ZSTD_LEVELS, "gz": _GZIP_LEVELS}.get(self.compression)
         if levels and self.level not in levels:
             raise UsageError(f"level must be from {levels[0]} to {levels[-1]} for {self.compression}, not {self.level}")
@@ -76,6 +79,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     def sort_fields(self) -> tuple[str, ...]:
         """All fields of the sort key, in order."""
         return sort_order(self.sort_by)
+
+    @property
+    def gate(self) -> MaxRejects | None:
+        """How many rejected lines are allowed, if there is a limit."""
+        return None if self.max_rejects is None else parse_max_rejects(self.max_rejects)
 
     @property
     def memory_per_job(self) -> int:

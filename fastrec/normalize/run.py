@@ -7,7 +7,7 @@
 3. Choose the cuts between parts, and merge runs if there are too many (`rounds`).
 4. Pass 2 (`parts`, `pass2`): gather, deduplicate, count and compress each part.
 5. Write summary and manifest (`driver`), and check that line counts add up (`line_counts`).
-6. Publish the output directory atomically.
+6. Publish the output directory atomically, or put it at `OUT.refused` if it does not pass the gate (`gate`).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ import msgspec
 from fastrec.corpus.documents import MANIFEST
 from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.output import Kind, Output
-from fastrec.corpus.publish import check_output, check_reachable, open_output, too_little_space
+from fastrec.corpus.publish import check_inputs_not_in, check_output, check_reachable, open_output, too_little_space
 from fastrec.engine import is_small, make_engine
-from fastrec.errors import UsageError, shown, utf8
+from fastrec.errors import RefusedError, UsageError, shown, utf8
 from fastrec.normalize.context import NoProgress, Progress, RunContext
 from fastrec.normalize.driver import make_corpus, purpose_of
 from fastrec.normalize.journal import Journal
@@ -44,7 +44,9 @@ class NormalizeResult(msgspec.Struct, kw_only=True):
     """The result of a run."""
 
     output: str
-    """Path of the corpus."""
+    """Path of the corpus; of the refused corpus, if it was not published."""
+    refused: str | None
+    """Why the corpus was not published; null if it was."""
     summary: Summary
     """The document `summary.json`."""
     parts: int
@@ -100,15 +102,20 @@ def normalize(
         files_from: A file with further paths, one per line.
         progress: Receives the progress of the run.
         **options: The fields of `Options`: `jobs`, `memory`, `part_size`, `level`, `compression`, `sort_by`, `hash`,
-            `sample_hash`, `conflicts`, `skip_bad_shards`, `fresh`, `overwrite`, `work_dir`, `max_line_bytes`,
-            `max_window`, `engine`, `scheduler`.
+            `sample_hash`, `conflicts`, `max_rejects`, `skip_bad_shards`, `fresh`, `overwrite`, `work_dir`,
+            `max_line_bytes`, `max_window`, `engine`, `scheduler`.
 
     Raises:
         UsageError: An argument is wrong; nothing was done.
         BadShardsError: Some shards could not be read completely. It lists all of them; nothing was published.
+        RefusedError: More than `max_rejects` lines were rejected, or an empty corpus would replace one with records.
+            The old corpus stays; the new one is at `output` + `.refused`.
     """
     names = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
-    return run(names, output, Options(**options), files_from=files_from, progress=progress).summary
+    result = run(names, output, Options(**options), files_from=files_from, progress=progress)
+    if result.refused:
+        raise RefusedError(os.fspath(output), result.output, result.refused, result.summary)
+    return result.summary
 
 
 def plan(names: Sequence[str | os.PathLike[str]], options: Options, *, files_from: str | None = None) -> Plan:
@@ -137,7 +144,7 @@ def run(
     progress: Progress | None = None,
     notice: Callable[[str], None] | None = None,
 ) -> NormalizeResult:
-    """Turn shards into one sorted corpus at `output`; `notice` receives each notice at once."""
+    """Turn shards into one sorted corpus at `output`, unless it is refused; `notice` receives each notice at once."""
     started = time.perf_counter()
     notices: list[str] = []
 
@@ -162,10 +169,18 @@ def run(
         ) as made,
         _resumable(made),
     ):
+        check_inputs_not_in(made.refused, paths, shards)
+        if options.gate or made.old_marker() is not None:
+            made.check_refused()
         manifest, summary = run_passes(shards, options, made, progress=progress, notice=note)
-        made.publish()
+        if manifest.refused:
+            made.refuse()
+        else:
+            made.publish()
+            made.remove_refused()
     return NormalizeResult(
-        output=utf8(target),
+        output=utf8(made.refused if manifest.refused else target),
+        refused=manifest.refused,
         summary=summary,
         parts=len(manifest.parts),
         shards=len(shards),

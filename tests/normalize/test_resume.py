@@ -363,7 +363,7 @@ def test_a_crash_between_the_renames_loses_nothing(
         return real(path, target)
 
     monkeypatch.setattr(local_output, "exchange", lambda *_: False)
-    monkeypatch.setattr(local_output.LocalOutput, "_undo", lambda *_: None)  # a killed process does nothing more
+    monkeypatch.setattr(local_output._Place, "_undo", lambda *_: None)  # a killed process does nothing more
     monkeypatch.setattr(Path, "rename", rename)
     with pytest.raises(KeyboardInterrupt):
         normalize(shards, tmp_path / "out", overwrite=True)
