@@ -1,0 +1,116 @@
+"""Tables of what gates do, made by running every combination: `python -m tests.docs.gates` (or `make docs`).
+
+Each table is between two markers in docs/gates.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from click.testing import CliRunner
+
+from fastrec.cli import cli
+from fastrec.errors import FastrecError
+from tests.docs.reference import DOCS, put
+from tests.samples import sample
+
+PAGE: Final = DOCS / "gates.md"
+
+# Lines of the new input and of the old corpus, and the values of --max-rejects, by their names in the table. No new
+# corpus equals an old one, so a published one is recognized by its bytes.
+_RECORD, _INVALID = json.dumps(sample()), "{}"
+_INPUTS: Final = {
+    "records, no rejected line": [_RECORD],
+    "records and a rejected line": [_RECORD, _INVALID],
+    "no records, a rejected line": [_INVALID],
+    "no records, no rejected line": [""],
+}
+_OUTPUTS: Final = {"nothing": None, "a corpus with records": [_RECORD, _RECORD], "a corpus without records": [""]}
+_LIMITS: Final = {
+    "without `--max-rejects`": [],
+    "`--max-rejects 1`": ["--max-rejects", "1"],
+    "`--max-rejects 0`": ["--max-rejects", "0"],
+}
+
+
+def normalize_gates() -> str:
+    """The table of `normalize`: what happens for each old output, input, `--overwrite` and `--max-rejects`."""
+    with tempfile.TemporaryDirectory(prefix="fastrec-gates-") as folder, contextlib.chdir(folder):
+        for number, lines in enumerate(_OUTPUTS.values()):
+            if lines is not None:
+                Path("old.jsonl").write_text("\n".join(lines))
+                assert _exit_code("normalize", "old.jsonl", "-o", f"old-{number}") == 0
+        outcomes = {
+            (old, overwrite, new): [
+                _normalize(f"old-{number}", lines, *overwriting, *limit) for limit in _LIMITS.values()
+            ]
+            for number, old in enumerate(_OUTPUTS)
+            for overwrite, overwriting in (("no", []), ("yes", ["--overwrite"]))
+            for new, lines in _INPUTS.items()
+        }
+    outcomes = _merge(_merge(outcomes, 2, list(_INPUTS)), 1, ["no", "yes"])
+    rows = [["OUT before", "`--overwrite`", "new corpus", *_LIMITS], ["---"] * (3 + len(_LIMITS))]
+    rows += [[*case, *cells] for case, cells in outcomes.items()]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+Outcomes = dict[tuple[str, ...], list[str]]
+"""What happens in each case, for each value of an option."""
+
+
+def _merge(outcomes: Outcomes, position: int, values: list[str]) -> Outcomes:
+    """Merge cases that differ only at one position, if they have the same outcome for each of the values there."""
+    merged: Outcomes = {}
+    for case, cells in outcomes.items():
+        before, after = case[:position], case[position + 1 :]
+        same = all(outcomes.get((*before, value, *after)) == cells for value in values)
+        merged[*before, "any" if same else case[position], *after] = cells
+    return merged
+
+
+def _normalize(old: str, lines: list[str], *options: str) -> str:
+    """Normalize some lines where `old` is the old output, if it exists; return what happened."""
+    out, refused = Path("out"), Path("out.refused")
+    for path in (out, refused):
+        shutil.rmtree(path, ignore_errors=True)
+    if Path(old).exists():
+        shutil.copytree(old, out)
+    Path("new.jsonl").write_text("\n".join(lines))
+    code = _exit_code("normalize", "new.jsonl", "-o", "out", *options)
+    unchanged = _files(out) == _files(Path(old))
+    whole = refused.exists() and _exit_code("verify", str(refused)) == 0
+    outcome = {(True, True): "refused", (True, False): "nothing done", (False, False): "published"}[unchanged, whole]
+    return f"{outcome}, exit {code}"
+
+
+def _files(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()} if directory.exists() else {}
+
+
+def _exit_code(*arguments: str) -> int:
+    """Run a command in this process, and return its exit code."""
+    result = CliRunner().invoke(cli, arguments)
+    if isinstance(result.exception, FastrecError):
+        return result.exception.exit_code
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code
+
+
+TABLES: Final[dict[str, Callable[[], str]]] = {"normalize-gates": normalize_gates}
+"""The tables of the page by the names of their markers."""
+
+
+def main() -> None:
+    """Update the tables."""
+    for name, table in TABLES.items():
+        PAGE.write_text(put(PAGE.read_text(), name, table()))
+
+
+if __name__ == "__main__":
+    main()
