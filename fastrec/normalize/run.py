@@ -217,6 +217,7 @@ def run_passes(
         if journal.discarded:
             notice(f"finished work of an interrupted run is not reused: {journal.discarded}")
         if options.engine == "dask":
+            options = msgspec.structs.replace(options, jobs=engine.jobs)  # a cluster has the size that it has
             check_reachable((output.working(""), output.staged("")), engine)
         return make_corpus(shards, RunContext(options, output, engine, journal, progress or NoProgress(), notice))
 
