@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -41,6 +42,10 @@ RECIPE = Recipe(
 PART_SIZE = 1 << 16
 MIDDLE = "part-00001.jsonl.zst"
 REJECTS = "rejects.jsonl.zst"
+
+# What the kinds of problems that compare two values end with.
+COMPARED = {"total", "line_counts", "bytes", "sha256", "records", "text_bytes", "text_sha256", "first", "last", "count"}
+COMPARED |= {"statistics", "conflict"}
 
 Damage = Callable[[Path], object]
 
@@ -484,7 +489,9 @@ def test_damage_is_reported(corpus: Path, name: str) -> None:
     """Each damage gives exactly the expected kinds of problems."""
     damage, expected = DAMAGE[name]
     damage(corpus)
-    assert kinds(verify(corpus)) == expected
+    found = verify(corpus)
+    assert kinds(found) == expected
+    assert_files_are_named(found)
 
 
 @pytest.mark.parametrize("name", SEALED)
@@ -493,7 +500,9 @@ def test_damage_with_an_updated_manifest_is_reported(corpus: Path, name: str) ->
     damage, expected = SEALED[name]
     damage(corpus)
     seal(corpus)
-    assert kinds(verify(corpus)) == expected
+    found = verify(corpus)
+    assert kinds(found) == expected
+    assert_files_are_named(found)
 
 
 def test_every_kind_of_problem_has_an_example() -> None:
@@ -503,7 +512,7 @@ def test_every_kind_of_problem_has_an_example() -> None:
 
 
 def test_problems_say_where_and_what(corpus: Path) -> None:
-    """The file, the line, what was expected and what was found."""
+    """The file, the line, and what is wrong."""
     on_lines(lambda found: found.append(found.pop(0).replace(b"{", b"{ ", 1)))(corpus)
     on_json("summary.json", *MODEL, "correct", to=999)(corpus)
     seal(corpus)
@@ -514,7 +523,35 @@ def test_problems_say_where_and_what(corpus: Path) -> None:
     assert (form.file, form.line) == (MIDDLE, last)
     assert form.message == "expected the normal form, found other text from byte 1 of the line"
     assert (number.file, number.line) == ("summary.json", None)
-    assert ".correct: expected the integer 999, found the integer " in number.message
+    assert re.search(r"\.correct: summary\.json says 999, the parts give \d+$", number.message)
+
+
+def test_problems_say_which_file_claims_what(corpus: Path, fresh: Path) -> None:
+    """A changed count in the summary: the message names the file that claims it, and what contradicts it."""
+    kept = json.loads((fresh / "summary.json").read_bytes())["line_counts"]["kept"]
+    on_json("summary.json", "line_counts", "kept", to=more)(corpus)
+    seal(corpus)
+    said = f"summary.json says {kept + 1:,}"
+    lines = sum(entry["lines"] for entry in json.loads((corpus / "manifest.json").read_bytes())["inputs"])
+    assert [problem.message for problem in verify(corpus).problems] == [
+        f"summary.json says {lines} lines, but its kept + duplicates + rejected + blank are {lines + 1}",
+        f"kept: {said}, the inputs in manifest.json add up to {kept}",
+        f"kept: {said}, manifest.json says that the number of records is {kept}",
+        f"valid lines: summary.json says {hashed(corpus) + 1}, its sample_hash adds up to {hashed(corpus)}",
+        f"$.line_counts.kept: {said}, the parts give {kept}",
+    ]
+
+
+def hashed(corpus: Path) -> int:
+    counts = json.loads((corpus / "summary.json").read_bytes())["sample_hash"]
+    return int(counts["verified"] + counts["filled"] + counts["replaced"])
+
+
+def assert_files_are_named(found: Verification) -> None:
+    """Every problem that compares two values names the file that claims one of them."""
+    for problem in found.problems:
+        if problem.kind.split(".")[-1] in COMPARED:
+            assert re.search(r"(manifest|summary)\.json says ", problem.message), problem
 
 
 @pytest.mark.parametrize("file", ["part-00000.jsonl.zst", MIDDLE, REJECTS, "summary.json"])
@@ -624,7 +661,7 @@ def test_problems_are_lines_of_stdout(corpus: Path) -> None:
     done = invoke(corpus)
     assert done.exit_code == 1
     first, second, verdict = done.stdout.splitlines()
-    assert first == f"{MIDDLE}: expected a file, found none [file.missing]"
+    assert first == f"{MIDDLE}: manifest.json lists this file, but it does not exist [file.missing]"
     assert second.startswith(r"stray\x1b[31m\n: ")
     assert verdict.startswith("damaged: 2 problems; ")
     assert done.stderr.startswith("note: the statistics in summary.json were not checked")

@@ -12,13 +12,14 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 
 import msgspec
 
 from fastrec.commands.verify.documents import check_manifest, check_rejects, check_summary
 from fastrec.commands.verify.part import CheckedPart, CheckTask, check_part
-from fastrec.commands.verify.problems import Problem, Problems
+from fastrec.commands.verify.problems import Problem, Problems, Statement
 from fastrec.corpus.documents import MANIFEST, SUMMARY, is_plain, read_manifest
 from fastrec.corpus.manifest import Manifest, key_entry
 from fastrec.corpus.scan import PartFile, run_in_order
@@ -153,31 +154,33 @@ def _check_files(manifest: Manifest, is_file: dict[str, bool]) -> Iterator[Probl
     bad = [name for name in names + rejects if not is_plain(name)]
     bad += [high for low, high in pairwise(names) if (len(low), low) >= (len(high), high)]
     for name in bad:
-        yield Problem(MANIFEST, None, "manifest.files", f"expected part names in ascending order, found {name!r}")
+        message = f"expected names of files in the corpus, those of parts in ascending order, found {name!r}"
+        yield Problem(MANIFEST, None, "manifest.files", message)
     listed = {MANIFEST, manifest.summary_file, *names, *rejects}
     for name in sorted(listed):
         if is_plain(name) and not is_file.get(name):
-            yield Problem(name, None, "file.missing", "expected a file, found none")
+            yield Problem(name, None, "file.missing", f"{MANIFEST} lists this file, but it does not exist")
     for name in sorted(is_file.keys() - listed):
-        yield Problem(name, None, "file.stray", f"expected only what {MANIFEST} lists, found this")
+        yield Problem(name, None, "file.stray", f"this is here, but {MANIFEST} does not list it")
 
 
 def _compare_parts(checked: Sequence[CheckedPart], sort_fields: Sequence[str]) -> Iterator[Problem]:
     """Compare each part with its entry in the manifest, and with the previous part."""
     previous: CheckedPart | None = None
+    says, has = partial(Statement, f"{MANIFEST} says"), partial(Statement, "the part has")
     for part in checked:
         entry, written = part.part.entry, part.written
         problems = Problems(entry.file)
-        problems.compare("file.bytes", entry.bytes, written.bytes)
-        problems.compare("file.sha256", entry.sha256, written.sha256)
+        problems.compare("file.bytes", "size", says(entry.bytes), has(written.bytes))
+        problems.compare("file.sha256", "SHA-256", says(entry.sha256), has(written.sha256))
         if part.read:
-            problems.compare("part.records", entry.records, part.records)
-            problems.compare("part.text_bytes", entry.text_bytes, written.text_bytes)
-            problems.compare("part.text_sha256", entry.text_sha256, written.text_sha256)
+            problems.compare("part.records", "records", says(entry.records), has(part.records))
+            problems.compare("part.text_bytes", "bytes of text", says(entry.text_bytes), has(written.text_bytes))
+            problems.compare("part.text_sha256", "SHA-256 of text", says(entry.text_sha256), has(written.text_sha256))
         if part.read and part.records:
-            for kind, key, found in (("part.first", entry.first, part.first), ("part.last", entry.last, part.last)):
-                expected_key, found_key = map(msgspec.to_builtins, (key, key_entry(found, sort_fields)))
-                problems.compare_documents(kind, expected_key, found_key)
+            for name, key, found in (("first", entry.first, part.first), ("last", entry.last, part.last)):
+                listed, read = map(msgspec.to_builtins, (key, key_entry(found, sort_fields)))
+                problems.compare_documents(f"part.{name}", f"{name} key, ", says(listed), has(read))
         if part.records:
             if previous is not None and part.first <= previous.last:
                 problems.add("part.order", "expected a first key greater than the last key of the previous part")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from hashlib import sha256
 from typing import Any, Final
 
 import msgspec
 
-from fastrec.commands.verify.problems import Problem, Problems
+from fastrec.commands.verify.problems import Problem, Problems, Statement
 from fastrec.corpus.documents import MANIFEST, SUMMARY, summary_path
 from fastrec.corpus.manifest import InputEntry, Manifest, RejectsEntry, tree_hash
 from fastrec.corpus.rejects import decode_rejected, numbered_lines
@@ -25,6 +26,9 @@ __all__ = ["check_manifest", "check_rejects", "check_summary"]
 
 _LINE_COUNTS: Final = ("lines", "kept", "duplicates", "rejected", "blank")
 
+_manifest_says, _summary_says = partial(Statement, f"{MANIFEST} says"), partial(Statement, f"{SUMMARY} says")
+_file_has = partial(Statement, "the file has")
+
 
 def check_manifest(manifest: Manifest) -> Iterator[Problem]:
     """Check that the totals of a manifest are those of its parts, and that the line counts of each input add up."""
@@ -36,9 +40,10 @@ def check_manifest(manifest: Manifest) -> Iterator[Problem]:
         "text_sha256": _tree_hash(part.text_sha256 for part in parts),
     }
     for name, found in totals.items():
-        problems.compare("manifest.total", getattr(manifest, name), found, name)
+        claim, other = _manifest_says(getattr(manifest, name)), Statement("its entries of parts give", found)
+        problems.compare("manifest.total", name, claim, other)
     for entry in manifest.inputs:
-        _check_line_counts(problems, "manifest.line_counts", entry, f"{entry.path}: ")
+        _check_line_counts(problems, "manifest.line_counts", f"{entry.path}: {MANIFEST}", entry)
     yield from problems
 
 
@@ -49,11 +54,11 @@ def _tree_hash(digests: Iterable[str]) -> str | None:
         return None
 
 
-def _check_line_counts(problems: Problems, kind: str, counts: LineCounts | InputEntry, prefix: str = "") -> None:
+def _check_line_counts(problems: Problems, kind: str, by: str, counts: LineCounts | InputEntry) -> None:
     found = counts.kept + counts.duplicates + counts.rejected + counts.blank
     if counts.lines != found:
-        message = f"expected kept + duplicates + rejected + blank = {counts.lines:,} lines, found {found:,}"
-        problems.add(kind, prefix + message)
+        message = f"{by} says {counts.lines:,} lines, but its kept + duplicates + rejected + blank are {found:,}"
+        problems.add(kind, message)
 
 
 def check_summary(
@@ -70,7 +75,8 @@ def check_summary(
     problems = Problems(SUMMARY)
     try:
         data = storage_of(corpus).read_all(summary_path(corpus, manifest))
-        problems.compare("file.sha256", manifest.summary_sha256, sha256(data).hexdigest())
+        digest = sha256(data).hexdigest()
+        problems.compare("file.sha256", "SHA-256", _manifest_says(manifest.summary_sha256), _file_has(digest))
         summary = msgspec.json.decode(data, type=Summary)
     except (FileNotFoundError, CorpusError):  # reported as a missing file, or as a bad name in the manifest
         return None, []
@@ -94,17 +100,23 @@ def _check_counts(summary: Summary, manifest: Manifest, problems: Problems) -> N
         summary.rejected_by_code,
         summary.sample_hash,
     )
-    _check_line_counts(problems, kind, counts)
-    for name in _LINE_COUNTS:
-        total = sum(getattr(entry, name) for entry in manifest.inputs)
-        problems.compare(kind, getattr(counts, name), total, f"{name} of all inputs")
-    problems.compare(kind, counts.kept, manifest.records, "records in the manifest")
-    problems.compare(kind, counts.rejected, sum(codes.values()), "rejected lines by code")
+    _check_line_counts(problems, kind, SUMMARY, counts)
     listed = manifest.rejects.records if manifest.rejects else 0
-    problems.compare(kind, counts.rejected, listed, "rejected lines in the manifest")
+    others = [(name, f"the inputs in {MANIFEST} add up to", _total(manifest.inputs, name)) for name in _LINE_COUNTS]
+    others += [
+        ("kept", f"{MANIFEST} says that the number of records is", manifest.records),
+        ("rejected", "its rejected_by_code adds up to", sum(codes.values())),
+        ("rejected", f"{MANIFEST} says that the rejects file has", listed),
+    ]
+    for name, by, found in others:
+        problems.compare(kind, name, _summary_says(getattr(counts, name)), Statement(by, found))
     conflicts = sum(count for code, count in codes.items() if code.startswith("conflict."))
     valid, hashed = counts.kept + counts.duplicates + conflicts, hashes.verified + hashes.filled + hashes.replaced
-    problems.compare(kind, valid, hashed, "hashes verified, filled and replaced")
+    problems.compare(kind, "valid lines", _summary_says(valid), Statement("its sample_hash adds up to", hashed))
+
+
+def _total(inputs: Sequence[InputEntry], name: str) -> int:
+    return sum(getattr(entry, name) for entry in inputs)
 
 
 def _check_statistics(summary: Summary, options: Options, statistics: Sequence[str], problems: Problems) -> None:
@@ -120,10 +132,11 @@ def _check_statistics(summary: Summary, options: Options, statistics: Sequence[s
     if options.conflicts != "keep":
         for conflict in found.conflicts.examples:
             name, sample_id, model = conflict.evaluation_name, conflict.sample_id, conflict.model_id
-            message = f"expected one record of {name!r}, {model!r}, {sample_id!r}, found {conflict.records:,}"
-            problems.add("corpus.conflict", message)
+            message = f"the parts have {conflict.records:,} records of {name!r}, {model!r}, {sample_id!r}, although "
+            problems.add("corpus.conflict", f"{message}{MANIFEST} says conflicts: {options.conflicts}")
         found.conflicts = summary.conflicts
-    problems.compare_documents("summary.statistics", _plain(summary, options), _plain(found, options))
+    claim, other = _summary_says(_plain(summary, options)), Statement("the parts give", _plain(found, options))
+    problems.compare_documents("summary.statistics", "", claim, other)
 
 
 def _plain(summary: Summary, options: Options) -> Any:
@@ -145,8 +158,8 @@ def check_rejects(
     problems = Problems(listed.file)
     try:
         size, digest = sha256_of_file(path)
-        problems.compare("file.bytes", listed.bytes, size)
-        problems.compare("file.sha256", listed.sha256, digest)
+        problems.compare("file.bytes", "size", _manifest_says(listed.bytes), _file_has(size))
+        problems.compare("file.sha256", "SHA-256", _manifest_says(listed.sha256), _file_has(digest))
         codes, sources = _read_rejects(path, problems)
     except FileNotFoundError:  # reported as a missing file
         return
@@ -155,13 +168,13 @@ def check_rejects(
     except OSError as exc:
         problems.add("file.unreadable", f"cannot be read: {exc.strerror}")
     else:
-        problems.compare("rejects.count", listed.records, codes.total())
+        problems.compare("rejects.count", "rejected lines", _manifest_says(listed.records), _file_has(codes.total()))
         rejected: Counter[str] = Counter()
         for entry in inputs:
             rejected[entry.path] += entry.rejected
-        _compare_counts("of", rejected, sources, problems)
+        _compare_counts("of", _manifest_says, rejected, sources, problems)
         if summary is not None:
-            _compare_counts("of code", Counter(summary.rejected_by_code), codes, problems)
+            _compare_counts("of code", _summary_says, Counter(summary.rejected_by_code), codes, problems)
     yield from problems
 
 
@@ -186,6 +199,8 @@ def _read_rejects(path: str, problems: Problems) -> tuple[Counter[str], Counter[
     return codes, sources
 
 
-def _compare_counts(what: str, expected: Counter[str], found: Counter[str], problems: Problems) -> None:
-    for name in sorted({*expected, *found}):
-        problems.compare("rejects.count", expected[name], found[name], f"{what} {name}")
+def _compare_counts(
+    what: str, says: Callable[[int], Statement], listed: Counter[str], found: Counter[str], problems: Problems
+) -> None:
+    for name in sorted({*listed, *found}):
+        problems.compare("rejects.count", f"rejected lines {what} {name}", says(listed[name]), _file_has(found[name]))

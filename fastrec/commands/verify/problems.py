@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from fastrec.judge.findings import describe, json_path
 
-__all__ = ["KINDS", "MOST_PROBLEMS", "Problem", "Problems"]
+__all__ = ["KINDS", "MOST_PROBLEMS", "Problem", "Problems", "Statement"]
 
 MOST_PROBLEMS: Final = 20
 """Problems that are listed per file; further ones are only counted."""
@@ -51,7 +51,7 @@ KINDS: Final = {
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """A problem: its file and line, its kind, and what was expected and found."""
+    """A problem: its file and line, its kind, and what is wrong."""
 
     file: str
     """The name of the file in the corpus."""
@@ -60,7 +60,17 @@ class Problem(msgspec.Struct, frozen=True):
     kind: str
     """The kind of problem."""
     message: str
-    """What was expected, and what was found."""
+    """Which file says what, and what was found instead."""
+
+
+class Statement(NamedTuple):
+    """A value, and who says so: a file and a verb."""
+
+    by: str
+    value: Any
+
+    def __str__(self) -> str:
+        return f"{self.by} {_describe(self.value)}"
 
 
 class Problems(msgspec.Struct):
@@ -76,22 +86,28 @@ class Problems(msgspec.Struct):
         if len(self.listed) < MOST_PROBLEMS:
             self.listed.append(Problem(self.file, line, kind, message))
 
-    def compare(self, kind: str, expected: Any, found: Any, what: str = "") -> None:
-        """Add a problem if two values differ; `what` says which values."""
-        if expected != found:
-            prefix = f"{what}: " if what else ""
-            self.add(kind, f"{prefix}expected {_describe(expected)}, found {_describe(found)}")
+    def compare(self, kind: str, what: str, claim: Statement, other: Statement) -> None:
+        """Add a problem if two statements about the same thing differ: `what` it is, and who says which value."""
+        if claim.value != other.value:
+            self.add(kind, f"{what}: {claim}, {other}")
 
-    def compare_documents(self, kind: str, expected: Any, found: Any, steps: tuple[str | int, ...] = ()) -> None:
+    def compare_documents(
+        self, kind: str, what: str, claim: Statement, other: Statement, steps: tuple[str | int, ...] = ()
+    ) -> None:
         """Add a problem for each difference between two documents of plain values, with its path."""
-        if isinstance(expected, dict) and isinstance(found, dict):
-            for key in dict.fromkeys((*expected, *found)):
-                self.compare_documents(kind, expected.get(key, _ABSENT), found.get(key, _ABSENT), (*steps, key))
-        elif isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
-            for index, (ours, theirs) in enumerate(zip(expected, found, strict=True)):
-                self.compare_documents(kind, ours, theirs, (*steps, index))
+        said, found = claim.value, other.value
+        pairs: Iterator[tuple[str | int, Any, Any]]
+        if isinstance(said, dict) and isinstance(found, dict):
+            keys = dict.fromkeys((*said, *found))
+            pairs = ((key, said.get(key, _ABSENT), found.get(key, _ABSENT)) for key in keys)
+        elif isinstance(said, list) and isinstance(found, list) and len(said) == len(found):
+            pairs = ((index, *both) for index, both in enumerate(zip(said, found, strict=True)))
         else:
-            self.compare(kind, expected, found, json_path(steps))
+            self.compare(kind, what + json_path(steps), claim, other)
+            return
+        for step, ours, theirs in pairs:
+            one, two = Statement(claim.by, ours), Statement(other.by, theirs)
+            self.compare_documents(kind, what, one, two, (*steps, step))
 
     def __iter__(self) -> Iterator[Problem]:
         yield from sorted(self.listed, key=lambda problem: problem.line or 0)
@@ -103,4 +119,6 @@ class Problems(msgspec.Struct):
 def _describe(value: Any) -> str:
     if isinstance(value, str) and len(value) <= 64:
         return value  # a checksum is short enough to be shown
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1 << 64:
+        return f"{value:,}"
     return "nothing" if value is _ABSENT else describe(value)
