@@ -29,7 +29,7 @@ def export(corpus: str, output: str, quiet: bool, **options: Any) -> None:
     Formats:
       parquet   typed, nested columns, the same in all files, with a dataset card
                 for the Hugging Face hub; no value is lost or changed
-                (needs: pip install pyarrow)
+                (needs: pip install 'fastrec[parquet]')
       csv       one flat table: ids, score, correctness, tokens, latency, length of
                 the response, turns, tool calls, error
       matrix    models × questions as CSV: scores, correctness

@@ -297,12 +297,12 @@ main()
         (
             "pyarrow",
             "export corpus -o tables",
-            "Parquet needs pyarrow, which is not installed: pip install pyarrow",
+            "Parquet needs pyarrow, which is not installed: pip install 'fastrec[parquet]'",
         ),
         (
             "distributed",
             "normalize shards -o new --engine dask",
-            "--engine dask needs distributed, which is not installed: pip install distributed",
+            "--engine dask needs distributed, which is not installed: pip install 'fastrec[dask]'",
         ),
     ],
 )

@@ -16,17 +16,18 @@ from click.testing import CliRunner, Result
 from fastrec.cli import cli
 from fastrec.commands.diff import Difference
 from tests.commands.comparing import corpus_of
-from tests.commands.test_diff import edit_manifest, records_of, worsened
+from tests.commands.test_diff import edit_manifest, records_of, trials, worsened
 
 STEERING = "\x1b[31m|`evil`\u202e"
 
 
 @pytest.fixture(autouse=True, scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Corpora of three nights, one in another order, and one with hostile names; read-only."""
+    """Corpora of four nights, one in another order, and one with hostile names; read-only."""
     path = tmp_path_factory.mktemp("nights")
     corpus_of(records_of(), path / "old")
     corpus_of(worsened(records_of(), 9), path / "new")
+    corpus_of(records_of("m", 30), path / "less")
     corpus_of(records_of(), path / "by-model", sort_by=("model_id",))
     corpus_of(records_of("m", 3, evaluation_name=STEERING, evaluation_id=STEERING), path / "odd")
     (path / "nothing").mkdir()
@@ -54,11 +55,31 @@ def run(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[bytes]:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["old", "new"], 0, "compared: 1 worse and 0 better with p < 0.05, of 2 models (counted per evaluation)"),
+        (
+            ["old", "new"],
+            0,
+            "compared: 1 worse and 0 better with adjusted p < 0.05; 2 models compared, 0 missing, 0 incomplete",
+        ),
         (["old", "new", "--fail-on", "0.5", "--p", "0.01"], 1, "regression: org/m on arithmetic lost more than 0.5"),
-        (["old", "new", "--fail-on", "30"], 0, "no regression: no model lost more than 30 points with p < 0.05"),
+        (
+            ["old", "new", "--fail-on", "1", "--p", "0.004", "--p-adjust", "none"],
+            1,
+            "1 points with p < 0.004; 2 models",
+        ),
+        (
+            ["old", "new", "--fail-on", "30"],
+            0,
+            "no regression: no model lost more than 30 points with adjusted p < 0.05; 2 models compared, 0 missing",
+        ),
         (["old", "old", "--fail-on", "0"], 0, "no regression"),
         (["new", "old", "--fail-on", "0"], 0, "no regression"),
+        (
+            ["old", "less", "--fail-on", "0"],
+            1,
+            "missing: org/n on arithmetic is missing in NEW; org/m on arithmetic was compared on 30 of 40 questions",
+        ),
+        (["old", "less"], 0, "1 model compared, 1 missing, 1 incomplete (counted per evaluation)"),
+        (["old", "less", "--fail-on", "0", "--allow-missing", "org/n", "--min-compared", "75%"], 0, "no regression"),
         (["old", "by-model"], 2, "fastrec normalize by-model -o NEW --sort-by evaluation_name,sample_hash"),
         (["old", "missing"], 2, "missing is not a corpus: there is no such directory"),
         (["nothing", "new"], 2, "nothing is not a corpus: it holds no manifest.json"),
@@ -66,6 +87,9 @@ def run(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[bytes]:
         (["old", "new", "--fail-on", "half"], 2, "'half' is not a valid number"),
         (["old", "new", "--fail-on", "-1"], 2, "--fail-on"),
         (["old", "new", "--p", "2"], 2, "--p"),
+        (["old", "new", "--min-compared", "101%"], 2, "--min-compared"),
+        (["old", "new", "--min-compared", "most"], 2, "'most' is not a valid number"),
+        (["old", "new", "--p-adjust", "holm"], 2, "'bh', 'none'"),
         (["old", "new", "--examples", "-1"], 2, "--examples"),
         (["old", "new", "--format", "csv"], 2, "'table', 'json', 'markdown'"),
         (["old", "new", "--by", "score"], 2, "records cannot be compared by 'score'"),
@@ -74,10 +98,14 @@ def run(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[bytes]:
 )
 def test_exit_codes(arguments: list[str], code: int, said: str) -> None:
     """0: no regression; 1: a regression; 2: the command line is wrong, or the corpora cannot be compared."""
-    done = run(*arguments)
-    assert done.returncode == code
-    assert said in (done.stdout if code < 2 else done.stderr).decode()
-    assert (done.stdout == b"") is (code > 1)
+    if code < 2:
+        result = invoke(*arguments)
+        assert result.exit_code == code
+        assert said in result.stdout
+    else:
+        done = run(*arguments)
+        assert (done.returncode, done.stdout) == (code, b"")
+        assert said in done.stderr.decode()
 
 
 def test_unreadable_corpus(tmp_path: Path) -> None:
@@ -94,19 +122,49 @@ def test_table_output() -> None:
     """Models per evaluation, the worst first; then changed fields, counts and the verdict."""
     lines = invoke("old", "new", "--fail-on", "1").stdout.splitlines()
     assert lines[0] == "arithmetic: 2 models"
-    assert lines[1].split() == ["model", "common", "old", "new", "points", "right→wrong", "wrong→right", "p"]
-    assert lines[2].split() == ["org/m", "40", "65.0%", "42.5%", "-22.50", "9", "0", "0.0039", "regressed"]
-    assert lines[3].split()[4:] == ["0.00", "0", "0", "1"]
+    assert lines[1].split() == ["model", "questions", "old", "new", "points", "worse", "better", "p", "adjusted", "p"]
+    assert lines[2].split() == ["org/m", "40", "65.0%", "42.5%", "-22.50", "9", "0", "0.0039", "0.0078", "regressed"]
+    assert lines[3].split()[4:] == ["0.00", "0", "0", "1", "1"]
+    assert lines[5] == "old, new: accuracy on the questions that both corpora answered"
+    assert lines[6] == "p: exact McNemar test. adjusted p: for 2 models, by Benjamini and Hochberg"
     assert ["$.evaluation.score", "9"] in [line.split() for line in lines]
     assert lines[-2].startswith("80 pairs: 71 unchanged, 9 changed; 0 added, 0 removed (")
-    assert lines[-1] == "regression: org/m on arithmetic lost more than 1 points with p < 0.05"
+    assert lines[-1] == (
+        "regression: org/m on arithmetic lost more than 1 points with adjusted p < 0.05; 2 models compared, 0 missing, "
+        "0 incomplete"
+    )
+
+
+def test_missing_and_incomplete_models_are_named() -> None:
+    """Without numbers that look like a result."""
+    lines = invoke("old", "less").stdout.splitlines()
+    assert lines[2].split() == ["org/n", *["–"] * 8, "missing"]
+    assert lines[3].split() == ["org/m", "30", "of", "40", "70.0%", "70.0%", "0.00", "0", "0", "1", "1", "incomplete"]
+    new = invoke("less", "old", "--format", "markdown").stdout
+    assert f"| `arithmetic` | `org/n` |{' – |' * 8} **new** |" in new.splitlines()
+
+
+def test_repeats_and_errors_are_explained(tmp_path: Path) -> None:
+    """The legend names the test, and errors have a column."""
+    for run, verdicts in (("old", "++"), ("new", "+!")):
+        records = [record for number in range(4) for record in trials(verdicts, run, number)]
+        corpus_of([*records, *trials("-", run, 9)], tmp_path / run)
+    lines = invoke(tmp_path / "old", tmp_path / "new").stdout.splitlines()
+    assert lines[1].split()[-1] == "errors"
+    assert lines[2].split()[-3:] == ["0", "→", "4"]
+    assert lines[4].endswith("; a record with an error is no answer")
+    assert lines[5].startswith("p: exact sign-flip test over questions, because some have several answers. adjusted p")
+    assert lines[-2].startswith("1 pair: 0 unchanged, 1 changed; 0 added, 0 removed; 8 of OLD and 8 of NEW are repeats")
+    lines = invoke(tmp_path / "old", tmp_path / "new", "--errors-as-wrong").stdout.splitlines()
+    assert lines[4].endswith("; a record with an error is a wrong answer")
+    assert lines[2].split()[1:7] == ["5", "80.0%", "40.0%", "-40.00", "4", "0"]
 
 
 def test_examples() -> None:
     """`--examples N` lists N records of each kind, with their ids."""
-    assert "flipped" not in invoke("old", "new").stdout
+    assert "worse or better" not in invoke("old", "new").stdout
     rows = [line.split() for line in invoke("old", "new", "--examples", "2").stdout.splitlines()]
-    assert sum(row[-1:] == ["wrong"] for row in rows) == 2
+    assert sum(row[-2:] == ["100%", "0%"] for row in rows) == 2
     assert sum(row[-1:] == ["eval/2"] for row in rows) == 2
 
 
@@ -119,7 +177,9 @@ def test_json_output() -> None:
     assert len(document.models[0].flips) == 9
     plain = json.loads(done.stdout)
     assert list(plain) == list(Difference.__struct_fields__)
-    assert plain["models"][0]["p"] == 2 / 512
+    assert [plain["models"][0][name] for name in ("test", "p", "p_adjusted")] == ["mcnemar", 2 / 512, 4 / 512]
+    assert plain["format"] == 2
+    assert [failure["reason"] for failure in plain["failures"]] == ["regressed"]
     assert plain["examples"]["changed"][0]["fields"] == ["$.evaluation.score", "$.evaluation.is_correct"]
 
 
@@ -127,9 +187,12 @@ def test_markdown_output() -> None:
     """The verdict comes first, then GitHub tables, and examples in <details>."""
     done = invoke("old", "new", "--format", "markdown", "--fail-on", "1", "--examples", "1")
     lines = done.stdout.splitlines()
-    assert lines[0] == "**regression**: `org/m` on `arithmetic` lost more than 1 points with p < 0.05"
-    assert "| `arithmetic` | `org/m` | 40 | 65.0% | 42.5% | -22.50 | 9 | 0 | 0.0039 | **regressed** |" in lines
-    assert "<details><summary>flipped</summary>" in lines
+    assert lines[0].startswith(
+        "**regression**: `org/m` on `arithmetic` lost more than 1 points with adjusted p < 0.05;"
+    )
+    assert "| `arithmetic` | `org/m` | 40 | 65.0% | 42.5% | -22.50 | 9 | 0 | 0.0039 | 0.0078 | **regressed** |" in lines
+    assert "p: exact McNemar test. adjusted p: for 2 models, by Benjamini and Hochberg" in lines
+    assert "<details><summary>worse or better</summary>" in lines
     for index, line in enumerate(lines):
         if line.startswith(("| ---", "| --:")):
             assert line.count("|") == lines[index - 1].count("|") == lines[index + 1].count("|")

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from itertools import product
 from math import comb
+from operator import mul
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 import fastrec
 from tests.normalize.normalizing import Corpus
 
 BY = ("evaluation_name", "sample_hash", "model_id", "sample_id")
-KINDS = ("unchanged", "changed", "added", "removed", "ambiguous_old", "ambiguous_new")
+KINDS = ("unchanged", "changed", "added", "removed", "repeats_old", "repeats_new")
 
 
 def corpus_of(records: Iterable[dict[str, Any]], path: Path, **options: Any) -> Path:
     """Normalize some records."""
     shard = path.with_name(f"{path.name}.jsonl")
     shard.write_text("".join(json.dumps(record) + "\n" for record in records))
-    fastrec.normalize(shard, path, part_size=options.pop("part_size", 1 << 10), **options)
+    options = {"part_size": 1 << 10, "memory": 8 << 20} | options  # little memory, because touching more takes time
+    fastrec.normalize(shard, path, **options)
     return path
 
 
@@ -66,76 +70,144 @@ def matched(olds: list[Any], news: list[Any]) -> tuple[list[tuple[Any, Any]], li
     return pairs, olds, news
 
 
+def question_fields(sort_fields: Sequence[str], by: Sequence[str]) -> list[str]:
+    """The first fields of the sort order that name an evaluation, a model, and a sample."""
+    for end in range(1, 6):
+        fields = set(sort_fields[:end])
+        if {"evaluation_name", "model_id"} <= fields <= set(by) and fields & {"sample_hash", "sample_id"}:
+            return list(sort_fields[:end])
+    raise AssertionError
+
+
+def mean(records: Sequence[Any], errors_as_wrong: bool) -> Fraction | None:
+    """The share of right answers; None if there are no answers."""
+    answers = [
+        record["evaluation"]["is_correct"] and not record.get("error")
+        for record in records
+        if errors_as_wrong or not record.get("error")
+    ]
+    return Fraction(sum(answers), len(answers)) if answers else None
+
+
 def p_value(one: int, other: int) -> float:
-    """The sum of the formula, term by term."""
+    """The sum of the formula of the McNemar test, term by term."""
     tail = sum(comb(one + other, flips) for flips in range(min(one, other) + 1))
     return float(min(Fraction(1), Fraction(2 * tail, 2 ** (one + other))))
 
 
-def reference(old: Path, new: Path, by: Sequence[str] = BY) -> dict[str, Any]:
-    """The counts per model, the fields that differ, and the flips."""
-    old_lines, new_lines = Corpus(old).lines, Corpus(new).lines
-    same = set(old_lines) & set(new_lines)
-    groups: dict[str, tuple[list[Any], list[Any]]] = defaultdict(lambda: ([], []))
-    for side, lines in enumerate((old_lines, new_lines)):
-        for line in lines:
-            if line not in same:
-                record = spelled(line)
-                groups[json.dumps([record[field] for field in by])][side].append(record)
-    pairs = [(spelled(line), spelled(line)) for line in same]
-    counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-    for olds, news in groups.values():
-        model = (olds + news)[0]["evaluation_name"], (olds + news)[0]["model_id"]
-        some, left_olds, left_news = matched(olds, news)
-        pairs += some
-        ambiguous = bool(left_olds and left_news)
-        counts[model]["ambiguous_old" if ambiguous else "removed"] += len(left_olds)
-        counts[model]["ambiguous_new" if ambiguous else "added"] += len(left_news)
-    fields: Counter[str] = Counter()
-    flips: dict[tuple[str, str], set[tuple[str, str, str]]] = defaultdict(set)
-    for one, other in pairs:
-        model = one["evaluation_name"], one["model_id"]
-        paths = differing(one, other) - {"$.evaluation_id"}
-        fields.update(paths)
-        counts[model]["changed" if paths else "unchanged"] += 1
-        was, now = (record["evaluation"]["is_correct"] for record in (one, other))
-        counts[model]["old_correct"] += was
-        counts[model]["new_correct"] += now
-        if was != now:
-            counts[model]["wrong_to_right" if now else "right_to_wrong"] += 1
-            sample_id = other["sample_id"]
-            spelling = sample_id if isinstance(sample_id, str) else f"int {sample_id[1]}"
-            flips[model].add((spelling, other["sample_hash"], "right" if now else "wrong"))
+def flipped(differences: Sequence[Fraction]) -> float:
+    """The sign-flip test: all choices of signs, one by one."""
+    changed = [difference for difference in differences if difference]
+    ways = [sum(map(mul, signs, changed)) for signs in product((-1, 1), repeat=len(changed))]
+    return float(Fraction(sum(abs(way) >= abs(sum(changed)) for way in ways), len(ways)))
+
+
+def adjusted(values: Mapping[Any, float]) -> dict[Any, float]:
+    """The method of Benjamini and Hochberg, by its definition."""
+    ranked = sorted(values.values())
     return {
-        "models": {
-            model: {name: count[name] for name in (*KINDS, *FIGURES)}
-            | {"p": p_value(count["right_to_wrong"], count["wrong_to_right"])}
-            for model, count in counts.items()
-        },
-        "fields": fields,
-        "flips": {model: some for model, some in flips.items() if some},
+        key: min(1.0, *(p * len(ranked) / rank for rank, p in enumerate(ranked, 1) if p >= value))
+        for key, value in values.items()
     }
 
 
-FIGURES = ("old_correct", "new_correct", "right_to_wrong", "wrong_to_right")
+def reference(old: Path, new: Path, by: Sequence[str] = BY, *, errors_as_wrong: bool = False) -> dict[str, Any]:
+    """The result of `diff`, in the form of `found`, computed from all records of both corpora."""
+    corpora = Corpus(old), Corpus(new)
+    fields = question_fields(corpora[0].manifest["sort_fields"], by)
+    same = set(corpora[0].lines) & set(corpora[1].lines)
+    questions: dict[str, dict[str, Any]] = defaultdict(lambda: defaultdict(lambda: ([], [])))
+    for side, corpus in enumerate(corpora):
+        for line in corpus.lines:
+            record = spelled(line) | {"line": line}
+            question, group = (json.dumps([record[field] for field in some]) for some in (fields, by))
+            questions[question][group][side].append(record)
+    changed: Counter[str] = Counter()
+    counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    means: dict[tuple[str, str], list[tuple[Fraction, Fraction]]] = defaultdict(list)
+    repeats: Counter[tuple[str, str]] = Counter()
+    flips: dict[tuple[str, str], list[tuple[str, float, float]]] = defaultdict(list)
+    for groups in questions.values():
+        first = next(record for group in groups.values() for side in group for record in side)
+        model = first["evaluation_name"], first["model_id"]
+        count = counts[model]
+        whole = [[record for group in groups.values() for record in group[side]] for side in (0, 1)]
+        compared: list[list[Any]] = [[], []]
+        for olds, news in groups.values():
+            if not (olds and news):
+                count.update({"removed": len(olds), "added": len(news)})
+                continue
+            compared[0] += olds
+            compared[1] += news
+            equal = [(record, record) for record in olds if record["line"] in same]
+            pairs, *left = matched(
+                *([record for record in side if record["line"] not in same] for side in (olds, news))
+            )
+            count.update({"repeats_old": len(left[0]), "repeats_new": len(left[1])})
+            for one, other in equal + pairs:
+                paths = differing(one, other) - {"$.evaluation_id", "$.line"}
+                changed.update(paths)
+                count["changed" if paths else "unchanged"] += 1
+        for side, name in enumerate(("old", "new")):
+            count[f"{name}_records"] += len(whole[side])
+            count[f"{name}_questions"] += bool(whole[side])
+            count[f"{name}_errors"] += sum(bool(record.get("error")) for record in whole[side])
+        was, now = (mean(side, errors_as_wrong) for side in compared)
+        if was is None or now is None:
+            continue
+        means[model].append((was, now))
+        repeats[model] += any(
+            sum(errors_as_wrong or not record.get("error") for record in side) > 1 for side in compared
+        )
+        if was != now:
+            flips[model].append((compared[1][0]["sample_hash"], float(was), float(now)))
+    ps = {
+        model: flipped([now - was for was, now in some])
+        if repeats[model]
+        else p_value(sum(was > now for was, now in some), sum(was < now for was, now in some))
+        for model, some in means.items()
+    }
+    return {
+        "models": {
+            model: {name: count[name] for name in (*KINDS, *FIGURES)}
+            | _statistics(means[model])
+            | {
+                "test": ("sign-flip" if repeats[model] else "mcnemar") if means[model] else None,
+                "p": ps.get(model),
+                "p_adjusted": adjusted(ps).get(model),
+                "flips": sorted(flips[model]),
+            }
+            for model, count in counts.items()
+        },
+        "fields": changed,
+    }
+
+
+def _statistics(means: Sequence[tuple[Fraction, Fraction]]) -> dict[str, Any]:
+    number = len(means)
+    olds, news = (sum((pair[side] for pair in means), Fraction()) for side in (0, 1))
+    return {
+        "questions": number,
+        "old_accuracy": pytest.approx(float(olds / number), abs=1e-12) if number else None,
+        "new_accuracy": pytest.approx(float(news / number), abs=1e-12) if number else None,
+        "points": float(100 * (news - olds) / number) if number else None,
+        "worse": sum(was > now for was, now in means),
+        "better": sum(was < now for was, now in means),
+    }
+
+
+FIGURES = ("old_records", "new_records", "old_errors", "new_errors", "old_questions", "new_questions")
+STATISTICS = ("questions", "old_accuracy", "new_accuracy", "points", "worse", "better", "test", "p", "p_adjusted")
 
 
 def found(difference: fastrec.Difference) -> dict[str, Any]:
     """The result of `diff` in the form of `reference`."""
-    models = difference.models
     return {
         "models": {
             (model.evaluation_name, model.model_id): msgspec.to_builtins(model.counts)
-            | {name: getattr(model, name) for name in (*FIGURES, "p")}
-            for model in models
+            | {name: getattr(model, name) for name in (*FIGURES, *STATISTICS)}
+            | {"flips": sorted((flip.sample_hash, flip.old, flip.new) for flip in model.flips)}
+            for model in difference.models
         },
         "fields": Counter({field.path: field.records for field in difference.fields}),
-        "flips": {
-            (model.evaluation_name, model.model_id): {
-                (f if isinstance(f := flip.sample_id, str) else f"int {f}", flip.sample_hash, flip.now)
-                for flip in model.flips
-            }
-            for model in models
-            if model.flips
-        },
     }

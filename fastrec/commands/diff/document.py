@@ -1,8 +1,8 @@
 """The result of comparing two corpora, field by field: the document that `fastrec diff --format json` prints.
 
 Except for `seconds`, it depends only on the two corpora and the options. It accounts for every record of both:
-`old.records = unchanged + changed + removed + ambiguous_old` and
-`new.records = unchanged + changed + added + ambiguous_new`, in total and for each evaluation and model.
+`old.records = unchanged + changed + removed + repeats_old` and
+`new.records = unchanged + changed + added + repeats_new`, in total and for each evaluation and model.
 """
 
 from __future__ import annotations
@@ -11,7 +11,19 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["ChangedField", "Counts", "Difference", "Examples", "Flip", "ModelDifference", "RecordName", "Side"]
+from fastrec.commands.diff.significance import Test
+
+__all__ = [
+    "ChangedField",
+    "Counts",
+    "Difference",
+    "Examples",
+    "Failure",
+    "Flip",
+    "ModelDifference",
+    "RecordName",
+    "Side",
+]
 
 
 class Side(msgspec.Struct, kw_only=True):
@@ -33,13 +45,13 @@ class Counts(msgspec.Struct, kw_only=True):
     changed: int = 0
     """Pairs that differ in any other field."""
     added: int = 0
-    """Records of NEW without a match in OLD."""
+    """Records of NEW without a counterpart in OLD."""
     removed: int = 0
-    """Records of OLD without a match in NEW."""
-    ambiguous_old: int = 0
-    """Records of OLD with several possible matches: they agree in all fields to compare by."""
-    ambiguous_new: int = 0
-    """Records of NEW with several possible matches."""
+    """Records of OLD without a counterpart in NEW."""
+    repeats_old: int = 0
+    """Records of OLD with counterparts in NEW, but none of their own: repeats, compared by the mean of the question."""
+    repeats_new: int = 0
+    """Records of NEW with counterparts in OLD, but none of their own."""
 
 
 class RecordName(msgspec.Struct, kw_only=True):
@@ -55,42 +67,76 @@ class RecordName(msgspec.Struct, kw_only=True):
 
 
 class Flip(msgspec.Struct, kw_only=True):
-    """An answer that was right and is wrong now, or the other way round."""
+    """A question whose share of right answers changed."""
 
     sample_id: int | str
     sample_hash: str
-    now: Literal["right", "wrong"]
-    """The verdict in NEW."""
+    old: float
+    """The share of right answers in OLD: 0 or 1 if there is one answer."""
+    new: float
+    """The share of right answers in NEW."""
 
 
 class ModelDifference(msgspec.Struct, kw_only=True):
-    """One model on one evaluation. Accuracies are those of the pairs: the samples that both corpora have."""
+    """One model on one evaluation. Accuracies are those of the questions that could be compared.
+
+    A question can be compared if both corpora have an answer to it: a record without an error, or any record with
+    `--errors-as-wrong`. Its share of right answers in a corpus is the mean over its records there.
+    """
 
     evaluation_name: str
     model_id: str
-    common: int
-    """Pairs, unchanged or changed."""
-    old_correct: int
-    """Pairs whose record in OLD is right."""
-    new_correct: int
-    """Pairs whose record in NEW is right."""
+    status: Literal["compared", "incomplete", "missing", "new"]
+    """`missing`: NEW has no record of it. `new`: OLD has none. `incomplete`: less than `--min-compared` percent of the
+    questions of OLD could be compared."""
+    old_records: int
+    """Its records in OLD."""
+    new_records: int
+    """Its records in NEW."""
+    old_errors: int
+    """Records of OLD with an error."""
+    new_errors: int
+    """Records of NEW with an error."""
+    old_questions: int
+    """Questions that it has records of in OLD."""
+    new_questions: int
+    """Questions that it has records of in NEW."""
+    questions: int
+    """Questions that could be compared."""
     old_accuracy: float | None
-    """old_correct / common; null if there are no pairs."""
+    """Mean over the compared questions of the share of right answers in OLD; null if there are none."""
     new_accuracy: float | None
-    """new_correct / common; null if there are no pairs."""
+    """The same in NEW."""
     points: float | None
-    """The difference in percentage points: 100 × (new_correct - old_correct) / common."""
-    right_to_wrong: int
-    """Pairs that were right and are wrong now."""
-    wrong_to_right: int
-    """Pairs that were wrong and are right now."""
-    p: float
-    """p-value of the two-sided exact McNemar test: how likely it is that chance alone makes the flips so one-sided."""
-    regressed: bool
-    """Whether accuracy fell by more than `--fail-on` with `p` below `--p`; always false without `--fail-on`."""
+    """The difference in percentage points: 100 × (new_accuracy - old_accuracy), computed exactly and rounded once."""
+    worse: int
+    """Questions whose share of right answers fell."""
+    better: int
+    """Questions whose share of right answers rose."""
+    test: Test | None
+    """The test that gave `p`: `mcnemar` (exact) if every compared question has one answer in each corpus, else
+    `sign-flip` (exact), or `t` for many questions. All are two-sided. null if no question was compared."""
+    p: float | None
+    """p-value: how likely chance alone makes the differences at least this one-sided."""
+    p_adjusted: float | None = None
+    """`p` adjusted by the method of Benjamini and Hochberg for the number of models that have one, counted per
+    evaluation."""
+    regressed: bool = False
+    """Whether accuracy fell by more than `--fail-on`, with the adjusted p (or `p`, by `--p-adjust`) below `--p`; always
+    false without `--fail-on`."""
     counts: Counts
     flips: list[Flip]
-    """The first flips in sort order, right to wrong before wrong to right, at most `--examples` of each."""
+    """The first questions that changed in sort order, worse before better, at most `--examples` of each."""
+
+
+class Failure(msgspec.Struct, kw_only=True):
+    """Why the exit code is 1: one reason, for one model on one evaluation."""
+
+    evaluation_name: str
+    model_id: str
+    reason: Literal["regressed", "missing", "incomplete"]
+    message: str
+    """The reason as a sentence without the names."""
 
 
 class ChangedField(msgspec.Struct, kw_only=True):
@@ -111,14 +157,14 @@ class Examples(msgspec.Struct, kw_only=True):
     """Only in OLD."""
     changed: list[RecordName]
     """In both, but different."""
-    ambiguous: list[RecordName]
-    """One record of OLD for each group with several possible matches."""
+    repeats: list[RecordName]
+    """One record of OLD for each group of repeats that are not paired."""
 
 
 class Difference(msgspec.Struct, kw_only=True):
     """What changed between two corpora."""
 
-    format: int = 1
+    format: int = 2
     """Version of this document's format."""
     old: Side
     """The earlier corpus."""
@@ -126,10 +172,23 @@ class Difference(msgspec.Struct, kw_only=True):
     """The later corpus."""
     by: tuple[str, ...]
     """The fields in which matched records agree."""
+    question: tuple[str, ...]
+    """The fields that identify a question of a model: `sample_hash` or `sample_id`, whichever the corpora are sorted by
+    first, and the sort fields before it."""
+    errors_as_wrong: bool
+    """`--errors-as-wrong`: whether a record with an error counts as a wrong answer, instead of as none."""
     fail_on: float | None
-    """`--fail-on`: a model that lost more percentage points, with a small enough `p`, regressed; null if not given."""
+    """`--fail-on`: a model that lost more percentage points, with a small enough p, regressed; null if not given."""
     p: float
     """`--p`: the p-value below which a loss is significant."""
+    p_adjust: Literal["bh", "none"]
+    """`--p-adjust`: whether `--fail-on` uses `p_adjusted` (bh) or `p` (none)."""
+    min_compared: float
+    """`--min-compared`: the percentage of a model's questions in OLD that must be compared."""
+    allow_missing: tuple[str, ...]
+    """`--allow-missing`: patterns of models that may be missing or incomplete."""
+    failures: list[Failure]
+    """Why the exit code is 1; empty without `--fail-on`."""
     counts: Counts
     models: list[ModelDifference]
     """Sorted by evaluation_name and model_id."""
@@ -144,6 +203,11 @@ class Difference(msgspec.Struct, kw_only=True):
     """Parts that are the same in both corpora, byte for byte; they were not read."""
     seconds: float
     """Duration of the comparison."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether there is any failure: a model regressed, or is missing or incomplete without being allowed to."""
+        return bool(self.failures)
 
     @property
     def regressed(self) -> bool:

@@ -21,9 +21,15 @@ from msgspec import Raw
 from fastrec.corpus.line_head import key_mark
 from fastrec.judge.findings import json_path
 
-__all__ = ["compare_lines", "is_correct"]
+__all__ = ["Verdict", "compare_lines", "verdict_of"]
+
+Verdict = bool | None
+"""Whether an answer is right; None for a record with an error, which is no answer."""
 
 _RUN, _MODEL, _OUTPUT, _TAIL = map(key_mark, ("evaluation_id", "model_id", "output", "answer_attribution"))
+
+_NO_ERROR = Raw(b"null")
+_NO_ERRORS = (_NO_ERROR, Raw(b'""'))
 
 _Object = dict[str, Raw]
 _decode_object = msgspec.json.Decoder(_Object).decode
@@ -36,22 +42,23 @@ class _Evaluation(msgspec.Struct):
 
 class _Record(msgspec.Struct):
     evaluation: _Evaluation
+    error: str | None = None
 
 
 _decode_record = msgspec.json.Decoder(_Record).decode
 _decode_evaluation = msgspec.json.Decoder(_Evaluation).decode
 
 
-def is_correct(line: bytes) -> bool:
-    """Return whether the answer of a record is right."""
-    return _decode_record(line).evaluation.is_correct
+def verdict_of(line: bytes) -> Verdict:
+    """Return whether the answer of a record is right; None if it has an error."""
+    record = _decode_record(line)
+    return None if record.error else record.evaluation.is_correct
 
 
-def compare_lines(old: bytes, new: bytes) -> tuple[list[str], bool | None]:
+def compare_lines(old: bytes, new: bytes) -> tuple[list[str], Verdict, Verdict]:
     """Compare two records in normal form, each without its newline.
 
-    Returns the paths that differ, each once, without `evaluation_id`, and what the answer became if it flipped: True if
-    it is right now, False if it is wrong now.
+    Returns the paths that differ, each once, without `evaluation_id`, and the verdicts of both.
     """
     found: dict[str, None] = {}
     if not new.startswith(old[: old.find(_RUN) + len(_RUN)]):
@@ -67,11 +74,14 @@ def compare_lines(old: bytes, new: bytes) -> tuple[list[str], bool | None]:
         before, after = _decode_object(old), _decode_object(new)
         del before["evaluation_id"], after["evaluation_id"]
     _compare_objects(before, after, "$", found)
-    was, now = before["evaluation"], after["evaluation"]
-    if was == now:
-        return list(found), None
-    right = _decode_evaluation(now).is_correct
-    return list(found), None if right == _decode_evaluation(was).is_correct else right
+    return list(found), _verdict(before), _verdict(after)
+
+
+def _verdict(record: _Object) -> Verdict:
+    """Return the verdict of a record, of which the fields from `answer_attribution` on are enough."""
+    if record.get("error", _NO_ERROR) not in _NO_ERRORS:
+        return None
+    return _decode_evaluation(record["evaluation"]).is_correct
 
 
 def _compare_objects(old: _Object, new: _Object, path: str, found: dict[str, None]) -> None:

@@ -1,43 +1,42 @@
-"""Merging two corpora over a range of positions: count added, removed and changed records, and flipped verdicts.
+"""Merging two corpora over a range of positions: count added, removed and changed records, and compare questions.
 
-1. Skip bytes that are the same in both corpora, without looking for lines.
-2. Two lines with the same key match if the next lines belong to another model; nothing is decoded for that. Otherwise
-   the positions of both lines decide: the record is only in OLD, only in NEW, or the position is in both.
-3. At a position of both, equal lines match. Of the others, two records match if they agree in the fields to compare by
-   and no other record does. If several do, those of the same run match. The rest is ambiguous.
+1. Skip bytes that are the same in both corpora, without looking for lines. The lines of the last question are kept, in
+   case it has more records.
+2. Two lines with the same key match if the neighbours belong to another model; nothing is decoded for that. Otherwise
+   the records of a question are collected from both corpora.
+3. Of these, records that agree in the fields to compare by are compared: equal lines match, so do two records that have
+   no other counterpart, and two of the same run. The others are repeats. All of them count in the question's means.
 4. Compare matched records field by field.
 
-Only differences are counted: the number of unchanged pairs, and how many of them are correct, follow from the two
-summaries. Memory holds one buffer per corpus and the records of one position.
+Only differences are counted: the numbers of the other questions follow from the two summaries. Memory holds one buffer
+per corpus and the records of one question.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
-from fastrec.commands.diff.document import Flip, RecordName
-from fastrec.commands.diff.fields import compare_lines, is_correct
-from fastrec.commands.diff.reader import Bounds, Reader, equal_bytes
+from fastrec.commands.diff.changes import OTHER_FIELDS, Changes, name_of
+from fastrec.commands.diff.document import Flip
+from fastrec.commands.diff.fields import Verdict, compare_lines, verdict_of
+from fastrec.commands.diff.questions import Answers, Outcome, count_answers
+from fastrec.commands.diff.reader import Bounds, HeldLines, Reader, equal_bytes
 from fastrec.corpus.line_head import Position, key_mark, key_of, position_maker, read_head
 from fastrec.corpus.scan import VERIFY_HINT, PartFile
 from fastrec.engine.base import collector_off
 from fastrec.errors import CorpusError, shown
 from fastrec.limits import Limits
 from fastrec.sorting.keys import FIELDS
-from fastrec.summary.document import json_safe
 
-__all__ = ["OTHER_FIELDS", "Changes", "CompareTask", "compare_range"]
-
-OTHER_FIELDS: Final = "(other fields)"
+__all__ = ["CompareTask", "compare_range"]
 
 _AFTER_MODEL: Final = key_mark("evaluation_name")
 _AFTER_EVALUATION: Final = key_mark("sample_id")
 
-_Lines = Collection[bytes]
 _Pair = tuple[list[bytes], list[bytes]]
 
 
@@ -51,30 +50,14 @@ class CompareTask(msgspec.Struct, frozen=True):
     """The fields of a position."""
     rest: tuple[str, ...]
     """The other fields to compare by: they distinguish the records of one position."""
+    errors_as_wrong: bool
+    read_all: bool
+    """Whether to read the questions without a difference, too: the summaries do not have their numbers."""
     examples: int
     limits: Limits
 
     def __str__(self) -> str:
         return f"comparing {', '.join(shown(part.path) for part in (*self.old, *self.new))}"
-
-
-class Changes(msgspec.Struct):
-    """The result of a task; unchanged pairs are not counted."""
-
-    counts: dict[tuple[str, str], Counter[str]] = msgspec.field(default_factory=lambda: defaultdict(Counter))
-    """By evaluation_name and model_id: `right_to_wrong`, `wrong_to_right` and all of `Counts` except `unchanged`. Also
-    `correct_old` and `correct_new`: unmatched records that are correct."""
-    fields: Counter[str] = msgspec.field(default_factory=Counter)
-    examples: dict[str | tuple[str, ...], list[Any]] = msgspec.field(default_factory=lambda: defaultdict(list))
-    """By kind of change, its first records. By evaluation_name, model_id and verdict in NEW, the first flips."""
-
-    def add(self, other: Changes, examples: int) -> None:
-        """Add the counts of a later range."""
-        for model, counts in other.counts.items():
-            self.counts[model].update(counts)
-        self.fields.update(other.fields)
-        for kind, records in other.examples.items():
-            self.examples[kind] += records[: examples - len(self.examples[kind])]
 
 
 @collector_off()
@@ -97,7 +80,8 @@ class _Merger:
         self._position_of = position_maker(task.fields)
         self.old = Reader(task.old, task.bounds, self._position_of, task.limits)
         self.new = Reader(task.new, task.bounds, self._position_of, task.limits)
-        self._by_key = "evaluation_id" not in (*task.fields, *task.rest)
+        self._by_key = "evaluation_id" not in (*task.fields, *task.rest) and not task.read_all
+        self._held = HeldLines(self.old, task.limits.diff_position_bytes)
         self.changes = Changes()
         self._models: dict[bytes, tuple[str, str]] = {}  # by the beginning of keys, up to evaluation_name
 
@@ -105,24 +89,15 @@ class _Merger:
         """Read both corpora to the end of the range."""
         old, new = self.old, self.new
         while True:
-            self._skip_equal()
+            if not self._task.read_all:
+                self._skip_equal()
             key, other = old.key(), new.key()
-            if key is None or other is None:
-                break
-            if key == other and self._by_key:
+            if key is None and other is None:
+                return
+            if key == other and self._by_key and key is not None:
                 self._match_next(key)
-                continue
-            position, other_position = old.position(old.start), new.position(new.start)
-            if position == other_position:
-                self._match_position(position, [], [])
-            elif position < other_position:
-                self._count("removed", [old.take()])
             else:
-                self._count("added", [new.take()])
-        while old.has_line():
-            self._count("removed", [old.take()])
-        while new.has_line():
-            self._count("added", [new.take()])
+                self._compare_position(min(reader.position(reader.start) for reader in (old, new) if reader.has_line()))
 
     def _skip_equal(self) -> None:
         """Skip lines that are the same in both corpora, many at a time."""
@@ -135,6 +110,7 @@ class _Merger:
             equal = equal_bytes(old, new)
             # Equal bytes are equal lines, except for the incomplete line at their end.
             end = max(end, old.data.rfind(b"\n", start, start + equal) + 1)
+            self._held.hold(start, end)
             old.skip_to(end)
             new.skip_to(other + end - start)
 
@@ -143,37 +119,52 @@ class _Merger:
         old, new = self.old, self.new
         first, second = old.take(), new.take()
         model = key[: key.find(_AFTER_MODEL) + len(_AFTER_MODEL)]
-        if (old.key() or b"").startswith(model) or (new.key() or b"").startswith(model):
-            self._match_position(self._position_of(read_head(first)), [first], [second])
-        else:
-            self._compare(first, second, key)
+        if any(near.startswith(model) for near in (old.key() or b"", new.key() or b"", self._held.key)):
+            self._compare_position(self._position_of(read_head(first)), [first], [second])
+        elif verdicts := self._compare(first, second, key):
+            old_answers, new_answers = (self._count_answers([verdict]) for verdict in verdicts)
+            self._add_outcome(second, key, Outcome(old_answers, new_answers, old_answers, new_answers))
 
-    def _match_position(self, position: Position, olds: list[bytes], news: list[bytes]) -> None:
-        """Match the records of a position: the given ones, and those that the readers are still to read."""
+    def _compare_position(self, position: Position, olds: Sequence[bytes] = (), news: Sequence[bytes] = ()) -> None:
+        """Compare the records of a question: equal lines before, the given ones, and those that are still to be read.
+
+        Records that agree in all fields to compare by are a group. If both corpora have records of it, all of them are
+        compared: in pairs where that is clear, and always by the mean of the question.
+        """
+        held = self._held.at(position)
+        olds, news = [*held, *olds], [*held, *news]
         for reader, lines in ((self.old, olds), (self.new, news)):
             reader.take_position(position, lines, self._task.limits.diff_position_bytes)
         equal = set(olds) & set(news)
-        for group in _group(olds, news, self._task.rest, equal):
-            left: _Pair = ([], [])
-            several = all(group) and sum(map(len, group)) > 2
-            for old, new in _group(*group, FIELDS) if several else [group]:
-                if len(old) == len(new) == 1:  # the only one of its run in both corpora
-                    self._match(old, new)
-                else:
-                    left[0].extend(old)
-                    left[1].extend(new)
-            self._match(*left)
+        verdicts = {line: verdict_of(line) for line in {*olds, *news}}
+        compared: tuple[list[bytes], list[bytes]] = ([], [])
+        for old, new in _group(olds, news, self._task.rest):
+            if old and new:
+                compared[0].extend(old)
+                compared[1].extend(new)
+                self._match([line for line in old if line not in equal], [line for line in new if line not in equal])
+            else:
+                self._count("removed", old)
+                self._count("added", new)
+        sides = (olds, news, *compared)
+        outcome = Outcome(*(self._count_answers([verdicts[line] for line in lines]) for lines in sides))
+        line = (news or olds)[0]
+        self._add_outcome(line, key_of(line), outcome)
 
     def _match(self, olds: Sequence[bytes], news: Sequence[bytes]) -> None:
-        """Compare one record with one; without a counterpart records are added or removed, else ambiguous."""
-        if len(olds) == len(news) == 1:
-            self._compare(olds[0], news[0], key_of(news[0]))
-        elif olds and news:
-            self._count("ambiguous_old", olds)
-            self._count("ambiguous_new", news)
+        """Pair records of a group, each the only one of its run in both corpora; the others are repeats."""
+        left: _Pair = ([], [])
+        for old, new in _group(olds, news, FIELDS) if len(olds) + len(news) > 2 else [(olds, news)]:
+            if len(old) == len(new) == 1:
+                self._compare(old[0], new[0], key_of(new[0]))
+            else:
+                left[0].extend(old)
+                left[1].extend(new)
+        if len(left[0]) == len(left[1]) == 1:
+            self._compare(left[0][0], left[1][0], key_of(left[1][0]))
         else:
-            self._count("removed", olds)
-            self._count("added", news)
+            self._count("repeats_old", left[0])
+            self._count("repeats_new", left[1])
 
     def _model(self, line: bytes, key: bytes) -> tuple[str, str]:
         known = key[: key.find(_AFTER_EVALUATION)]
@@ -183,59 +174,53 @@ class _Merger:
             model = self._models[known] = head.evaluation_name, head.model_id
         return model
 
-    def _compare(self, old: bytes, new: bytes, key: bytes) -> None:
-        """Count the differences of two matched records."""
-        paths, flip = compare_lines(old, new)
+    def _count_answers(self, verdicts: Sequence[Verdict]) -> Answers:
+        return count_answers(verdicts, errors_as_wrong=self._task.errors_as_wrong)
+
+    def _compare(self, old: bytes, new: bytes, key: bytes) -> tuple[Verdict, Verdict] | None:
+        """Count the differences of two matched records, and return their verdicts; None if there are no differences."""
+        paths, was, now = compare_lines(old, new)
         if not paths:
-            return
-        model, most = self._model(new, key), self._task.examples
-        counts, fields, examples = self.changes.counts[model], self.changes.fields, self.changes.examples
-        counts["changed"] += 1
+            return None
+        model, fields, examples = self._model(new, key), self.changes.fields, self.changes.examples["changed"]
+        self.changes.counts[model]["changed"] += 1
         for path in paths:
             known = path in fields or len(fields) < self._task.limits.diff_fields
             fields[path if known else OTHER_FIELDS] += 1
-        if len(examples["changed"]) < most:
-            examples["changed"].append(_name_of(new, paths))
-        if flip is not None:
-            counts["wrong_to_right" if flip else "right_to_wrong"] += 1
-            now: Literal["right", "wrong"] = "right" if flip else "wrong"
-            if len(examples[*model, now]) < most:
-                name = _name_of(new)
-                examples[*model, now].append(Flip(sample_id=name.sample_id, sample_hash=name.sample_hash, now=now))
+        if len(examples) < self._task.examples:
+            examples.append(name_of(new, paths))
+        return was, now
+
+    def _add_outcome(self, line: bytes, key: bytes, outcome: Outcome) -> None:
+        """Count a question; `line` is one of its records, in NEW if it has any there."""
+        model = self._model(line, key)
+        self.changes.outcomes[model][outcome] += 1
+        difference = outcome.difference()
+        if difference:
+            examples = self.changes.examples[*model, "better" if difference > 0 else "worse"]
+            if len(examples) < self._task.examples:
+                name = name_of(line)
+                old, new = (float(answers.mean()) for answers in outcome[2:])
+                examples.append(Flip(sample_id=name.sample_id, sample_hash=name.sample_hash, old=old, new=new))
 
     def _count(self, kind: str, lines: Sequence[bytes]) -> None:
-        """Count unmatched records of one model: `removed`, `added`, `ambiguous_old` or `ambiguous_new`."""
+        """Count records of one model without a pair: `removed`, `added`, `repeats_old` or `repeats_new`."""
         if not lines:
             return
-        counts = self.changes.counts[self._model(lines[0], key_of(lines[0]))]
-        counts[kind] += len(lines)
-        counts["correct_old" if kind in ("removed", "ambiguous_old") else "correct_new"] += sum(map(is_correct, lines))
-        if kind == "ambiguous_new":
+        self.changes.counts[self._model(lines[0], key_of(lines[0]))][kind] += len(lines)
+        if kind == "repeats_new":
             return  # one example is enough for both corpora
         examples = self.changes.examples[kind.removesuffix("_old")]
-        shown_lines = lines[:1] if kind == "ambiguous_old" else lines
-        examples += map(_name_of, shown_lines[: self._task.examples - len(examples)])
+        shown_lines = lines[:1] if kind == "repeats_old" else lines
+        examples += map(name_of, shown_lines[: self._task.examples - len(examples)])
 
 
-def _group(olds: _Lines, news: _Lines, fields: Sequence[str], left_out: _Lines = ()) -> Collection[_Pair]:
+def _group(olds: Sequence[bytes], news: Sequence[bytes], fields: Sequence[str]) -> Collection[_Pair]:
     """Group the records of both corpora by some fields of their heads."""
     groups: defaultdict[Any, _Pair] = defaultdict(lambda: ([], []))
     for side, lines in enumerate((olds, news)):
         for line in lines:
-            if line not in left_out:
-                head = read_head(line)
-                values = [bytes(head.sample_id) if field == "sample_id" else getattr(head, field) for field in fields]
-                groups[tuple(values)][side].append(line)
+            head = read_head(line)
+            values = [bytes(head.sample_id) if field == "sample_id" else getattr(head, field) for field in fields]
+            groups[tuple(values)][side].append(line)
     return groups.values()
-
-
-def _name_of(line: bytes, fields: list[str] | msgspec.UnsetType = msgspec.UNSET) -> RecordName:
-    head = read_head(line)
-    return RecordName(
-        evaluation_name=head.evaluation_name,
-        model_id=head.model_id,
-        sample_id=json_safe(head.decoded_sample_id()),
-        sample_hash=head.sample_hash,
-        evaluation_id=head.evaluation_id,
-        fields=fields,
-    )

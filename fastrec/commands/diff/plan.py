@@ -4,8 +4,8 @@ r"""Planning a comparison: can the two corpora be compared, and which ranges of 
     compare by   evaluation_name · sample_hash · model_id ·                 sample_id
                  \__________ position ___________/                 \_ rest _/
 
-The leading sort fields that are also compared by are a record's *position*. Both corpora are sorted by it, so they can
-be merged. A position has a few records: those of one model for one question. The rest distinguishes them.
+The leading sort fields that name an evaluation, a model and a sample are a record's *position*. Both corpora are sorted
+by it, so they can be merged. The records of one model for one question have one position. The rest distinguishes them.
 
 Ranges begin where parts begin. They do not depend on the number of jobs, so neither does the result.
 """
@@ -28,12 +28,14 @@ from fastrec.errors import CorpusError, UsageError, shown
 from fastrec.limits import Limits
 from fastrec.sorting.keys import FIELDS
 from fastrec.storage import join, storage_of
+from fastrec.summary.document import ModelSummary
 
 __all__ = ["BY", "Corpus", "Plan", "check_by", "make_plan", "read_corpus"]
 
 BY: Final = ("evaluation_name", "sample_hash", "model_id", "sample_id")
 """The fields to compare by if none are given: the whole sort key except the run, which is new every night."""
 
+_QUESTION: Final = {"evaluation_name", "sample_hash", "model_id"}
 _RANGES: Final = 16  # enough to keep many workers busy
 
 
@@ -43,14 +45,20 @@ class Corpus(msgspec.Struct):
     path: str
     manifest: Manifest
     parts: list[PartFile]
-    models: dict[tuple[str, str], tuple[int, int]]
-    """By evaluation_name and model_id: records, and how many of them are correct."""
+    models: dict[tuple[str, str], ModelSummary]
+    """By evaluation_name and model_id."""
+    one_id_per_hash: bool
+    """Whether in each evaluation, every sample_hash has one sample_id, and the other way round."""
 
 
 class Plan(msgspec.Struct):
     """What is to be done."""
 
     tasks: list[CompareTask]
+    fields: tuple[str, ...]
+    """The fields that identify a question of a model."""
+    read_all: bool
+    """Whether every question is read, because the summaries do not count these questions."""
     text_bytes: int
     """Text of the parts to read."""
     skipped: int
@@ -63,11 +71,14 @@ def read_corpus(path: str) -> Corpus:
     parts = parts_of(path, manifest)
     summary = read_summary(path, manifest)
     models = {
-        (evaluation.evaluation_name, model.model_id): (model.records, model.correct)
+        (evaluation.evaluation_name, model.model_id): model
         for evaluation in summary.evaluations
         for model in evaluation.by_model
     }
-    return Corpus(path, manifest, parts, models)
+    one_id_per_hash = not any(
+        evaluation.ids_with_many_hashes or evaluation.hashes_with_many_ids for evaluation in summary.evaluations
+    )
+    return Corpus(path, manifest, parts, models, one_id_per_hash)
 
 
 def check_by(by: Sequence[str]) -> tuple[str, ...]:
@@ -87,10 +98,13 @@ def _names_a_sample(fields: Sequence[str]) -> bool:
     return {"evaluation_name", "model_id"} <= set(fields) and bool({"sample_hash", "sample_id"} & set(fields))
 
 
-def make_plan(old: Corpus, new: Corpus, by: tuple[str, ...], examples: int, limits: Limits) -> Plan:
+def make_plan(
+    old: Corpus, new: Corpus, by: tuple[str, ...], *, errors_as_wrong: bool, examples: int, limits: Limits
+) -> Plan:
     """Check that two corpora can be compared, and cut the work into ranges."""
     fields = _position_fields(old, new, by)
-    same = {part.text_sha256 for part in old.manifest.parts} & {part.text_sha256 for part in new.manifest.parts}
+    read_all = not _in_summaries(fields, old, new)
+    same = set() if read_all else _same_parts(old.parts, new.parts, position_maker(fields))
     olds, news = _parts_to_read(old, same), _parts_to_read(new, same)
     # Ranges are cut by the fields before `sample_id`: in the manifest a huge integer is a string.
     cut_fields = tuple(takewhile(lambda field: field != "sample_id", fields))
@@ -107,7 +121,17 @@ def make_plan(old: Corpus, new: Corpus, by: tuple[str, ...], examples: int, limi
     cuts = _cuts(olds, news, position_of, limits.diff_range_parts) if cut_fields else []
     rest = tuple(field for field in by if field not in fields)
     tasks = [
-        CompareTask(within(olds, *bounds), within(news, *bounds), bounds, fields, rest, examples, limits)
+        CompareTask(
+            old=within(olds, *bounds),
+            new=within(news, *bounds),
+            bounds=bounds,
+            fields=fields,
+            rest=rest,
+            errors_as_wrong=errors_as_wrong,
+            read_all=read_all,
+            examples=examples,
+            limits=limits,
+        )
         for bounds in pairwise([None, *cuts, None])
     ]
     ours, theirs = old.manifest.fastrec, new.manifest.fastrec
@@ -116,7 +140,33 @@ def make_plan(old: Corpus, new: Corpus, by: tuple[str, ...], examples: int, limi
         "as changed"
     )
     text_bytes = sum(part.entry.text_bytes for part in (*olds, *news))
-    return Plan(tasks if olds or news else [], text_bytes, len(same), [notice] if ours != theirs else [])
+    notices = [notice] if ours != theirs else []
+    return Plan(tasks if olds or news else [], fields, read_all, text_bytes, len(same), notices)
+
+
+def _in_summaries(fields: Sequence[str], old: Corpus, new: Corpus) -> bool:
+    """Return whether the summaries count the same questions: those of a sample_hash."""
+    if set(fields) == _QUESTION:
+        return True
+    return "evaluation_id" not in fields and old.one_id_per_hash and new.one_id_per_hash
+
+
+def _same_parts(olds: Sequence[PartFile], news: Sequence[PartFile], position_of: PositionOf) -> set[str]:
+    """Return the checksums of parts that are the same in both corpora and can be skipped.
+
+    A question may have records on both sides of a border between parts. If one of these parts has to be read, so has
+    the other.
+    """
+    same = {part.entry.text_sha256 for part in olds} & {part.entry.text_sha256 for part in news}
+    borders = [
+        {part.entry.text_sha256 for part in pair}
+        for parts in (olds, news)
+        for pair in pairwise(parts)
+        if position_of(pair[0].entry.last) == position_of(pair[1].entry.first)
+    ]
+    while torn := [border & same for border in borders if border & same and not border <= same]:
+        same.difference_update(*torn)
+    return same
 
 
 def _position_fields(old: Corpus, new: Corpus, by: Sequence[str]) -> tuple[str, ...]:
@@ -127,7 +177,7 @@ def _position_fields(old: Corpus, new: Corpus, by: Sequence[str]) -> tuple[str, 
             f"{shown(old.path)} has {algorithm} hashes and {shown(new.path)} has {other} hashes: normalize one of them "
             f"again, for example with `fastrec normalize {shown(new.path)} -o NEW --hash {algorithm}`"
         )
-    ours, theirs = (tuple(takewhile(lambda field: field in by, corpus.manifest.sort_fields)) for corpus in (old, new))
+    ours, theirs = (_sample_fields(corpus.manifest.sort_fields, by) for corpus in (old, new))
     if ours != theirs:
         order = ",".join(old.manifest.sort_fields)
         raise UsageError(
@@ -141,6 +191,12 @@ def _position_fields(old: Corpus, new: Corpus, by: Sequence[str]) -> tuple[str, 
             f"both again, for example with `fastrec normalize {shown(old.path)} -o OLD --sort-by {first}`"
         )
     return ours
+
+
+def _sample_fields(sort_fields: Sequence[str], by: Sequence[str]) -> tuple[str, ...]:
+    """Return the leading sort fields to compare by: as few as name a sample, or all of them."""
+    fields = tuple(takewhile(lambda field: field in by, sort_fields))
+    return next((fields[:end] for end in range(len(fields)) if _names_a_sample(fields[:end])), fields)
 
 
 def _parts_to_read(corpus: Corpus, same: set[str]) -> list[PartFile]:

@@ -17,7 +17,7 @@ from fastrec.corpus.scan import VERIFY_HINT, PartFile, skim_lines
 from fastrec.errors import CorpusError, FastrecError
 from fastrec.limits import Limits
 
-__all__ = ["Bounds", "Reader", "equal_bytes"]
+__all__ = ["Bounds", "HeldLines", "Reader", "equal_bytes"]
 
 _SHORTEST: Final = 1 << 9  # bytes: the search for the first difference stops here
 
@@ -105,17 +105,61 @@ class Reader:
 
     def take_position(self, position: Position, lines: list[bytes], most_bytes: int) -> None:
         """Take all lines at a position."""
-        size = 0
+        size = sum(map(len, lines))
         while self.has_line() and self.position(self.start) == position:
             lines.append(self.take())
             size += len(lines[-1])
             if size > most_bytes:
-                head = read_head(lines[0])
-                raise FastrecError(
-                    f"more than {most_bytes >> 20} MiB of records answer one question of {head.evaluation_name!r} by "
-                    f"{head.model_id!r}, too many to compare: make both corpora with `fastrec normalize "
-                    "--sort-by evaluation_name,model_id,sample_id`, and compare those"
-                )
+                raise _too_much(lines[0], most_bytes)
+
+
+class HeldLines:
+    """The last lines that were skipped: those of one question, because more of its records may follow."""
+
+    def __init__(self, reader: Reader, most_bytes: int) -> None:
+        self._reader = reader
+        self._most_bytes = most_bytes
+        self._lines: list[bytes] = []
+        self._size = 0
+        self._position: Position | None = None
+        self.key = b""
+        """The key of the last line."""
+
+    def hold(self, start: int, end: int) -> None:
+        """Keep the lines of the last question between two offsets of the buffer."""
+        data, view, position_at = self._reader.data, self._reader.view, self._reader.position
+        begin = data.rfind(b"\n", start, end - 1) + 1 or start
+        position = position_at(begin)
+        lines = [bytes(view[begin : end - 1])]
+        while begin > start:
+            before = data.rfind(b"\n", start, begin - 1) + 1 or start
+            if position_at(before) != position:
+                break
+            lines.append(bytes(view[before : begin - 1]))
+            begin = before
+        if begin > start or position != self._position:
+            self._lines, self._size, self._position = [], 0, position
+        self._size += sum(map(len, lines))
+        self.key = key_of(lines[0])
+        if self._size <= self._most_bytes or not self._lines:
+            self._lines += reversed(lines)
+
+    def at(self, position: Position) -> list[bytes]:
+        """Return the lines, if they are at a position."""
+        if position != self._position:
+            return []
+        if self._size > self._most_bytes:
+            raise _too_much(self._lines[0], self._most_bytes)
+        return self._lines
+
+
+def _too_much(line: bytes, most_bytes: int) -> FastrecError:
+    head = read_head(line)
+    return FastrecError(
+        f"more than {most_bytes >> 20} MiB of records answer one question of {head.evaluation_name!r} by "
+        f"{head.model_id!r}, too many to compare: make both corpora with `fastrec normalize "
+        "--sort-by evaluation_name,model_id,sample_id`, and compare those"
+    )
 
 
 def equal_bytes(old: Reader, new: Reader) -> int:

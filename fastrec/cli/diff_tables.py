@@ -1,0 +1,205 @@
+"""The output of `fastrec diff`: tables for a terminal, and Markdown."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from fastrec.cli.spelling import safe, spell_bytes, spell_speed
+from fastrec.cli.tables import markdown_table, print_hidden, print_more, print_table
+from fastrec.errors import counted
+
+if TYPE_CHECKING:
+    from fastrec.commands.diff import Difference, ModelDifference
+
+__all__ = ["markdown_of", "print_tables"]
+
+_MOST_MODELS: Final = 20  # per evaluation
+_MOST_ROWS: Final = 50  # in a Markdown table
+_MOST_FIELDS: Final = 10
+_MOST_NAMES: Final = 3  # in a sentence
+_HEAD: Final = ("questions", "old", "new", "points", "worse", "better", "p", "adjusted p")
+_OPTIONAL: Final = ("better", "worse", "errors", "old", "questions", "p")  # hidden on a narrow terminal
+_WORDS: Final = {"regressed": "regression", "missing": "missing", "incomplete": "incomplete"}
+_TESTS: Final = {
+    "mcnemar": "exact McNemar test",
+    "sign-flip": "exact sign-flip test over questions, because some have several answers",
+    "t": "t-test over questions, because many have several answers",
+}
+
+
+def _ranked(models: Sequence[ModelDifference]) -> list[ModelDifference]:
+    """Sort the worst first: regressed, missing and incomplete models, then by the loss."""
+    ranks = {"missing": 0, "incomplete": 1}
+    return sorted(models, key=lambda m: (not m.regressed, ranks.get(m.status, 2), m.points is None, m.points or 0))
+
+
+def _cells(model: ModelDifference, *, errors: bool) -> tuple[str, ...]:
+    """Return the cells of a model; `errors` says whether there is a column for them."""
+    numbers = (f"{model.old_errors:,} → {model.new_errors:,}" if model.old_errors or model.new_errors else "0",)
+    if model.status in ("missing", "new"):
+        return ("–",) * len(_HEAD) + numbers * errors
+    of = f" of {model.old_questions:,}" if model.questions < model.old_questions else ""
+    return (
+        f"{model.questions:,}{of}",
+        *("–" if share is None else f"{share:.1%}" for share in (model.old_accuracy, model.new_accuracy)),
+        "–" if model.points is None else f"{model.points:+.2f}" if model.points else "0.00",
+        f"{model.worse:,}",
+        f"{model.better:,}",
+        *(_spell_p(p) for p in (model.p, model.p_adjusted)),
+        *(numbers * errors),
+    )
+
+
+def _spell_p(p: float | None) -> str:
+    return "–" if p is None else "1" if p == 1 else f"{p:.4f}" if p >= 0.0001 else f"{p:.0e}"
+
+
+def _remark(model: ModelDifference) -> str:
+    remarks = ["regressed"] * model.regressed + [model.status] * (model.status != "compared")
+    return ", ".join(remarks)
+
+
+def _head(found: Difference) -> tuple[bool, tuple[str, ...]]:
+    """Return whether there is a column for errors, and all columns after the model."""
+    errors = any(model.old_errors or model.new_errors for model in found.models)
+    return errors, (*_HEAD, *(("errors",) * errors), "")
+
+
+def _legend(found: Difference) -> Iterator[str]:
+    """Yield what the numbers mean."""
+    answers = "questions that both corpora answered"
+    if found.errors_as_wrong:
+        answers += "; a record with an error is a wrong answer"
+    elif any(model.old_errors or model.new_errors for model in found.models):
+        answers += "; a record with an error is no answer"
+    yield f"old, new: accuracy on the {answers}"
+    used: Counter[str] = Counter(model.test for model in found.models if model.test)
+    several = len(used) > 1
+    tests = [
+        f"{text} ({counted(used[name], 'model')})" if several else text for name, text in _TESTS.items() if used[name]
+    ]
+    if tests:
+        adjusted = f"adjusted p: for {counted(used.total(), 'model')}, by Benjamini and Hochberg"
+        yield f"p: {'; '.join(tests)}. {adjusted}"
+
+
+def print_tables(found: Difference) -> None:
+    """Print a table per evaluation, changed fields, examples, and the result."""
+    hidden: list[str] = []
+    errors, head = _head(found)
+    for name, group in groupby(found.models, key=lambda model: model.evaluation_name):
+        rows = [(safe(m.model_id), *_cells(m, errors=errors), _remark(m)) for m in _ranked(list(group))]
+        click.echo(f"{click.style(safe(name), bold=True)}: {counted(len(rows), 'model')}")
+        hidden += print_table(("model", *head), rows[:_MOST_MODELS], _OPTIONAL)
+        print_more(len(rows) - _MOST_MODELS, "model", "--format json")
+        click.echo()
+    print_hidden(hidden)
+    if found.models:
+        click.echo("".join(f"{click.style(line, dim=True)}\n" for line in _legend(found)))
+    if found.fields:
+        click.echo(click.style("changed fields", bold=True))
+        print_table(("field", "records"), [(safe(f.path), f"{f.records:,}") for f in found.fields[:_MOST_FIELDS]])
+        print_more(len(found.fields) - _MOST_FIELDS, "field", "--format json")
+        click.echo()
+    for title, head, lists in _lists(found):
+        click.echo(click.style(title, bold=True))
+        print_table(head, [tuple(map(safe, row)) for row in lists])
+        click.echo()
+    click.echo(f"{_counts(found)} ({spell_bytes(found.text_bytes)} {spell_speed(found.text_bytes, found.seconds)})")
+    word, sentence = _verdict(found, safe)
+    colour = "red" if found.failed else "green" if found.fail_on is not None else None
+    click.echo(f"{click.style(word, fg=colour, bold=True)}: {sentence}")
+
+
+def _lists(found: Difference) -> Iterator[tuple[str, tuple[str, ...], Sequence[Sequence[str]]]]:
+    """Yield the examples, if any: a title, column names and rows for each kind."""
+    flips = [
+        (m.evaluation_name, m.model_id, str(flip.sample_id), f"{flip.old:.0%}", f"{flip.new:.0%}")
+        for m in found.models
+        for flip in m.flips
+    ]
+    if flips:
+        yield "worse or better", ("evaluation", "model", "sample_id", "old", "new"), flips
+    for kind in ("added", "removed", "changed", "repeats"):
+        if records := getattr(found.examples, kind):
+            rows = [(name.evaluation_name, name.model_id, str(name.sample_id), name.evaluation_id) for name in records]
+            yield kind, ("evaluation", "model", "sample_id", "run"), rows
+
+
+def _counts(found: Difference) -> str:
+    counts = found.counts
+    pairs = f"{counted(counts.unchanged + counts.changed, 'pair')}: {counts.unchanged:,} unchanged"
+    text = f"{pairs}, {counts.changed:,} changed; {counts.added:,} added, {counts.removed:,} removed"
+    if counts.repeats_old or counts.repeats_new:
+        text += f"; {counts.repeats_old:,} of OLD and {counts.repeats_new:,} of NEW are repeats without a pair"
+    return text
+
+
+def _verdict(found: Difference, spell: Callable[[str], str]) -> tuple[str, str]:
+    """Return the result as a word and a sentence; `spell` escapes names."""
+    of = Counter(model.status for model in found.models)
+    compared = of["compared"] + of["incomplete"]
+    numbers = f"{counted(compared, 'model')} compared, {of['missing']:,} missing, {of['incomplete']:,} incomplete"
+    p_value = f"{'adjusted p' if found.p_adjust == 'bh' else 'p'} < {found.p:g}"
+    if found.fail_on is None:
+        sure = [
+            m
+            for m in found.models
+            if (p := m.p_adjusted if found.p_adjust == "bh" else m.p) is not None and p < found.p
+        ]
+        worse = sum((model.points or 0) < 0 for model in sure)
+        changes = f"{worse:,} worse and {len(sure) - worse:,} better with {p_value}"
+        return "compared", f"{changes}; {numbers} (counted per evaluation)"
+    if not found.failed:
+        return "no regression", f"no model lost more than {found.fail_on:g} points with {p_value}; {numbers}"
+    reasons = []
+    for message, group in groupby(found.failures, key=lambda failure: failure.message):
+        names = [f"{spell(failure.model_id)} on {spell(failure.evaluation_name)}" for failure in group]
+        more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
+        reasons.append(f"{', '.join(names[:_MOST_NAMES])}{more} {message}")
+    more = f"; and {len(reasons) - _MOST_NAMES:,} more" if len(reasons) > _MOST_NAMES else ""
+    return _WORDS[found.failures[0].reason], f"{'; '.join(reasons[:_MOST_NAMES])}{more}; {numbers}"
+
+
+def markdown_of(found: Difference) -> Iterator[str]:
+    """Yield the lines of a comment on a pull request: the result, then the tables."""
+    word, sentence = _verdict(found, _code)
+    corpora = f"{_code(found.old.corpus)} → {_code(found.new.corpus)}"
+    yield from (f"**{word}**: {sentence}", "", f"{corpora}: {_counts(found)}")
+    errors, head = _head(found)
+    rows = [
+        (_code(m.evaluation_name), _code(m.model_id), *_cells(m, errors=errors), f"**{remark}**" * bool(remark))
+        for m in _ranked(found.models)
+        for remark in [_remark(m)]
+    ]
+    yield from _markdown_table(("evaluation", "model", *head), rows, 2)
+    for line in _legend(found):
+        yield from ("", line)
+    fields = [(_code(field.path), f"{field.records:,}") for field in found.fields]
+    if fields:
+        yield from _markdown_table(("changed field", "records"), fields[:_MOST_FIELDS], 1)
+    for title, head, lists in _lists(found):
+        yield from ("", f"<details><summary>{title}</summary>")
+        yield from _markdown_table(head, [tuple(map(_code, row)) for row in lists], len(head))
+        yield from ("", "</details>")
+
+
+def _markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> Iterator[str]:
+    yield ""
+    yield from markdown_table(head, rows[:_MOST_ROWS], left)
+    if len(rows) > _MOST_ROWS:
+        yield from ("", f"… and {len(rows) - _MOST_ROWS:,} more; `--format json` lists all")
+
+
+def _code(text: str) -> str:
+    """Return a Markdown code span, with more backticks around the text than it has in a row."""
+    text = safe(text).replace("|", "\\|")
+    fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
+    space = " " if "`" in text or not text.strip() else ""
+    return f"{fence}{space}{text}{space}{fence}"

@@ -1,0 +1,93 @@
+"""The gate: which models make the comparison fail, and why.
+
+regressed    the accuracy fell by more than the limit, and chance does not explain it
+missing      OLD has records of the model on this evaluation, NEW has none
+incomplete   too few of its questions could be compared
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from typing import Literal
+
+import msgspec
+
+from fastrec.commands.diff.document import Failure, ModelDifference
+from fastrec.errors import UsageError, counted
+
+__all__ = ["Gate"]
+
+
+class Gate(msgspec.Struct, frozen=True, kw_only=True):
+    """The arguments of `diff` that decide about failures."""
+
+    fail_on: float | None
+    p: float
+    p_adjust: Literal["bh", "none"]
+    min_compared: float
+    allow_missing: tuple[str, ...]
+
+    def check(self) -> None:
+        """Raise UsageError if a value is out of range."""
+        if not 0 <= self.p <= 1 or (self.fail_on is not None and not 0 <= self.fail_on <= 100):
+            raise UsageError(
+                "fail_on is a number of percentage points, from 0 to 100, and p a probability, from 0 to 1"
+            )
+        if not 0 <= self.min_compared <= 100:
+            raise UsageError(f"min_compared is a percentage, from 0 to 100, not {self.min_compared}")
+        if self.p_adjust not in ("bh", "none"):
+            raise UsageError(f"p_adjust must be 'bh' or 'none', not {self.p_adjust!r}")
+
+    def mark_regressed(self, models: Sequence[ModelDifference]) -> None:
+        """Set `regressed` of the models that lost more than `fail_on` points with a p-value below `p`."""
+        if self.fail_on is None:
+            return
+        for model in models:
+            p_value = model.p_adjusted if self.p_adjust == "bh" else model.p
+            if p_value is not None and model.points is not None:
+                model.regressed = p_value < self.p and -model.points > self.fail_on
+
+    def failures(self, models: Sequence[ModelDifference]) -> Iterator[Failure]:
+        """Yield why the exit code is 1, regressions first; nothing without `fail_on`."""
+        if self.fail_on is None:
+            return
+        p_value = "adjusted p" if self.p_adjust == "bh" else "p"
+        for model in models:
+            if model.regressed:
+                loss = f"lost more than {self.fail_on:g} points with {p_value} < {self.p:g}"
+                yield _failure(model, "regressed", loss)
+        for model in models:
+            if model.status == "missing" and not self._allows(model):
+                yield _failure(model, "missing", "is missing in NEW")
+        for model in models:
+            if model.status == "incomplete" and not self._allows(model):
+                yield _failure(model, "incomplete", _shortfall(model))
+
+    def _allows(self, model: ModelDifference) -> bool:
+        """Return whether a model may be missing or incomplete."""
+        return any(_matches(pattern, model) for pattern in self.allow_missing)
+
+    def notices(self, models: Sequence[ModelDifference]) -> Iterator[str]:
+        """Yield a notice for each pattern that matches no model of OLD: it may be misspelled."""
+        for pattern in self.allow_missing:
+            if not any(model.old_records and _matches(pattern, model) for model in models):
+                yield f"--allow-missing {pattern!r} matches no model and no evaluation of OLD"
+
+
+def _matches(pattern: str, model: ModelDifference) -> bool:
+    """Return whether a shell-style pattern matches the model, the evaluation, or `evaluation/model`."""
+    names = (model.model_id, model.evaluation_name, f"{model.evaluation_name}/{model.model_id}")
+    return any(fnmatchcase(name, pattern) for name in names)
+
+
+def _shortfall(model: ModelDifference) -> str:
+    """Return how much of an incomplete model was compared, and whether errors may be the reason."""
+    text = f"was compared on {model.questions:,} of {counted(model.old_questions, 'question')} only"
+    if model.old_errors or model.new_errors:
+        text += f" ({counted(model.old_errors, 'error')} in OLD, {model.new_errors:,} in NEW)"
+    return text
+
+
+def _failure(model: ModelDifference, reason: Literal["regressed", "missing", "incomplete"], message: str) -> Failure:
+    return Failure(evaluation_name=model.evaluation_name, model_id=model.model_id, reason=reason, message=message)

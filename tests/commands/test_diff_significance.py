@@ -1,0 +1,143 @@
+"""The tests of significance: values by hand, by independent formulas, and by scipy where it is installed."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from fractions import Fraction
+from math import erfc, sqrt
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastrec.commands.diff.significance import adjust, mcnemar, paired_test, sign_flip, t_test
+from tests.commands.comparing import adjusted, flipped, p_value
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "p"),
+    [(0, 0, 1), (1, 0, 1), (3, 3, 1), (0, 5, 2 / 32), (1, 6, 2 * 8 / 128), (10, 2, 2 * (1 + 12 + 66) / 4096)],
+)
+def test_the_p_value_of_a_few_flips(one: int, other: int, p: float) -> None:
+    """Twice the tail of the binomial distribution, computed by hand; the order of the counts does not matter."""
+    assert mcnemar(one, other) == mcnemar(other, one) == p
+
+
+@given(st.integers(0, 700), st.integers(0, 700))
+def test_the_p_value_is_the_exact_sum_rounded_once(one: int, other: int) -> None:
+    """Ignoring small terms does not change the result."""
+    assert mcnemar(one, other) == p_value(one, other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [(3, 9), (40, 61), (500, 400), (5_000, 5_200), (30_000, 29_000), (20_000, 10)]
+)
+def test_the_p_value_is_that_of_scipy(one: int, other: int) -> None:
+    """The binomial test of scipy agrees, also for many flips."""
+    stats = pytest.importorskip("scipy.stats")
+    assert mcnemar(one, other) == pytest.approx(stats.binomtest(one, one + other).pvalue, rel=1e-9)
+
+
+def test_the_p_value_of_millions_of_flips_is_fast() -> None:
+    """It is that of the exact sum, close to the normal distribution, or 0 if too small for a double."""
+    assert mcnemar(499_000, 501_000) == 0.04560829986538208  # computed with all bits, which takes ten seconds
+    one, other = 2_000_000, 2_004_000
+    assert mcnemar(one, other) == pytest.approx(erfc((other - one - 1) / sqrt(2 * (one + other))), rel=1e-5)
+    assert mcnemar(one, 2 * other) == 0.0
+
+
+differences = st.fractions(-1, 1, max_denominator=4)
+
+
+@given(st.lists(differences, max_size=9))
+def test_the_sign_flip_test_counts_all_choices_of_signs(values: list[Fraction]) -> None:
+    """The result is that of trying them one by one."""
+    assert sign_flip(Counter(filter(None, values))) == flipped(values)
+
+
+@pytest.mark.parametrize(
+    ("values", "p"),
+    [
+        ({}, 1),
+        ({Fraction(-1): 3}, 2 / 8),
+        ({Fraction(-1, 2): 2, Fraction(-1): 1}, 2 / 8),  # only all minus or all plus
+        ({Fraction(-1): 1, Fraction(1, 2): 1}, 1),  # any sum is at least 1/2 from 0
+        ({Fraction(-1): 1, Fraction(-1, 2): 1, Fraction(1, 4): 1}, 4 / 8),
+    ],
+)
+def test_the_sign_flip_test_by_hand(values: dict[Fraction, int], p: float) -> None:
+    """Few enough differences to count on paper."""
+    assert sign_flip(values) == p
+
+
+@given(st.integers(0, 60), st.integers(0, 60))
+def test_differences_of_one_size_give_the_p_value_of_mcnemar(one: int, other: int) -> None:
+    """Whatever the size."""
+    assert sign_flip({Fraction(-1, 3): one, Fraction(1, 3): other}) == mcnemar(one, other)
+
+
+def drawn(questions: int, trials: int, seed: int = 1) -> list[Fraction]:
+    dice = random.Random(seed)
+    return [Fraction(dice.randint(-trials, trials + 1), trials) for _ in range(questions)]
+
+
+@pytest.mark.parametrize(("questions", "trials"), [(3, 2), (40, 4), (900, 5), (20_000, 3)])
+def test_the_t_test_is_that_of_scipy(questions: int, trials: int) -> None:
+    """Also for many questions, whose p-values are tiny."""
+    stats = pytest.importorskip("scipy.stats")
+    values = drawn(questions, trials)
+    expected = stats.ttest_1samp([float(value) for value in values], 0).pvalue
+    assert t_test(Counter(filter(None, values)), questions) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize(("t", "degrees", "p"), [(1, 1, 0.5), (sqrt(2), 2, 1 - sqrt(1 / 2)), (2, 2, 1 - 2 / sqrt(6))])
+def test_the_t_test_of_few_degrees_of_freedom(t: float, degrees: int, p: float) -> None:
+    """With 1 degree of freedom p = 1 - 2·atan(t)/π, with 2 degrees p = 1 - t/√(2 + t²)."""
+    questions = degrees + 1
+    # 1 + x and 1 - x, and 1 in between, have mean 1 and variance 2x²/degrees.
+    x = Fraction(sqrt(questions * degrees / 2) / t)
+    values = Counter([1 + x, 1 - x] + [Fraction(1)] * (questions - 2))
+    assert t_test(values, questions) == pytest.approx(p)
+
+
+def test_many_questions_get_a_t_test_close_to_the_normal_distribution() -> None:
+    """It is fast, and named."""
+    values = drawn(20_000, 40, seed=6)
+    counts = Counter(filter(None, values))
+    name, p = paired_test(counts, len(values), repeats=True)
+    mean = sum(values) / len(values)
+    deviation = sqrt(sum((float(value) - float(mean)) ** 2 for value in values) / len(values))
+    assert name == "t"
+    assert p == pytest.approx(erfc(abs(mean) / deviation * sqrt(len(values) / 2)), rel=0.02)
+
+
+def test_the_approximation_begins_where_it_is_good() -> None:
+    """The last exact p-values and the first of the t-test are close to each other."""
+    values = drawn(200, 4, seed=2) + [Fraction(-1, 4)] * 30
+    counts = Counter(filter(None, values))
+    exact = sign_flip(counts)
+    assert exact is not None
+    assert 0.01 < exact < 0.5
+    assert t_test(counts, len(values)) == pytest.approx(exact, rel=0.05)
+    assert sign_flip(Counter(filter(None, drawn(400, 4)))) is None
+
+
+def test_few_questions_are_tested_exactly_whatever_their_numbers_of_repeats() -> None:
+    """The smallest common denominator of 1/11, 1/13, … is large; the number of choices of signs is small."""
+    values = [Fraction(-1, trials) for trials in (11, 13, 17, 19, 23, 29)]
+    assert paired_test(Counter(values), 20, repeats=True) == ("sign-flip", 2 / 2**6)
+
+
+@given(st.lists(st.floats(0, 1), max_size=12))
+def test_adjusted_p_values_follow_their_definition(values: list[float]) -> None:
+    """The adjusted p is the least of p · n / rank over all p-values that are not smaller."""
+    expected = adjusted(dict(enumerate(values)))
+    assert adjust(values) == pytest.approx([expected[index] for index in range(len(values))])
+
+
+def test_adjusted_p_values_are_those_of_scipy() -> None:
+    """For a list with ties."""
+    stats = pytest.importorskip("scipy.stats")
+    values = [0.001, 0.04, 0.04, 0.3, 1.0, 1.0, 0.012]
+    assert adjust(values) == pytest.approx(list(stats.false_discovery_control(values)))
