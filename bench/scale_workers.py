@@ -235,16 +235,9 @@ class SimulatedWorkers(Engine):
         """Yield a block of census rows; the driver holds one block of each list."""
         number = int(path.rpartition("census-")[2].split("-")[0])
         self._read(self._records_of[number] * _CENSUS, _BLOCKS_READ)
+        counts = (_MODELS,) * 4
         yield [
-            (
-                b"evaluation",
-                b"%05d%059d" % (number, row),
-                b"%05d-%d" % (number, row),
-                _MODELS,
-                _MODELS,
-                _MODELS,
-                bytes(3_000),
-            )
+            (b"evaluation", b"%05d%059d" % (number, row), b"%05d-%d" % (number, row), *counts, bytes(3_000))
             for row in range(20)
         ]
 

@@ -124,8 +124,9 @@ def normalize(
             if as_json:
                 print_json(result)
             elif verbose:
-                from fastrec.cli.stats import print_stats
-                from fastrec.summary.ranking import choose, rank
+                from fastrec.cli.stats_tables import print_stats
+                from fastrec.summary.choosing import choose
+                from fastrec.summary.ranking import rank
 
                 print_stats(rank(choose(result.summary)), most=_MOST_MODELS)
     except OSError as exc:

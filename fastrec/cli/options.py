@@ -14,8 +14,8 @@ from fastrec.cli.console import print_notice
 from fastrec.cli.memory import limit_memory
 
 __all__ = [
-    "Count", "Number", "Size", "choice_option", "command", "jobs_option", "no_progress_option", "prepare_reading",
-    "raw_cells_option", "reading_options",
+    "Count", "Number", "Size", "choice_option", "command", "errors_as_wrong_option", "jobs_option",
+    "no_progress_option", "prepare_reading", "raw_cells_option", "reading_options",
 ]  # fmt: skip
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -80,6 +80,9 @@ jobs_option = click.option("-j", "--jobs", type=Count(min=1), metavar="N", envva
                            help="Number of processes. Small inputs always use one.")  # fmt: skip
 no_progress_option = click.option("--no-progress", is_flag=True, envvar="FASTREC_NO_PROGRESS", show_envvar=True,
                                   help="Do not show progress on a terminal.")  # fmt: skip
+errors_as_wrong_option = click.option("--errors-as-wrong", is_flag=True,
+                                      help="Count records with an error as wrong answers. By default they do not "
+                                           "count.")  # fmt: skip
 raw_cells_option = click.option("--raw-cells", is_flag=True,
                                 help="CSV: do not put a single quote before text that a spreadsheet would take for "
                                      "a formula.")  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from fastrec.cli.console import allow_broken_pipe, explain_damage
-from fastrec.cli.options import command
+from fastrec.cli.options import command, errors_as_wrong_option
 from fastrec.cli.spelling import spell_bytes
 from fastrec.errors import shown
 
@@ -17,7 +17,8 @@ __all__ = ["report"]
 @click.option("-o", "--output", type=click.Path(allow_dash=True), metavar="FILE", required=True,
               help="File to write, such as report.html; - for stdout.")  # fmt: skip
 @click.option("--overwrite", is_flag=True, help="Replace an existing file.")
-def report(corpus: str, output: str, overwrite: bool) -> None:
+@errors_as_wrong_option
+def report(corpus: str, output: str, overwrite: bool, errors_as_wrong: bool) -> None:
     """Write an HTML page about CORPUS: line counts, models and evaluations, conflicts, hashes, rejected lines.
 
     The page is one self-contained file: it can be mailed, put on any server, and opened offline. Its tables can be
@@ -38,11 +39,11 @@ def report(corpus: str, output: str, overwrite: bool) -> None:
 
     if output == "-":
         with explain_damage(corpus):
-            page = make_page(corpus)
+            page = make_page(corpus, errors_as_wrong=errors_as_wrong)
         with allow_broken_pipe():
             click.echo(page, nl=False)
         return
     with explain_damage(corpus):
-        size = write_report(corpus, output, overwrite=overwrite)
+        size = write_report(corpus, output, overwrite=overwrite, errors_as_wrong=errors_as_wrong)
     with allow_broken_pipe():
         click.echo(f"{shown(output)}: {spell_bytes(size)}", err=True)

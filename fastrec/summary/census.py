@@ -34,9 +34,10 @@ __all__ = [
 
 CONFLICT_EXAMPLES: Final = 100
 
-CensusRow = tuple[bytes, bytes, bytes, int, int, int, bytes]
-"""evaluation_name; sample_hash and sample_id (or the other way round); numbers of models, of models with an answer, and
-of records; and the packed list of records, which is only unpacked if a model may have several records of a question."""
+CensusRow = tuple[bytes, bytes, bytes, int, int, int, int, bytes]
+"""evaluation_name; sample_hash and sample_id (or the other way round); numbers of models, of models with an answer, of
+identities and of records; and the packed list of records, which is only unpacked if there may be several of a model or
+of an identity."""
 
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(list[tuple[bytes, bytes, Any]]).decode  # model_id, evaluation_id, outcome
@@ -60,10 +61,13 @@ def census_of_part(
     return by_hash, by_id  # type: ignore[return-value]
 
 
-def _packed(records: list[tuple[bytes, bytes, Outcome]]) -> tuple[int, int, int, bytes]:
+def _packed(records: list[tuple[bytes, bytes, Outcome]]) -> tuple[int, int, int, int, bytes]:
+    count = identities = len(records)
     models = len({model for model, _, _ in records})
     answering = len({model for model, _, outcome in records if not outcome[2]})
-    return models, answering, len(records), _pack(records)
+    if models < count:
+        identities = len({(model, evaluation_id) for model, evaluation_id, _ in records})
+    return models, answering, identities, count, _pack(records)
 
 
 class QuestionCounts(Sums):
@@ -102,11 +106,12 @@ def count_questions(lists: Iterable[Iterable[CensusRow]]) -> dict[bytes, Questio
         for _, group in groupby(evaluation_rows, key=itemgetter(1)):
             rows = list(group)
             counts.questions += 1
-            if len(rows) == 1 and rows[0][3] == rows[0][5]:
-                counts.by_models[rows[0][3]] += 1
-                counts.by_answering[rows[0][4]] += 1
+            _, _, _, models, answering, _, count, _ = rows[0]
+            if len(rows) == 1 and models == count:
+                counts.by_models[models] += 1
+                counts.by_answering[answering] += 1
                 continue
-            records = ((model, outcome) for row in rows for model, _, outcome in _unpack(row[6]))
+            records = ((model, outcome) for row in rows for model, _, outcome in _unpack(row[7]))
             answers_of = add_repeats(counts.repeats, records)
             counts.by_models[len(answers_of)] += 1
             counts.by_answering[sum(map(bool, answers_of.values()))] += 1
@@ -119,12 +124,12 @@ def count_conflicts(lists: Iterable[Iterable[CensusRow]], counted: dict[bytes, Q
     for (evaluation, sample_id), group in groupby(merge_rows(lists), key=itemgetter(0, 1)):
         rows = list(group)
         counted[evaluation].ids_with_many_hashes += len({row[2] for row in rows}) > 1
-        if len(rows) == 1 and rows[0][3] == rows[0][5]:
+        if len(rows) == 1 and rows[0][5] == rows[0][6]:
             continue
         records: Counter[tuple[bytes, bytes]] = Counter()
         hashes: dict[tuple[bytes, bytes], set[bytes]] = {}
         for row in rows:
-            for model, evaluation_id, _ in _unpack(row[6]):
+            for model, evaluation_id, _ in _unpack(row[7]):
                 records[model, evaluation_id] += 1
                 hashes.setdefault((model, evaluation_id), set()).add(row[2])
         for (model, evaluation_id), count in sorted(records.items()):

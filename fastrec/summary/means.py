@@ -30,6 +30,7 @@ __all__ = [
     "Totals",
     "add_repeats",
     "exact",
+    "exact_square",
     "means_of",
 ]
 
@@ -52,12 +53,27 @@ class RepeatSums(Sums):
     score_squared: int = 0  # sum of the squared sums of scores per question
     squares: int = 0  # sum of the squared scores of all records
 
+    def add(self, outcomes: Sequence[Outcome]) -> None:
+        """Add the records of one question."""
+        correct = sum([right and not error for right, _, error in outcomes])
+        score = sum([exact(score) for _, score, _ in outcomes])
+        self.questions += 1
+        self.correct += correct
+        self.correct_squared += correct * correct
+        self.score += score
+        self.score_squared += score * score
+        self.squares += sum([exact_square(score) for _, score, _ in outcomes])
+
 
 class Repeats(Sums):
-    """A model's questions with several records, by their number; once by answers, and once with errors as wrong."""
+    """A model's questions with several records, by the number of records or answers."""
 
+    without_errors: dict[int, RepeatSums] = msgspec.field(default_factory=lambda: defaultdict(RepeatSums))
+    """Questions whose records are all answers."""
     answers: dict[int, RepeatSums] = msgspec.field(default_factory=lambda: defaultdict(RepeatSums))
+    """The answers to the other questions."""
     records: dict[int, RepeatSums] = msgspec.field(default_factory=lambda: defaultdict(RepeatSums))
+    """All records of these, with errors as wrong."""
 
 
 RepeatsByModel = dict[bytes, Repeats]
@@ -94,24 +110,19 @@ def add_repeats(repeats: RepeatsByModel, records: Iterable[tuple[bytes, Outcome]
     for model, outcomes in by_model.items():
         answers = [outcome for outcome in outcomes if not outcome[2]]
         answers_of[model] = len(answers)
-        if len(outcomes) > 1:
-            found = repeats[model]
-            sums = _sums(outcomes)
-            found.records[len(outcomes)] += sums
+        if len(outcomes) == 1:
+            continue
+        found = repeats[model]
+        if len(answers) == len(outcomes):
+            found.without_errors[len(answers)].add(answers)
+        else:
+            found.records[len(outcomes)].add(outcomes)
             if len(answers) > 1:
-                found.answers[len(answers)] += sums if len(answers) == len(outcomes) else _sums(answers)
+                found.answers[len(answers)].add(answers)
     return answers_of
 
 
-def _sums(outcomes: Sequence[Outcome]) -> RepeatSums:
-    """Return the sums of one question."""
-    correct = sum([right and not error for right, _, error in outcomes])
-    scores = [exact(score) for _, score, _ in outcomes]
-    score = sum(scores)
-    return RepeatSums(1, correct, correct * correct, score, score * score, sum([one * one for one in scores]))
-
-
-@lru_cache(maxsize=1 << 12)  # most scores are 0 or 1
+@lru_cache(maxsize=1 << 10)  # most scores are 0 or 1
 def exact(score: float | str) -> int:
     """Return a score in units of 2**-1074, the smallest step between doubles."""
     if isinstance(score, float):
@@ -120,18 +131,25 @@ def exact(score: float | str) -> int:
     return from_portable(score) << _UNIT_BITS
 
 
-def means_of(totals: Totals, repeats: Mapping[int, RepeatSums]) -> Means:
+@lru_cache(maxsize=1 << 10)
+def exact_square(score: float | str) -> int:
+    """Return the square of a score in units of 2**-2148."""
+    return exact(score) ** 2
+
+
+def means_of(totals: Totals, *repeats: Mapping[int, RepeatSums]) -> Means:
     """Return the means of a model, given the sums over all of its records and those of questions with several."""
-    questions = totals.records - sum((count - 1) * sums.questions for count, sums in repeats.items())
+    several = [item for by_count in repeats for item in by_count.items()]
+    questions = totals.records - sum((count - 1) * sums.questions for count, sums in several)
     if not questions:
         return Means(0, None, None, None, None)
     # All sums of means are integers in units of 1 / common, and so are those of squared means in units of its square.
-    common = math.lcm(*repeats)
+    common = math.lcm(*(count for count, _ in several))
     correct = common * totals.correct
     correct_squared = common**2 * totals.correct
     score = common * totals.score
     score_squared = common**2 * totals.score_squared
-    for count, sums in repeats.items():
+    for count, sums in several:
         share = common // count
         correct += (share - common) * sums.correct
         correct_squared += share**2 * sums.correct_squared - common**2 * sums.correct

@@ -1,25 +1,21 @@
 """Model statistics: the numbers that follow from a summary, with the models of each evaluation ranked.
 
-`choose` selects evaluations and models. `rank` builds the `Stats` document that `fastrec stats --format json` prints
-and that the HTML report shows.
+`rank` builds the `Stats` document that `fastrec stats --format json` prints and that the HTML report shows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from fastrec.errors import UsageError
-from fastrec.summary.document import ErrorsAsWrong, EvaluationSummary, Latency, ModelSummary, Summary, Tokens
+from fastrec.summary.choosing import Chosen
+from fastrec.summary.document import ErrorsAsWrong, Latency, ModelSummary, Tokens
 from fastrec.summary.intervals import wilson_interval
 from fastrec.summary.rows import from_portable
 
-__all__ = ["RANKINGS", "Chosen", "EvaluationStats", "ModelStats", "Stats", "choose", "rank"]
-
-_MOST_NAMES: Final = 10  # listed in a message
+__all__ = ["RANKINGS", "EvaluationStats", "ModelStats", "Stats", "rank"]
 
 
 class ModelStats(msgspec.Struct, kw_only=True):
@@ -96,20 +92,6 @@ class Stats(msgspec.Struct, kw_only=True):
     """Ordered by evaluation_name."""
 
 
-class Chosen(msgspec.Struct):
-    """An evaluation, and the models of it to rank."""
-
-    evaluation: EvaluationSummary
-    count: int
-    """How many models were chosen."""
-    answering: int
-    """How many of them have answers."""
-    models: list[ModelSummary]
-    """Their numbers; empty if only common questions count and there are none."""
-    common_questions: int | None
-    """Questions that all of these have answered, if known."""
-
-
 RANKINGS: Final[dict[str, Callable[[ModelStats], Any]]] = {
     "accuracy": lambda model: _highest_first(model.accuracy),
     "score": lambda model: _highest_first(model.mean_score),
@@ -124,61 +106,6 @@ RANKINGS: Final[dict[str, Callable[[ModelStats], Any]]] = {
 
 def _highest_first(value: float | None) -> float | None:
     return None if value is None else -value
-
-
-def choose(
-    summary: Summary, evaluations: Sequence[str] = (), models: Sequence[str] = (), *, errors_as_wrong: bool = False
-) -> list[Chosen]:
-    """Choose the evaluations and models that match any shell-style pattern of their kind; no patterns choose all.
-
-    With `errors_as_wrong`, records with an error are answers as well.
-
-    Raises:
-        UsageError: A pattern matches nothing.
-    """
-    _check("evaluation", evaluations, {one.evaluation_name for one in summary.evaluations})
-    found = [one for one in summary.evaluations if _matches(one.evaluation_name, evaluations)]
-    _check("model", models, {model.model_id for one in found for model in one.by_model}, summary.evaluations)
-    chosen = []
-    for one in found:
-        some = [model for model in one.by_model if _matches(model.model_id, models)]
-        if some:
-            answering = sum(errors_as_wrong or model.answers > 0 for model in some)
-            common = one.questions_all_models if errors_as_wrong else one.questions_answered_by_all
-            chosen.append(Chosen(one, len(some), answering, some, common if len(some) == one.models else None))
-    return chosen
-
-
-def _matches(name: str, patterns: Sequence[str]) -> bool:
-    # A name that contains brackets still matches itself.
-    return not patterns or any(name == pattern or fnmatchcase(name, pattern) for pattern in patterns)
-
-
-def _check(
-    kind: str, patterns: Sequence[str], names: Collection[str], everywhere: Sequence[EvaluationSummary] = ()
-) -> None:
-    """Check that each pattern matches a name; `everywhere` has the evaluations that were not chosen too."""
-    for pattern in patterns:
-        if any(_matches(name, [pattern]) for name in names):
-            continue
-        available = f"available: {_some(names)}" if names else f"there are no {kind}s"
-        others = [
-            one.evaluation_name
-            for one in everywhere
-            if any(_matches(model.model_id, [pattern]) for model in one.by_model)
-        ]
-        if not others:
-            raise UsageError(f"no {kind} matches {pattern!r}; {available}")
-        raise UsageError(
-            f"no {kind} of the chosen evaluations matches {pattern!r}; {available}. "
-            f"It matches {kind}s of other evaluations: {_some(others)}"
-        )
-
-
-def _some(names: Collection[str]) -> str:
-    """List the first names in order, and count the others."""
-    first = sorted(names)[:_MOST_NAMES]
-    return ", ".join(first) + (f" and {len(names) - len(first):,} more" if len(names) > len(first) else "")
 
 
 def rank(

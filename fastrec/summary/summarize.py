@@ -85,8 +85,8 @@ def model_summary(name: str, counted: ModelTally, repeats: Repeats) -> ModelSumm
     sums = (counted.input_tokens, counted.output_tokens, counted.total_tokens)
     input_tokens, output_tokens, total_tokens = map(json_safe, sums)
     copied = {name: getattr(counted, name) for name in ("records", "correct", "errors", "turns", "tool_calls")}
-    means = means_of(counted.answers(), repeats.answers)._asdict()
-    with_errors = means_of(counted.with_errors(), repeats.records)._asdict()
+    means = means_of(counted.answers(), repeats.without_errors, repeats.answers)._asdict()
+    with_errors = means_of(counted.with_errors(), repeats.without_errors, repeats.records)._asdict()
     return ModelSummary(
         model_id=name,
         **copied,

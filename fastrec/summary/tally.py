@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import msgspec
 
-from fastrec.summary.means import Totals, exact
+from fastrec.summary.means import Totals, exact, exact_square
 from fastrec.summary.rows import Column, from_portable, to_portable
 from fastrec.summary.sums import Sums
 
@@ -152,7 +152,6 @@ def _score_sums(scores: Iterable[Any]) -> tuple[int, int]:
     """Return the sum of the scores and the sum of their squares."""
     total = squared = 0
     for value, times in Counter(scores).items():  # 1, 1.0 and true are equal here
-        score = exact(value)
-        total += score * times
-        squared += score * score * times
+        total += exact(value) * times
+        squared += exact_square(value) * times
     return total, squared

@@ -54,6 +54,14 @@ def test_ranking_column_is_always_shown(corpus: Path) -> None:
 
 
 @needs_script
+def test_errors_are_always_shown(corpus: Path) -> None:
+    """The number of errors is never hidden, because accuracy does not count them."""
+    _, lines = shown(40, "stats", corpus)
+    heads = [line.split() for line in lines if line.startswith("  model")]
+    assert ["model", "n", "accuracy", "errors"] in heads
+
+
+@needs_script
 def test_diff_fits_into_a_terminal(corpus: Path) -> None:
     """The lost points and the p-value are never hidden."""
     head, lines = shown(60, "diff", corpus, corpus)

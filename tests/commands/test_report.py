@@ -110,6 +110,27 @@ def test_page_content(demo: Path) -> None:
     assert "shard-00002.jsonl.gz" in page.text
 
 
+def test_errors_and_repeats(tmp_path: Path) -> None:
+    """Errors are in the heat map and in the tables. A model without answers has no accuracy, unless errors count."""
+    records = [
+        sample(model_id=model, evaluation_id=f"run-{trial}", error=error)
+        for model, error in (("good", None), ("failed", "timeout"))
+        for trial in range(3)
+    ]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus")
+    text = Page(make_page(tmp_path / "corpus")).text
+    assert "6 records, 3 errors, 2 models, 1 question, 1 answered by the 1 model with answers" in text
+    assert "failed–3 errors" in text
+    assert "questionsanswersanswers/questioncoverageerrors" in text
+    assert "They do not count for accuracy and score" in text
+    text = Page(make_page(tmp_path / "corpus", errors_as_wrong=True)).text
+    assert "failed0.0%3 errors" in text
+    assert "They count as wrong" in text
+    done = invoke(tmp_path / "corpus", "-o", "-", "--errors-as-wrong")
+    assert done.stdout_bytes == make_page(tmp_path / "corpus", errors_as_wrong=True)
+
+
 def test_ids_and_hashes_that_do_not_match(tmp_path: Path) -> None:
     """The page counts ids with several hashes and hashes with several ids."""
     other = sample(input={"raw": "another", "reference": "question"})

@@ -28,6 +28,7 @@ from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError
 from fastrec.limits import Limits
 from fastrec.sorting.keys import sort_order
 from fastrec.sources.formats import Format
+from fastrec.summary.legend import legend
 from fastrec.summary.ranking import RANKINGS, Stats
 from tests.normalize.normalizing import Corpus, write
 from tests.samples import sample
@@ -315,19 +316,95 @@ def test_table_output(corpus: Path) -> None:
     done = invoke(corpus, "--evaluation", "trivia_choice")
     lines = done.stdout.splitlines()
     (evaluation,) = stats(corpus, evaluations=["trivia_choice"]).evaluations
-    assert lines[0].startswith(f"trivia_choice: {evaluation.records} records, {evaluation.models} models, ")
+    errors = f"{evaluation.errors} error, " if evaluation.errors else ""
+    assert lines[0].startswith(f"trivia_choice: {evaluation.records} records, {errors}{evaluation.models} models, ")
     assert lines[0].endswith(f"{evaluation.questions} questions, {evaluation.common_questions} answered by all models")
-    assert lines[1].split()[:4] == ["model", "n", "coverage", "accuracy"]
-    assert [line.split()[0] for line in lines[2:]] == [model.model_id for model in evaluation.by_model]
+    assert lines[1].split()[:5] == ["model", "questions", "answers", "answers/question", "coverage"]
+    blank = lines.index("")
+    assert [line.split()[0] for line in lines[2:blank]] == [model.model_id for model in evaluation.by_model]
+    assert lines[blank + 1 :] == legend(stats(corpus, evaluations=["trivia_choice"]))
+    assert max(map(len, legend(stats(corpus)))) < 80
     assert f"{evaluation.by_model[0].accuracy:.1%}" in lines[2]
     assert "\x1b" not in run(corpus).stdout.decode()
 
 
 def test_empty_columns_are_left_out(tmp_path: Path) -> None:
-    """An evaluation without latencies has no columns for them."""
+    """An evaluation without latencies, errors or repeats has no columns for them."""
     plain = {key: value for key, value in answer("a", 1).items() if key not in {"performance", "token_usage"}}
     done = invoke(corpus_of(tmp_path, plain))
-    assert done.stdout.splitlines()[1].split() == ["model", "n", "coverage", "accuracy", "score", "errors"]
+    head = done.stdout.splitlines()[1].split()
+    assert head == ["model", "n", "coverage", "accuracy", "95%", "interval", "score"]
+
+
+@pytest.fixture(scope="module")
+def failing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Model `a` answers two questions four times each, `b` once and with an error, `c` has errors only; read-only."""
+    records = [answer("a", number % 2, correct=number < 6, evaluation_id=f"run-{number}") for number in range(8)]
+    records += [answer("b", 0), answer("b", 1, correct=True, error="timeout")]
+    records += [answer("c", number, correct=False, error="refused") for number in range(2)]
+    return corpus_of(tmp_path_factory.mktemp("failing"), *records)
+
+
+def test_errors_do_not_count(failing: Path) -> None:
+    """A model without answers has no accuracy and is last; with errors as wrong, it is wrong."""
+    (evaluation,) = stats(failing).evaluations
+    assert [(model.model_id, model.accuracy, model.mean_score, model.answers) for model in evaluation.by_model] == [
+        ("b", 1.0, 1.0, 1), ("a", 0.75, 0.75, 8), ("c", None, None, 0),
+    ]  # fmt: skip
+    assert (evaluation.errors, evaluation.chosen, evaluation.answering, evaluation.common_questions) == (3, 3, 2, 1)
+    (evaluation,) = stats(failing, errors_as_wrong=True).evaluations
+    assert [(model.model_id, model.accuracy, model.mean_score, model.answers) for model in evaluation.by_model] == [
+        ("a", 0.75, 0.75, 8), ("b", 0.5, 1.0, 2), ("c", 0.0, 0.0, 2),
+    ]  # fmt: skip
+    assert (evaluation.errors, evaluation.answering, evaluation.common_questions) == (3, 3, 2)
+
+
+def test_common_questions_are_those_of_models_with_answers(failing: Path) -> None:
+    """A model without answers does not make every question uncommon; its errors are still shown."""
+    (evaluation,) = stats(failing, common=True).evaluations
+    assert evaluation.common_questions == 1
+    found = {model.model_id: (model.answers, model.errors, model.accuracy) for model in evaluation.by_model}
+    assert found == {"a": (4, 0, 0.75), "b": (1, 0, 1.0), "c": (0, 1, None)}
+    (evaluation,) = stats(failing, common=True, models=["c"]).evaluations
+    assert (evaluation.common_questions, evaluation.by_model) == (0, [])
+    assert "every record has an error" in invoke(failing, "--common", "--model", "c").stdout
+
+
+@pytest.mark.parametrize("options", [[], ["--common"], ["--errors-as-wrong"]])
+def test_errors_and_repeats_are_shown(failing: Path, options: list[str]) -> None:
+    """In tables, Markdown and CSV. The legend says how errors count."""
+    for output_format in ("table", "markdown"):
+        text = invoke(failing, "--format", output_format, *options).stdout
+        assert all(name in text for name in ("questions", "answers", "answers/question", "errors", "95% interval"))
+        assert ("–" in {cell.strip("| ") for cell in text.split()}) is ("--errors-as-wrong" not in options)
+        assert "A question with several answers counts once, with the mean of its answers." in text
+        assert ("They count as wrong" in text) is ("--errors-as-wrong" in options)
+    rows = {
+        row["model_id"]: row for row in csv.DictReader(io.StringIO(invoke(failing, "--format", "csv", *options).stdout))
+    }
+    assert (rows["c"]["accuracy"] == "") is ("--errors-as-wrong" not in options)
+    assert int(rows["c"]["errors"]) > 0
+    assert float(rows["a"]["accuracy_low"]) < float(rows["a"]["accuracy"]) < float(rows["a"]["accuracy_high"])
+    assert rows["a"]["answers_per_question"] == "4.0"
+
+
+def test_standard_errors_are_over_questions(tmp_path: Path) -> None:
+    """Four equal answers to each question tell as much as one: the error and the interval do not shrink."""
+    once = [answer("a", number, correct=number % 3 == 0) for number in range(30)]
+    four_times = [{**record, "evaluation_id": f"run-{trial}"} for record in once for trial in range(4)]
+    (single,) = numbers(stats(corpus_of(tmp_path / "1", *once))).values()
+    (repeated,) = numbers(stats(corpus_of(tmp_path / "4", *four_times))).values()
+    assert (single.answers, repeated.answers, repeated.questions) == (30, 120, 30)
+    for name in ("accuracy", "accuracy_standard_error", "accuracy_low", "accuracy_high", "score_standard_error"):
+        assert getattr(repeated, name) == pytest.approx(getattr(single, name))
+
+
+def test_a_summary_of_another_format(copy: Path) -> None:
+    """The message says which format it is, and what to do."""
+    summary = json.loads((copy / "summary.json").read_bytes())
+    (copy / "summary.json").write_text(json.dumps(summary | {"format": 2}))
+    with pytest.raises(CorpusError, match=r"its format is 2, and this version of fastrec reads 3: normalize again"):
+        stats(copy)
 
 
 def test_json_output(corpus: Path) -> None:
@@ -351,7 +428,7 @@ def test_a_model_that_is_elsewhere_is_found(tmp_path: Path) -> None:
 
 def test_csv_has_no_formulas(tmp_path: Path) -> None:
     """A name that a spreadsheet would evaluate has a single quote in front, unless raw cells are asked for."""
-    record = sample(model_id="=m", evaluation_name="-e", evaluation={"score": -1, "is_correct": False})
+    record = sample(model_id="=m", evaluation_name="-e", evaluation={"score": -1, "is_correct": False}, error=None)
     write(tmp_path / "a.jsonl", [json.dumps(record).encode()])
     for options, mark in (([], "'"), (["--raw-cells"], "")):
         (row,) = csv.DictReader(io.StringIO(invoke(tmp_path / "a.jsonl", "--format", "csv", *options).stdout))
@@ -374,6 +451,7 @@ def test_markdown_output(corpus: Path) -> None:
     """Every row has as many cells as the heading."""
     done = invoke(corpus, "--format", "markdown", "--evaluation", "trivia_choice")
     title, blank, *table = done.stdout.splitlines()
+    del table[table.index("") :]  # the legend
     assert title.startswith(r"**trivia\_choice**: ")
     assert blank == ""
     assert len({line.count("|") for line in table}) == 1
@@ -387,7 +465,8 @@ def test_record_text_is_escaped(tmp_path: Path, output_format: str) -> None:
     assert not set(text) & set("\x1b\u202e")
     if output_format == "markdown":
         assert "</script>" not in text
-        assert len({line.count("|") - line.count(r"\|") for line in text.splitlines()[2:]}) == 1
+        table = text.splitlines()[2:]
+        assert len({line.count("|") - line.count(r"\|") for line in table[: table.index("")]}) == 1
     if output_format == "csv":
         _, row = csv.reader(io.StringIO(text))
         assert row[2] == HOSTILE.replace("\x1b", r"\x1b").replace("\u202e", r"\u202e").replace("\n", r"\n")

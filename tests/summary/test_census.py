@@ -43,8 +43,9 @@ def census(parts: list[list[Fields]]) -> tuple[dict[bytes, QuestionCounts], list
             answered[evaluation][model] += 1
     for evaluation, questions in counted.items():
         for model, repeats in questions.repeats.items():
-            answered[evaluation][model] -= sum((k - 1) * sums.questions for k, sums in repeats.records.items())
-            assert repeats.records == repeats.answers
+            answered[evaluation][model] -= sum((k - 1) * sums.questions for k, sums in repeats.without_errors.items())
+            assert not repeats.answers
+            assert not repeats.records
     return counted, conflicts, answered
 
 

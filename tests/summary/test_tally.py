@@ -81,7 +81,7 @@ def test_a_tally_is_exact_for_any_split(several: list[Any], rng: random.Random) 
         mean = float(sum(exact) / len(exact))
     except OverflowError:
         mean = None
-    assert means_of(model.answers(), {}).mean_score == mean
+    assert means_of(model.answers()).mean_score == mean
 
 
 @given(st.lists(st.floats(-1e6, 1e6) | st.integers(-5, 5) | st.booleans(), min_size=2, max_size=20))
@@ -89,7 +89,7 @@ def test_the_standard_error_is_that_of_the_mean(several: list[Any]) -> None:
     """It agrees with the standard deviation of the statistics module divided by the root of the count."""
     expected = statistics.stdev([Fraction(score) for score in several]) / math.sqrt(len(several))
     tally = tallied(*(scored(score, sample_id=number) for number, score in enumerate(several)))
-    assert means_of(tally.answers(), {}).score_standard_error == pytest.approx(float(expected), rel=1e-12, abs=1e-320)
+    assert means_of(tally.answers()).score_standard_error == pytest.approx(float(expected), rel=1e-12, abs=1e-320)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_the_standard_error_is_that_of_the_mean(several: list[Any]) -> None:
 def test_means_and_errors_are_rounded_once(several: list[Any], mean: float | None, error: float | None) -> None:
     """A mean or an error of any size is exact; one that overflows a double is null."""
     tally = tallied(*(scored(score, sample_id=number) for number, score in enumerate(several)))
-    found = means_of(tally.answers(), {})
+    found = means_of(tally.answers())
     assert found.mean_score == mean
     assert found.score_standard_error == (error if error is None else pytest.approx(error, rel=1e-15, abs=0))
 

@@ -24,13 +24,22 @@ from fastrec.errors import FastrecError, UsageError, counted, shown
 from fastrec.limits import LIMITS, Limits
 from fastrec.storage import is_url, parent_and_name
 from fastrec.storage.local import LOCAL
-from fastrec.summary.ranking import choose, rank
+from fastrec.summary.choosing import choose
+from fastrec.summary.ranking import rank
 
 __all__ = ["make_page", "write_report"]
 
 
-def write_report(corpus: str | os.PathLike[str], output: str | os.PathLike[str], *, overwrite: bool = False) -> int:
+def write_report(
+    corpus: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    *,
+    overwrite: bool = False,
+    errors_as_wrong: bool = False,
+) -> int:
     """Write the report about a corpus to a file, and return its size.
+
+    With `errors_as_wrong`, records with an error count as wrong answers. By default they do not count.
 
     Raises:
         UsageError: The directory is not a corpus, or the file exists or is inside the corpus.
@@ -45,7 +54,7 @@ def write_report(corpus: str | os.PathLike[str], output: str | os.PathLike[str],
         raise UsageError(f"{shown(str(target))} exists; choose another file, or add --overwrite to replace it")
     if not is_url(os.fspath(corpus)) and Path(corpus).resolve() in target.resolve().parents:
         raise UsageError(f"{shown(str(target))} is inside the corpus; choose a file outside of it")
-    page = make_page(corpus)
+    page = make_page(corpus, errors_as_wrong=errors_as_wrong)
     try:
         LOCAL.write_all(str(target.resolve()), page)  # replaces the file that a symbolic link points to, not the link
     except OSError as exc:
@@ -53,12 +62,12 @@ def write_report(corpus: str | os.PathLike[str], output: str | os.PathLike[str],
     return len(page)
 
 
-def make_page(corpus: str | os.PathLike[str], limits: Limits = LIMITS) -> bytes:
+def make_page(corpus: str | os.PathLike[str], limits: Limits = LIMITS, *, errors_as_wrong: bool = False) -> bytes:
     """Make the report about a corpus. It depends on the corpus alone: no time, no host name."""
     directory = os.fspath(corpus)
     manifest = read_manifest(directory)
     summary = read_summary(directory, manifest)
-    found = rank(choose(summary))
+    found = rank(choose(summary, errors_as_wrong=errors_as_wrong), errors_as_wrong=errors_as_wrong)
     sections = [
         ("Line counts", line_counts(summary, manifest)),
         ("Evaluations × models", heat_maps(found, limits)),

@@ -16,16 +16,13 @@ _HEIGHT: Final = 12
 _BINS: Final = 20
 
 
-def bar(share: float, error: float | None) -> Html:
-    """Draw a share from 0 to 1, with an error bar of one standard error to both sides."""
-    parts = [
+def bar(share: float, low: float, high: float) -> Html:
+    """Draw a share from 0 to 1, with a line from the lower to the upper end of its interval."""
+    return _small(
         tag("rect", class_="track", y=3, width=_WIDTH, height=6),
         tag("rect", class_="fill", x=0, y=3, width=_short(share * _WIDTH), height=6),
-    ]
-    if error:
-        low, high = max(share - error, 0) * _WIDTH, min(share + error, 1) * _WIDTH
-        parts.append(tag("line", class_="whisker", x1=_short(low), x2=_short(high), y1=6, y2=6))
-    return _small(*parts)
+        tag("line", class_="whisker", x1=_short(low * _WIDTH), x2=_short(high * _WIDTH), y1=6, y2=6),
+    )
 
 
 def latency_scale(values: Sequence[float]) -> tuple[float, float] | None:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
 
 from fastrec.commands.report.charts import bar, histogram, latency_range, latency_scale
 from fastrec.commands.report.html import Html, joined, num, row, table, tag
 from fastrec.errors import counted
 from fastrec.limits import Limits
 from fastrec.summary.document import Summary
+from fastrec.summary.legend import about, has_repeats, legend
 from fastrec.summary.ranking import EvaluationStats, ModelStats, Stats
 from fastrec.summary.rows import from_portable
 
 __all__ = ["evaluation_tables", "heat_maps", "histograms", "tokens"]
 
+_REPEATS: Final = ("questions", "answers", "answers/question")
 _MOST_UPRIGHT: Final = 10  # with more columns their headings are rotated
 
 
@@ -32,65 +34,81 @@ def heat_maps(stats: Stats, limits: Limits) -> Html:
     names = sorted(name for name, _ in records.most_common(max(limits.report_cells // len(evaluations), 1)))
     heads = ("model", *(one.evaluation_name for one in evaluations))
 
-    def map_of(title: str, kind: str, value: Callable[[ModelStats], float | None]) -> Html:
-        rows = [row(name, *(_heat(found.get(name), value) for found in by_model)) for name in names]
+    def map_of(title: str, kind: str, cell: Callable[[ModelStats], Html]) -> Html:
+        none = tag("td", "", class_="num none")
+        rows = [row(name, *(cell(found[name]) if name in found else none for found in by_model)) for name in names]
         return table(title, heads, rows, class_=f"heat {kind}" + " turned" * (len(evaluations) > _MOST_UPRIGHT))
 
     coverage = "Coverage: the share of an evaluation's questions that a model answered"
     return joined(
         _left_out(len(names), len(records), "models with the most records"),
         _left_out(len(evaluations), len(stats.evaluations), "evaluations with the most records"),
-        map_of("Accuracy of models on evaluations", "accuracy", lambda model: model.accuracy),
-        map_of(coverage, "coverage", lambda model: model.coverage),
+        map_of("Accuracy of models on evaluations", "accuracy", lambda model: _heat(model.accuracy, model.errors)),
+        map_of(coverage, "coverage", lambda model: _heat(model.coverage)),
     )
 
 
-def _heat(model: ModelStats | None, value: Callable[[ModelStats], float | None]) -> Html:
-    share = None if model is None else value(model)
-    if share is None:
-        return tag("td", "–", class_="num none")
-    return num(share, ".1%", class_=f"num h{round(share * 10)}")
+def _heat(share: float | None, errors: int = 0) -> Html:
+    note = tag("small", counted(errors, "error")) if errors else None
+    return num(share, ".1%", note, class_="num none" if share is None else f"num h{round(share * 10)}", none="–")
 
 
 def evaluation_tables(stats: Stats, limits: Limits) -> Html:
     """Show all models of each evaluation, the most accurate first."""
     most = max(limits.report_rows // max(len(stats.evaluations), 1), 10)
-    return joined(*(_evaluation(one, most) for one in stats.evaluations))
+    lines = tag("p", " ".join(legend(stats)), class_="soft") if stats.evaluations else Html("")
+    return joined(lines, *(_evaluation(one, most) for one in stats.evaluations))
 
 
 def _evaluation(evaluation: EvaluationStats, most: int) -> Html:
     models = evaluation.by_model[:most]
     latencies = [model.latency_ms for model in models]
     scale = latency_scale([value for one in latencies for value in (one.p50, one.p99) if value is not None])
-    heads = ["model", "accuracy", "score", "n", "coverage", "errors"]
-    with_tokens = any(model.tokens.records for model in models)
-    heads += ["tokens/record"] * with_tokens + ["latency p50 · p99, ms"] * (scale is not None)
-    rows = [_model(model, scale, with_tokens=with_tokens) for model in models]
-    counts = ((evaluation.records, "record"), (evaluation.models, "model"), (evaluation.questions, "question"))
-    about = (
-        f"{evaluation.evaluation_name}: {', '.join(counted(*count) for count in counts)}, "
-        f"{evaluation.common_questions or 0:,} answered by all models"
+    columns = _Columns(
+        scale, has_repeats(evaluation), evaluation.errors > 0, any(model.tokens.records for model in models)
     )
+    rows = [row(model.model_id, *columns.cells(model)) for model in models]
     left_out = _left_out(len(models), len(evaluation.by_model), "most accurate models")
-    return joined(table(about, heads, rows, class_="models"), left_out)
+    title = f"{evaluation.evaluation_name}: {about(evaluation)}"
+    return joined(table(title, columns.heads(), rows, class_="models"), left_out)
 
 
-def _model(model: ModelStats, scale: tuple[float, float] | None, *, with_tokens: bool) -> Html:
-    accuracy, accuracy_error = model.accuracy, model.accuracy_standard_error
-    cells = [
-        num(accuracy, ".1%", _error(accuracy_error, ".1%"), "" if accuracy is None else bar(accuracy, accuracy_error)),
-        num(model.mean_score, ".4g", _error(model.score_standard_error, ".2g")),
-        num(model.records),
-        num(model.coverage, ".1%"),
-        num(model.errors),
-    ]
-    if with_tokens:
-        cells.append(num(model.tokens_per_record, ",.0f"))
-    if scale is not None:
-        latency = model.latency_ms
-        p99 = None if latency.p99 is None else f" · {latency.p99:,.0f}"
-        cells.append(num(latency.p50, ",.0f", p99, latency_range((latency.p50, latency.p90, latency.p99), scale)))
-    return row(model.model_id, *cells)
+class _Columns(NamedTuple):
+    """The columns of the table of an evaluation. Those that would say nothing are left out."""
+
+    latency: tuple[float, float] | None
+    """The scale of latencies, if there are any."""
+    repeats: bool
+    errors: bool
+    tokens: bool
+
+    def heads(self) -> list[str]:
+        heads = ["model", "accuracy, 95% interval", "score", *(_REPEATS if self.repeats else ("n",)), "coverage"]
+        heads += ["errors"] * self.errors + ["tokens/record"] * self.tokens
+        return heads + ["latency p50 · p99, ms"] * (self.latency is not None)
+
+    def cells(self, model: ModelStats) -> Iterator[Html]:
+        accuracy, low, high = model.accuracy, model.accuracy_low, model.accuracy_high
+        if accuracy is None or low is None or high is None:
+            yield num(None, none="–")
+        else:
+            interval = tag("small", f" {100 * low:.1f}–{high:.1%}")
+            yield num(accuracy, ".1%", interval, bar(accuracy, low, high))
+        yield num(model.mean_score, ".4g", _error(model.score_standard_error, ".2g"))
+        yield num(model.questions)
+        if self.repeats:
+            yield num(model.answers)
+            yield num(model.answers_per_question, ".3g")
+        yield num(model.coverage, ".1%")
+        if self.errors:
+            yield num(model.errors)
+        if self.tokens:
+            yield num(model.tokens_per_record, ",.0f")
+        if self.latency is not None:
+            latency = model.latency_ms
+            p99 = None if latency.p99 is None else f" · {latency.p99:,.0f}"
+            quantiles = (latency.p50, latency.p90, latency.p99)
+            yield num(latency.p50, ",.0f", p99, latency_range(quantiles, self.latency))
 
 
 def _error(error: float | None, spec: str) -> Html | None:

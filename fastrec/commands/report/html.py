@@ -58,9 +58,9 @@ def joined(*parts: Html) -> Html:
     return Html("".join(parts))
 
 
-def num(value: float | None, spec: str = ",", *more: Child, class_: str = "num") -> Html:
-    """Make a cell with a formatted number, which its column is sorted by; None makes an empty cell."""
-    return tag("td", "" if value is None else format(value, spec), *more, class_=class_, data_v=value)
+def num(value: float | None, spec: str = ",", *more: Child, class_: str = "num", none: str = "") -> Html:
+    """Make a cell with a formatted number, which its column is sorted by; `none` is shown instead of None."""
+    return tag("td", none if value is None else format(value, spec), *more, class_=class_, data_v=value)
 
 
 def code(text: str) -> Html:

@@ -3,7 +3,7 @@
 1. The input is either one published corpus, whose summary has all the numbers, or any shards. Shards go through both
    passes of `normalize` in a scratch directory, so that duplicates count once and every number is the one that their
    corpus would have. Nothing is published.
-2. Choose evaluations and models (`summary.ranking`).
+2. Choose evaluations and models (`summary.choosing`).
 3. With `common`, recount the chosen models on the questions that all of them answered (`common`).
 4. Rank the models (`summary.ranking`).
 """
@@ -32,8 +32,9 @@ from fastrec.normalize.run import run_passes
 from fastrec.sorting.keys import FIELDS
 from fastrec.sources.inputs import find_shards
 from fastrec.storage import join, storage_of
+from fastrec.summary.choosing import choose
 from fastrec.summary.document import Summary
-from fastrec.summary.ranking import RANKINGS, Stats, choose, rank
+from fastrec.summary.ranking import RANKINGS, Stats, rank
 
 __all__ = ["stats"]
 

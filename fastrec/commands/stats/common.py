@@ -29,8 +29,8 @@ from fastrec.limits import Limits
 from fastrec.sorting.keys import encode_text, key_maker, key_splitter, text_of
 from fastrec.sources.shard import Slice, shard_at
 from fastrec.summary.census import QuestionCounts
+from fastrec.summary.choosing import Chosen
 from fastrec.summary.means import add_repeats
-from fastrec.summary.ranking import Chosen
 from fastrec.summary.rows import Column, row_of
 from fastrec.summary.summarize import model_summary
 from fastrec.summary.sums import Sums
