@@ -105,7 +105,7 @@ def cli(context: click.Context, config: str | None) -> None:
     Exit codes:
       0     done
       1     done, but a check failed: lines were rejected or are invalid, a
-            corpus is damaged, or a model regressed
+            corpus was refused or is damaged, or a model regressed
       2     nothing done: the command line is wrong or names a missing file
       3     failed, nothing published: something could not be read or written
       130   interrupted; the next run reuses finished work

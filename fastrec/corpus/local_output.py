@@ -89,26 +89,30 @@ class LocalOutput(Output):
             raise not_refused(self.refused)
 
     def refuse(self) -> None:
-        with locked(self._refused.target, self._limits.lock_wait_seconds):
+        place = self._refused
+        with locked(place.target, self._limits.lock_wait_seconds):
+            place.recover()  # it may be a corpus that another run was about to replace
             self.check_refused()
-            self._refused.publish(self.staging)
+            place.publish(self.staging)
+            place.discard_old()
 
     def remove_refused(self) -> None:
         place = self._refused
         with contextlib.suppress(OSError, LockedError):  # what stays does no harm, and another run may be writing it
-            if place.is_refused():
+            if place.is_refused() or place.old.exists():
                 with locked(place.target, self._limits.lock_wait_seconds):
-                    place.discard_old()
-                    place.target.rename(place.old)
-                    place.discard_old()
+                    place.recover()
+                    if place.is_refused():
+                        place.discard_old()
+                        place.target.rename(place.old)
+                        place.discard_old()
 
     def clear(self) -> None:
         for directory in (str(self.staging), self.work):
             storage_of(directory).remove_all(directory)
         with contextlib.suppress(OSError):  # what stays does no harm
-            for place in (self._place, self._refused):
-                if place.target.exists():
-                    place.discard_old()
+            if self._place.target.exists():
+                self._place.discard_old()
 
 
 class _Place:

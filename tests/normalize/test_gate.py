@@ -178,6 +178,42 @@ def test_a_refused_corpus_is_replaced_without_exchanging_names(monkeypatch: pyte
     assert leftovers() == []
 
 
+def test_a_failed_rename_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a refused corpus cannot get its name, the old one and the one refused before stay; the next run resumes."""
+    fastrec.normalize("good.jsonl", "corpus")
+    with pytest.raises(RefusedError):
+        fastrec.normalize("foreign.jsonl", "corpus", overwrite=True)
+    before = files("corpus"), files("corpus.refused")
+
+    def fail(one: Path, other: Path) -> bool:
+        raise OSError(5, "Input/output error", str(one), None, str(other))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(local_output, "exchange", fail)
+        with pytest.raises(OSError, match="Input/output error"):
+            fastrec.normalize("mixed.jsonl", "corpus", overwrite=True, max_rejects=0)
+    assert (files("corpus"), files("corpus.refused")) == before
+    with pytest.raises(RefusedError):
+        fastrec.normalize("mixed.jsonl", "corpus", overwrite=True, max_rejects=0)
+    assert files("corpus") == before[0]
+    assert audited(Path("corpus.refused")).line_counts["kept"] == 6
+
+
+@pytest.mark.parametrize("refused", [True, False])
+def test_a_crash_between_two_renames_loses_no_corpus(refused: bool) -> None:
+    """A corpus that another run had moved aside at OUT.refused is restored; it is removed only if it was refused."""
+    if refused:
+        with pytest.raises(RefusedError):
+            fastrec.normalize("mixed.jsonl", "corpus", max_rejects=0)
+    else:
+        fastrec.normalize("good.jsonl", "corpus.refused")
+    before = files("corpus.refused")
+    Path("corpus.refused").rename(".corpus.refused.fastrec-old")
+    fastrec.normalize("good.jsonl", "corpus")
+    assert files("corpus.refused") == ({} if refused else before)
+    assert leftovers() == []
+
+
 def test_a_failed_copy_in_a_store_is_repeated(in_store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the store fails while a refused corpus is copied, the old corpus stays, and the next run starts over."""
     out = in_store
