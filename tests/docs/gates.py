@@ -17,6 +17,7 @@ from click.testing import CliRunner
 
 from fastrec.cli import cli
 from fastrec.errors import FastrecError
+from tests.docs.diff_gates import diff_gates
 from tests.docs.reference import DOCS, put
 from tests.samples import sample
 
@@ -102,7 +103,7 @@ def _exit_code(*arguments: str) -> int:
     return result.exit_code
 
 
-TABLES: Final[dict[str, Callable[[], str]]] = {"normalize-gates": normalize_gates}
+TABLES: Final[dict[str, Callable[[], str]]] = {"normalize-gates": normalize_gates, "diff-gates": diff_gates}
 """The tables of the page by the names of their markers."""
 
 

@@ -1,0 +1,101 @@
+"""The table of what `diff --fail-on` does, made by running every combination of nights and options."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from click.testing import CliRunner
+
+from fastrec.cli import cli
+from tests.commands.comparing import corpus_of
+from tests.samples import sample
+
+_QUESTIONS: Final = 20
+
+# Verdicts of model `m` on 20 questions in OLD and NEW: `+` is a right answer, `-` a wrong one, `!` an error, a space
+# no record at all. A list has several trials of each question.
+_RIGHT: Final = "+" * _QUESTIONS
+_CASES: Final = {
+    "no change": (_RIGHT, _RIGHT),
+    "8 of 20 questions become wrong": (_RIGHT, "-" * 8 + "+" * 12),
+    "8 of 20 questions become right": ("-" * 8 + "+" * 12, _RIGHT),
+    "3 of 20 become wrong: not significant": (_RIGHT, "-" * 3 + "+" * 17),
+    "6 of 20 become wrong: significant alone (p = 0.03), not among 4 models": (_RIGHT, "-" * 6 + "+" * 14),
+    "4 trials per question; 10 questions lose one right answer each": (["++--"] * 20, ["+---"] * 10 + ["++--"] * 10),
+    "4 trials per question become 1 trial; the accuracy stays": (["++--"] * 20, "+-" * 10),
+    "1 of 20 questions is missing": (_RIGHT, " " + "+" * 19),
+    "2 of 20 questions are missing": (_RIGHT, "  " + "+" * 18),
+    "2 of 20 questions have an error in NEW": (_RIGHT, "!!" + "+" * 18),
+    "8 of 20 questions have an error in NEW": (_RIGHT, "!" * 8 + "+" * 12),
+    "2 of 20 questions have an error in both": ("!!" + "+" * 18, "!!" + "+" * 18),
+    "the model has errors only, in both": ("!" * 20, "!" * 20),
+    "the model is missing": (_RIGHT, ""),
+    "the model is new": ("", _RIGHT),
+}
+_SPECIAL: Final = ("the evaluation is missing", "all prompts changed, and so the hashes", "OLD has no records")
+_OPTIONS: Final = {
+    "without `--fail-on`": [],
+    "`--fail-on 1`": [],
+    "… `--fail-on 50`": ["--fail-on", "50"],
+    "… `--p-adjust none`": ["--p-adjust", "none"],
+    "… `--min-compared 80`": ["--min-compared", "80"],
+    "… `--allow-missing m`": ["--allow-missing", "m"],
+    "… `--errors-as-wrong`": ["--errors-as-wrong"],
+}
+
+
+def diff_gates() -> str:
+    """The table of `diff`: the exit code and the reasons for each change and option."""
+    rows = [["from OLD to NEW", *_OPTIONS], ["---"] * (1 + len(_OPTIONS))]
+    with tempfile.TemporaryDirectory(prefix="fastrec-gates-") as name:
+        folder = Path(name)
+        for number, case in enumerate([*_CASES, *_SPECIAL]):
+            pair = [
+                corpus_of(records, folder / f"{side}-{number}", part_size=1 << 20)
+                for side, records in zip(("old", "new"), _nights(case), strict=True)
+            ]
+            rows.append([case, *(_run(*pair, *_arguments(column)) for column in _OPTIONS)])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _nights(case: str) -> tuple[list[Any], list[Any]]:
+    """The records of OLD and NEW: those of model `m`, and of three models that do not change."""
+    others = [record for model in ("n", "o", "p") for record in _answers("++", "any", model=model)]
+    if case in _CASES:
+        olds, news = (list(_answers(v, run)) for v, run in zip(_CASES[case], ("monday", "tuesday"), strict=True))
+        return others + olds, others + news
+    answers = list(_answers(_RIGHT, "any"))
+    if case == "OLD has no records":
+        return [], others + answers
+    if case == "the evaluation is missing":
+        return others + [record | {"evaluation_name": "gone"} for record in answers], others
+    return others + answers, others + list(_answers(_RIGHT, "any", prompt="new prompt"))
+
+
+def _answers(questions: Iterable[str], run: str, *, model: str = "m", prompt: str = "prompt") -> Iterable[Any]:
+    """A record for each trial of each question."""
+    for number, trials in enumerate(questions):
+        for trial, verdict in enumerate(trials.strip()):
+            yield sample(model_id=model, sample_id=number, evaluation_id=run) | {
+                "input": {"raw": f"{prompt} {number}", "reference": ""},
+                "output": {"raw": f"trial {trial} of {run}"},
+                "evaluation": {"score": float(verdict == "+"), "is_correct": verdict == "+"},
+                "error": "timeout" if verdict == "!" else None,
+            }
+
+
+def _arguments(column: str) -> list[str]:
+    options = _OPTIONS[column]
+    return options if column.startswith("without") or "--fail-on" in options else ["--fail-on", "1", *options]
+
+
+def _run(old: Path, new: Path, *options: str) -> str:
+    """The exit code of `fastrec diff`, in this process, and the reasons in its JSON."""
+    result = CliRunner().invoke(cli, ["diff", str(old), str(new), "--format", "json", "--jobs", "1", *options])
+    reasons = sorted({failure["reason"] for failure in json.loads(result.stdout)["failures"]}, reverse=True)
+    assert result.exit_code == bool(reasons)
+    return f"**1**: {', '.join(reasons)}" if reasons else "0"
