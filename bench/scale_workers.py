@@ -95,7 +95,7 @@ class SimulatedWorkers(Engine):
             "_count": self._count,
             "_task_unchanged": lambda _: True,
             "_files_unchanged": lambda _: True,
-            "_part_unchanged": lambda _: True,
+            "_take_part": lambda _: True,
             "_sample_run": self._sample_run,
         }
         simulated = tasks[task.__name__]
@@ -196,7 +196,7 @@ class SimulatedWorkers(Engine):
         self._result.requests["rename"] += 1 + len(kept)
         low, high = (key or self._key(self._rng.getrandbits(64)) for key in (task.low, task.high))
         written = Written(records * RECORD // _PART_SHARE, _HASH * 2, records * RECORD, _HASH * 2)
-        return Part(task.number, task.made_of, written, records, low, high, {}, tuple(kept))
+        return Part(task.number, task.made_of, written, records, low, high, {}, tuple(kept), task.path, task.census)
 
     def blocks_of(self, path: str) -> Iterator[Any]:
         """Yield the blocks of a file that a part has written: its counts, or a list of its census."""

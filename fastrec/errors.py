@@ -6,6 +6,7 @@
     ├── InvalidRecordError          in `judge.findings`: a line is not a valid record (exit code 1)
     ├── WorkerDiedError             a task killed its worker process twice: the task
     ├── LockedError                 another run writes the same output: its process
+    │   └── LostLeaseError          another run took the lease of this one, which was presumed dead
     ├── ClusterError                a cluster cannot be reached, or all its workers are gone
     ├── BadShardsError              some shards could not be read: all of them; nothing was published
     ├── CorpusError                 a file of a corpus is damaged: path, reason, line
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ClusterError", "CorpusError", "FastrecError", "LockedError", "UsageError", "WorkerDiedError"]
 __all__ += ["BadShardsError", "ShardCorruptError", "ShardError", "ShardLimitError", "ShardMissingError"]
-__all__ += ["RefusedError", "ShardTruncatedError"]
+__all__ += ["LostLeaseError", "RefusedError", "ShardTruncatedError"]
 __all__ += ["counted", "naming", "out_of_memory", "shown", "utf8", "without_secrets"]
 
 # Up to the last @ before the path. A password may contain /, as keys of stores do; a port has digits only.
@@ -144,6 +145,16 @@ class LockedError(FastrecError):
 
     def __str__(self) -> str:
         return f"{shown(self.path)} is being written by another run, {self.holder}: wait until it ends, or stop it"
+
+
+class LostLeaseError(LockedError):
+    """Another run has taken over the output, because this one seemed to be dead."""
+
+    def __str__(self) -> str:
+        return (
+            f"{shown(self.path)} was taken over by another run, {self.holder}, because this one did not renew its "
+            "lease in time: nothing was published; run this again when the other one has ended"
+        )
 
 
 class ClusterError(FastrecError):

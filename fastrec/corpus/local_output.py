@@ -41,12 +41,15 @@ class LocalOutput(Output):
     """An output directory on this machine."""
 
     def __init__(self, target: Path, kind: Kind, work: str, limits: Limits = LIMITS) -> None:
-        self.work = work
+        self.work = self.work_root = work
         self.staging = target.parent / f".{target.name}.fastrec-new"
         self._limits = limits
         self._place = _Place(target, kind.marker)
         self._refused = _Place(target.with_name(target.name + REFUSED), kind.marker)
         self.refused = str(self._refused.target)
+
+    def check(self) -> None:
+        """Do nothing: nobody can take a lock from a process that holds it."""
 
     def staged(self, name: str) -> str:
         return str(self.staging / name)

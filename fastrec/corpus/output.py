@@ -28,6 +28,9 @@ class Output(Protocol):
     """An output directory while it is made, and the work directory that belongs to it."""
 
     work: str
+    """The directory for work files of this run."""
+    work_root: str
+    """The directory with all work of this output, of earlier runs too."""
     refused: str
     """Where the output is put if it is refused: `OUT.refused`."""
 
@@ -64,17 +67,26 @@ class Output(Protocol):
     def clear(self) -> None:
         """Remove everything that is not published, as far as that is possible."""
 
+    def check(self) -> None:
+        """Raise a LostLeaseError if another run has taken the output over; cheap enough to be called all the time."""
+
+    def earlier_journals(self) -> list[str]:
+        """Return the paths of journals that earlier runs left in other work directories."""
+        return []
+
     def working(self, name: str) -> str:
         """Return the path of a work file."""
         return join(self.work, name)
 
     def write(self, name: str, data: bytes) -> None:
         """Write a small file of the output."""
+        self.check()
         path = self.staged(name)
         storage_of(path).write_all(path, data)
 
     def sweep(self, keep: Collection[str]) -> None:
         """Remove all unpublished files and work files, except the journal and those to keep."""
+        self.check()
         for directory, files in ((self.staged(""), self.staged_files()), (self.work, self._work_files())):
             storage_of(directory).remove(*(path for path in files if path not in keep))
 

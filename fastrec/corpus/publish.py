@@ -96,7 +96,7 @@ def too_little_space(output: Output, shards: Sequence[Shard]) -> str | None:
 def check_reachable(directories: Iterable[str], engine: Engine) -> None:
     """Raise a UsageError if a worker cannot read and write in one of the directories."""
     for directory in directories:
-        probe, storage = join(directory, f".{time.time_ns():x}"), storage_of(directory)
+        probe, storage = join(directory, f".fastrec-probe-{time.time_ns():x}"), storage_of(directory)
         storage.write_all(probe, b"")
         try:
             answers = engine.on_every_worker(_can_reach, probe)

@@ -1,15 +1,22 @@
 """Publishing in an object store, which has no rename: the parts first, then the manifest in one request.
 
-    OUT/.fastrec-writing        the lease of the run that writes OUT; removed when OUT holds nothing but a corpus
-    OUT/part-00000.jsonl.zst    written under its final name
-    OUT/manifest.json           written last: from then on there is a corpus, or a new one
-    DIR/.OUT.….fastrec-work/    runs and the journal
-    OUT.refused/                the corpus of the last run, if it was refused: copied from OUT within the store
+    OUT/.fastrec-writing                         the lease of the run that writes OUT; removed when it ends
+    OUT/part-00000-0123456789abcdef.jsonl.zst    written under its final name, with the token of the run
+    OUT/manifest.json                            written last: from then on there is a corpus, or a new one
+    DIR/.OUT.….fastrec-work/0123456789abcdef/    runs and the journal of a run
+    OUT.refused/                                 the corpus of the last run, if it was refused: copied from OUT
 
-Readers take the files that the manifest names, and no others. So the files of a corpus that replaces another need other
-names: they carry some digits of the hash of the old manifest. The old corpus stays readable until the new manifest is
-written; then its files are removed. No manifest names the files of a killed run, and the next run removes them. Without
-a manifest or a lease, nothing in OUT is ours, whatever its name.
+Readers take the files that the manifest names, and no others. No two runs write files of the same name, so a run that
+lost its lease and does not know it yet disturbs nobody. The manifest is the only object that all runs write, and it is
+written only if it still is the one that this run saw at the start. So of two runs that replace the same corpus, one
+publishes, and the other one fails.
+
+Nothing is removed that a manifest names, or may yet name: a run whose lease has lapsed may be just about to publish.
+Once this run has published, no run that began before can. Only then it removes the files of the corpus that it
+replaced, and those that other runs left before that moment. In a store without conditional requests, it removes the
+latter only if their run has certainly ended.
+
+Without a manifest or a lease, nothing in OUT is ours, whatever its name.
 """
 
 from __future__ import annotations
@@ -17,55 +24,63 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator
-from hashlib import sha256
 from typing import Final
 
 import msgspec
 
-from fastrec.corpus.lock import Lease
+from fastrec.corpus.lease import Lease
 from fastrec.corpus.manifest import Manifest, is_refused
 from fastrec.corpus.output import REFUSED, Kind, Output, not_refused, work_of
-from fastrec.errors import LockedError, UsageError, shown
+from fastrec.errors import LockedError, LostLeaseError, UsageError, shown
 from fastrec.limits import LIMITS, Limits
 from fastrec.storage import is_url, join, parent_and_name, storage_of
 from fastrec.storage.object_store import OBJECT_STORE
+from fastrec.storage.shared_object import ChangedError, SharedObject
 
 __all__ = ["StoreOutput", "open_store_output"]
 
 _LEASE: Final = ".fastrec-writing"
 
-# Files that a run makes in OUT, and the files by which workers show that they can write there.
-_OURS = re.compile(r"(part-\d+|rejects|summary)(-[0-9a-f]{8})?\.json(l(\.zst|\.gz)?)?|\.[0-9a-f]{16}(-[0-9a-f]{8})?")
+# Files that a run makes in OUT, with its token, and the files by which workers show that they can write there.
+_OURS = re.compile(r"(?:part-\d+|rejects|summary)-([0-9a-f]{16})\.json(?:l(?:\.zst|\.gz)?)?|\.fastrec-probe-[0-9a-f-]+")
 
 
 class StoreOutput(Output):
     """An output directory in an object store."""
 
-    def __init__(self, url: str, kind: Kind, work: str, lease: Lease, limits: Limits) -> None:
-        self.work = work
+    def __init__(self, url: str, kind: Kind, work_root: str, lease: Lease, limits: Limits) -> None:
+        self.work_root = work_root
+        self.work = join(work_root, lease.token)
         self._url = url
         self._kind = kind
         self._lease = lease
         self._limits = limits
         self.refused = url + REFUSED
         self._new_manifest = b""
-        self._old_manifest: bytes | None = None
-        with contextlib.suppress(FileNotFoundError):
-            self._old_manifest = OBJECT_STORE.read_all(join(url, kind.marker))
+        self._manifest = SharedObject(OBJECT_STORE, join(url, kind.marker))
+        self._old_manifest = self._manifest.read()
         self._old_files = _files_of(self._old_manifest) if self._old_manifest else set()
+
+    def check(self) -> None:
+        self._lease.check()
 
     def staged(self, name: str) -> str:
         """Return the path of a file of the output, which is written under its final name."""
+        self.check()
         return join(self._url, name)
 
     def named(self, stem: str, suffix: str) -> str:
-        """Return a name that no file of the old corpus has."""
-        token = f"-{sha256(self._old_manifest).hexdigest()[:8]}" if self._old_manifest else ""
-        return f"{stem}{token}{suffix}"
+        """Return a name that no file of another run has."""
+        return f"{stem}-{self._lease.token}{suffix}"
 
     def staged_files(self) -> list[str]:
-        """List the unpublished files of runs; all other files belong to somebody else, and stay."""
-        return [path for path in self._unpublished() if _OURS.fullmatch(path.removeprefix(f"{self._url}/"))]
+        """List the unpublished files of this run."""
+        return [path for path, token in self._leftovers().items() if token == self._lease.token]
+
+    def _leftovers(self) -> dict[str, str | None]:
+        """Return the unpublished files of all runs, with the token of the run in their names."""
+        names = ((path, _OURS.fullmatch(path.removeprefix(f"{self._url}/"))) for path in self._unpublished())
+        return {path: found[1] for path, found in names if found}
 
     def _unpublished(self) -> list[str]:
         published = {join(self._url, name) for name in (*self._old_files, self._kind.marker, _LEASE)}
@@ -85,28 +100,42 @@ class StoreOutput(Output):
             raise UsageError(f"{name} exists: give another output, or --overwrite to replace it")
         if self._old_manifest is not None and not self._old_files:
             raise UsageError(f"{name} holds a {self._kind.marker} that is not of {self._kind.name}: choose another")
-        others = sorted(set(self._unpublished()) - set(self.staged_files()))
+        others = sorted(set(self._unpublished()) - self._leftovers().keys())
         if others and self._old_manifest is None:
             raise _foreign_file(self._url, others[0], self._kind)
 
     def prepare(self, *, fresh: bool) -> None:
-        """Abort uploads that were never completed; with `fresh`, remove what an earlier run left."""
+        """Abort uploads that were never completed; with `fresh`, remove the work of earlier runs."""
         storage = storage_of(self.work)
         if fresh:
-            OBJECT_STORE.remove(*self.staged_files())
-            storage.remove_all(self.work)
-        storage.make_directory(self.work)
-        for directory in filter(is_url, (self._url, self.work)):
+            storage.remove_all(self.work_root)
+        for directory in (self.work_root, self.work):
+            storage.make_directory(directory)
+        for directory in filter(is_url, (self._url, self.work_root)):
             OBJECT_STORE.abort_uploads(directory)
 
     def publish(self) -> None:
         """Write the manifest. If that fails, the old corpus stays as it was."""
-        self._lease.check()
-        OBJECT_STORE.write_all(join(self._url, self._kind.marker), self._new_manifest)
+        self._lease.renew()
+        leftovers = self._leftovers()
+        if self._manifest.read() != self._old_manifest:
+            raise LostLeaseError(self._url, "which has published a corpus since")
+        try:
+            self._manifest.write(self._new_manifest)
+        except ChangedError:
+            raise LostLeaseError(self._url, "which has published a corpus since") from None
         old, self._old_files = self._old_files, _files_of(self._new_manifest)
-        with contextlib.suppress(OSError):  # files of the old corpus that stay do no harm; a later run removes them
+        with contextlib.suppress(OSError, LockedError):  # files that stay do no harm; a later run removes them
+            self._lease.renew()
             OBJECT_STORE.remove(*(join(self._url, name) for name in old - self._old_files))
-        OBJECT_STORE.abort_uploads(self._url)  # of workers that died
+            OBJECT_STORE.remove(*(path for path, token in leftovers.items() if self._is_useless(path, token)))
+        OBJECT_STORE.abort_uploads(self._url, having=self._lease.token)  # of workers that died
+
+    def _is_useless(self, path: str, token: str | None) -> bool:
+        """Return whether no run can publish a file that was there before this run published."""
+        if path.removeprefix(f"{self._url}/") in self._old_files:
+            return False
+        return self._lease.is_conditional or token is None or token in self._lease.ended_runs
 
     def old_marker(self) -> bytes | None:
         return self._old_manifest
@@ -124,7 +153,6 @@ class StoreOutput(Output):
         """Copy all files to `OUT.refused`, and write the manifest there last."""
         with self._open_refused() as refused:
             for name in sorted(_files_of(self._new_manifest)):
-                self._lease.check()
                 OBJECT_STORE.copy(self.staged(name), refused.staged(name))
             refused.write_marker(self._new_manifest)
             refused.publish()
@@ -140,9 +168,8 @@ class StoreOutput(Output):
         self.check_refused()
         lease = Lease(OBJECT_STORE, join(self.refused, _LEASE), self.refused, self._limits)
         with lease.held():
-            refused = StoreOutput(self.refused, self._kind, self.work, lease, self._limits)
+            refused = StoreOutput(self.refused, self._kind, self.work_root, lease, self._limits)
             self.check_refused()
-            OBJECT_STORE.remove(*refused.staged_files())  # of a run that was killed here
             try:
                 yield refused
             except BaseException:
@@ -150,21 +177,37 @@ class StoreOutput(Output):
                 raise
 
     def remove(self) -> None:
-        """Remove a published output, its marker first."""
-        OBJECT_STORE.remove(join(self._url, self._kind.marker))
-        OBJECT_STORE.remove(*(join(self._url, name) for name in self._old_files))
+        """Remove a published output, its marker first, and what killed runs left beside it."""
+        leftovers = self._leftovers()
+        if self._old_manifest is not None:
+            self._manifest.remove()
+        OBJECT_STORE.remove(*(join(self._url, name) for name in self._old_files), *leftovers)
 
-    def is_unfinished(self) -> bool:
-        """Return whether there are files of a corpus, but no corpus."""
+    def has_leftovers(self) -> bool:
+        """Return whether there are files of runs that are not part of a corpus."""
         try:
-            return self._old_manifest is None and bool(self.staged_files())
+            return bool(self._leftovers())
         except OSError:  # the store may be what failed
             return True
 
     def clear(self) -> None:
-        with contextlib.suppress(OSError):
+        """Remove the unpublished files of this run, and all work, unless another run has taken over."""
+        with contextlib.suppress(OSError, LockedError):
+            self._lease.renew()
             OBJECT_STORE.remove(*self.staged_files())
-        storage_of(self.work).remove_all(self.work)
+            storage_of(self.work_root).remove_all(self.work_root)
+
+    def earlier_journals(self) -> list[str]:
+        files = map(parent_and_name, self._work_files())
+        return sorted({join(directory, "journal") for directory, name in files if name.startswith("journal")})
+
+    def _work_files(self) -> list[str]:
+        """List the work files of all runs, besides the journal of this one."""
+        storage = storage_of(self.work_root)
+        files = storage.files_in(self.work_root)
+        if not is_url(self.work_root):  # these are directories; in a store, they are all files below it
+            files = [file for path in files if storage.is_directory(path) for file in storage.files_in(path)]
+        return [path for path in files if not path.startswith(join(self.work, "journal"))]
 
 
 def _files_of(document: bytes) -> set[str]:
@@ -198,7 +241,7 @@ def open_store_output(
         try:
             yield made
         except BaseException:
-            lease.stays = made.is_unfinished()
+            lease.stays = made.has_leftovers()
             raise
         made.clear()
 

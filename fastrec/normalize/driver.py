@@ -57,7 +57,7 @@ def make_corpus(shards: Sequence[Shard], context: RunContext) -> tuple[Manifest,
     del sample  # it may take 160 MB
     runs, copies = merge_rounds(context, sorted_shards, cuts)
     parts, census = make_parts(context, shards, sorted_shards, runs, cuts)
-    prefixes = [context.census_path(part.number) for part in parts]
+    prefixes = [part.census for part in parts]
     counts = add_part_counts(prefixes, context.engine, limits.part_counts_per_task)
     counts.copies.update(copies)
     results, skipped = sorted_shards.results, sorted_shards.skipped

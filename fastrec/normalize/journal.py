@@ -7,11 +7,16 @@ journal of another purpose is discarded, with a notice. An entry is written when
 finished. If a crash cut off the last entry, it is ignored.
 
 Entries are not trusted. Before one is used, its inputs and outputs are read again and their checksums compared.
+
+In an object store each run has its own journal, because a run that lost its lease may still append to its own. The next
+run starts with a copy of it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterable
 from typing import Any, BinaryIO, Final, Self
 
 import msgspec
@@ -20,11 +25,13 @@ from fastrec.build import differences
 from fastrec.errors import naming
 from fastrec.normalize.results import MergedRun, Part, SortResult
 from fastrec.storage import storage_of
+from fastrec.storage.base import Log
 from fastrec.storage.digests import fingerprint
 
 __all__ = ["Journal", "JournalEntry"]
 
 _HEAD: Final = 12  # bytes before an entry: its length and fingerprint
+_COPIED: Final = 4 << 20  # bytes of another journal that are copied at a time
 
 
 JournalEntry = SortResult | MergedRun | Part
@@ -33,39 +40,59 @@ JournalEntry = SortResult | MergedRun | Part
 class Journal:
     """The journal file, open during a run."""
 
-    def __init__(self, path: str, purpose: dict[str, Any]) -> None:
+    def __init__(self, path: str, purpose: dict[str, Any], earlier: Iterable[str] = ()) -> None:
+        """Open the journal of this run, which may continue one of the `earlier` journals of other runs."""
         self.purpose = purpose
         self.entries: list[JournalEntry] = []
         """Entries of earlier runs."""
         self.discarded = ""
         """Why entries of an earlier run are not used; empty if there are none."""
+        self._head = _framed(_encode(purpose))
         self._log = storage_of(path).open_log(path)
         try:
             with naming(path):
-                self._read()
+                self.entries, end = self._read(self._log)
+                self._log.cut(end)
+                if not end:
+                    self._start(earlier)
         except BaseException:
             self._log.close()
             raise
 
-    def _read(self) -> None:
-        """Read the entries, truncate the file after the last valid one, and start over if the purpose differs."""
-        head = _framed(_encode(self.purpose))
-        with self._log.reader() as file:
+    def _read(self, log: Log) -> tuple[list[JournalEntry], int]:
+        """Read the entries up to the first invalid one; return them and where they end: 0 if the purpose differs."""
+        entries: list[JournalEntry] = []
+        with log.reader() as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(0)
             before = _next_entry(file, size)
-            end = len(head) if before is not None and _framed(before) == head else 0
+            end = len(self._head) if before is not None and _framed(before) == self._head else 0
             if before and not end and _next_entry(file, size):
                 self.discarded = _difference(before, self.purpose)
             while end and (body := _next_entry(file, size - end)) is not None:
                 try:
-                    self.entries.append(_decode(body))
+                    entries.append(_decode(body))
                 except msgspec.MsgspecError:
                     break
                 end += _HEAD + len(body)
-        self._log.cut(end)
-        if not end:
-            self._log.append(head)
+        return entries, end
+
+    def _start(self, earlier: Iterable[str]) -> None:
+        """Start with a copy of the longest journal of the same purpose: it includes those that it continued."""
+        longest, size = "", 0
+        for path in earlier:
+            with contextlib.suppress(OSError), contextlib.closing(storage_of(path).open_log(path)) as log:
+                entries, end = self._read(log)
+                if end > size:
+                    longest, size, self.entries = path, end, entries
+        if not longest:
+            self._log.append(self._head)
+            return
+        self.discarded = ""
+        with contextlib.closing(storage_of(longest).open_log(longest)) as log, log.reader() as file:
+            while size > 0 and (data := file.read(min(size, _COPIED))):
+                self._log.append(data)
+                size -= len(data)
 
     def take(self) -> list[JournalEntry]:
         """Return the entries of earlier runs, and keep only those of parts, which are needed later."""

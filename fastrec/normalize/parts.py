@@ -61,11 +61,15 @@ def close_gaps(context: RunContext, parts: Sequence[Part]) -> list[Part]:
     wanted = {context.part_path(part.number) for part in parts}
     for path in context.output.staged_files():
         if parent_and_name(path)[1].startswith("part-") and path not in wanted:
+            context.output.check()
             storage_of(path).remove(path)
     for number, part in enumerate(parts):
         if number != part.number:
             context.output.rename(context.part_name(part.number), context.part_name(number))
-    return [msgspec.structs.replace(part, number=number) for number, part in enumerate(parts)]
+    return [
+        msgspec.structs.replace(part, number=number, path=context.part_path(number))
+        for number, part in enumerate(parts)
+    ]
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,7 @@ class _PartsMaker:
     def make(self) -> tuple[list[Part], Census]:
         parts = self._make(dict.fromkeys(range(len(self._ranges)), frozenset()))
         resolves = self._context.options.conflicts != "keep"
-        census = self._count_census(len(parts), across_hashes=resolves)
+        census = self._count_census(parts, across_hashes=resolves)
         if census.across_hashes:
             losers = sorted(self._losers(census))
             touched = {
@@ -90,12 +94,12 @@ class _PartsMaker:
                 if (keys := losers[_position(losers, low, 0) : _position(losers, high, len(losers))])
             }
             parts |= self._make(touched)
-            census.questions = self._count_census(len(parts), across_hashes=False).questions
+            census.questions = self._count_census(parts, across_hashes=False).questions
         return [part for _, part in sorted(parts.items())], census
 
-    def _count_census(self, parts: int, *, across_hashes: bool) -> Census:
+    def _count_census(self, parts: Mapping[int, Part], *, across_hashes: bool) -> Census:
         context = self._context
-        prefixes = list(map(context.census_path, range(parts)))
+        prefixes = [part.census for _, part in sorted(parts.items())]
         return count_census(prefixes, context.output.work, context.engine, context.limits, across_hashes=across_hashes)
 
     def _make(self, wanted: Mapping[int, frozenset[bytes]]) -> dict[int, Part]:
@@ -111,9 +115,11 @@ class _PartsMaker:
             context.notice(f"{len(found):,} of {len(wanted):,} parts are reused from an interrupted run")
         made = {number: found[made_of[number]] for number in wanted if made_of[number] in found}
         for part in made.values():
+            context.journal.add(part)  # another run may have made it
             context.progress.advance(part.written.text_bytes, part.records, 0)
         tasks = (self._task(number, made_of[number], losers) for number, losers in wanted.items() if number not in made)
         for _, part in context.engine.run(make_part, tasks):
+            context.output.check()
             context.journal.add(part)
             context.progress.advance(part.written.text_bytes, part.records, 0)
             made[part.number] = msgspec.structs.replace(part, files=())

@@ -93,7 +93,7 @@ class _Pass1:
         context = self._context
         entries = context.journal.take()
         parts = [entry for entry in entries if isinstance(entry, Part)]
-        kept = {context.part_path(part.number) for part in parts} | {file.path for part in parts for file in part.files}
+        kept = {part.path for part in parts} | {file.path for part in parts for file in part.files}
         context.output.sweep(reusable | kept)
         if count:
             of = sum(isinstance(entry, SortResult) for entry in entries)
@@ -108,6 +108,7 @@ class _Pass1:
                 yield msgspec.structs.replace(task, one_in=self._sample.one_in, fenced=fenced)
 
         for _, result in self._context.engine.run(sort_pieces, started()):
+            self._context.output.check()
             pieces = [counts.piece for counts in result.pieces]
             chunks = [piece.slice.shard.path for piece in pieces if piece.temporary]
             storage_of(self._context.output.work).remove(*chunks)

@@ -100,7 +100,9 @@ def make_part(task: PartTask) -> Part:
     if resolver:
         files.append(resolver.write(f"{task.census}-conflicts"))
     left_out = resolver.by_code if resolver else {}
-    return Part(task.number, task.made_of, written, len(kept), first, last, left_out, tuple(files))
+    return Part(
+        task.number, task.made_of, written, len(kept), first, last, left_out, tuple(files), task.path, task.census
+    )
 
 
 class _ConflictResolver:

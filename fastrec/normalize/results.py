@@ -117,3 +117,5 @@ class Part(msgspec.Struct, frozen=True, tag="part"):
     last: bytes  # key of the last record
     left_out: dict[str, int]  # records that `--conflicts` left out, by code
     files: tuple[FileDigest, ...]  # the files of its statistics
+    path: str  # of the part before it is published
+    census: str  # path prefix of its statistics

@@ -19,6 +19,7 @@ from fastrec.errors import ShardError
 from fastrec.normalize.journal import JournalEntry
 from fastrec.normalize.results import MergedRun, Part, Piece, PieceCounts, SortResult
 from fastrec.sorting.spill import Run, index_of
+from fastrec.storage import storage_of
 from fastrec.storage.digests import FileDigest, hash_of_file, is_unchanged, sha256_of_file
 
 __all__ = ["Reusable", "find_parts", "find_reusable", "without_merged"]
@@ -110,11 +111,14 @@ def _covered_files(merged: Iterable[MergedRun]) -> set[str]:
 
 
 def find_parts(entries: Iterable[JournalEntry], wanted: Mapping[str, str], engine: Engine) -> dict[str, Part]:
-    """Find the reusable parts of an interrupted run; `wanted` are the paths of parts by what they are made of."""
+    """Find the reusable parts of an interrupted run; `wanted` are the paths of parts by what they are made of.
+
+    Each gets its path in this run: in an object store, a part of another run is copied.
+    """
     latest = {part.made_of: part for part in entries if isinstance(part, Part) and part.made_of in wanted}
     claims = [(wanted[made_of], part) for made_of, part in latest.items()]
-    reused = [claims[number][1] for number, unchanged in engine.run(_part_unchanged, claims) if unchanged]
-    return {part.made_of: part for part in reused}
+    reused = [claims[number] for number, unchanged in engine.run(_take_part, claims) if unchanged]
+    return {part.made_of: replace(part, path=path) for path, part in reused}
 
 
 def _range(piece: Piece) -> tuple[str, int, int | None]:
@@ -145,10 +149,15 @@ def _piece_unchanged(counts: PieceCounts) -> bool:
         return False
 
 
-def _part_unchanged(claim: tuple[str, Part]) -> bool:
-    """Check a part and the files of its statistics. Runs in a worker."""
+def _take_part(claim: tuple[str, Part]) -> bool:
+    """Copy a part of another run to its path in this one, and check it and its statistics. Runs in a worker.
+
+    The other run may still be alive, so the copy is checked, not the original.
+    """
     path, part = claim
     try:
+        if part.path != path:
+            storage_of(path).copy(part.path, path)
         if sha256_of_file(path) != (part.written.bytes, part.written.sha256):
             return False
     except OSError:

@@ -122,6 +122,7 @@ class _Rounds:
         )
         done: dict[int, MergedRun] = {}
         for number, run in context.engine.run(merge_some, tasks):
+            context.output.check()
             done[number] = self._replace(run, grouped[number], cuts_hash)
             context.progress.advance(run.data_bytes, run.records, 0)
         return [merged for _, merged in sorted(done.items())]

@@ -211,7 +211,7 @@ def run_passes(
     if (small or private) and options.engine == "pool":
         options = msgspec.structs.replace(options, jobs=1, memory=options.memory_per_job * options.jobs)
     with (
-        Journal(output.working("journal"), purpose_of(options)) as journal,
+        Journal(output.working("journal"), purpose_of(options), output.earlier_journals()) as journal,
         make_engine(options.jobs, options.engine, options.scheduler, options.limits) as engine,
     ):
         if journal.discarded:
@@ -230,7 +230,7 @@ def _resumable(output: Output) -> Iterator[None]:
     except BaseException as exc:
         if output.holds_work():
             exc.add_note(
-                f"Finished work is kept in {shown(output.work)}: the same command resumes from there, "
+                f"Finished work is kept in {shown(output.work_root)}: the same command resumes from there, "
                 "or starts over with --fresh."
             )
         else:

@@ -115,6 +115,9 @@ class Storage(Protocol):
     def write_all(self, path: str, data: bytes) -> None:
         """Write a small file and sync it."""
 
+    def copy(self, path: str, new_path: str) -> None:
+        """Copy a file within the storage."""
+
     def open_log(self, path: str) -> Log:
         """Open a log; it is created if it does not exist."""
 

@@ -149,6 +149,9 @@ class LocalStorage:
         with self.create(path) as file:
             file.write(data)
 
+    def copy(self, path: str, new_path: str) -> None:
+        self.write_all(new_path, self.read_all(path))
+
     def make_directory(self, directory: str) -> None:
         os.makedirs(directory, exist_ok=True, mode=0o700)  # noqa: PTH103
         os.chmod(directory, 0o700)  # noqa: PTH101

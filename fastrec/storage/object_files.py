@@ -152,9 +152,10 @@ class ObjectLog:
         self._files = remaining
 
     def append(self, data: bytes) -> None:
-        """Append some bytes; they are written within a few seconds, by a later call."""
+        """Append some bytes; the first ones are written at once, others within a few seconds, by a later call."""
         self._waiting.append(data)
-        if time.monotonic() - self._flushed > _FLUSH_SECONDS or sum(map(len, self._waiting)) > _FLUSH_BYTES:
+        waited = time.monotonic() - self._flushed > _FLUSH_SECONDS
+        if waited or not self._files or sum(map(len, self._waiting)) > _FLUSH_BYTES:
             self._flush()
 
     def _flush(self) -> None:

@@ -86,18 +86,6 @@ class ObjectStore(ObjectClient):
         with self.asking(path) as (fs, name):
             fs.pipe_file(name, data, **self.time_limit(fs))
 
-    def write_new(self, path: str, data: bytes) -> None:
-        """Write a small object unless it exists; if two callers race, at most one succeeds, where the store can."""
-        with self.asking(path) as (fs, name):
-            try:
-                fs.pipe_file(name, data, mode="create", **self.time_limit(fs))
-            except FileExistsError:
-                pass
-            except TimeoutError:
-                raise
-            except Exception:  # noqa: BLE001 - not every store can do it; any other reason makes this fail too
-                fs.pipe_file(name, data, **self.time_limit(fs))
-
     def open_log(self, path: str) -> Log:
         return ObjectLog(self, path)
 
@@ -135,8 +123,10 @@ class ObjectStore(ObjectClient):
             self.remove(*self.files_in(directory))
             self.abort_uploads(directory)
 
-    def abort_uploads(self, directory: str) -> None:
+    def abort_uploads(self, directory: str, having: str = "") -> None:
         """Abort uploads below a directory that a killed process left behind: they are invisible, and cost money.
+
+        `having` restricts them to names that contain it.
 
         Listing them needs a permission that not everyone has. What cannot be done here is left to the store's own
         lifecycle rules.
@@ -148,6 +138,8 @@ class ObjectStore(ObjectClient):
             found = {"Bucket": bucket, "Prefix": f"{prefix}/"}
             answer = fs.call_s3("list_multipart_uploads", **found, **self.time_limit(fs))  # the first page
             for upload in answer.get("Uploads", ()):
+                if having not in upload["Key"]:
+                    continue
                 fs.abort_mpu(bucket, upload["Key"], upload["UploadId"])
 
 

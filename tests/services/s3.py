@@ -9,6 +9,7 @@ import contextlib
 import html
 import json
 import os
+import re
 import signal
 import socket
 import struct
@@ -139,6 +140,15 @@ class S3:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def without_token(name: str) -> str:
+    """Return the name of a file of a corpus without the token of the run that wrote it.
+
+    >>> without_token("part-00000-0123456789abcdef.jsonl.zst"), without_token("manifest.json")
+    ('part-00000.jsonl.zst', 'manifest.json')
+    """
+    return re.sub(r"-[0-9a-f]{16}(?=\.json)", "", name)
 
 
 _quoted = urllib.parse.quote

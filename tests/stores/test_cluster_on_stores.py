@@ -16,7 +16,7 @@ from fastrec.normalize.run import run
 from tests.normalize.normalizing import Corpus
 from tests.services import demo
 from tests.services.dask import LOOSE, Cluster, Killer
-from tests.services.s3 import S3
+from tests.services.s3 import S3, without_token
 
 distributed = pytest.importorskip("distributed", reason="the extra `dask` is not installed")
 
@@ -35,7 +35,7 @@ def three(s3: S3) -> Iterator[Cluster]:
 
 def assert_same(s3: S3, local: Corpus) -> None:
     objects = s3.objects("nightly/")
-    files = {key.removeprefix("nightly/corpus/"): data for key, data in objects.items()}
+    files = {without_token(key.removeprefix("nightly/corpus/")): data for key, data in objects.items()}
     assert {name: files[name] for name in local.same_for_all} == local.same_for_all
     assert sorted(files) == sorted(path.name for path in local.path.iterdir())
     assert s3.uploads() == []

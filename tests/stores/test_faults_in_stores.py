@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import signal
 import subprocess
@@ -17,7 +18,7 @@ from fastrec.errors import without_secrets
 from fastrec.limits import Limits
 from fastrec.storage.object_store import OBJECT_STORE, ObjectStore
 from tests.normalize.normalizing import Corpus
-from tests.services.s3 import S3, Fault
+from tests.services.s3 import S3, Fault, without_token
 
 OUT = "s3://bucket/nightly/corpus"
 ROOT = Path(__file__).parents[2]
@@ -43,8 +44,10 @@ def normalize(tmp_path: Path, inputs: str, *options: str, **environment: str) ->
 
 
 def same_bytes(s3: S3, local: Corpus) -> bool:
-    files = {key.removeprefix("nightly/corpus/"): data for key, data in s3.objects("nightly/corpus/").items()}
-    return {name: files.get(name) for name in local.same_for_all} == local.same_for_all
+    objects = s3.objects("nightly/corpus/")
+    manifest = json.loads(objects["nightly/corpus/manifest.json"])
+    names = [*(part["file"] for part in manifest["parts"]), manifest["summary_file"]]
+    return {without_token(name): objects[f"nightly/corpus/{name}"] for name in names} == local.same_for_all
 
 
 PASSING: dict[str, Fault] = {

@@ -1,0 +1,189 @@
+"""An object that several runs may write: a run changes it only if nobody else has changed it since.
+
+S3 does this itself: a request with `If-Match` or `If-None-Match` fails if the object is not as expected (412). Other
+stores can only create an object conditionally, if at all. There, the object is read again just before it is written,
+which leaves a gap of one request. `is_conditional` tells which it is.
+
+A request can succeed although its answer is lost, and the client repeats it. The repeated request then finds the object
+changed: by this run itself. So after every failure the object is read again. If it holds what was to be written, the
+request has succeeded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+
+from fastrec.storage.object_client import ObjectClient
+
+__all__ = ["ChangedError", "SharedObject"]
+
+_ATTEMPTS: Final = 5
+_WAIT_SECONDS: Final = 0.1  # before the second attempt; doubles with each one
+_NO_VERSION: Final = '"00000000000000000000000000000000"'  # an ETag that no object has
+
+
+class ChangedError(OSError):
+    """Another process has created, changed or removed the object."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(errno.EAGAIN, "another process has changed it", path)
+
+
+class _BusyError(Exception):
+    """Another request changes the object at this moment: try again."""
+
+
+class _UnsupportedError(Exception):
+    """The store says that it has no conditional requests."""
+
+
+class SharedObject:
+    """A small object, with what this process knows of it."""
+
+    def __init__(self, client: ObjectClient, path: str) -> None:
+        self._client = client
+        self._path = path
+        self._content: bytes | None = None
+        self._version: str | None = None  # its ETag, if the store has any
+        self._supported = True  # until the store says otherwise
+
+    def read(self) -> bytes | None:
+        """Read the object, and remember its state for the next change; None if it does not exist."""
+        self._content = self._version = None
+        with contextlib.suppress(FileNotFoundError), self._client.asking(self._path) as (fs, name):
+            # If it changes between the two requests, the next conditional request fails, as it should.
+            version = fs.info(name).get("ETag") if _has_conditions(fs) else None
+            self._content = bytes(fs.cat_file(name))
+            self._version = version
+        return self._content
+
+    def write(self, data: bytes) -> None:
+        """Write the object; ChangedError if it is not as it was when this process last read or wrote it."""
+        try:
+            self._write(data)
+        except OSError:
+            if not self._holds(data):
+                raise
+        self._content = data
+
+    def _write(self, data: bytes) -> None:
+        expected = self._content
+        try:
+            self._version = self._change(data, self._version)
+        except _UnsupportedError:
+            if self.read() != expected:
+                raise ChangedError(self._path) from None
+            with self._client.asking(self._path) as (fs, name):
+                fs.pipe_file(name, data, **self._client.time_limit(fs))
+
+    def _holds(self, data: bytes) -> bool:
+        """Return whether the object holds some data, although writing it seemed to fail."""
+        try:
+            return self.read() == data
+        except OSError:
+            return False
+
+    def remove(self) -> None:
+        """Remove the object; ChangedError if it is not as this process knows it."""
+        version, expected = self._version, self._content
+        if version is None and self.read() != expected:
+            raise ChangedError(self._path)
+        with self._translated() as (fs, name):
+            if version is None:
+                fs.rm_file(name)
+            else:
+                bucket, _, key = name.partition("/")
+                condition = {"IfMatch": version, **self._client.time_limit(fs)}
+                fs.call_s3("delete_object", Bucket=bucket, Key=key, **condition)
+
+    def is_conditional(self) -> bool:
+        """Return whether the store refuses a request whose condition does not hold. Some ignore conditions.
+
+        The object must exist, and be as this process has written it.
+        """
+        if self._version is None or self._content is None:
+            return False
+        try:
+            self._version = self._change(self._content, _NO_VERSION)
+        except (ChangedError, FileNotFoundError):
+            return True
+        except _UnsupportedError:
+            pass
+        return False
+
+    def _change(self, data: bytes, version: str | None) -> str | None:
+        """Write the object if it has a version, or does not exist; return its new version."""
+        for attempt in range(_ATTEMPTS):
+            try:
+                return self._change_once(data, version)
+            except _BusyError:
+                time.sleep(_WAIT_SECONDS * 2**attempt)
+        raise OSError(errno.EBUSY, "other requests change it again and again", self._path)
+
+    def _change_once(self, data: bytes, version: str | None) -> str | None:
+        with self._translated() as (fs, name):
+            options = self._client.time_limit(fs)
+            if not self._supported or (self._content is not None and version is None):
+                raise _UnsupportedError
+            if version is not None:
+                return _version_in(fs.pipe_file(name, data, IfMatch=version, **options))
+            try:
+                return _version_in(fs.pipe_file(name, data, mode="create", **options))
+            except (TypeError, ValueError) as exc:
+                if "mode" not in str(exc):
+                    raise
+                raise _UnsupportedError from exc
+        return None
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[tuple[Any, str]]:
+        """Yield the file system and the name of the object; tell the reasons apart for which a request is refused."""
+        refusal: type[Exception] | None = None
+        with self._client.asking(self._path) as found:
+            try:
+                yield found
+            except _UnsupportedError:
+                refusal = _UnsupportedError
+            except Exception as exc:
+                refusal = _refusal(exc)
+                if refusal is None:
+                    raise
+        if refusal is ChangedError:
+            raise ChangedError(self._path)
+        if refusal is _UnsupportedError:
+            self._supported = False
+        if refusal is not None:
+            raise refusal
+
+
+def _has_conditions(fs: Any) -> bool:
+    """Return whether requests of a file system can have conditions: those of s3fs do."""
+    return hasattr(fs, "call_s3")
+
+
+def _version_in(answer: Any) -> str | None:
+    return answer.get("ETag") if isinstance(answer, dict) else None
+
+
+def _refusal(exc: Exception) -> type[Exception] | None:
+    """Return why a store refused a conditional request; None if it failed for any other reason.
+
+    s3fs makes a plain OSError of most of them, with the answer of the store as its cause.
+    """
+    answer = getattr(exc, "response", None) or getattr(exc.__cause__, "response", None)
+    answer = answer if isinstance(answer, dict) else {}
+    code = str(answer.get("Error", {}).get("Code", ""))
+    status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    if isinstance(exc, FileExistsError) or status == 412 or code in ("PreconditionFailed", "412"):
+        return ChangedError
+    if isinstance(exc, FileNotFoundError) and code in ("NoSuchKey", "404"):
+        return ChangedError  # it should exist, and is gone
+    if status == 409 or code in ("ConditionalRequestConflict", "OperationAborted", "409"):
+        return _BusyError
+    if isinstance(exc, NotImplementedError) or status == 501 or code in ("NotImplemented", "501"):
+        return _UnsupportedError
+    return None
