@@ -19,6 +19,7 @@ __all__ = [
     "Manifest",
     "PartEntry",
     "RejectsEntry",
+    "files_of",
     "is_refused",
     "key_entry",
     "skipped_lines",
@@ -133,6 +134,12 @@ class Manifest(msgspec.Struct, kw_only=True):
     def to_json(self) -> bytes:
         """Encode the document: indented, with a newline at the end."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
+
+
+def files_of(manifest: Manifest) -> set[str]:
+    """Return the names of the files that a manifest lists."""
+    names = {part.file for part in manifest.parts} | {manifest.summary_file}
+    return names | ({manifest.rejects.file} if manifest.rejects else set())
 
 
 class _Refused(msgspec.Struct):

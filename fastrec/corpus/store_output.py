@@ -29,7 +29,7 @@ from typing import Final
 import msgspec
 
 from fastrec.corpus.lease import Lease
-from fastrec.corpus.manifest import Manifest, is_refused
+from fastrec.corpus.manifest import Manifest, files_of, is_refused
 from fastrec.corpus.output import REFUSED, Kind, Output, not_refused, work_of
 from fastrec.errors import LockedError, LostLeaseError, UsageError, shown
 from fastrec.limits import LIMITS, Limits
@@ -37,12 +37,17 @@ from fastrec.storage import is_url, join, parent_and_name, storage_of
 from fastrec.storage.object_store import OBJECT_STORE
 from fastrec.storage.shared_object import ChangedError, SharedObject
 
-__all__ = ["StoreOutput", "open_store_output"]
+__all__ = ["StoreOutput", "is_of_a_run", "open_store_output"]
 
 _LEASE: Final = ".fastrec-writing"
 
 # Files that a run makes in OUT, with its token, and the files by which workers show that they can write there.
 _OURS = re.compile(r"(?:part-\d+|rejects|summary)-([0-9a-f]{16})\.json(?:l(?:\.zst|\.gz)?)?|\.fastrec-probe-[0-9a-f-]+")
+
+
+def is_of_a_run(name: str) -> bool:
+    """Return whether a file in an output that its manifest does not name belongs to a run that has not published it."""
+    return name == _LEASE or _OURS.fullmatch(name) is not None
 
 
 class StoreOutput(Output):
@@ -57,7 +62,7 @@ class StoreOutput(Output):
         self._limits = limits
         self.refused = url + REFUSED
         self._new_manifest = b""
-        self._manifest = SharedObject(OBJECT_STORE, join(url, kind.marker))
+        self._manifest = SharedObject(OBJECT_STORE, join(url, kind.marker), conditional=lease.is_conditional)
         self._old_manifest = self._manifest.read()
         self._old_files = _files_of(self._old_manifest) if self._old_manifest else set()
 
@@ -216,8 +221,7 @@ def _files_of(document: bytes) -> set[str]:
         manifest = msgspec.json.decode(document, type=Manifest)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return set()
-    names = {part.file for part in manifest.parts} | {manifest.summary_file}
-    return names | ({manifest.rejects.file} if manifest.rejects else set())
+    return files_of(manifest)
 
 
 @contextlib.contextmanager
@@ -240,8 +244,11 @@ def open_store_output(
         made.prepare(fresh=fresh)
         try:
             yield made
-        except BaseException:
+        except BaseException as exc:
             lease.stays = made.has_leftovers()
+            if isinstance(exc, OSError):  # a file may be missing because another run has removed it
+                with contextlib.suppress(OSError):
+                    lease.renew()
             raise
         made.clear()
 

@@ -44,60 +44,60 @@ class _UnsupportedError(Exception):
 class SharedObject:
     """A small object, with what this process knows of it."""
 
-    def __init__(self, client: ObjectClient, path: str) -> None:
+    def __init__(self, client: ObjectClient, path: str, *, conditional: bool = True) -> None:
         self._client = client
         self._path = path
         self._content: bytes | None = None
         self._version: str | None = None  # its ETag, if the store has any
-        self._supported = True  # until the store says otherwise
+        self._supported = conditional  # until the store says otherwise
 
     def read(self) -> bytes | None:
         """Read the object, and remember its state for the next change; None if it does not exist."""
-        self._content = self._version = None
-        with contextlib.suppress(FileNotFoundError), self._client.asking(self._path) as (fs, name):
-            # If it changes between the two requests, the next conditional request fails, as it should.
-            version = fs.info(name).get("ETag") if _has_conditions(fs) else None
-            self._content = bytes(fs.cat_file(name))
-            self._version = version
+        self._content, self._version = self._look()
         return self._content
+
+    def _look(self) -> tuple[bytes | None, str | None]:
+        try:
+            with self._client.asking(self._path) as (fs, name):
+                # If it changes between the two requests, the next conditional request fails, as it should.
+                version = fs.info(name).get("ETag") if _has_conditions(fs) else None
+                return bytes(fs.cat_file(name)), version
+        except FileNotFoundError:
+            return None, None
 
     def write(self, data: bytes) -> None:
         """Write the object; ChangedError if it is not as it was when this process last read or wrote it."""
         try:
-            self._write(data)
+            self._version = self._write(data)
         except OSError:
-            if not self._holds(data):
+            try:
+                found, version = self._look()
+            except OSError:
+                found = version = None
+            if found != data:
                 raise
+            self._version = version
         self._content = data
 
-    def _write(self, data: bytes) -> None:
-        expected = self._content
+    def _write(self, data: bytes) -> str | None:
         try:
-            self._version = self._change(data, self._version)
+            return self._change(data, self._version)
         except _UnsupportedError:
-            if self.read() != expected:
+            if self._look()[0] != self._content:
                 raise ChangedError(self._path) from None
             with self._client.asking(self._path) as (fs, name):
-                fs.pipe_file(name, data, **self._client.time_limit(fs))
-
-    def _holds(self, data: bytes) -> bool:
-        """Return whether the object holds some data, although writing it seemed to fail."""
-        try:
-            return self.read() == data
-        except OSError:
-            return False
+                return _version_in(fs.pipe_file(name, data, **self._client.time_limit(fs)))
 
     def remove(self) -> None:
         """Remove the object; ChangedError if it is not as this process knows it."""
-        version, expected = self._version, self._content
-        if version is None and self.read() != expected:
+        if self._look()[0] != self._content:  # some stores can write conditionally, but not remove
             raise ChangedError(self._path)
         with self._translated() as (fs, name):
-            if version is None:
+            if self._version is None or not self._supported:
                 fs.rm_file(name)
             else:
                 bucket, _, key = name.partition("/")
-                condition = {"IfMatch": version, **self._client.time_limit(fs)}
+                condition = {"IfMatch": self._version, **self._client.time_limit(fs)}
                 fs.call_s3("delete_object", Bucket=bucket, Key=key, **condition)
 
     def is_conditional(self) -> bool:
@@ -109,10 +109,11 @@ class SharedObject:
             return False
         try:
             self._version = self._change(self._content, _NO_VERSION)
-        except (ChangedError, FileNotFoundError):
+        except ChangedError:
             return True
         except _UnsupportedError:
             pass
+        self._supported = False
         return False
 
     def _change(self, data: bytes, version: str | None) -> str | None:

@@ -274,25 +274,27 @@ def test_clocks_that_differ(wrong: int, inputs: str, s3: S3) -> None:
 
 
 def test_only_one_of_two_simultaneous_runs_gets_the_lease(inputs: str, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both find no lease; the other run writes its lease a moment earlier."""
-    other = leases.Lease(OBJECT_STORE, f"{OUT}/.fastrec-writing", OUT, LIMITS)
-    look = leases.Lease._holder
-    looks = []
+    """Both find the same lease, or none; the other run writes its lease a moment earlier."""
+    write = SharedObject.write
+    for left in (None, b'{"token":"x","process":1,"host":"b","since":"c","alive":0}'):
+        if left:
+            s3.put("nightly/corpus/.fastrec-writing", left)
+        other = leases.Lease(OBJECT_STORE, f"{OUT}/.fastrec-writing", OUT, LIMITS)
+        late: list[bytes] = []
 
-    def late(lease: leases.Lease) -> Any:
-        found = look(lease)
-        if lease is not other and not looks:
-            looks.append(found)
-            holding.enter_context(other.held())
-        return found
+        def write_late(lease: SharedObject, data: bytes, other: Any = other, late: list[bytes] = late) -> None:
+            if not late:
+                late.append(data)
+                holding.enter_context(other.held())
+            write(lease, data)
 
-    monkeypatch.setattr(leases.Lease, "_holder", late)
-    with contextlib.ExitStack() as holding:
-        with pytest.raises(LockedError):
-            normalize(inputs)
-        other.check()
-    assert looks == [None]
-    assert not [key for key in s3.objects() if not key.startswith("in/")]
+        monkeypatch.setattr(SharedObject, "write", write_late)
+        with contextlib.ExitStack() as holding:
+            with pytest.raises(LockedError, match=f"process {os.getpid()}"):
+                normalize(inputs)
+            other.renew()
+        assert late
+        assert not [key for key in s3.objects() if not key.startswith("in/")]
 
 
 def test_a_run_that_lost_its_lease_publishes_nothing(inputs: str, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,10 +21,10 @@ from fastrec.commands.verify.documents import check_manifest, check_rejects, che
 from fastrec.commands.verify.part import CheckedPart, CheckTask, check_part
 from fastrec.commands.verify.problems import Problem, Problems, Statement
 from fastrec.corpus.documents import MANIFEST, SUMMARY, is_plain, read_manifest
-from fastrec.corpus.manifest import Manifest, key_entry
+from fastrec.corpus.manifest import Manifest, files_of, key_entry
 from fastrec.corpus.scan import PartFile, run_in_order
 from fastrec.engine import check_jobs
-from fastrec.errors import CorpusError, UsageError, utf8
+from fastrec.errors import CorpusError, UsageError, counted, utf8
 from fastrec.limits import LIMITS, Limits
 from fastrec.normalize.options import RECORDED, Options
 from fastrec.schemas.registry import SCHEMAS
@@ -111,6 +111,11 @@ def _check(
     problems = verification.problems
     verification.skipped = manifest.skipped
     is_file = _list_files(corpus)
+    if left := _leftovers(corpus, manifest, is_file):
+        verification.notices.append(
+            f"{counted(len(left), 'file')} of runs that have not published anything are beside the corpus: the next "
+            "`normalize --overwrite` that succeeds removes those of runs that have ended"
+        )
     problems += _check_files(manifest, is_file)
     problems += check_manifest(manifest)
     parts = [
@@ -145,6 +150,18 @@ def _list_files(corpus: str) -> dict[str, bool]:
         name = path.removeprefix(join(corpus, ""))
         found[utf8(name)] = is_url(path) or os.path.isfile(path)  # noqa: PTH113
     return found
+
+
+def _leftovers(corpus: str, manifest: Manifest, is_file: dict[str, bool]) -> list[str]:
+    """Remove the files of other runs from a list, and return them: in a store, runs write their files in place."""
+    if not is_url(corpus):
+        return []
+    from fastrec.corpus.store_output import is_of_a_run  # noqa: PLC0415 - only URLs need it
+
+    left = [name for name in is_file if name not in files_of(manifest) and is_of_a_run(name)]
+    for name in left:
+        del is_file[name]
+    return left
 
 
 def _check_files(manifest: Manifest, is_file: dict[str, bool]) -> Iterator[Problem]:
