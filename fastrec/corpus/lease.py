@@ -31,6 +31,7 @@ import msgspec
 from fastrec.corpus.lock import ENDED, Holder, is_running, this_run
 from fastrec.errors import LockedError, LostLeaseError
 from fastrec.limits import Limits
+from fastrec.storage import is_private
 from fastrec.storage.object_store import ObjectStore
 from fastrec.storage.shared_object import ChangedError, SharedObject
 
@@ -118,7 +119,7 @@ class Lease:
         self._renewed_at = started
         self.is_conditional = self._object.is_conditional()
         if not self.is_conditional:
-            if found is not None:
+            if found is not None and not is_private(self._output):
                 time.sleep(_SETTLE * self._limits.lease_renew_seconds)
             self._check_holder()
 

@@ -1,6 +1,6 @@
 """Publishing in an object store, which has no rename: the parts first, then the manifest in one request.
 
-    OUT/.fastrec-writing                         the lease of the run that writes OUT; removed when it ends
+    OUT/.fastrec-writing                         the lease of the run that writes OUT; stays if it leaves other files
     OUT/part-00000-0123456789abcdef.jsonl.zst    written under its final name, with the token of the run
     OUT/manifest.json                            written last: from then on there is a corpus, or a new one
     DIR/.OUT.….fastrec-work/0123456789abcdef/    runs and the journal of a run
@@ -22,32 +22,21 @@ Without a manifest or a lease, nothing in OUT is ours, whatever its name.
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterator
-from typing import Final
 
 import msgspec
 
 from fastrec.corpus.lease import Lease
 from fastrec.corpus.manifest import Manifest, files_of, is_refused
 from fastrec.corpus.output import REFUSED, Kind, Output, not_refused, work_of
+from fastrec.corpus.store_names import LEASE, is_of_a_run, name_with, token_in
 from fastrec.errors import LockedError, LostLeaseError, UsageError, shown
 from fastrec.limits import LIMITS, Limits
 from fastrec.storage import is_url, join, parent_and_name, storage_of
 from fastrec.storage.object_store import OBJECT_STORE
 from fastrec.storage.shared_object import ChangedError, SharedObject
 
-__all__ = ["StoreOutput", "is_of_a_run", "open_store_output"]
-
-_LEASE: Final = ".fastrec-writing"
-
-# Files that a run makes in OUT, with its token, and the files by which workers show that they can write there.
-_OURS = re.compile(r"(?:part-\d+|rejects|summary)-([0-9a-f]{16})\.json(?:l(?:\.zst|\.gz)?)?|\.fastrec-probe-[0-9a-f-]+")
-
-
-def is_of_a_run(name: str) -> bool:
-    """Return whether a file in an output that its manifest does not name belongs to a run that has not published it."""
-    return name == _LEASE or _OURS.fullmatch(name) is not None
+__all__ = ["StoreOutput", "open_store_output"]
 
 
 class StoreOutput(Output):
@@ -76,19 +65,21 @@ class StoreOutput(Output):
 
     def named(self, stem: str, suffix: str) -> str:
         """Return a name that no file of another run has."""
-        return f"{stem}-{self._lease.token}{suffix}"
+        return name_with(self._lease.token, stem, suffix)
 
     def staged_files(self) -> list[str]:
         """List the unpublished files of this run."""
-        return [path for path, token in self._leftovers().items() if token == self._lease.token]
+        return [path for path in self._leftovers() if self._token_of(path) == self._lease.token]
 
-    def _leftovers(self) -> dict[str, str | None]:
-        """Return the unpublished files of all runs, with the token of the run in their names."""
-        names = ((path, _OURS.fullmatch(path.removeprefix(f"{self._url}/"))) for path in self._unpublished())
-        return {path: found[1] for path, found in names if found}
+    def _leftovers(self) -> list[str]:
+        """List the unpublished files of all runs; all others belong to somebody else, and stay."""
+        return [path for path in self._unpublished() if is_of_a_run(path.removeprefix(f"{self._url}/"))]
+
+    def _token_of(self, path: str) -> str | None:
+        return token_in(path.removeprefix(f"{self._url}/"))
 
     def _unpublished(self) -> list[str]:
-        published = {join(self._url, name) for name in (*self._old_files, self._kind.marker, _LEASE)}
+        published = {join(self._url, name) for name in (*self._old_files, self._kind.marker, LEASE)}
         return [path for path in OBJECT_STORE.files_in(self._url) if path not in published]
 
     def rename(self, name: str, new_name: str) -> None:
@@ -105,7 +96,7 @@ class StoreOutput(Output):
             raise UsageError(f"{name} exists: give another output, or --overwrite to replace it")
         if self._old_manifest is not None and not self._old_files:
             raise UsageError(f"{name} holds a {self._kind.marker} that is not of {self._kind.name}: choose another")
-        others = sorted(set(self._unpublished()) - self._leftovers().keys())
+        others = sorted(set(self._unpublished()).difference(self._leftovers()))
         if others and self._old_manifest is None:
             raise _foreign_file(self._url, others[0], self._kind)
 
@@ -133,13 +124,14 @@ class StoreOutput(Output):
         with contextlib.suppress(OSError, LockedError):  # files that stay do no harm; a later run removes them
             self._lease.renew()
             OBJECT_STORE.remove(*(join(self._url, name) for name in old - self._old_files))
-            OBJECT_STORE.remove(*(path for path, token in leftovers.items() if self._is_useless(path, token)))
+            OBJECT_STORE.remove(*filter(self._is_useless, leftovers))
         OBJECT_STORE.abort_uploads(self._url, having=self._lease.token)  # of workers that died
 
-    def _is_useless(self, path: str, token: str | None) -> bool:
+    def _is_useless(self, path: str) -> bool:
         """Return whether no run can publish a file that was there before this run published."""
         if path.removeprefix(f"{self._url}/") in self._old_files:
             return False
+        token = self._token_of(path)
         return self._lease.is_conditional or token is None or token in self._lease.ended_runs
 
     def old_marker(self) -> bytes | None:
@@ -151,7 +143,7 @@ class StoreOutput(Output):
         files = OBJECT_STORE.files_in(self.refused)
         if marker in files and not is_refused(OBJECT_STORE.read_all(marker)):
             raise not_refused(self.refused)
-        if files and marker not in files and join(self.refused, _LEASE) not in files:
+        if files and marker not in files and join(self.refused, LEASE) not in files:
             raise not_refused(self.refused)
 
     def refuse(self) -> None:
@@ -171,7 +163,7 @@ class StoreOutput(Output):
     @contextlib.contextmanager
     def _open_refused(self) -> Iterator[StoreOutput]:
         self.check_refused()
-        lease = Lease(OBJECT_STORE, join(self.refused, _LEASE), self.refused, self._limits)
+        lease = Lease(OBJECT_STORE, join(self.refused, LEASE), self.refused, self._limits)
         with lease.held():
             refused = StoreOutput(self.refused, self._kind, self.work_root, lease, self._limits)
             self.check_refused()
@@ -233,24 +225,24 @@ def open_store_output(
     if not parent_and_name(output)[1] or output.count("/") < 3:
         raise UsageError(f"{shown(output)} is a whole store: name a directory in it for the corpus")
     work = work_of(output, work_dir or parent_and_name(output)[0])
-    lease = Lease(OBJECT_STORE, join(output, _LEASE), output, limits)
+    lease = Lease(OBJECT_STORE, join(output, LEASE), output, limits)
     if not lease.exists():
         files = OBJECT_STORE.files_in(output)
         if files and join(output, kind.marker) not in files:
             raise _foreign_file(output, files[0], kind)
     with lease.held():
         made = StoreOutput(output, kind, work, lease, limits)
-        made.refuse_existing(overwrite=overwrite)
-        made.prepare(fresh=fresh)
         try:
+            made.refuse_existing(overwrite=overwrite)
+            made.prepare(fresh=fresh)
             yield made
-        except BaseException as exc:
-            lease.stays = made.has_leftovers()
-            if isinstance(exc, OSError):  # a file may be missing because another run has removed it
-                with contextlib.suppress(OSError):
-                    lease.renew()
+            made.clear()
+        except OSError:
+            with contextlib.suppress(OSError):
+                lease.renew()  # a file may be missing because another run took over, and removed it
             raise
-        made.clear()
+        finally:
+            lease.stays = made.has_leftovers()
 
 
 def _foreign_file(output: str, path: str, kind: Kind) -> UsageError:

@@ -23,6 +23,7 @@ from fastrec.commands.verify.problems import Problem, Problems, Statement
 from fastrec.corpus.documents import MANIFEST, SUMMARY, is_plain, read_manifest
 from fastrec.corpus.manifest import Manifest, files_of, key_entry
 from fastrec.corpus.scan import PartFile, run_in_order
+from fastrec.corpus.store_names import is_of_a_run
 from fastrec.engine import check_jobs
 from fastrec.errors import CorpusError, UsageError, counted, utf8
 from fastrec.limits import LIMITS, Limits
@@ -156,8 +157,6 @@ def _leftovers(corpus: str, manifest: Manifest, is_file: dict[str, bool]) -> lis
     """Remove the files of other runs from a list, and return them: in a store, runs write their files in place."""
     if not is_url(corpus):
         return []
-    from fastrec.corpus.store_output import is_of_a_run  # noqa: PLC0415 - only URLs need it
-
     left = [name for name in is_file if name not in files_of(manifest) and is_of_a_run(name)]
     for name in left:
         del is_file[name]
