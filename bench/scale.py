@@ -28,10 +28,11 @@ from bench.scale_workers import RECORD, Charged, SimulatedWorkers, fingerprint_o
 from fastrec.corpus.local_output import LocalOutput
 from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.output import Kind
-from fastrec.normalize.context import NoProgress, RunContext
+from fastrec.normalize.context import RunContext
 from fastrec.normalize.driver import make_corpus, purpose_of
 from fastrec.normalize.journal import Journal
 from fastrec.normalize.options import Options
+from fastrec.progress import NoProgress
 from fastrec.sources.formats import Format
 from fastrec.sources.shard import Shard
 

@@ -7,7 +7,8 @@ from typing import Any
 import click
 
 from fastrec.cli.console import allow_broken_pipe, explain_damage, print_notice
-from fastrec.cli.options import choice_option, command, jobs_option, raw_cells_option
+from fastrec.cli.options import choice_option, command, jobs_option, no_progress_option, raw_cells_option
+from fastrec.cli.progress import make_progress
 from fastrec.cli.spelling import safe, spell_bytes, spell_speed
 from fastrec.errors import counted
 
@@ -22,7 +23,8 @@ __all__ = ["export"]
 @click.option("--overwrite", is_flag=True, help="Replace an existing export.")
 @raw_cells_option
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
-def export(corpus: str, output: str, quiet: bool, **options: Any) -> None:
+@no_progress_option
+def export(corpus: str, output: str, quiet: bool, no_progress: bool, **options: Any) -> None:
     """Write CORPUS as tables. OUTPUT is published atomically, with a README.md that explains the columns.
 
     \b
@@ -50,8 +52,8 @@ def export(corpus: str, output: str, quiet: bool, **options: Any) -> None:
     """
     from fastrec.commands.export import export as run
 
-    with explain_damage(corpus):
-        done = run(corpus, output, **options)
+    with make_progress("write", quiet=quiet or no_progress) as progress, explain_damage(corpus):
+        done = run(corpus, output, **options, progress=progress)
     if quiet:
         return
     with allow_broken_pipe():

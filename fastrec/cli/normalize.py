@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastrec.cli.console import allow_broken_pipe, make_progress, print_json, print_notice, print_stderr, print_warning
+from fastrec.cli.console import allow_broken_pipe, print_json, print_notice, print_stderr, print_warning
 from fastrec.cli.options import Size, choice_option, jobs_option, no_progress_option, prepare_reading, reading_options
+from fastrec.cli.progress import make_progress
 from fastrec.cli.spelling import safe, spell_bytes, spell_speed
 from fastrec.errors import RefusedError, UsageError, counted, shown
 
@@ -116,7 +117,7 @@ def normalize(
             _print_plan(plan(paths, options, files_from=files_from), as_json=as_json)
         return
     prepare_reading(options.jobs, paths)
-    with make_progress(quiet=quiet or no_progress) as progress:
+    with make_progress("sort", "merge", quiet=quiet or no_progress) as progress:
         notice = None if quiet else print_notice
         result = run(paths, output, options, files_from=files_from, progress=progress, notice=notice)
     try:

@@ -9,7 +9,6 @@ import click
 from fastrec.cli.console import (
     allow_broken_pipe,
     explain_damage,
-    make_progress,
     print_json,
     print_notice,
     print_warning,
@@ -23,6 +22,7 @@ from fastrec.cli.options import (
     prepare_reading,
     raw_cells_option,
 )
+from fastrec.cli.progress import make_progress
 from fastrec.cli.spelling import safe
 from fastrec.cli.stats_tables import csv_table, markdown_item, markdown_tables, print_stats
 
@@ -76,7 +76,8 @@ def stats(
     from fastrec.corpus.manifest import skipped_lines
 
     prepare_reading(options["jobs"], paths)
-    with make_progress(quiet=quiet or no_progress) as progress, explain_damage(*paths or ("",)):
+    stages = ("sort", "merge", "count") if options["common"] else ("sort", "merge")
+    with make_progress(*stages, quiet=quiet or no_progress) as progress, explain_damage(*paths or ("",)):
         found = run(paths, **options, progress=progress, notice=None if quiet else print_notice)
     with allow_broken_pipe():
         missing = skipped_lines(found.skipped)

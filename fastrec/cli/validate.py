@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastrec.cli.console import allow_broken_pipe, print_error, print_json, print_notice
-from fastrec.cli.options import Count, choice_option, command, jobs_option, prepare_reading, reading_options
+from fastrec.cli.options import (
+    Count,
+    choice_option,
+    command,
+    jobs_option,
+    no_progress_option,
+    prepare_reading,
+    reading_options,
+)
+from fastrec.cli.progress import make_progress
 from fastrec.cli.spelling import safe, spell_bytes, spell_speed
 from fastrec.cli.tables import print_groups
 from fastrec.errors import counted
@@ -29,7 +38,8 @@ __all__ = ["validate"]
 @click.option("--strict", is_flag=True, help="Exit 1 for warnings too.")
 @reading_options
 @choice_option("--hash", ["sha256", "xxh3_128"], "Algorithm of sample_hash.", to="algorithm")
-def validate(paths: tuple[str, ...], output_format: str, strict: bool, **options: Any) -> None:
+@no_progress_option
+def validate(paths: tuple[str, ...], output_format: str, strict: bool, no_progress: bool, **options: Any) -> None:
     """Check every record of shards against the schema.
 
     PATHS are files, directories (searched for *.jsonl*), quoted patterns, or - for standard input. Plain, zstd, gzip,
@@ -51,7 +61,8 @@ def validate(paths: tuple[str, ...], output_format: str, strict: bool, **options
     from fastrec.commands.validate import validate as run
 
     prepare_reading(options["jobs"], paths)
-    report = run(paths, **options)
+    with make_progress("judge", quiet=no_progress) as progress:
+        report = run(paths, **options, progress=progress)
     failed = bool(report.invalid or (strict and report.warnings))
     with allow_broken_pipe():
         print_notice(*report.notices)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from fastrec.cli.console import allow_broken_pipe, print_json, print_notice
-from fastrec.cli.options import command, jobs_option, prepare_reading
+from fastrec.cli.options import command, jobs_option, no_progress_option, prepare_reading
+from fastrec.cli.progress import make_progress
 from fastrec.cli.spelling import safe, spell_bytes, spell_speed
 from fastrec.errors import counted
 
@@ -16,7 +17,8 @@ __all__ = ["verify"]
 @click.argument("corpus", type=click.Path())
 @jobs_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def verify(corpus: str, jobs: int, as_json: bool) -> None:
+@no_progress_option
+def verify(corpus: str, jobs: int, as_json: bool, no_progress: bool) -> None:
     """Check a corpus that `fastrec normalize` published: checksums, sort order, normal form, duplicates, line counts.
 
     Every problem is printed on a line of its own, with the file and, if there is one, the line number.
@@ -37,7 +39,8 @@ def verify(corpus: str, jobs: int, as_json: bool) -> None:
     from fastrec.corpus.manifest import skipped_lines
 
     prepare_reading(jobs)
-    found = run(corpus, jobs=jobs)
+    with make_progress("check", quiet=no_progress) as progress:
+        found = run(corpus, jobs=jobs, progress=progress)
     word = click.style("OK" if found.ok else "damaged", fg="green" if found.ok else "red", bold=True)
     counts = f"{counted(found.parts, 'part')}, {counted(found.records, 'record')}"
     timing = f"{spell_bytes(found.text_bytes)} {spell_speed(found.text_bytes, found.seconds)}"

@@ -14,7 +14,7 @@ they differ, the part is read again by the reader that checks everything, to fin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import IO, TypeVar, cast
 
 import msgspec
@@ -25,13 +25,14 @@ from fastrec.corpus.manifest import KeyEntry, Manifest, PartEntry
 from fastrec.engine import jobs_for, make_engine
 from fastrec.errors import CorpusError
 from fastrec.limits import Limits
+from fastrec.progress import NoProgress, Progress
 from fastrec.schemas.registry import SCHEMAS
 from fastrec.sources.formats import Format
 from fastrec.sources.lines import MAX_LINE_BYTES, LongLine
 from fastrec.sources.shard import Shard, shard_at
 from fastrec.storage import join, storage_of
 
-__all__ = ["VERIFY_HINT", "PartFile", "decode_lines", "parts_of", "run_in_order", "skim_lines"]
+__all__ = ["VERIFY_HINT", "PartFile", "decode_lines", "parts_of", "run_in_order", "skim_lines", "with_progress"]
 
 VERIFY_HINT = "`fastrec verify` lists everything that is wrong with a corpus"
 
@@ -83,6 +84,18 @@ def run_in_order(
             while turn in early:
                 yield early.pop(turn)
                 turn += 1
+
+
+def with_progress(
+    results: Iterable[Result], parts: Sequence[PartFile], progress: Progress | None, stage: str
+) -> Iterator[Result]:
+    """Yield results, one for each part, and report each as progress."""
+    progress = progress or NoProgress()
+    progress.start(stage, sum(part.entry.text_bytes for part in parts))
+    for part, result in zip(parts, results, strict=True):
+        progress.advance(part.entry.text_bytes, part.entry.records, 0)
+        yield result
+    progress.finish()
 
 
 def decode_lines(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from fastrec.corpus.output import Output
 from fastrec.corpus.writer import SUFFIXES
@@ -12,29 +11,9 @@ from fastrec.engine.base import Engine
 from fastrec.limits import Limits
 from fastrec.normalize.journal import Journal
 from fastrec.normalize.options import Options
+from fastrec.progress import Progress
 
-__all__ = ["NoProgress", "Progress", "RunContext"]
-
-
-class Progress(Protocol):
-    """Receives the progress of a run."""
-
-    def start(self, stage: str, total_bytes: int) -> None:
-        """A stage begins; `total_bytes` is an estimate."""
-
-    def advance(self, size: int, records: int, rejects: int) -> None:
-        """Some more bytes, records and rejected lines are done."""
-
-    def finish(self) -> None:
-        """The stage is over."""
-
-
-class NoProgress:
-    """Ignores all progress."""
-
-    def start(self, stage: str, total_bytes: int) -> None: ...
-    def advance(self, size: int, records: int, rejects: int) -> None: ...
-    def finish(self) -> None: ...
+__all__ = ["RunContext"]
 
 
 @dataclass(frozen=True)

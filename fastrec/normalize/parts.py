@@ -116,13 +116,17 @@ class _PartsMaker:
         made = {number: found[made_of[number]] for number in wanted if made_of[number] in found}
         for part in made.values():
             context.journal.add(part)  # another run may have made it
-            context.progress.advance(part.written.text_bytes, part.records, 0)
+        text = sum(part.written.text_bytes for part in made.values())
+        if made:
+            context.progress.reuse(text)
         tasks = (self._task(number, made_of[number], losers) for number, losers in wanted.items() if number not in made)
         for _, part in context.engine.run(make_part, tasks):
             context.output.check()
             context.journal.add(part)
-            context.progress.advance(part.written.text_bytes, part.records, 0)
             made[part.number] = msgspec.structs.replace(part, files=())
+            text += part.written.text_bytes
+            context.progress.expect(text * len(wanted) // len(made))  # runs still have duplicates; parts are alike
+            context.progress.advance(part.written.text_bytes, part.records, 0)
         return made
 
     def _task(self, number: int, made_of: str, losers: frozenset[bytes]) -> PartTask:

@@ -17,7 +17,6 @@ from fastrec.sorting.key_sample import KeySample, SampledKey, sample_index
 from fastrec.sorting.spill import Run, index_of
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Shard
-from fastrec.sources.tasks import total_text
 from fastrec.storage import storage_of
 
 __all__ = ["SortedShards", "live_runs", "sort_shards"]
@@ -71,13 +70,13 @@ class _Pass1:
         self._runs = 0
 
     def run(self) -> tuple[SortedShards, KeySample]:
-        self._context.progress.start("sort", total_text(self._shards))
+        self._context.progress.start("sort", self._tasks.text.total)
         reusable = find_reusable(self._context.journal.entries, self._tasks.pieces(), self._context.engine)
         found = len(reusable.tasks) + len(reusable.chunks)
         self._sweep(reusable.files(), found)
         for task in reusable.tasks:
             self._durable.add(task.task)
-            self._add(task)
+            self._add(task, reused=True)
         self._sort(self._tasks.make(reusable))
         for task in self._tasks.reused:
             self._add(task)
@@ -123,7 +122,7 @@ class _Pass1:
                 self._durable.add(result.task)
             self._add(task)
 
-    def _add(self, result: SortResult) -> None:
+    def _add(self, result: SortResult, *, reused: bool = False) -> None:
         """Keep what later steps need of a finished task."""
         self._finished[result.task] = msgspec.structs.replace(result, files=())
         had_fences = self._runs <= self._context.limits.unmerged_runs
@@ -131,8 +130,16 @@ class _Pass1:
         if self._runs > self._context.limits.unmerged_runs:  # they will be merged, which needs no fences
             for number in list(self._finished) if had_fences else [result.task]:
                 self._finished[number] = self._finished[number].with_runs(fences=[])
-        done = [(counts.read.text_bytes, counts.lines, counts.rejected) for counts in result.pieces]
-        self._context.progress.advance(*map(sum, zip(*done, strict=True)))
+        self._tasks.learn_from(result)
+        progress = self._context.progress
+        progress.expect(self._tasks.text.total)
+        text, lines, rejected = map(
+            sum, zip(*((one.read.text_bytes, one.lines, one.rejected) for one in result.pieces), strict=True)
+        )
+        if reused:
+            progress.reuse(text)
+        else:
+            progress.advance(text, lines, rejected)
 
     def _repeat_without_bad_shards(self, merged: Sequence[MergedRun]) -> list[MergedRun]:
         """Repeat tasks that read bad shards without these, because a shard counts as a whole or not at all.

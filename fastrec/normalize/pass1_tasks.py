@@ -23,7 +23,7 @@ from fastrec.normalize.resume import Reusable
 from fastrec.sources.formats import Format
 from fastrec.sources.lines import Chunk, LongLine, ReadStats
 from fastrec.sources.shard import Shard, Slice
-from fastrec.sources.tasks import gather_tasks, growth, total_text
+from fastrec.sources.tasks import TextEstimate, gather_tasks, growth, total_text
 from fastrec.storage import join, storage_of
 
 __all__ = ["SortTasks"]
@@ -46,6 +46,8 @@ class SortTasks:
         self._growth = growth(self._text, options.limits.task_bytes)
         self._here = self._choose()
         self._next = 0
+        self.text = TextEstimate(shards)
+        self._chunks: dict[int, tuple[int, int]] = {}  # text of finished chunks by shard: found, and estimated
         self.decompressed: dict[int, ReadStats] = {}  # shards that the driver decompressed
         self.bad: dict[int, ShardError] = {}  # those of them that could not be read completely
         self.reused: list[SortResult] = []  # chunks that an interrupted run has sorted
@@ -88,6 +90,19 @@ class SortTasks:
         slices = [slice_ for slice_ in pieces if not slice_.shard.stream]
         groups = [*streams, *gather_tasks(slices, self._task_bytes * self._growth)]
         return [tuple(pieces[slice_] for slice_ in group) for group in reversed(groups)]
+
+    def learn_from(self, result: SortResult) -> None:
+        """Compare the text of a finished task with its estimate: compressed shards expand more or less than usual."""
+        for counts in result.pieces:
+            piece, text = counts.piece, counts.read.text_bytes
+            estimated = piece.slice.estimated_text
+            if piece.temporary:  # a chunk of a shard: its share follows from what the driver has read so far
+                shard, read = self._shards[piece.shard], self.decompressed[piece.shard]
+                before, known = self._chunks.get(piece.shard, (0, 0))
+                share = (before + text) / max(read.text_bytes, 1) * read.raw_bytes / max(shard.size, 1)
+                estimated = int(shard.estimated_text * share) - known
+                self._chunks[piece.shard] = before + text, known + estimated
+            self.text.add(estimated, text)
 
     def without(self, done: SortResult, bad: Container[int]) -> SortTask | None:
         """Make a task of the pieces whose shards are not bad; None if there are none."""

@@ -26,10 +26,11 @@ from fastrec.corpus.output import Kind, Output
 from fastrec.corpus.publish import check_inputs_not_in, check_output, check_reachable, open_output, too_little_space
 from fastrec.engine import is_small, make_engine
 from fastrec.errors import RefusedError, UsageError, shown, utf8
-from fastrec.normalize.context import NoProgress, Progress, RunContext
+from fastrec.normalize.context import RunContext
 from fastrec.normalize.driver import make_corpus, purpose_of
 from fastrec.normalize.journal import Journal
 from fastrec.normalize.options import Options
+from fastrec.progress import NoProgress, Progress
 from fastrec.sources.inputs import find_shards
 from fastrec.sources.shard import Shard
 from fastrec.sources.tasks import gather_tasks, growth, total_text

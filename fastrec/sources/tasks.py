@@ -18,7 +18,7 @@ from typing import Final, Protocol
 from fastrec.sources.lines import Chunk, LongLine, ReadStats
 from fastrec.sources.shard import FEWEST, SMALLEST, Slice
 
-__all__ = ["LARGE", "Source", "gather_tasks", "growth", "tasks_of", "total_text"]
+__all__ = ["LARGE", "Source", "TextEstimate", "gather_tasks", "growth", "tasks_of", "total_text"]
 
 LARGE: Final = 64 << 30
 """From this much text on tasks are larger, because there are more than enough of them."""
@@ -63,6 +63,26 @@ class Source(Protocol):
 def total_text(sources: Iterable[Source | Slice]) -> int:
     """Return the estimated size of the text of all sources or slices."""
     return sum(source.estimated_text for source in sources)
+
+
+class TextEstimate:
+    """Estimates the text of all sources, better and better as they are read: compressed ones expand more or less."""
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self._whole = 0 if any(source.stream for source in sources) else total_text(sources)
+        self._estimated = self._found = 0
+
+    def add(self, estimated: int, found: int) -> None:
+        """Some text was read: its estimated size, and the size that was found."""
+        self._estimated += estimated
+        self._found += found
+
+    @property
+    def total(self) -> int:
+        """The text of all sources; 0 if it is not known, because one of them is a stream."""
+        if not self._whole or not self._estimated:
+            return self._whole
+        return self._whole * self._found // self._estimated
 
 
 def tasks_of(sources: Iterable[Source], task_bytes: int) -> list[tuple[Slice, ...]]:

@@ -16,7 +16,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fastrec.cli import cli
-from fastrec.cli.console import make_progress, print_notice
+from fastrec.cli.console import print_notice
+from fastrec.cli.progress import make_progress
 from fastrec.normalize.run import NormalizeResult
 from fastrec.sources.formats import Format
 from fastrec.summary.document import Summary
@@ -319,7 +320,7 @@ def test_notice_erases_the_progress_line(monkeypatch: pytest.MonkeyPatch) -> Non
     terminal = io.StringIO()
     monkeypatch.setattr(terminal, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(sys, "stderr", terminal)
-    with make_progress(quiet=False) as line:
+    with make_progress("sort", "merge", quiet=False) as line:
         assert line
         line.start("sort", 1)
         print_notice("good to know")

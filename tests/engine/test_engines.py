@@ -17,9 +17,9 @@ from fastrec.engine import pool as pools
 from fastrec.engine.base import Engine
 from fastrec.errors import ShardError
 from fastrec.limits import Limits
-from fastrec.normalize.context import NoProgress
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import normalize as normalize_shards
+from fastrec.progress import NoProgress
 from tests.engine.test_pool import die_once, double, fail
 from tests.normalize.normalizing import Corpus, normalized, write
 from tests.services.dask import LOOSE, Cluster

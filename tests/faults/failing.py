@@ -14,9 +14,9 @@ import pytest
 from fastrec.corpus import local_output
 from fastrec.errors import FastrecError
 from fastrec.limits import Limits
-from fastrec.normalize.context import NoProgress
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
+from fastrec.progress import NoProgress
 from fastrec.sources.formats import Format
 from tests.faults.injecting import Faults
 from tests.normalize.normalizing import audited, write

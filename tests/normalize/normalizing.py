@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 import zstandard
 
-from fastrec.normalize.context import NoProgress
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import NormalizeResult, run
+from fastrec.progress import NoProgress
 from fastrec.sources.formats import Format
 from fastrec.sources.shard import shard_at
 from tests.sources.compressing import compressed

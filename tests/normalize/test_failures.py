@@ -20,8 +20,8 @@ from fastrec.errors import BadShardsError, FastrecError, ShardCorruptError, Shar
 from fastrec.limits import Limits
 from fastrec.normalize import driver
 from fastrec.normalize import run as module
-from fastrec.normalize.context import NoProgress
 from fastrec.normalize.run import normalize
+from fastrec.progress import NoProgress
 from fastrec.sources.formats import Format
 from tests.normalize.normalizing import Corpus, normalized, write
 from tests.samples import sample

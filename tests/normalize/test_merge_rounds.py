@@ -18,11 +18,11 @@ from fastrec.engine.base import SerialEngine
 from fastrec.limits import Limits
 from fastrec.normalize import pass1_driver, rounds
 from fastrec.normalize import run as module
-from fastrec.normalize.context import NoProgress
 from fastrec.normalize.pass1 import SortTask, sort_pieces
 from fastrec.normalize.results import SortResult
 from fastrec.normalize.rounds import MergeTask, merge_some
 from fastrec.normalize.run import normalize
+from fastrec.progress import NoProgress
 from fastrec.sorting.spill import Run
 from fastrec.sources.formats import Format
 from fastrec.summary import part_statistics as census

@@ -20,10 +20,10 @@ from fastrec.errors import BadShardsError, LockedError, UsageError
 from fastrec.limits import Limits
 from fastrec.normalize import driver, parts, pass1, pass1_driver
 from fastrec.normalize import run as module
-from fastrec.normalize.context import NoProgress
 from fastrec.normalize.options import Options
 from fastrec.normalize.results import SortResult
 from fastrec.normalize.run import normalize, run
+from fastrec.progress import NoProgress
 from fastrec.sources.formats import Format
 from tests.normalize import normalizing
 from tests.normalize.normalizing import Corpus, write

@@ -10,6 +10,8 @@ from typing import Any, Self
 
 import pytest
 
+from fastrec.progress import NoProgress
+
 ROOT = Path(__file__).parents[2]
 
 # Dask leaves threads behind, and does not close all sockets when a peer dies.
@@ -70,7 +72,7 @@ def _command(name: str) -> list[str]:
     return [sys.executable, "-m", "distributed.cli.dask_" + name]
 
 
-class Killer:
+class Killer(NoProgress):
     """Follows the progress of a run, and kills a worker when a pass has begun."""
 
     def __init__(self, running: Cluster, stage: str) -> None:
@@ -85,6 +87,3 @@ class Killer:
         if self.now == self.stage and not self.killed:
             self.killed = True
             self.running.workers[0].kill()
-
-    def finish(self) -> None:
-        """Do nothing."""

@@ -29,10 +29,11 @@ from fastrec.corpus.local_output import LocalOutput, open_local_output
 from fastrec.corpus.manifest import Manifest, skipped_lines
 from fastrec.corpus.output import Kind
 from fastrec.corpus.publish import check_output
-from fastrec.corpus.scan import parts_of, run_in_order
+from fastrec.corpus.scan import parts_of, run_in_order, with_progress
 from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, shown
 from fastrec.limits import LIMITS, Limits
+from fastrec.progress import Progress
 from fastrec.storage import is_url
 
 __all__ = ["FORMATS", "Exported", "export"]
@@ -62,6 +63,7 @@ def export(
     jobs: int = 1,
     overwrite: bool = False,
     raw_cells: bool = False,
+    progress: Progress | None = None,
     limits: Limits = LIMITS,
 ) -> Exported:
     """Write a corpus as tables.
@@ -73,6 +75,7 @@ def export(
         jobs: Processes to use; a small corpus is exported in this process.
         overwrite: Whether to replace an existing export.
         raw_cells: Whether text in CSV stays as it is, even if a spreadsheet would evaluate it (see `csv_writer`).
+        progress: Receives the progress.
         limits: Sizes of buffers.
 
     Raises:
@@ -98,7 +101,8 @@ def export(
             ExportTask(part, str(folder / f"part-{number:05d}{suffix}"), limits, raw_cells)
             for number, part in enumerate(parts)
         ]
-        list(run_in_order(task, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits))
+        done = run_in_order(task, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
+        list(with_progress(done, parts, progress, "write"))
         skipped = " ".join(map(str.strip, skipped_lines(manifest.skipped)))
         notices = [skipped] if skipped else []
         notices += _finish(format, made, [task.output for task in tasks], raw_cells=raw_cells)

@@ -26,9 +26,9 @@ from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.output import Kind
 from fastrec.errors import BadShardsError, FastrecError, UsageError, counted
 from fastrec.limits import LIMITS, Limits
-from fastrec.normalize.context import Progress
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run_passes
+from fastrec.progress import Progress
 from fastrec.sorting.keys import FIELDS
 from fastrec.sources.inputs import find_shards
 from fastrec.storage import join, storage_of
@@ -68,7 +68,7 @@ def stats(
         errors_as_wrong: Count records with an error as wrong answers. By default they do not count.
         jobs: Processes to use.
         work_dir: Directory for temporary files; the system's by default.
-        progress: Receives the progress while shards are read.
+        progress: Receives the progress.
         notice: Receives notices for the user.
         limits: Bounds of the work.
 
@@ -102,7 +102,9 @@ def stats(
             note(f"the corpus is sorted by {order}; sorting it again to find the common questions")
             options = msgspec.structs.replace(options, sample_hash="fill")  # keeps the hashes of the corpus
             corpus, manifest, _ = stack.enter_context(_sorted([corpus], options, progress=progress, notice=note))
-        recounted = only_common(chosen, corpus, manifest, errors_as_wrong=errors_as_wrong, jobs=jobs, limits=limits)
+        recounted = only_common(
+            chosen, corpus, manifest, errors_as_wrong=errors_as_wrong, jobs=jobs, progress=progress, limits=limits
+        )
         return rank(recounted, by, common=True, errors_as_wrong=errors_as_wrong, skipped=skipped)
 
 

@@ -21,11 +21,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from fastrec.corpus.manifest import Manifest
-from fastrec.corpus.scan import VERIFY_HINT, PartFile, parts_of, run_in_order
+from fastrec.corpus.scan import VERIFY_HINT, PartFile, parts_of, run_in_order, with_progress
 from fastrec.errors import CorpusError, shown
 from fastrec.judge.judge import Judge
 from fastrec.judge.shards import judge_slice
 from fastrec.limits import Limits
+from fastrec.progress import Progress
 from fastrec.sorting.keys import encode_text, key_maker, key_splitter, text_of
 from fastrec.sources.shard import Slice, shard_at
 from fastrec.summary.census import QuestionCounts
@@ -76,7 +77,14 @@ class CommonQuestions(Sums):
 
 
 def only_common(
-    chosen: Sequence[Chosen], corpus: str, manifest: Manifest, *, errors_as_wrong: bool, jobs: int, limits: Limits
+    chosen: Sequence[Chosen],
+    corpus: str,
+    manifest: Manifest,
+    *,
+    errors_as_wrong: bool,
+    jobs: int,
+    progress: Progress | None,
+    limits: Limits,
 ) -> list[Chosen]:
     """Recount the chosen models of a corpus on the questions that all of them have answered.
 
@@ -85,9 +93,11 @@ def only_common(
         ShardError: A part could not be read completely.
     """
     models = {encode_text(one.evaluation.evaluation_name): _models(one, errors_as_wrong) for one in chosen}
-    tasks = [PartTask(part, manifest.sort_fields, models, limits) for part in parts_of(corpus, manifest)]
+    parts = parts_of(corpus, manifest)
+    tasks = [PartTask(part, manifest.sort_fields, models, limits) for part in parts]
     found = CommonQuestions()
-    for part in run_in_order(_read_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits):
+    results = run_in_order(_read_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
+    for part in with_progress(results, parts, progress, "count"):
         found += part
     pieces = groupby(found.edges, key=lambda answers: answers[0][0][:2])
     found += _count((list(chain.from_iterable(group)) for _, group in pieces), models, limits)

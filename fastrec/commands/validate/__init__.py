@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from functools import lru_cache
 from itertools import groupby
@@ -27,12 +27,13 @@ from fastrec.judge.findings import FindingGroups, Location
 from fastrec.judge.judge import Judge
 from fastrec.judge.shards import judge_slice
 from fastrec.limits import LIMITS, Limits
+from fastrec.progress import NoProgress, Progress
 from fastrec.schemas.hashes import HASHES
 from fastrec.sources.formats import MAX_WINDOW
 from fastrec.sources.inputs import find_shards
 from fastrec.sources.lines import MAX_LINE_BYTES, ReadStats
 from fastrec.sources.shard import Shard, Slice
-from fastrec.sources.tasks import tasks_of, total_text
+from fastrec.sources.tasks import TextEstimate, tasks_of, total_text
 
 __all__ = ["Validation", "validate"]
 
@@ -63,6 +64,7 @@ def validate(
     max_line_bytes: int = MAX_LINE_BYTES,
     max_window: int = MAX_WINDOW,
     algorithm: str = "sha256",
+    progress: Progress | None = None,
     limits: Limits = LIMITS,
 ) -> Validation:
     """Judge every line of some shards.
@@ -76,6 +78,7 @@ def validate(
         max_line_bytes: A longer line is invalid, and never held in memory.
         max_window: The largest zstd window to accept.
         algorithm: The hash that `sample_hash` is compared with.
+        progress: Receives the progress.
         limits: Sizes that bound the work.
 
     Raises:
@@ -98,7 +101,8 @@ def validate(
         ]
         # Only this process can read a stream.
         jobs = 1 if any(shard.stream for shard in shards) else jobs_for(total_text(shards), len(tasks), jobs, limits)
-        results = stack.enter_context(closing(_in_order(tasks, jobs, max_errors)))
+        in_order = stack.enter_context(closing(_in_order(tasks, jobs, max_errors)))
+        results = _with_progress(in_order, TextEstimate(shards), progress or NoProgress())
         for shard, pieces in groupby(results, key=lambda result: result[0].shard):
             found = SliceFindings(FindingGroups(limits.finding_groups))
             for _, piece in pieces:
@@ -112,6 +116,20 @@ def validate(
     validation.stopped_early = max_errors is not None and validation.invalid >= max_errors
     validation.seconds = time.perf_counter() - started
     return validation
+
+
+def _with_progress(
+    results: Iterable[tuple[Slice, SliceFindings]], text: TextEstimate, progress: Progress
+) -> Iterator[tuple[Slice, SliceFindings]]:
+    """Yield results, and report each as progress."""
+    progress.start("judge", text.total)
+    for piece, found in results:
+        counts = found.counts
+        text.add(piece.estimated_text, counts["text_bytes"])
+        progress.expect(text.total)
+        progress.advance(counts["text_bytes"], counts["lines"], counts["invalid"])
+        yield piece, found
+    progress.finish()
 
 
 def _check(jobs: int, max_errors: int | None, algorithm: str) -> None:

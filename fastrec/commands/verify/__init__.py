@@ -22,12 +22,13 @@ from fastrec.commands.verify.part import CheckedPart, CheckTask, check_part
 from fastrec.commands.verify.problems import Problem, Problems, Statement
 from fastrec.corpus.documents import MANIFEST, SUMMARY, is_plain, read_manifest
 from fastrec.corpus.manifest import Manifest, files_of, key_entry
-from fastrec.corpus.scan import PartFile, run_in_order
+from fastrec.corpus.scan import PartFile, run_in_order, with_progress
 from fastrec.corpus.store_names import is_of_a_run
 from fastrec.engine import check_jobs
 from fastrec.errors import CorpusError, UsageError, counted, utf8
 from fastrec.limits import LIMITS, Limits
 from fastrec.normalize.options import RECORDED, Options
+from fastrec.progress import Progress
 from fastrec.schemas.registry import SCHEMAS
 from fastrec.storage import is_url, join, storage_of
 
@@ -60,12 +61,15 @@ class Verification(msgspec.Struct, kw_only=True):
         return not self.problems
 
 
-def verify(corpus: str | os.PathLike[str], *, jobs: int = 1, limits: Limits = LIMITS) -> Verification:
+def verify(
+    corpus: str | os.PathLike[str], *, jobs: int = 1, progress: Progress | None = None, limits: Limits = LIMITS
+) -> Verification:
     """Check a published corpus.
 
     Args:
         corpus: A directory that `normalize` published.
         jobs: Processes to use; a small corpus is checked in this process.
+        progress: Receives the progress.
         limits: Bounds of the work.
 
     Raises:
@@ -83,7 +87,7 @@ def verify(corpus: str | os.PathLike[str], *, jobs: int = 1, limits: Limits = LI
     else:
         options = _options_of(manifest)
         if isinstance(options, Options):
-            _check(directory, manifest, options, verification, jobs=jobs, limits=limits)
+            _check(directory, manifest, options, verification, jobs=jobs, progress=progress, limits=limits)
         else:
             verification.problems.append(Problem(MANIFEST, None, "manifest.options", options))
     verification.seconds = time.perf_counter() - started
@@ -106,7 +110,14 @@ def _options_of(manifest: Manifest) -> Options | str:
 
 
 def _check(
-    corpus: str, manifest: Manifest, options: Options, verification: Verification, *, jobs: int, limits: Limits
+    corpus: str,
+    manifest: Manifest,
+    options: Options,
+    verification: Verification,
+    *,
+    jobs: int,
+    progress: Progress | None,
+    limits: Limits,
 ) -> None:
     """Check a corpus whose manifest can be read."""
     problems = verification.problems
@@ -126,7 +137,8 @@ def _check(
     ]
     with tempfile.TemporaryDirectory(prefix="fastrec-") as scratch:
         tasks = [CheckTask(part, options, f"{scratch}/{number}") for number, part in enumerate(parts)]
-        checked = list(run_in_order(check_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits))
+        results = run_in_order(check_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
+        checked = list(with_progress(results, parts, progress, "check"))
         problems += _compare_parts(checked, manifest.sort_fields)
         verification.parts = len(checked)
         verification.records = sum(part.records for part in checked)
