@@ -20,6 +20,7 @@ def completion(context: click.Context, shell: str) -> None:
     Examples:
       echo 'eval "$(fastrec completion bash)"' >> ~/.bashrc   # for new shells
       echo 'eval "$(fastrec completion zsh)"' >> ~/.zshrc
+      mkdir -p ~/.config/fish/completions
       fastrec completion fish > ~/.config/fish/completions/fastrec.fish
 
     \b

@@ -28,7 +28,9 @@ _BIN: Final = Path(sys.executable).parent
 _TOOLS: Final = ("jq", "zstdcat")
 # Names in generated records, and the names that pages use instead.
 _NAMES: Final = {b"word_problems": b"GSM8K", b"org-0/model-1b": b"org/model", b"org-1/model-3b": b"other/model"}
-_GIVEN: Final = ("runs", "corpora", "corpus", "corpus-monday", "corpus-tuesday", "old-corpus", "latest", "old.gz")
+_GIVEN: Final = ("runs", "corpora", "corpus", "corpus-monday", "corpus-tuesday", "old-corpus", "old.gz")
+# Blocks in these languages are jobs for every night. On the first night there is nothing but the shards.
+_JOBS: Final = ("bash", "crontab", "ini")
 # Absolute paths in pages: the installation of fastrec, and the directory of the evaluations.
 _INSTALLED, _EVALS = "/opt/fastrec/bin", "/srv/evals"
 
@@ -56,8 +58,7 @@ def given() -> dict[str, Path]:
     (root / "old.gz").write_bytes(gzip.compress(b"\n".join(night)))
     fastrec.normalize(root / "old.gz", root / "corpus-tuesday")
     fastrec.normalize([root / "runs", root / "messy"], root / "corpus")
-    for name in ("old-corpus", "latest"):
-        (root / name).symlink_to("corpus-monday")
+    (root / "old-corpus").symlink_to("corpus-monday")
     (root / "corpora").symlink_to(ROOT / "corpora")
     return {name: root / name for name in _GIVEN}
 
@@ -74,7 +75,6 @@ class Scene:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        (folder / ".config/fish/completions").mkdir(parents=True)
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("FASTREC_", "SLURM_"))},
             "PATH": f"{_BIN}{os.pathsep}{os.environ['PATH']}",
@@ -87,7 +87,7 @@ class Scene:
         """Run a block; AssertionError if it fails or prints something else."""
         if block.directive.startswith("skip"):
             return
-        self.provide(block.text)
+        self.provide("runs" if block.language in _JOBS else block.text)
         if block.directive.startswith("compile"):
             compile(block.text, block.name, "exec")
             return
@@ -145,9 +145,7 @@ def _shell(scene: Scene, block: Block) -> None:
 
 
 def _script(scene: Scene, block: Block) -> None:
-    path = scene.save(block, "script.sh")
-    scene.must("bash", "-n", str(path))
-    scene.must("bash", str(path))
+    scene.must("bash", str(scene.save(block, "script.sh")))
 
 
 def printed_by(scene: Scene, block: Block) -> list[str]:
@@ -188,7 +186,6 @@ def _unit(scene: Scene, block: Block) -> None:
             scene.must("systemd-analyze", "calendar", unit["Timer"]["OnCalendar"])
     if path.suffix == ".service":
         assert unit["Service"]["WorkingDirectory"] == str(scene.folder)
-        scene.provide(unit["Service"]["ExecStart"])
         scene.must(*shlex.split(unit["Service"]["ExecStart"].replace("%%", "%")))
 
 

@@ -1,7 +1,8 @@
 """Find all code blocks in README.md and docs/, so that tests can run them.
 
 Each section runs in its own directory, its blocks in order. Files that pages use (`runs/`, `corpus` and others) are
-copied there when a block first reads them. A comment before a block changes how it runs:
+copied there when a block first reads them. Jobs for every night (scripts, crontabs, services) start with nothing but
+`runs/`. A comment before a block changes how it runs:
 
     <!-- test: skip, reason -->        do not run it
     <!-- test: compile, reason -->     only compile it (Python)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from tests.docs.examples import Example, check_example
 from tests.docs.reference import ROOT
@@ -12,6 +14,7 @@ from tests.docs.running import RUNNERS, Scene, missing_tools
 from tests.docs.snippets import PAGES, Block, blocks_of, commands_of, is_alike, sections, updated_output
 
 SECTIONS = sections()
+NIGHTLY = "docs/deployment.md: A script that stops at a regression"  # has its own test
 
 # All blocks that do not run, by page and first line, with the comment before the block that gives the reason.
 NOT_RUN = {
@@ -30,7 +33,7 @@ NOT_RUN = {
 }
 
 
-@pytest.mark.parametrize("section", SECTIONS)
+@pytest.mark.parametrize("section", [section for section in SECTIONS if section != NIGHTLY])
 def test_the_blocks_of_a_section_work(section: str, tmp_path: Path) -> None:
     """The blocks of a section, run in order in one directory, print what the page says."""
     if missing := missing_tools(SECTIONS[section]):
@@ -53,6 +56,38 @@ def test_the_list_of_blocks_that_do_not_run_is_complete() -> None:
         if block.directive and not block.directive.startswith("exit ")
     }
     assert marked == NOT_RUN
+
+
+def test_the_nightly_script_works_every_night(tmp_path: Path) -> None:
+    """From the shards alone: it works on the first night and the second; a regression on the third one stops it."""
+    [script] = SECTIONS[NIGHTLY]
+    scene = Scene(tmp_path)
+    scene.provide("runs")
+    path, latest = str(scene.save(script, "script.sh")), tmp_path / "latest"
+    _set_date(scene, "monday")
+    scene.must("bash", path)
+    assert latest.readlink().name == "corpus-monday"
+    _set_date(scene, "tuesday")
+    scene.must("bash", path)
+    assert latest.readlink().name == "corpus-tuesday"
+    assert "0 added, 0 removed" in (tmp_path / "changes.md").read_text()
+    for shard in (tmp_path / "runs").rglob("*.zst"):
+        text = zstandard.ZstdDecompressor().decompressobj().decompress(shard.read_bytes())
+        shard.write_bytes(zstandard.compress(text.replace(b'"is_correct":true', b'"is_correct":false')))
+    _set_date(scene, "wednesday")
+    scene.must("bash", path, code=1)
+    assert latest.readlink().name == "corpus-tuesday"
+    assert sorted(path.name for path in tmp_path.glob("corpus-*")) == ["corpus-monday", "corpus-tuesday"]
+    assert (tmp_path / "candidate").exists()
+
+
+def _set_date(scene: Scene, night: str) -> None:
+    """Let the command `date` print a night in all formats."""
+    program = scene.folder / "bin" / "date"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(f"#!/bin/sh\necho {night}\n")
+    program.chmod(0o755)
+    scene.environment["PATH"] = f"{program.parent}{os.pathsep}{scene.environment['PATH']}"
 
 
 # Tests of the test code
