@@ -28,7 +28,7 @@ from fastrec.schemas.hashes import sample_hash
 from fastrec.sources.lines import Chunk
 from fastrec.sources.shard import shard_at
 
-__all__ = ["CORPORA", "LEVEL", "OUT", "Corpus", "available", "corpus", "generator_version", "shard_lines"]
+__all__ = ["CORPORA", "LEVEL", "OUT", "Corpus", "available", "corpus", "generator_version", "key_of", "shard_lines"]
 
 OUT: Final = Path(__file__).parents[1] / "out" / "bench"
 LEVEL: Final = 3
@@ -139,7 +139,7 @@ def available(name: str) -> bool:
 
 def corpus(name: str) -> Corpus:
     """A corpus; it is made now if it is not cached."""
-    key = _key(name)
+    key = key_of(name)
     directory = OUT / "corpora" / f"{name}-{key}"
     about = directory / "corpus.json"
     if not about.exists():
@@ -176,7 +176,8 @@ def generator_version() -> str:
     return digest.hexdigest()[:8]
 
 
-def _key(name: str) -> str:
+def key_of(name: str) -> str:
+    """A digest of everything that a corpus is made of. It is known before the corpus is made."""
     plan = CORPORA[name]
     digest = sha256(msgspec.json.encode((_VERSION, plan)))
     if isinstance(plan, Generated):
@@ -184,7 +185,7 @@ def _key(name: str) -> str:
     elif isinstance(plan, Real):
         digest.update(msgspec.json.encode([(path.name, path.stat().st_size) for path in real_files()]))
     else:
-        digest.update(_key(plan.of).encode())
+        digest.update(key_of(plan.of).encode())
     return digest.hexdigest()[:8]
 
 

@@ -34,13 +34,13 @@ _START, _END = "<!-- peers -->", "<!-- /peers -->"
 _EVERY: Final = {"jsonschema + strict json": 10}  # slow contenders get every tenth shard; throughputs are compared
 _DESCRIPTIONS: Final = {
     "real-x10": (
-        "lines from three evaluations and 240 models. 24 models are real; the other 216 were made from them by moving "
+        "lines from three evaluations and 240 models, of which 24 are real and 216 were made from them by moving "
         "answers between questions"
     ),
     "mixed": "generated lines: single-turn, multi-turn and agentic",
     "alpaca-x10": (
-        "lines from one evaluation and 210 models, where each key has values of one type. 21 models are real; the "
-        "other 189 were made from them by moving answers between questions"
+        "lines from one evaluation and 210 models, of which 21 are real and 189 were made from them by moving answers "
+        "between questions; each key has values of one type"
     ),
 }
 
@@ -122,7 +122,8 @@ def _conditions(sheet: Sheet) -> str:
     return (
         f"Measured on {sheet.date} at commit `{sheet.commit}`: {sheet.machine}, Python {sheet.python}, {JOBS} jobs, "
         "zstd level 3. Each tool ran in fresh processes; the best of several turns counts. Time is wall time, memory "
-        "the peak over all processes."
+        "the peak over all processes. fastrec has its default memory limit of 512 MiB per job, `sort` one of 1 GiB; a "
+        "tool whose name does not say so, such as DuckDB, has no memory limit."
     )
 
 

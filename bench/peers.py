@@ -15,6 +15,7 @@ import zstandard
 
 from bench.job import Contender, Job, batches
 from fastrec.engine import make_engine
+from fastrec.normalize.options import MEMORY_PER_JOB
 
 __all__ = ["NORMALIZERS", "Decompression"]
 
@@ -72,18 +73,23 @@ def _decompress(shard: str) -> None:
 
 
 class DuckDB:
-    """DuckDB: infers a type for each key, and writes one sorted file."""
+    """DuckDB: infers a type for each key, and writes one sorted file; as it comes, or with fastrec's memory limit."""
 
-    label = "DuckDB"
     leaves_out = (
         "validation, rejected lines, normal form (absent and null become the same, numbers change), conflicts, summary"
     )
+
+    def __init__(self, *, limited: bool) -> None:
+        self._limited = limited
+        self.label = f"DuckDB, {MEMORY_PER_JOB >> 20} MiB per job" if limited else "DuckDB"
 
     def run(self, job: Job) -> None:
         """Read, hash, deduplicate, sort and write in one statement."""
         import duckdb  # noqa: PLC0415
 
         database = duckdb.connect(config={"threads": job.jobs, "temp_directory": job.scratch})
+        if self._limited:
+            database.execute(f"SET memory_limit = '{job.jobs * MEMORY_PER_JOB >> 20} MiB'")
         files = ", ".join(f"'{shard}'" for shard in job.shards())
         read = f"read_ndjson([{files}], union_by_name = true)"
         columns = {row[0] for row in database.execute(f"DESCRIBE SELECT * FROM {read}").fetchall()}
@@ -135,4 +141,10 @@ class GnuSort:
         subprocess.run(["bash"], input=pipeline.encode(), check=True)
 
 
-NORMALIZERS: Final[tuple[Contender, ...]] = (Recompression(), DuckDB(), Polars(), GnuSort())
+NORMALIZERS: Final[tuple[Contender, ...]] = (
+    Recompression(),
+    DuckDB(limited=False),
+    DuckDB(limited=True),
+    Polars(),
+    GnuSort(),
+)

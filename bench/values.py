@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from bench.corpora import available, corpus, generator_version
+from bench.corpora import available, generator_version, key_of
 from bench.measure import Measured
 from bench.stages import Stage
 from bench.trials import Results, Trial
@@ -105,7 +105,7 @@ def _value(figure: Figure, results: Results, calibration: float) -> Value:
         unit=figure.unit,
         better=figure.better,
         relative=relative,
-        of=" ".join([_METHOD, *(f"{name}-{corpus(name).key}" for name in corpora)]),
+        of=" ".join([_METHOD, *(f"{name}-{key_of(name)}" for name in corpora)]),
         target=figure.target,
         tolerance=figure.tolerance,
         error="; ".join(failed) or None,

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 pytest.importorskip("psutil", reason="needs the dependencies of the benchmarks")
 
-from bench import corpora
+from bench import corpora, peer_tables
 from bench.compare import compare, worse
+from bench.contenders import CONTENDERS
 from bench.figures import FIGURES
 from bench.history import HistoryLine, Machine, append, line_of, machine, read
+from bench.job import Job
 from bench.measure import Measured, measure
 from bench.peer_tables import CorpusSize, Row, Sheet, full_tables, put_block, short_table
 from bench.plot import Point, plot
@@ -23,6 +27,9 @@ from bench.tables import comparison_table, number
 from bench.trials import Trial, better
 from bench.validators import strict_loads
 from bench.values import Value, better_stage, stage_values, trial_values
+from tests.docs.reference import ROOT
+from tests.normalize.normalizing import write
+from tests.samples import sample
 
 HERE = Machine("a processor", 2)
 
@@ -223,6 +230,32 @@ def test_a_corpus_is_cached_until_its_plan_changes(tmp_path: Path, monkeypatch: 
 
 def test_trials_differ_in_contender_corpus_jobs_and_share() -> None:
     assert len({Trial("a", "b"), Trial("a", "b", jobs=1), Trial("a", "b", every=2), Trial("a", "c")}) == 4
+
+
+def test_the_pages_say_how_peers_were_measured() -> None:
+    """README.md and docs/benchmarks.md say which models are real, and which tools had a memory limit."""
+    sheet = Sheet("", "", "", "", [], {})
+    for name in ("README.md", "docs/benchmarks.md"):
+        text = (ROOT / name).read_text()
+        assert "240 models, of which 24 are real and 216 were made from them" in peer_tables._DESCRIPTIONS["real-x10"]
+        assert peer_tables._DESCRIPTIONS["real-x10"] in text
+        assert peer_tables._conditions(sheet).partition("Each tool ran")[2] in text
+    assert "such as DuckDB, has no memory limit" in peer_tables._conditions(sheet)
+
+
+def test_duckdb_with_the_memory_limit_of_fastrec(tmp_path: Path) -> None:
+    """One contender has the limit that fastrec has, and its name says so."""
+    label = "DuckDB, 512 MiB per job"
+    write(tmp_path / "a.jsonl", [json.dumps(sample(sample_id=number)).encode() for number in range(3)])
+    connected: list[Any] = []
+    duckdb = pytest.importorskip("duckdb")
+    connect = duckdb.connect
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(duckdb, "connect", lambda **options: connected.append(connect(**options)) or connected[0])
+        folder = str(tmp_path)
+        CONTENDERS[label].run(Job(inputs=(folder,), output=folder, scratch=folder, jobs=2, level=3))
+    assert connected[0].execute("SELECT current_setting('memory_limit')").fetchone() == ("1.0 GiB",)
+    assert (tmp_path / "corpus.jsonl.zst").exists()
 
 
 def test_the_tables_of_peers_show_times_failures_and_what_is_left_out() -> None:
