@@ -31,7 +31,7 @@ def export(corpus: str, output: str, quiet: bool, no_progress: bool, **options: 
     Formats:
       parquet   typed, nested columns, the same in all files, with a dataset card
                 for the Hugging Face hub; no value is lost or changed
-                (needs: pip install 'fastrec[parquet]')
+                (needs: pip install pyarrow)
       csv       one flat table: ids, score, correctness, tokens, latency, length of
                 the response, turns, tool calls, error
       matrix    models × questions as CSV: scores, correctness

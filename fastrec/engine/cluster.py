@@ -180,7 +180,7 @@ def _distributed() -> Any:
     try:
         import distributed  # noqa: PLC0415
     except ImportError as exc:
-        reason = "--engine dask needs distributed, which is not installed: pip install 'fastrec[dask]'"
+        reason = "--engine dask needs distributed, which is not installed: pip install distributed"
         raise UsageError(reason) from exc
     return distributed
 

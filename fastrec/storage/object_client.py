@@ -113,5 +113,5 @@ def _file_system(path: str) -> tuple[Any, str]:
 
 
 def _package(protocol: str) -> str:
-    extra = {"s3": "fastrec[s3]", "s3a": "fastrec[s3]", "gs": "gcsfs", "gcs": "gcsfs", "hf": "huggingface_hub"}
-    return f"pip install '{extra.get(protocol, 'fastrec[stores]')}', or the fsspec file system for it"
+    package = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "hf": "huggingface_hub"}.get(protocol)
+    return f"pip install {package}" if package else "pip install fsspec, and the fsspec file system for it"

@@ -297,12 +297,12 @@ main()
         (
             "pyarrow",
             "export corpus -o tables",
-            "Parquet needs pyarrow, which is not installed: pip install 'fastrec[parquet]'",
+            "Parquet needs pyarrow, which is not installed: pip install pyarrow",
         ),
         (
             "distributed",
             "normalize shards -o new --engine dask",
-            "--engine dask needs distributed, which is not installed: pip install 'fastrec[dask]'",
+            "--engine dask needs distributed, which is not installed: pip install distributed",
         ),
     ],
 )

@@ -50,6 +50,20 @@ def test_ci_runs_the_commands_of_the_makefile() -> None:
     assert {"make lint PYTHON=python", "make test PYTHON=python", "make dist PYTHON=python"} <= commands
 
 
+def test_nothing_is_installed_from_the_index_under_our_name() -> None:
+    """The package of this name on the index is somebody else's, so no page and no message installs it from there."""
+    wrong = re.compile(rf"pip3? install[^`\n]*\b{PROJECT['name']}\b|\b{PROJECT['name']}\[[a-z]")
+    assert wrong.search(f"pip install {PROJECT['name']}")
+    assert wrong.search(f"needs {PROJECT['name']}[s3]")
+    files = [*ROOT.glob("*.*"), ROOT / "Makefile"]
+    files += [
+        path for folder in ("docs", "fastrec", "bench", "tests", ".github") for path in (ROOT / folder).rglob("*")
+    ]
+    texts = {".md", ".py", ".toml", ".yml", ".json", ""}
+    found = [path for path in files if path.is_file() and path.suffix in texts and wrong.search(path.read_text())]
+    assert [str(path.relative_to(ROOT)) for path in found] == []
+
+
 def test_the_sdist_includes_files_that_exist() -> None:
     tools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
     included = tools["hatch"]["build"]["targets"]["sdist"]["include"]

@@ -224,9 +224,9 @@ def test_urls_without_secrets() -> None:
 @pytest.mark.parametrize(
     ("hidden", "url", "advice"),
     [
-        ("fsspec", "s3://bucket/in", "pip install 'fastrec[s3]'"),
-        ("s3fs", "s3://bucket/in", "pip install 'fastrec[s3]'"),
-        ("gcsfs", "gs://bucket/in", "pip install 'gcsfs'"),
+        ("fsspec", "s3://bucket/in", "pip install s3fs"),
+        ("s3fs", "s3://bucket/in", "pip install s3fs"),
+        ("gcsfs", "gs://bucket/in", "pip install gcsfs"),
     ],
 )
 def test_a_package_that_is_not_installed_is_named(hidden: str, url: str, advice: str, tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ def _check(form: str, jobs: int, *, raw_cells: bool) -> None:
     check_jobs(jobs)
     # Only looked up, not imported: pyarrow starts threads, and a process with threads must not fork workers.
     if form == "parquet" and find_spec("pyarrow") is None:
-        raise UsageError("Parquet needs pyarrow, which is not installed: pip install 'fastrec[parquet]'")
+        raise UsageError("Parquet needs pyarrow, which is not installed: pip install pyarrow")
 
 
 def _plan(form: str, made: LocalOutput) -> tuple[Callable[[ExportTask], None], Path, str]:
