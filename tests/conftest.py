@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,18 @@ settings.load_profile("fastrec")
 
 # Some say that nothing be compiled to files; hundreds of processes that compile it all again take a minute.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_flush_to_disk() -> Iterator[None]:
+    """Leave out fsync in this process and its forks: it only matters after a power failure, and takes 5 ms each time.
+
+    Tests that let it fail replace it again. Commands in processes of their own still call it.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
+
 
 REAL = Path(__file__).parents[2] / "shared" / "real"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,7 @@ def simulated(records: int, limits: Limits = SMALL_LIMITS, **more: int) -> Simul
     return simulate(records, options, shard_text=4 * MIB, **more)
 
 
+@cache
 def measured(records: int, **more: int) -> tuple[Simulated, int]:
     """Simulate, and measure the peak memory of the driver."""
     tracemalloc.start()

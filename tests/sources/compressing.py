@@ -14,15 +14,15 @@ FORMATS = (Format.ZSTD, Format.GZIP, Format.BZ2, Format.XZ)
 
 
 def compressed(format_, text):
-    """Compress into one frame or member with a checksum."""
+    """Compress into one frame or member with a checksum, fast."""
     if format_ is Format.ZSTD:
         return zstandard.ZstdCompressor(level=3, write_checksum=True).compress(text)
     if format_ is Format.GZIP:
-        return gzip.compress(text, 6, mtime=0)
+        return gzip.compress(text, 1, mtime=0)
     if format_ is Format.BZ2:
         return bz2.compress(text)
     if format_ is Format.XZ:
-        return lzma.compress(text)
+        return lzma.compress(text, preset=0)
     return text
 
 
