@@ -59,7 +59,7 @@ def test_the_list_of_blocks_that_do_not_run_is_complete() -> None:
 
 
 def test_the_nightly_script_works_every_night(tmp_path: Path) -> None:
-    """From the shards alone: it works on the first night and the second; a regression on the third one stops it."""
+    """From the shards alone: the first two nights work; on the third one, a model is missing, and the script stops."""
     [script] = SECTIONS[NIGHTLY]
     scene = Scene(tmp_path)
     scene.provide("runs")
@@ -73,7 +73,8 @@ def test_the_nightly_script_works_every_night(tmp_path: Path) -> None:
     assert "0 added, 0 removed" in (tmp_path / "changes.md").read_text()
     for shard in (tmp_path / "runs").rglob("*.zst"):
         text = zstandard.ZstdDecompressor().decompressobj().decompress(shard.read_bytes())
-        shard.write_bytes(zstandard.compress(text.replace(b'"is_correct":true', b'"is_correct":false')))
+        lines = [line for line in text.splitlines(keepends=True) if b'"other/model"' not in line]
+        shard.write_bytes(zstandard.compress(b"".join(lines)))
     _set_date(scene, "wednesday")
     scene.must("bash", path, code=1)
     assert latest.readlink().name == "corpus-tuesday"
