@@ -12,7 +12,7 @@ import msgspec
 from fastrec.errors import FastrecError, shown
 from fastrec.judge.arbiter import judge_slowly, normal_form
 from fastrec.judge.batch import Batch, InvalidLine
-from fastrec.judge.findings import Finding, InvalidRecordError
+from fastrec.judge.findings import Finding, InvalidRecordError, first_errors
 from fastrec.judge.judge import Judge
 from fastrec.judge.parse import MAX_DEPTH, flaws_in, spell
 from fastrec.judge.shards import JudgedChunk, judge_slice
@@ -32,9 +32,11 @@ class Verdict(msgspec.Struct, frozen=True):
     normal: bytes
     """The record's normal form, without a newline; empty if the line is not valid."""
     errors: tuple[Finding, ...]
-    """Every reason why the line is not valid."""
+    """The reasons why the line is not valid, at most a hundred."""
     warnings: tuple[Finding, ...]
     """Likely mistakes in a valid record."""
+    unlisted: dict[str, int] = {}
+    """By code, the number of errors beyond those in `errors`."""
 
 
 def judge(line: bytes | str) -> Verdict:
@@ -48,7 +50,7 @@ def judge(line: bytes | str) -> Verdict:
     """
     batch, normal = _judged(line)
     if batch.rejected:
-        return Verdict(False, b"", batch.rejected[0].findings, ())
+        return Verdict(False, b"", batch.rejected[0].findings, (), batch.rejected[0].unlisted)
     return Verdict(True, normal, (), tuple(finding for _, finding in batch.warnings))
 
 
@@ -78,7 +80,7 @@ def decode(line: bytes | str) -> Record:
     """
     batch, normal = _judged(line)
     if batch.rejected:
-        raise InvalidRecordError(batch.rejected[0].findings)
+        raise InvalidRecordError(batch.rejected[0].findings, unlisted=batch.rejected[0].unlisted)
     return _record(normal)
 
 
@@ -91,7 +93,7 @@ def encode(record: Record) -> bytes:
     """
     verdict = judge(_spelled(record))
     if not verdict.valid:
-        raise InvalidRecordError(verdict.errors)
+        raise InvalidRecordError(verdict.errors, unlisted=verdict.unlisted)
     return verdict.normal
 
 
@@ -113,7 +115,7 @@ def read(paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str]) -> It
 def _records(judged: JudgedChunk, source: str) -> Iterator[Record]:
     batch = judged.batch
     for invalid in batch.rejected:
-        raise InvalidRecordError(invalid.findings, source, invalid.line)
+        raise InvalidRecordError(invalid.findings, source, invalid.line, invalid.unlisted)
     start = 0
     for record, end in zip(batch.records, batch.ends, strict=True):
         # A record of the slow path lacks its unknown keys, and a widened class has the unknown keys of other records.
@@ -152,8 +154,10 @@ def _spelled(record: Record) -> bytes:
         finding = Finding("json.depth", "$", f"expected at most {MAX_DEPTH} levels of nesting, found more")
         raise InvalidRecordError((finding,)) from exc
     # The encoder writes NaN and the infinities as null: text without a null has none of them.
-    if (not line or b"null" in line) and (flaws := tuple(flaws_in(msgspec.to_builtins(record, enc_hook=str)))):
-        raise InvalidRecordError(flaws)
+    if not line or b"null" in line:
+        errors = first_errors(flaws_in(msgspec.to_builtins(record, enc_hook=str)))
+        if errors.findings:
+            raise InvalidRecordError(errors.findings, unlisted=errors.unlisted)
     return line
 
 
@@ -164,7 +168,7 @@ def _record(normal: bytes, source: str = "") -> Record:
     value = judge_slowly(normal, DEFAULT_SCHEMA)
     assert isinstance(value, dict)
     unknown: dict[str, set[str]] = {}
-    normal_form(value, DEFAULT_SCHEMA.shape, unknown)
+    value = normal_form(value, DEFAULT_SCHEMA.shape, unknown)
     for key in (key for keys in unknown.values() for key in keys if not can_widen(key)):
         raise FastrecError(
             f"{f'{shown(source)}: ' if source else ''}the record is valid, but its key {key!r} cannot become an "

@@ -19,7 +19,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     # Reading and judging
     chunk_bytes: int = 1 << 18  # text judged at a time: a chunk and its normal form fit into the processor's cache
-    finding_groups: int = 1_000  # groups of equal findings that `validate` and `rejects` list; more count by code only
+    finding_groups: int = 1_000  # groups of findings that `validate` and `rejects` list; more count by code only
 
     # Stats and the HTML report
     stats_batch_records: int = 20_000  # records that `stats --common` adds to a tally at a time

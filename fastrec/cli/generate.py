@@ -31,7 +31,7 @@ _share = partial(click.option, type=Number(0, 1), metavar="SHARE", default=0.0, 
 @_share("--unknown-keys", help="Share of records with keys that the schema does not name.")
 @_share("--rejects", help="Share of invalid lines, of every code in turn.")
 @_share("--blanks", help="Share of blank lines.")
-@_share("--warnings", help="Share of records with a warning.")
+@_share("--warnings", help="Share of records with a warning, besides a wrong sample_hash in one record of a thousand.")
 def generate(output: str, **options: Any) -> None:
     """Make synthetic shards: many models that answer the same questions, in many JSON spellings.
 

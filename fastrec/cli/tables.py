@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["markdown_table", "print_groups", "print_hidden", "print_more", "print_table"]
 
 Row = Sequence[str]
+
+_MOST_GROUPS: Final = 20  # more do not fit on a screen
 
 
 def print_table(names: Row, rows: Sequence[Row], optional: Sequence[str] = ()) -> list[str]:
@@ -73,12 +75,15 @@ def markdown_table(names: Row, rows: Sequence[Row], left: int = 1) -> Iterator[s
 
 
 def print_groups(groups: Sequence[FindingGroup], count: int, rest: str) -> None:
-    """Print equal findings once, with their number and first locations; `rest` describes those of `count` not shown."""
-    for group in groups:
+    """Print the first groups of findings, each with its number and an example.
+
+    `rest` describes the findings that are not shown, out of `count`.
+    """
+    for group in groups[:_MOST_GROUPS]:
         colour = "red" if group.severity == "error" else "yellow"
         locations = ", ".join(f"{safe(one.source)}:{one.line}" for one in group.locations)
         click.echo(f"{click.style(group.severity, fg=colour)} {group.code}  {group.count:,} ×")
         click.echo(f"    {safe(group.path)}: {safe(group.message)}")
         click.echo(f"    {locations}{', …' if group.count > len(group.locations) else ''}")
-    if hidden := count - sum(group.count for group in groups):
+    if hidden := count - sum(group.count for group in groups[:_MOST_GROUPS]):
         click.echo(f"… and {hidden:,} {rest}")

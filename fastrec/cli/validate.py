@@ -34,7 +34,7 @@ __all__ = ["validate"]
                "Output format; github prints annotations of a GitHub workflow.", to="output_format")  # fmt: skip
 @click.option("--max-errors", type=Count(min=1), metavar="N", help="Stop after this many invalid lines.")
 @click.option("--json-log", type=click.Path(dir_okay=False), metavar="FILE",
-              help="Write every finding to this file, one JSON object per line.")  # fmt: skip
+              help="Write all findings to this file as JSON lines (of a line, at most 100 errors).")  # fmt: skip
 @click.option("--strict", is_flag=True, help="Exit 1 for warnings too.")
 @reading_options
 @choice_option("--hash", ["sha256", "xxh3_128"], "Algorithm of sample_hash.", to="algorithm")
@@ -44,6 +44,8 @@ def validate(paths: tuple[str, ...], output_format: str, strict: bool, no_progre
 
     PATHS are files, directories (searched for *.jsonl*), quoted patterns, or - for standard input. Plain, zstd, gzip,
     bz2 and xz files are recognized by their first bytes.
+
+    Findings are counted by code and field, each with one example: the first message, and the first three locations.
 
     \b
     Exit codes:

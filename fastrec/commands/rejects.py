@@ -29,7 +29,7 @@ class Rejects(msgspec.Struct, kw_only=True):
     codes: dict[str, int]
     """Lines by code."""
     groups: list[FindingGroup]
-    """Lines with equal first errors together, the most frequent first."""
+    """Lines whose first errors have the same code and path together, the most frequent first."""
 
 
 class Extracted(msgspec.Struct, kw_only=True):

@@ -1,4 +1,4 @@
-"""Rejected lines: lines that are not in the corpus, kept whole with their location and every error.
+"""Rejected lines: lines that are not in the corpus, kept whole with their location and errors.
 
 Each task writes its own file of rejected lines. At the end they are merged by source and line, and compressed.
 """
@@ -60,7 +60,9 @@ class RejectedLine(msgspec.Struct):
     message: str
     """What was expected, and what was found."""
     errors: list[Finding] | UnsetType = UNSET
-    """All errors, if there are several."""
+    """All errors, if there are several; at most the first hundred."""
+    unlisted: dict[str, int] | UnsetType = UNSET
+    """By code, the number of errors beyond those in `errors`, if there are more."""
     raw: str | UnsetType = UNSET
     """The exact bytes of the line, without its newline, if they are UTF-8; after a conflict, the normal form."""
     raw_base64: str | UnsetType = UNSET
@@ -102,6 +104,8 @@ def rejected_line(source: str, line: InvalidLine) -> RejectedLine:
     rejected = RejectedLine(source, line.line, line.offset, first.code, first.path, first.message)
     if len(line.findings) > 1:
         rejected.errors = list(line.findings)
+    if line.unlisted:
+        rejected.unlisted = line.unlisted
     try:
         rejected.raw = line.raw.decode()
     except UnicodeDecodeError:

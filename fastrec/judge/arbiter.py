@@ -1,17 +1,19 @@
 """The slow path, which judges the lines that the fast path refuses: parse strictly, then let the arbiter decide.
 
-The arbiter is draft-07 over the schema file. Its errors become findings that people understand. A valid record is
-brought into normal form as a plain dict: known keys in schema order, then unknown keys by code point; free-form objects
-sorted by code point at every level; a `null` that means the same as absence left out; integers in integer fields.
+The arbiter is draft-07 over the schema file. `explain` says what is wrong with a line that it refuses, in words that
+people understand: the arbiter's own list of errors may take gigabytes. A valid record is brought into normal form as a
+plain dict: known keys in schema order, then unknown keys by code point; free-form objects sorted by code point at every
+level; a `null` that means the same as absence left out; integers in integer fields.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, Final
 
-from fastrec.judge.findings import Finding, describe, in_order, json_path
+from fastrec.judge.explain import errors_of
+from fastrec.judge.findings import NO_VALUE, Errors, Report, first_errors
 from fastrec.judge.parse import parse
 from fastrec.schemas.schema import Schema
 from fastrec.schemas.shape import Shape
@@ -19,19 +21,37 @@ from fastrec.schemas.shape import Shape
 __all__ = ["judge_slowly", "normal_form"]
 
 _NO_VALUE: Final = frozenset({"json.utf8", "json.depth", "json.syntax", "json.surrogate"})
+_UNEXPLAINED: Final[Report] = ("schema.type", (), "the record does not match the schema", NO_VALUE)
 
 
-def judge_slowly(line: bytes, schema: Schema) -> dict[str, Any] | tuple[Finding, ...]:
-    """Judge one line: return the record as a dict, or every reason why the line is not valid."""
+def judge_slowly(line: bytes, schema: Schema) -> dict[str, Any] | Errors:
+    """Judge one line: return the record as a dict, or the reasons why the line is not valid."""
     value, flaws = parse(line)
+    errors = first_errors(_reports(value, flaws, schema))
     record: dict[str, Any] = value
-    # If there is a value, list its schema errors too, so that nobody has to fix the line twice.
-    has_value = not any(flaw.code in _NO_VALUE for flaw in flaws)
-    return in_order([*flaws, *(_errors_of(value, schema) if has_value else ())]) or record
+    return errors if errors.findings else record
+
+
+def _reports(value: Any, flaws: Iterable[Report], schema: Schema) -> Iterator[Report]:
+    """Yield the flaws of a line and, if it has a value, its schema errors too: nobody has to fix a line twice."""
+    codes = set()
+    for flaw in flaws:
+        codes.add(flaw[0])
+        yield flaw
+    if not codes.isdisjoint(_NO_VALUE) or _is_valid(value, schema):
+        return
+    report = None
+    for report in errors_of(value, schema):
+        yield report
+    if report is None:  # the arbiter has the last word
+        yield _UNEXPLAINED
 
 
 def normal_form(value: dict[str, Any], shape: Shape, unknown: dict[str, set[str]]) -> dict[str, Any]:
-    """Return the normal form of an object, and add its unknown keys to `unknown`, by the path of their object."""
+    """Return the normal form of an object, and add its unknown keys to `unknown`, by the path of their object.
+
+    The value itself may change.
+    """
     normal: dict[str, Any] = {}
     for name, field in shape.fields.items():
         if name not in value:
@@ -40,7 +60,8 @@ def normal_form(value: dict[str, Any], shape: Shape, unknown: dict[str, set[str]
         if child is None and field.drops_null:
             continue
         if isinstance(child, list) and field.shape:
-            child = [normal_form(item, field.shape, unknown) for item in child]
+            for index, item in enumerate(child):
+                child[index] = normal_form(item, field.shape, unknown)
         elif field.shape:
             child = normal_form(child, field.shape, unknown)
         elif field.integer and type(child) is float:
@@ -57,10 +78,20 @@ def normal_form(value: dict[str, Any], shape: Shape, unknown: dict[str, set[str]
 
 
 def _free(value: Any) -> Any:
+    """Sort the keys of objects at every level; in place where possible, because a copy takes as much memory again."""
+    children: Iterable[tuple[Any, Any]]
     if isinstance(value, dict):
-        return {key: _free(value[key]) for key in sorted(value)}
-    if isinstance(value, list):
-        return [_free(item) for item in value]
+        keys = sorted(value)
+        if keys != list(value):
+            value = {key: value[key] for key in keys}
+        children = value.items()
+    elif isinstance(value, list):
+        children = enumerate(value)
+    else:
+        return value
+    for step, child in children:
+        if isinstance(child, (dict, list)):
+            value[step] = _free(child)
     return value
 
 
@@ -71,14 +102,14 @@ def _validator(schema: Schema) -> Any:
     return jsonschema_rs.Draft7Validator(schema.source.decode())
 
 
-def _errors_of(value: Any, schema: Schema) -> Iterator[Finding]:
-    """Yield every reason why draft-07 refuses a value."""
+def _is_valid(value: Any, schema: Schema) -> bool:
+    """Return the verdict of draft-07."""
+    valid: bool
     try:
-        errors = list(_validator(schema).iter_errors(value))
+        valid = _validator(schema).is_valid(value)
     except ValueError:
-        errors = list(_validator(schema).iter_errors(_plain(value)))
-    for error in errors:
-        yield from _findings(value, error, schema)
+        valid = _validator(schema).is_valid(_plain(value))
+    return valid
 
 
 def _plain(value: Any) -> Any:
@@ -94,63 +125,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, int) and not isinstance(value, bool):
         return max(-(2**62), min(int(value), 2**62))
     return float(value) if isinstance(value, float) else value
-
-
-def _findings(root: Any, error: Any, schema: Schema) -> Iterator[Finding]:
-    """Turn an error of the validator into a finding."""
-    steps, schema_path = list(error.instance_path), list(error.schema_path)
-    keyword = schema_path[-1]
-    if keyword == "required":
-        steps.append(error.kind.property)
-    found = "nothing" if keyword == "required" else describe(_at(root, steps))
-    if schema_path[0] == "allOf":
-        kind = root.get("interaction_type")
-        rules = schema.rules_by_type.get(kind) if isinstance(kind, str) else None
-        # With a wrong interaction_type it is chance which rules apply. That error has a finding of its own.
-        if rules is not None:
-            rule = rules[steps[0]]
-            yield Finding(rule.code, json_path(steps), f"{rule.message}, found {found}")
-        return
-    if keyword == "required":
-        yield Finding("schema.required", json_path(steps), "the required field is missing")
-        return
-    code, expected = _KEYWORDS[keyword]
-    wanted = expected(_at(schema.document, schema_path[:-1]))
-    yield Finding(code, json_path(steps), f"expected {wanted}, found {found}")
-
-
-def _types(schema: dict[str, Any]) -> str:
-    types = schema["type"]
-    return _either([_with_article(name) for name in ([types] if isinstance(types, str) else types)])
-
-
-def _with_article(name: str) -> str:
-    if name in ("boolean", "null"):
-        return "true or false" if name == "boolean" else name
-    return f"{'an' if name[0] in 'aio' else 'a'} {name}"
-
-
-def _forms(schema: dict[str, Any]) -> str:
-    """Describe a `oneOf` of plain types and arrays of plain types."""
-    return _either(
-        [f"{_types(form)} of {form['items']['type']}s" if "items" in form else _types(form) for form in schema["oneOf"]]
-    )
-
-
-def _either(words: list[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
-
-
-def _at(value: Any, steps: list[str | int]) -> Any:
-    for step in steps:
-        value = value[step]
-    return value
-
-
-# By keyword of the schema: the code of an error, and the function that describes the expected value.
-_KEYWORDS: Final[dict[str, tuple[str, Callable[[dict[str, Any]], str]]]] = {
-    "type": ("schema.type", _types),
-    "enum": ("schema.enum", lambda schema: _either([f'"{option}"' for option in schema["enum"]])),
-    "minimum": ("schema.minimum", lambda schema: f"at least {schema['minimum']}"),
-    "oneOf": ("schema.one_of", _forms),
-}

@@ -20,11 +20,13 @@ class InvalidLine(msgspec.Struct, frozen=True):
     offset: int | None
     """Offset of the line's first byte in the shard's text; None after a conflict."""
     findings: tuple[Finding, ...]
-    """Every error, the most fundamental one first."""
+    """The first errors, the most fundamental one first."""
     raw: bytes
     """The line's exact bytes, without its newline."""
     truncated: bool = False
     """The line was too long to be held: `raw` is only its head."""
+    unlisted: dict[str, int] = {}
+    """By code, the number of further errors."""
 
 
 class HashReplaced(msgspec.Struct, frozen=True):

@@ -1,14 +1,16 @@
 """Findings: errors and warnings about lines, each with a stable code, a JSON path and a message.
 
-Equal findings are counted in groups, which remember where the first ones are, in bounded memory.
+A line lists its first hundred errors, and counts the others by code: a hostile line has a million. Findings with the
+same code and path are counted in groups, which remember the first message and location, in bounded memory.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -16,18 +18,36 @@ from fastrec.errors import FastrecError, shown
 from fastrec.judge.codes import CODES, RANK
 
 __all__ = [
+    "MOST_ERRORS",
+    "NO_VALUE",
+    "Errors",
     "Finding",
     "FindingGroup",
     "FindingGroups",
     "InvalidRecordError",
     "Location",
+    "Report",
     "describe",
-    "in_order",
+    "first_errors",
     "json_path",
 ]
 
+MOST_ERRORS: Final = 100
+"""Errors of one line that are listed; more are counted by code."""
+
+NO_VALUE: Final = object()
+"""The value of an error that is not about a value."""
+
+Report = tuple[str, Sequence[str | int], str, Any]
+"""An error as it is found: code, steps to the value, text, and the value, which is described only if it is listed."""
+
 _LONGEST_VALUE: Final = 60
+_LONGEST_PATH: Final = 240
 _LOCATIONS: Final = 3  # that a group remembers
+_MOST_COMMON: Final = 1_000
+_INDEX: Final = re.compile(r"\[\d+\]")
+
+_common: dict[Finding, Finding] = {}
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -46,29 +66,76 @@ class Finding(msgspec.Struct, frozen=True):
         return CODES[self.code].severity
 
 
+class Errors(NamedTuple):
+    """Why a line is not a valid record."""
+
+    findings: tuple[Finding, ...]
+    """The first errors, the most fundamental one first."""
+    unlisted: dict[str, int]
+    """By code, the number of further errors; usually empty."""
+
+
 class InvalidRecordError(FastrecError, ValueError):
-    """A line is not a valid record; `findings` holds every reason, `source` and `line` the location, if known."""
+    """A line is not a valid record.
+
+    `findings` holds the errors, `unlisted` the number of further ones by code, `source` and `line` the location, if
+    known.
+    """
 
     exit_code = 1
 
-    def __init__(self, findings: tuple[Finding, ...], source: str | None = None, line: int | None = None) -> None:
-        super().__init__(findings, source, line)
+    def __init__(
+        self,
+        findings: tuple[Finding, ...],
+        source: str | None = None,
+        line: int | None = None,
+        unlisted: dict[str, int] | None = None,
+    ) -> None:
+        super().__init__(findings, source, line, unlisted)
         self.findings = findings
         self.source = source
         self.line = line
+        self.unlisted = unlisted or {}
 
     def __str__(self) -> str:
         location = "" if self.source is None else f"{shown(self.source)}, line {self.line}: "
-        return location + "; ".join(f"{finding.path}: {finding.message} [{finding.code}]" for finding in self.findings)
+        errors = [f"{finding.path}: {finding.message} [{finding.code}]" for finding in self.findings]
+        errors += [f"and {count:,} more [{code}]" for code, count in self.unlisted.items()]
+        return location + "; ".join(errors)
 
 
-def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Sort findings by the order of the table of codes, then by path, and drop equal ones."""
-    return tuple(sorted(set(findings), key=lambda finding: (RANK[finding.code], finding.path, finding.message)))
+def first_errors(reports: Iterable[Report], most: int = MOST_ERRORS) -> Errors:
+    """List the errors of a line in the order of the table of codes, then by path; count those beyond `most`.
+
+    Of each code the first ones are kept, so the first error of a line is always the most fundamental one.
+    """
+    counts: dict[str, int] = {}
+    kept: set[Finding] = set()
+    for code, steps, text, value in reports:
+        count = counts[code] = counts.get(code, 0) + 1
+        if count <= most:
+            message = text if value is NO_VALUE else f"{text}, found {describe(value)}"
+            kept.add(_shared(Finding(code, json_path(steps), message)))
+    found = sorted(kept, key=_rank)
+    unlisted = {code: count - most for code, count in counts.items() if count > most}
+    for finding in found[most:]:
+        unlisted[finding.code] = unlisted.get(finding.code, 0) + 1
+    return Errors(tuple(found[:most]), dict(sorted(unlisted.items(), key=lambda item: RANK[item[0]])))
+
+
+def _rank(finding: Finding) -> tuple[int, str, str]:
+    return RANK[finding.code], finding.path, finding.message
+
+
+def _shared(finding: Finding) -> Finding:
+    """Return an equal finding of an earlier line, if there is one: ten findings are larger than a short line."""
+    if len(_common) >= _MOST_COMMON:
+        _common.clear()
+    return _common.setdefault(finding, finding)
 
 
 def json_path(steps: Iterable[str | int], *, whole: bool = False) -> str:
-    """Return the JSON path of a value; very long keys are shortened unless `whole`.
+    """Return the JSON path of a value; very long keys and paths are shortened unless `whole`.
 
     >>> json_path(["interactions", 0, "tool_calls", 2, "my key"])
     '$.interactions[0].tool_calls[2]["my key"]'
@@ -77,11 +144,13 @@ def json_path(steps: Iterable[str | int], *, whole: bool = False) -> str:
     for step in steps:
         if isinstance(step, int):
             path.append(f"[{step}]")
-        elif step.isidentifier():
-            path.append(f".{step}")
-        else:
-            path.append(f"[{json.dumps(step if whole else _shorten(step), ensure_ascii=False)}]")
-    return "".join(path)
+            continue
+        key = step if whole else _shorten(step)
+        path.append(f".{key}" if key.isidentifier() else f"[{json.dumps(key, ensure_ascii=False)}]")
+    text = "".join(path)
+    if whole or len(text) <= _LONGEST_PATH:
+        return text
+    return f"{text[: _LONGEST_PATH // 2]}…{text[-_LONGEST_PATH // 2 :]}"
 
 
 def describe(value: Any) -> str:
@@ -118,14 +187,14 @@ class Location(msgspec.Struct, frozen=True):
 
 
 class FindingGroup(msgspec.Struct):
-    """Equal findings."""
+    """Findings with the same code and the same path, whatever the indices in the path."""
 
     code: str
     """The code."""
     path: str
-    """The JSON path in the record, such as `$.evaluation.score`."""
+    """The JSON path of the first one, such as `$.evaluation.score`."""
     message: str
-    """What was expected, and what was found."""
+    """The message of the first one: what was expected, and what was found."""
     severity: str
     """`error` or `warning`."""
     count: int
@@ -135,11 +204,11 @@ class FindingGroup(msgspec.Struct):
 
 
 class FindingGroups(msgspec.Struct):
-    """Counts of findings by code, and groups of equal findings. Further groups than `limit` are not remembered."""
+    """Counts of findings by code, and by code and path. Further groups than `limit` are not remembered."""
 
     limit: int
     codes: Counter[str] = msgspec.field(default_factory=Counter)
-    groups: dict[Finding, FindingGroup] = msgspec.field(default_factory=dict)
+    groups: dict[tuple[str, str], FindingGroup] = msgspec.field(default_factory=dict)
 
     def add(self, finding: Finding, location: Location) -> None:
         """Count a finding, and remember its location if it is among the first."""
@@ -149,16 +218,18 @@ class FindingGroups(msgspec.Struct):
     def merge(self, other: FindingGroups, line_base: int = 0) -> None:
         """Add the groups of lines that come later, with `line_base` added to their line numbers."""
         self.codes += other.codes
-        for finding, group in other.groups.items():
-            self._add(finding, group.count, [Location(one.source, line_base + one.line) for one in group.locations])
+        for group in other.groups.values():
+            first = Finding(group.code, group.path, group.message)
+            self._add(first, group.count, [Location(one.source, line_base + one.line) for one in group.locations])
 
     def _add(self, finding: Finding, count: int, locations: list[Location]) -> None:
-        group = self.groups.get(finding)
+        kind = finding.code, _INDEX.sub("[]", finding.path)
+        group = self.groups.get(kind)
         if group is None:
             if len(self.groups) >= self.limit:
                 return
             group = FindingGroup(finding.code, finding.path, finding.message, finding.severity, 0, [])
-            self.groups[finding] = group
+            self.groups[kind] = group
         group.count += count
         group.locations += locations[: _LOCATIONS - len(group.locations)]
 

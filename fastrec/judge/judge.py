@@ -19,7 +19,7 @@ from stringzilla import count, find
 
 from fastrec.judge.arbiter import judge_slowly, normal_form
 from fastrec.judge.batch import Batch, HashReplaced, InvalidLine
-from fastrec.judge.findings import Finding, describe
+from fastrec.judge.findings import Errors, Finding, describe
 from fastrec.judge.parse import spell
 from fastrec.judge.warnings import warnings_of
 from fastrec.schemas.hashes import cached_hash
@@ -168,8 +168,8 @@ class Judge:
             batch.blank += 1
             return
         value = judge_slowly(raw, self._schema)
-        if isinstance(value, tuple):
-            batch.rejected.append(InvalidLine(line, offset, value, raw))
+        if isinstance(value, Errors):
+            batch.rejected.append(InvalidLine(line, offset, value.findings, raw, unlisted=value.unlisted))
             return
         computed = self._hash(value["input"]["raw"], value["input"]["reference"])
         given = value.get("sample_hash", UNSET)

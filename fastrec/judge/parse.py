@@ -10,13 +10,14 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from typing import Any, Final
 
 import msgspec
 
 from fastrec.errors import UsageError
-from fastrec.judge.findings import Finding, json_path
+from fastrec.judge.findings import NO_VALUE, Report
 
 __all__ = ["MAX_DEPTH", "LongInteger", "flaws_in", "parse", "spell"]
 
@@ -26,10 +27,12 @@ MAX_DEPTH: Final = 256
 _MAX_DIGITS: Final = 1_000_000  # of an integer: converting more takes too long for one line of a nightly job
 _PYTHON_DIGITS: Final = 4_300  # the limit of int(), and of msgspec
 
-# A string, or a bracket outside strings. The parser reports a string without an end.
-_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)  # the parser reports a string without an end
+_LEVELS: Final = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+_NO_BRACKETS: Final = bytes(set(range(256)) - _LEVELS.keys())
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _WHITE_SPACE: Final = " \t\r\n"
+_SURROGATE: Final = "this {} contains half of a surrogate pair"
 _CLOSING: Final = {"Expecting property name enclosed in double quotes": "}", "Expecting value": "]"}
 
 
@@ -55,32 +58,35 @@ spell = msgspec.json.Encoder(enc_hook=_spell_other).encode
 class _NoNumber(float):
     """Placeholder for a number that is not finite: 0.0, which the arbiter accepts as a number."""
 
+    __slots__ = ("text",)
     text: str
 
 
 class _Ambiguous(dict[str, Any]):
     """An object with the same key more than once."""
 
+    __slots__ = ("duplicates",)
     duplicates: list[str]
 
 
-def parse(line: bytes) -> tuple[Any, list[Finding]]:
+def parse(line: bytes) -> tuple[Any, Iterable[Report]]:
     """Return the value of a line and its flaws; the value is None after a flaw in UTF-8, depth or syntax."""
     try:
         text = line.decode()
     except UnicodeDecodeError as exc:
         where = f"0x{line[exc.start]:02x} at byte {exc.start:,} of the line"
-        return None, [Finding("json.utf8", "$", f"not UTF-8: {where}")]
+        return None, [("json.utf8", (), f"not UTF-8: {where}", NO_VALUE)]
     if line.count(b"[") + line.count(b"{") > MAX_DEPTH and (depth := _depth(line)) > MAX_DEPTH:
-        return None, [Finding("json.depth", "$", f"expected at most {MAX_DEPTH} levels of nesting, found {depth:,}")]
-    reader = _Reader()
+        text = f"expected at most {MAX_DEPTH} levels of nesting, found {depth:,}"
+        return None, [("json.depth", (), text, NO_VALUE)]
+    hooks = _Hooks()
     try:
-        value = reader.decode(text)
+        value = hooks.decoder().decode(text)
     except json.JSONDecodeError as exc:
-        return None, [Finding("json.syntax", "$", _syntax_error(text, exc))]
-    if not reader.flawed and (_ESCAPED_SURROGATE.search(text) is None or _is_text(value)):
+        return None, [("json.syntax", (), _syntax_error(text, exc), NO_VALUE)]
+    if not hooks.flawed and (_ESCAPED_SURROGATE.search(text) is None or _is_text(value)):
         return value, []
-    return value, list(flaws_in(value))
+    return value, flaws_in(value)
 
 
 def _syntax_error(text: str, exc: json.JSONDecodeError) -> str:
@@ -98,17 +104,19 @@ def _syntax_error(text: str, exc: json.JSONDecodeError) -> str:
     return f"invalid JSON at byte {len(text[:position].encode()):,} of the line: {problem}"
 
 
-class _Reader(json.JSONDecoder):
-    """The parser of the standard library; notes the flaws that it accepts."""
+class _Hooks:
+    """What the parser of the standard library calls; notes the flaws that it accepts."""
 
-    def __init__(self) -> None:
-        super().__init__(
+    flawed = False
+
+    def decoder(self) -> json.JSONDecoder:
+        """Make a parser. It refers to the hooks, but they do not refer to it: no cycle is left for the collector."""
+        return json.JSONDecoder(
             object_pairs_hook=self._object,
             parse_float=self._number,
             parse_int=self._integer,
             parse_constant=self._no_number,
         )
-        self.flawed = False
 
     def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         value = dict(pairs)
@@ -136,6 +144,8 @@ class _Reader(json.JSONDecoder):
 
 def _is_text(value: Any) -> bool:
     """Return whether all strings of a value can be encoded in UTF-8; the encoder is faster than a walk."""
+    if isinstance(value, str) and value.isascii():
+        return True
     try:
         spell(value)
     except UnicodeEncodeError:
@@ -144,15 +154,8 @@ def _is_text(value: Any) -> bool:
 
 
 def _depth(line: bytes) -> int:
-    depth = deepest = 0
-    for match in _TOKEN.finditer(line):
-        token = match[0]
-        if token in b"[{":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif token in b"]}":
-            depth -= 1
-    return deepest
+    brackets = _STRING.sub(b"", line).translate(None, _NO_BRACKETS)
+    return max(accumulate(map(_LEVELS.__getitem__, brackets)), default=0)
 
 
 def _long_integer(text: str) -> LongInteger:
@@ -170,33 +173,45 @@ def _digits(text: str) -> int:
     return _digits(text[:-half]) * power + _digits(text[-half:])
 
 
-def flaws_in(root: Any) -> Iterator[Finding]:
-    """Find every flaw in a value, with its JSON path."""
-    pending: list[tuple[tuple[str | int, ...], Any]] = [((), root)]
-    while pending:
-        steps, value = pending.pop()
-        if isinstance(value, dict):
-            for key in value.duplicates if isinstance(value, _Ambiguous) else ():
-                path = json_path((*steps, _spellable(key)))
-                yield Finding("json.duplicate_key", path, "the object has this key more than once")
-            for key, child in value.items():
-                inside = (*steps, _spellable(key))
-                if not _is_text(key):
-                    yield _surrogate(inside, "key")
-                pending.append((inside, child))
-        elif isinstance(value, list):
-            pending.extend(((*steps, index), child) for index, child in enumerate(value))
-        elif isinstance(value, str):
-            if not _is_text(value):
-                yield _surrogate(steps, "string")
-        elif isinstance(value, _NoNumber) or (isinstance(value, float) and not math.isfinite(value)):
-            text = value.text if isinstance(value, _NoNumber) else str(value)
-            found = text if len(text) <= 40 else f"one of {len(text):,} characters"
-            yield Finding("json.number", json_path(steps), f"expected a finite number, found {found}")
+def flaws_in(root: Any) -> Iterator[Report]:
+    """Find every flaw in a value, in memory that does not depend on its size."""
+    steps: list[str | int] = []  # to the current value; they change between two flaws
+    yield from _own_flaws(root, steps)
+    walks = [_children(root)]
+    while walks:
+        for step, child in walks[-1]:
+            steps.append(step)
+            yield from _own_flaws(child, steps)
+            if isinstance(child, (dict, list)):
+                walks.append(_children(child))
+                break
+            steps.pop()
+        else:
+            walks.pop()
+            del steps[-1:]
 
 
-def _surrogate(steps: tuple[str | int, ...], what: str) -> Finding:
-    return Finding("json.surrogate", json_path(steps), f"this {what} contains half of a surrogate pair")
+def _children(value: Any) -> Iterator[tuple[str | int, Any]]:
+    if isinstance(value, dict):
+        return ((_spellable(key), child) for key, child in value.items())
+    return iter(enumerate(value if isinstance(value, list) else ()))
+
+
+def _own_flaws(value: Any, steps: list[str | int]) -> Iterator[Report]:
+    """Find the flaws of a value itself: not those of its children, but those of its keys."""
+    if isinstance(value, dict):
+        for key in value.duplicates if isinstance(value, _Ambiguous) else ():
+            yield "json.duplicate_key", [*steps, _spellable(key)], "the object has this key more than once", NO_VALUE
+        for key in value:
+            if not _is_text(key):
+                yield "json.surrogate", [*steps, _spellable(key)], _SURROGATE.format("key"), NO_VALUE
+    elif isinstance(value, str):
+        if not _is_text(value):
+            yield "json.surrogate", steps, _SURROGATE.format("string"), NO_VALUE
+    elif isinstance(value, _NoNumber) or (isinstance(value, float) and not math.isfinite(value)):
+        text = value.text if isinstance(value, _NoNumber) else str(value)
+        found = text if len(text) <= 40 else f"one of {len(text):,} characters"
+        yield "json.number", steps, f"expected a finite number, found {found}", NO_VALUE
 
 
 def _spellable(key: str) -> str:

@@ -7,6 +7,7 @@ the slow path; the widened class then decodes the following ones at full speed.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
@@ -71,15 +72,18 @@ class LearningDecoder:
         A class and its decoder take a millisecond or two to build, so the wait for the next one doubles each time:
         input with new keys in every record spends almost no time on decoders that do not help.
         """
-        for path, keys in unknown.items():
-            self._seen.update((path, key) for key in keys if key not in self._learned.get(path, ()) and can_widen(key))
         room = _MOST_LEARNED - sum(map(len, self._learned.values()))
+        for path, keys in unknown.items():
+            learned = self._learned.get(path, ())
+            new = ((path, key) for key in sorted(keys) if key not in learned and can_widen(key))
+            # Every line may have keys of its own, so only as many are remembered as can be learned.
+            self._seen.update(islice(new, max(room - len(self._seen), 0)))
         if not self._seen or room <= 0:
             return
         self._wait -= 1
         if self._wait > 0:
             return
-        for path, key in sorted(self._seen)[:room]:
+        for path, key in self._seen:
             self._learned.setdefault(path, set()).add(key)
         self._seen.clear()
         self.built += 1

@@ -406,15 +406,17 @@ def test_closed_pipe(corpus: Path, command: str, code: int, both: str) -> None:
 
 def test_pipe_to_head(corpus: Path) -> None:
     """`fastrec validate … | head -1` prints one line and no error."""
-    write(corpus / "many.jsonl", [json.dumps(sample(model_id=number)).encode() for number in range(999)])
+    many = [json.dumps(sample(metadata={f"k{number:03}": float("nan")})).encode() for number in range(999)]
+    write(corpus / "many.jsonl", many)
     done = subprocess.run(
-        f"{sys.executable} -m fastrec validate many.jsonl | head -1",
+        f"{sys.executable} -m fastrec validate many.jsonl --format github | head -1",
         shell=True,
         capture_output=True,
         timeout=60,
         check=True,
     )
-    assert done.stdout == "error schema.type  1 ×\n".encode()
+    assert done.stdout.startswith(b"::error file=many.jsonl,line=1,title=json.number::$.metadata.k000: expected")
+    assert done.stdout.count(b"\n") == 1
     assert done.stderr == b""
 
 

@@ -21,6 +21,7 @@ from fastrec.cli import cli
 from fastrec.cli.tables import print_groups
 from fastrec.commands.generate.stream import Recipe, labelled_lines
 from fastrec.commands.rejects import Rejects, extract, rejects
+from fastrec.corpus.rejects import decode_rejected, numbered_lines
 from fastrec.corpus.writer import ShardWriter
 from fastrec.errors import CorpusError, ShardError, UsageError
 from fastrec.judge.codes import CODES
@@ -317,3 +318,16 @@ def test_a_closed_pipe_is_not_an_error(fresh: Path, arguments: list[str]) -> Non
     finally:
         os.close(writer)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_rejected_line_stores_a_hundred_errors_and_counts_the_others(tmp_path: Path) -> None:
+    """The line counts once; its entry has the first errors, and the number of the others by code."""
+    line = json.dumps(sample("multi_turn", interactions=[{}] * 400, model_id=0))
+    (tmp_path / "a.jsonl").write_text(line)
+    fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus")
+    ((_, stored),) = numbered_lines(str(tmp_path / "corpus" / FILE))
+    rejected = decode_rejected(FILE, 1, stored)
+    assert isinstance(rejected.errors, list)
+    assert (rejected.code, len(rejected.errors), rejected.unlisted) == ("schema.type", 100, {"schema.required": 701})
+    assert rejected.exact_bytes() == line.encode()
+    assert rejects(tmp_path / "corpus").codes == {"schema.type": 1}

@@ -137,10 +137,35 @@ def test_groups_have_equal_findings_and_their_first_locations(tmp_path: Path) ->
 
 def test_groups_are_limited_and_counts_are_not(tmp_path: Path) -> None:
     """The number of groups is bounded, and the counts by code are complete."""
-    lines = [json.dumps(sample(model_id=number)).encode() for number in range(50)]
+    lines = [json.dumps(sample(metadata={f"k{number}": float("nan")})).encode() for number in range(50)]
     found = validate([write(tmp_path / "a.jsonl", lines)], limits=Limits(finding_groups=10))
     assert len(found.groups) == 10
-    assert found.codes["schema.type"] == found.invalid == 50
+    assert found.codes["json.number"] == found.invalid == 50
+
+
+def test_findings_are_grouped_by_code_and_path(tmp_path: Path) -> None:
+    """Values and indices do not split a group; its message and locations are those of the first findings."""
+    turns = [{"turn_idx": 0, "role": "user"}, {"turn_idx": "one", "role": "user"}]
+    lines = [json.dumps(sample(model_id=number)).encode() for number in range(5)]
+    lines += [json.dumps(sample("multi_turn", interactions=turns[number:])).encode() for number in (0, 1)]
+    path = write(tmp_path / "a.jsonl", lines)
+    found = balanced(validate([path]))
+    assert [(group.code, group.path, group.message, group.count) for group in found.groups] == [
+        ("schema.type", "$.model_id", "expected a string, found the integer 0", 5),
+        ("schema.type", "$.interactions[1].turn_idx", 'expected an integer, found the string "one"', 2),
+    ]
+    assert [location.line for location in found.groups[0].locations] == [1, 2, 3]
+
+
+def test_a_line_with_many_errors_lists_the_first_and_counts_all(tmp_path: Path) -> None:
+    """The counts by code are complete; the log has a hundred errors of the line, and the number of the others."""
+    line = json.dumps(sample("multi_turn", interactions=[{}] * 400)).encode()
+    found = validate([write(tmp_path / "a.jsonl", [line, GOOD])], json_log=tmp_path / "log")
+    assert (found.invalid, found.codes["schema.required"]) == (1, 800)
+    assert sum(group.count for group in found.groups if group.severity == "error") == 100
+    log = [entry for entry in log_of(tmp_path / "log") if entry["severity"] == "error"]
+    assert len(log) == 101
+    assert (log[100]["line"], log[100]["message"]) == (1, "700 more errors of this kind are not listed")
 
 
 # The same result, however the work is done

@@ -78,7 +78,6 @@ HABITS: Final = {
     "cached tokens": (9, 4),
     "latency": (10, 6),
     "metadata": (3, 8),
-    "user turns": (1, 3),
 }
 
 

@@ -81,8 +81,7 @@ def _converse(rng: Rng, tables: PhraseTables, producer: Producer, question: Ques
     table, size = question.table, question.evaluation.answer_size
     turns: list[Record] = [{"turn_idx": 0, "role": "system", "content": question.reference}]
     calls = 0
-    rounds = rng.long_tail(4, 24)
-    for number in range(rounds):
+    for number in range(rng.long_tail(4, 24)):
         asked = table.write(rng, rng.long_tail(size // 2, 200))
         turns.append({"turn_idx": len(turns), "role": "user", "content": asked})
         if number == 0 and question.evaluation.interaction_type == "agentic":
@@ -98,8 +97,7 @@ def _converse(rng: Rng, tables: PhraseTables, producer: Producer, question: Ques
         record["output"] = None
     record["interactions"] = turns
     _evaluate(rng, producer, question, record, str(rng.below(1000)))
-    num_turns = rounds if "user turns" in producer.habits else len(turns)
-    record["evaluation"].update(num_turns=num_turns, tool_calls_count=calls)
+    record["evaluation"].update(num_turns=len(turns), tool_calls_count=calls)
 
 
 def _use_tools(rng: Rng, tables: PhraseTables, producer: Producer, question: Question, turns: list[Record]) -> int:

@@ -214,9 +214,12 @@ def _validate_slice(piece: Slice, task: _SliceTask, log: str | None) -> SliceFin
             findings.sort(key=lambda pair: pair[0])
             for line, finding in findings:
                 found.groups.add(finding, Location(source, line))
+            unlisted = [(invalid.line, invalid.unlisted) for invalid in batch.rejected if invalid.unlisted]
+            for _, counts in unlisted:
+                found.groups.codes.update(counts)
             if log:
                 found.logs = [(log, 0)]
-                log_findings(log, source, findings)
+                log_findings(log, source, findings, unlisted)
             if task.max_errors is not None and found.counts["invalid"] >= task.max_errors:
                 break
     except ShardError as exc:

@@ -3,7 +3,8 @@
 A worker returns `SliceFindings` for each slice, with line numbers that count from the slice's first line. The driver
 adds up the slices of a shard with `+=`, which corrects the line numbers, and then adds whole shards to the
 `Validation` in the order of the inputs. A shard that cannot be read completely adds nothing but its error. The log has
-every finding: the workers write a file per slice, and the driver joins these files in order.
+every finding, except that a line lists at most a hundred errors: the workers write a file per slice, and the driver
+joins these files in order.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 import msgspec
 
@@ -46,7 +47,7 @@ class Validation(msgspec.Struct):
     codes: dict[str, int] = msgspec.field(default_factory=dict)
     """Number of findings by code."""
     groups: list[FindingGroup] = msgspec.field(default_factory=list)
-    """Equal findings together, errors first, the most frequent first; at most 1,000 groups."""
+    """Findings with the same code and path together, errors first, the most frequent first; at most 1,000 groups."""
     bad_shards: list[str] = msgspec.field(default_factory=list)
     """Shards that could not be read completely, and why; none of their lines count."""
     notices: list[str] = msgspec.field(default_factory=list)
@@ -108,12 +109,22 @@ class LoggedFinding(msgspec.Struct):
     """What was expected, and what was found."""
 
 
+_MORE: Final = "{:,} more errors of this kind are not listed"
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(LoggedFinding).decode
 
 
-def log_findings(path: str, source: str, findings: Iterable[tuple[int, Finding]]) -> None:
-    """Append findings, each with its line, to the log of a slice."""
+def log_findings(
+    path: str,
+    source: str,
+    findings: Iterable[tuple[int, Finding]],
+    unlisted: Iterable[tuple[int, dict[str, int]]],
+) -> None:
+    """Append findings, each with its line, to the log of a slice; then the numbers of those that lines do not list."""
+    more = (
+        (line, Finding(code, "$", _MORE.format(count))) for line, codes in unlisted for code, count in codes.items()
+    )
+    findings = sorted((*findings, *more), key=lambda pair: pair[0])
     with Path(path).open("ab") as file:
         for line, finding in findings:
             logged = LoggedFinding(source, line, finding.severity, finding.code, finding.path, finding.message)

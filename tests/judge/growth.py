@@ -1,0 +1,112 @@
+"""Hostile lines of any size: each kind repeats the one thing that could cost more than its bytes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+from tests.samples import sample
+
+__all__ = ["KINDS", "hostile"]
+
+
+def _record(kind: str, **fields: Any) -> Callable[[bytes], bytes]:
+    """Return a function that puts JSON text into a record, where a field holds `@`."""
+    before, _, after = json.dumps(sample(kind, **fields), separators=(",", ":")).encode().partition(b'"@"')
+    return lambda text: before + text + after
+
+
+def _repeat(item: bytes, size: int, brackets: bytes = b"[]") -> bytes:
+    return brackets[:1] + b",".join([item] * (size // (len(item) + 1) + 1)) + brackets[1:]
+
+
+def _numbered(item: bytes, size: int, brackets: bytes = b"{}") -> bytes:
+    """Repeat an item with a number of its own each time."""
+    items, length = [], 0
+    for number in count():
+        items.append(item % (b"%x" % number))
+        length += len(items[-1]) + 1
+        if length >= size:
+            return brackets[:1] + b",".join(items) + brackets[1:]
+    raise AssertionError
+
+
+_turns = _record("multi_turn", interactions="@")
+_attribution = _record("single_turn", answer_attribution="@")
+_metadata = _record("single_turn", metadata="@")
+_unknown = _record("single_turn", zz="@")
+_raw = _record("single_turn", output={"raw": "@"})
+_choices = _record("single_turn", input={"raw": "", "reference": "", "choices": "@"})
+_tool_call_id = _record("multi_turn", interactions=[{"turn_idx": 0, "role": "", "tool_call_id": "@"}])
+_TURN = b'{"turn_idx":%s,"role":""%s}'
+_CLAIM = b'{"turn_idx":7,"source":"","extracted_value":"","extraction_method":"","is_terminal":true}'
+
+
+def _deep(text: bytes, key: bytes = b"k") -> bytes:
+    return (b'{"%s":' % key) * 250 + text + b"}" * 250
+
+
+def _twice(keys: bytes) -> bytes:
+    return keys[:-1] + b"," + keys[1:]
+
+
+def _long_key(size: int, text: bytes) -> bytes:
+    return b'{"%s":%s}' % (b"k" * size, text)
+
+
+def _root(keys: bytes) -> bytes:
+    return json.dumps(sample("single_turn")).encode()[:-1] + b"," + keys[1:-1] + b"}"
+
+
+KINDS: dict[str, Callable[[int], bytes]] = {
+    # Errors of the schema
+    "empty turns": lambda size: _turns(_repeat(b"{}", size)),
+    "empty tool calls": lambda size: _turns(_repeat(_TURN % (b"0", b',"tool_calls":[{},{},{},{},{},{},{}]'), size)),
+    "turns with wrong types": lambda size: _turns(_repeat(_TURN % (b"-1", b',"tool_call_id":0,"content":0'), size)),
+    "numbers as attributions": lambda size: _attribution(_repeat(b"0", size)),
+    "numbers as choices": lambda size: _choices(_repeat(b"0", size)),
+    "many good turns, one bad": lambda size: _turns(_repeat(_TURN % (b"0", b""), size)[:-1] + b",{}]"),
+    "ids that are numbers": lambda size: _tool_call_id(_repeat(b"0", size)),
+    # Flaws of the JSON
+    "one key many times": lambda size: _metadata(_repeat(b'"k":0', size, b"{}")),
+    "many keys twice": lambda size: _metadata(_twice(_numbered(b'"%s":0', size // 2))),
+    "objects with a key twice": lambda size: _metadata(b'{"x":' + _repeat(b'{"":0,"":0}', size) + b"}"),
+    "infinities": lambda size: _unknown(_repeat(b"1e999", size)),
+    "infinities below 250 long keys": lambda size: _unknown(_deep(_repeat(b"1e999", size), b"k" * 100)),
+    "infinities below a long key": lambda size: _unknown(_long_key(size // 2, _repeat(b"NaN", size // 2))),
+    "half surrogate pairs": lambda size: _unknown(_repeat(rb'"\ud800"', size)),
+    "invalid UTF-8": lambda size: _raw(b'"' + b"\xff" * size + b'"'),
+    "an open string": lambda size: _raw(b'"' + b"x" * size),
+    "too deep": lambda size: _unknown(b"[" * (size // 2) + b"]" * (size // 2)),
+    "escaped quotes": lambda size: _raw(b'"' + rb"\"[" * (size // 3) + b'"'),
+    # Valid records
+    "empty arrays": lambda size: _unknown(_repeat(b"[]", size)),
+    "empty objects": lambda size: _metadata(b'{"x":' + _repeat(b"{}", size) + b"}"),
+    "floats": lambda size: _unknown(_repeat(b"1.5", size)),
+    "integers of 20 digits": lambda size: _unknown(_repeat(b"7" * 20, size)),
+    "integers of 5,000 digits": lambda size: _unknown(_repeat(b"7" * 5_000, size)),
+    "integral floats": lambda size: _turns(_repeat(_TURN % (b"1.0", b""), size)),
+    "many keys": lambda size: _metadata(_numbered(b'"%s":0', size)),
+    "many unknown keys": lambda size: _root(_numbered(b'"zz%s":0', size)),
+    "unknown keys in turns": lambda size: _turns(_numbered(b'{"turn_idx":0,"role":"","z%s":0}', size, b"[]")),
+    "deep values": lambda size: _unknown(_repeat(b"[" * 200 + b"]" * 200, size)),
+    "deep objects": lambda size: _unknown(_repeat(_deep(b"0"), size)),
+    "escapes": lambda size: _raw(b'"' + rb"\u0000" * (size // 6) + b'"'),
+    "escaped keys": lambda size: _root(_numbered(rb'"\u007a\u003a%s":0', size)),
+    "one emoji": lambda size: _raw(b'"' + b"x" * size + "😀".encode() + b'"'),
+    "nulls": lambda size: _turns(_repeat(_TURN % (b"0", b',"content":null'), size)),
+    # Warnings
+    "attributions beyond the last turn": lambda size: _attribution(_repeat(_CLAIM, size)),
+    "ids of no tool call": lambda size: _tool_call_id(_repeat(b'""', size)),
+    "turns with ids of no tool call": lambda size: _turns(_repeat(_TURN % (b"0", b',"tool_call_id":""'), size)),
+    # Many lines
+    "short invalid lines": lambda size: b"{}\n" * (size // 3),
+    "short lines without JSON": lambda size: b"x\n" * (size // 2),
+}  # fmt: skip
+
+
+def hostile(kind: str, size: int) -> bytes:
+    """Return about `size` bytes of lines of a kind."""
+    return KINDS[kind](size)

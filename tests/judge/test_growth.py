@@ -1,0 +1,153 @@
+"""What a line costs is bounded by its size, and what is kept of its errors by a constant."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from fastrec.judge.explain import errors_of
+from fastrec.judge.findings import MOST_ERRORS, NO_VALUE, Errors, Finding, InvalidRecordError, first_errors, json_path
+from fastrec.judge.judge import Judge
+from fastrec.schemas.registry import DEFAULT_SCHEMA
+from fastrec.schemas.widen import LearningDecoder
+from tests.judge.growth import KINDS, hostile
+from tests.judge.helpers import judge
+from tests.judge.test_oracle import random_mutations
+
+MEMORY_FACTOR = 100  # bytes of memory per byte of a line; JSON as Python objects alone takes up to 50
+LINE_FACTOR = 300  # the same for lines of one or two bytes, each of which is an object with several fields
+LINES = {"short invalid lines", "short lines without JSON"}
+MEMORY = """
+import gc, sys
+from fastrec.judge.judge import Judge
+from tests.judge.growth import KINDS, hostile
+
+def peak():
+    return next(int(line.split()[1]) << 10 for line in open("/proc/self/status") if line.startswith("VmHWM"))
+
+gc.disable()  # as in a task
+for kind in KINDS:
+    lines = hostile(kind, 10_000 if kind in sys.argv[1:] else 80_000)
+    for data in (hostile(kind, 1000), lines):
+        open("/proc/self/clear_refs", "w").write("5")  # start the peak again
+        before = peak()
+        Judge(warnings=True).judge_chunk(data, bytearray())
+    print(kind, (peak() - before) / len(lines), sep="\\t")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc to measure memory")
+def test_memory_grows_with_the_size_of_a_line_by_a_small_factor() -> None:
+    """No line of 80 KB takes more than a hundred times its size; for a list of all errors it was a thousand."""
+    run = [sys.executable, "-c", MEMORY, *LINES]
+    out = subprocess.run(run, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True).stdout
+    factors = {kind: float(factor) for kind, factor in (line.split("\t") for line in out.splitlines())}
+    assert factors.keys() == KINDS.keys()
+    allowed = {kind: LINE_FACTOR if kind in LINES else MEMORY_FACTOR for kind in KINDS}
+    assert {kind: factor for kind, factor in factors.items() if factor > allowed[kind]} == {}
+
+
+def seconds(kind: str, size: int) -> float:
+    data, subject = hostile(kind, size), Judge(warnings=True)
+    begin = time.process_time()
+    subject.judge_chunk(data, bytearray())
+    return time.process_time() - begin
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_time_grows_linearly(kind: str) -> None:
+    """Eight times as much text takes about eight times as long; quadratic growth would take 64 times as long."""
+    size = 400 if kind in LINES else 5_000
+    limit = 30 * max(min(seconds(kind, size), seconds(kind, size)), 0.002)
+    assert seconds(kind, 8 * size) < limit or seconds(kind, 8 * size) < limit  # once more, if something disturbed it
+
+
+def test_a_line_lists_a_hundred_errors_and_counts_the_others() -> None:
+    """The listed errors are the first ones; the counts by code add up to all errors."""
+    batch, _ = judge(hostile("empty turns", 30_000))
+    (invalid,) = batch.rejected
+    assert len(invalid.findings) == MOST_ERRORS
+    assert {finding.code for finding in invalid.findings} == {"schema.required"}
+    assert {"$.interactions[0].role", "$.interactions[49].turn_idx"} <= {finding.path for finding in invalid.findings}
+    assert invalid.unlisted == {"schema.required": 2 * 10_001 - MOST_ERRORS}
+
+
+def test_the_most_fundamental_error_is_listed_first_however_many_come_before() -> None:
+    """A line counts under its first code, so it must not depend on where in the line the error is."""
+    turns = b'[{"role":0},' + hostile("empty turns", 3_000).partition(b'"interactions":[')[2].partition(b"]")[0] + b"]"
+    line = json.dumps({"interactions": "@"}).encode().replace(b'"@"', turns)[:-1] + b',"metadata":{"a":1,"a":1}}'
+    (invalid,) = judge(line)[0].rejected
+    assert [finding.code for finding in invalid.findings[:3]] == [
+        "json.duplicate_key",
+        "schema.type",
+        "schema.required",
+    ]
+    assert len(invalid.findings) == MOST_ERRORS
+
+
+def test_errors_beyond_the_limit_are_counted_by_code() -> None:
+    """Errors that are cut from the list count like those that were never kept."""
+    reports = [(code, ["a", n], "wrong", NO_VALUE) for n in range(5) for code in ("schema.enum", "schema.type")]
+    found = first_errors(reports, most=3)
+    assert found == Errors(
+        tuple(Finding("schema.type", f"$.a[{n}]", "wrong") for n in range(3)), {"schema.type": 2, "schema.enum": 5}
+    )
+    error = InvalidRecordError(found.findings[:1], unlisted=found.unlisted)
+    assert str(error) == "$.a[0]: wrong [schema.type]; and 2 more [schema.type]; and 5 more [schema.enum]"
+
+
+def test_long_keys_and_paths_are_shortened() -> None:
+    """A path has at most a few hundred characters, so that a hundred findings stay small."""
+    assert json_path(["k" * 100_000, 3]) == '$["kkkkkkkkkkkkkkkkkkkk…"][3]'
+    deep = json_path(["level"] * 250 + ["last"])
+    assert (len(deep), deep[:8], deep[-5:]) == (241, "$.level.", ".last")
+    assert json_path(["k" * 100_000], whole=True) == "$." + "k" * 100_000
+
+
+def test_the_explained_errors_are_those_of_an_independent_validator() -> None:
+    """Same paths, same keywords; and draft-07 refuses a value exactly if there is an error."""
+    document = dict(DEFAULT_SCHEMA.document)
+    del document["allOf"]  # rules have codes of their own
+    oracle = jsonschema.Draft7Validator(document)
+    for value in itertools.islice(random_mutations(3), 400):
+        expected = sorted(
+            (json_path([*error.absolute_path, *missing]), f"schema.{_snake(str(error.validator))}")
+            for error in oracle.iter_errors(value)
+            for missing in ([error.message.split("'")[1]] if error.validator == "required" else [],)
+        )
+        found = [(json_path(steps), code) for code, steps, _, _ in errors_of(value, DEFAULT_SCHEMA)]
+        assert sorted(error for error in found if not error[1].startswith("rule.")) == expected
+
+
+def _snake(keyword: str) -> str:
+    return {"oneOf": "one_of"}.get(keyword, keyword)
+
+
+def test_judging_leaves_nothing_for_the_collector() -> None:
+    """Tasks switch the collector off, so a cycle for each invalid line would fill the memory."""
+    subject = Judge(warnings=True)
+    lines = b"\n".join([b"x", b"{}", b'{"a":1e999,"a":0}', hostile("integral floats", 500)] * 50)
+    subject.judge_chunk(lines, bytearray())
+    gc.collect()
+    gc.disable()
+    try:
+        subject.judge_chunk(lines, bytearray())
+        assert gc.collect() < 20
+    finally:
+        gc.enable()
+
+
+def test_unknown_keys_of_every_line_are_not_remembered() -> None:
+    """A decoder that has learned enough keys, or waits, holds no more keys than it can learn."""
+    decoder = LearningDecoder(DEFAULT_SCHEMA.record)
+    for number in range(2_000):
+        decoder.learn({"": {f"key{number}", f"other{number}"}})
+    assert len(decoder._seen) <= 256
