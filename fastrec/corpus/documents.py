@@ -12,7 +12,7 @@ import msgspec
 from fastrec.corpus.manifest import MANIFEST_FORMAT, Manifest
 from fastrec.errors import CorpusError, UsageError, shown
 from fastrec.storage import join, storage_of
-from fastrec.summary.document import SUMMARY_FORMAT, Summary
+from fastrec.summary.document import Summary
 
 __all__ = ["MANIFEST", "SUMMARY", "is_plain", "read_manifest", "read_summary", "summary_path"]
 
@@ -58,11 +58,7 @@ def read_summary(corpus: str, manifest: Manifest) -> Summary:
     path = summary_path(corpus, manifest)
     try:
         data = storage_of(path).read_all(path)
-        found = msgspec.json.decode(data, type=dict[str, Any]).get("format")
-        if isinstance(found, int) and found != SUMMARY_FORMAT:
-            reason = f"its format is {found}, and this version of fastrec reads {SUMMARY_FORMAT}"
-            raise CorpusError(path, f"{reason}: normalize again")
-        summary = msgspec.json.decode(data, type=Summary)
+        summary = Summary.from_json(data)
     except FileNotFoundError as exc:
         raise CorpusError(path, "is missing: normalize again") from exc
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:

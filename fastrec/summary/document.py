@@ -5,7 +5,7 @@ The JSON Schema of the document is generated from these classes.
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta
@@ -201,3 +201,15 @@ class Summary(Base, kw_only=True):
     def to_json(self) -> bytes:
         """Encode the document: indented, with a newline at the end."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Summary:
+        """Decode the document.
+
+        Raises:
+            msgspec.MsgspecError: It is not a summary, or has another format.
+        """
+        found = msgspec.json.decode(data, type=dict[str, Any]).get("format")
+        if isinstance(found, int) and found != SUMMARY_FORMAT:
+            raise msgspec.ValidationError(f"its format is {found}, and this version of fastrec reads {SUMMARY_FORMAT}")
+        return msgspec.json.decode(data, type=cls)

@@ -77,7 +77,7 @@ def check_summary(
         data = storage_of(corpus).read_all(summary_path(corpus, manifest))
         digest = sha256(data).hexdigest()
         problems.compare("file.sha256", "SHA-256", _manifest_says(manifest.summary_sha256), _file_has(digest))
-        summary = msgspec.json.decode(data, type=Summary)
+        summary = Summary.from_json(data)
     except (FileNotFoundError, CorpusError):  # reported as a missing file, or as a bad name in the manifest
         return None, []
     except OSError as exc:
