@@ -149,7 +149,7 @@ class ModelSummary(Base, kw_only=True):
         Share | None, Meta(description="Mean over questions of the share of correct answers; null without answers.")
     ]
     accuracy_standard_error: Annotated[
-        float | None, Meta(description="Its standard error, over questions; null for less than two questions.")
+        float | None, Meta(description="Its standard error, over questions; null for fewer than two questions.")
     ]
     mean_score: Annotated[
         float | None,
@@ -159,7 +159,7 @@ class ModelSummary(Base, kw_only=True):
         ),
     ]
     score_standard_error: Annotated[
-        float | None, Meta(description="Its standard error, over questions; null for less than two questions.")
+        float | None, Meta(description="Its standard error, over questions; null for fewer than two questions.")
     ]
     errors_as_wrong: Annotated[ErrorsAsWrong, Meta(description="The same numbers if records with an error count, too.")]
     turns: Annotated[int, Meta(ge=0, description="Interactions; a record without interactions counts as 1.")]

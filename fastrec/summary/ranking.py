@@ -39,7 +39,7 @@ class ModelStats(msgspec.Struct, kw_only=True):
     accuracy: float | None
     """Mean over questions of the share of correct answers to a question; null without answers."""
     accuracy_standard_error: float | None
-    """Its standard error, over questions; null for less than two questions."""
+    """Its standard error, over questions; null for fewer than two questions."""
     accuracy_low: float | None
     """Lower end of the 95 % interval of accuracy (Wilson)."""
     accuracy_high: float | None
@@ -47,7 +47,7 @@ class ModelStats(msgspec.Struct, kw_only=True):
     mean_score: float | None
     """Mean over questions of the mean of evaluation.score, where true is 1; null without answers."""
     score_standard_error: float | None
-    """Its standard error, over questions; null for less than two questions."""
+    """Its standard error, over questions; null for fewer than two questions."""
     tokens: Tokens
     tokens_per_record: float | None
     """Mean over the records that have a token_usage."""
@@ -71,8 +71,8 @@ class EvaluationStats(msgspec.Struct, kw_only=True):
     questions: int
     """Questions of this evaluation."""
     common_questions: int | None
-    """Questions that all of the chosen models that have answers have answered; null if they were not counted, which
-    takes --common."""
+    """Questions answered by all chosen models that have answers; null if they were not counted, which takes
+    --common."""
     by_model: list[ModelStats]
     """The chosen models, best first; empty with --common if they have no question in common."""
 
@@ -83,7 +83,7 @@ class Stats(msgspec.Struct, kw_only=True):
     by: str
     """What models are ranked by."""
     common: bool
-    """Whether only questions count that all of the chosen models of an evaluation that have answers have answered."""
+    """Whether only common questions count: those answered by all chosen models of the evaluation that have answers."""
     errors_as_wrong: bool
     """Whether records with an error count as wrong answers. If not, they do not count."""
     skipped: list[str]

@@ -135,6 +135,7 @@ class Failure(msgspec.Struct, kw_only=True):
     evaluation_name: str
     model_id: str
     reason: Literal["regressed", "missing", "incomplete"]
+    """What is wrong, in one word."""
     message: str
     """The reason as a sentence without the names."""
 
