@@ -1,5 +1,10 @@
 """fastrec: turn piles of compressed JSONL evaluation records into one clean, sorted, comparable corpus.
 
+Commands are functions, too. A function has the name of its command, and its parameters have the names of the arguments
+and options of the command: `fastrec cat CORPUS --model A --model B --sample-id 5` is
+`fastrec.cat(corpus, model=["A", "B"], sample_id=5)`. An option that can be repeated takes a string or a list of
+strings, and means any of them. Options about printing have no counterpart: functions return what commands print.
+
 Names are imported on first use, so that `import fastrec` stays cheap.
 """
 
@@ -13,11 +18,13 @@ from typing import TYPE_CHECKING, Any
 from fastrec._version import __version__
 
 if TYPE_CHECKING:
-    from fastrec.api import Verdict, decode, encode, judge, read
+    from fastrec.api import Verdict, decode, encode, judge, read, schema
     from fastrec.commands.cat import cat
     from fastrec.commands.diff import Difference, diff
     from fastrec.commands.export import Exported, export
     from fastrec.commands.generate import generate
+    from fastrec.commands.rejects import Rejects, rejects
+    from fastrec.commands.report import report
     from fastrec.commands.stats import stats
     from fastrec.commands.validate import Validation, validate
     from fastrec.commands.verify import Verification, verify
@@ -29,19 +36,21 @@ if TYPE_CHECKING:
     from fastrec.summary.document import Summary
     from fastrec.summary.ranking import Stats
 
-__all__ = ["Finding", "Record", "Verdict", "__version__", "decode", "encode", "judge", "read", "sample_hash"]
-__all__ += ["Difference", "Exported", "Stats", "Summary", "Validation", "Verification"]
-__all__ += ["cat", "diff", "export", "generate", "normalize", "stats", "validate", "verify"]
+__all__ = ["Finding", "Record", "Verdict", "__version__", "decode", "encode", "judge", "read", "sample_hash", "schema"]
+__all__ += ["Difference", "Exported", "Rejects", "Stats", "Summary", "Validation", "Verification"]
+__all__ += ["cat", "diff", "export", "generate", "normalize", "rejects", "report", "stats", "validate", "verify"]
 __all__ += ["FastrecError", "InvalidRecordError", "RefusedError", "ShardError", "UsageError"]
 
 _HOMES = {
     name: module
     for module, names in {
-        "fastrec.api": ("Verdict", "decode", "encode", "judge", "read"),
+        "fastrec.api": ("Verdict", "decode", "encode", "judge", "read", "schema"),
         "fastrec.commands.cat": ("cat",),
         "fastrec.commands.diff": ("Difference", "diff"),
         "fastrec.commands.export": ("Exported", "export"),
         "fastrec.commands.generate": ("generate",),
+        "fastrec.commands.rejects": ("Rejects", "rejects"),
+        "fastrec.commands.report": ("report",),
         "fastrec.commands.stats": ("stats",),
         "fastrec.commands.validate": ("Validation", "validate"),
         "fastrec.commands.verify": ("Verification", "verify"),

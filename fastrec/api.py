@@ -22,7 +22,7 @@ from fastrec.schemas.widen import can_widen, widen
 from fastrec.sources.inputs import find_shards
 from fastrec.sources.shard import Slice
 
-__all__ = ["Verdict", "decode", "encode", "judge", "read"]
+__all__ = ["Verdict", "decode", "encode", "judge", "read", "schema"]
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -110,6 +110,11 @@ def read(paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str]) -> It
     for shard in shards:
         for judged in judge_slice(_judge(), Slice(shard)):
             yield from _records(judged, shard.path)
+
+
+def schema() -> str:
+    """Return the JSON Schema of a record, as published."""
+    return DEFAULT_SCHEMA.source.decode()
 
 
 def _records(judged: JudgedChunk, source: str) -> Iterator[Record]:

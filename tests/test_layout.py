@@ -29,6 +29,7 @@ ROWS = [
     ["sources"],
     ["engine", "storage"],
     ["schemas"],
+    ["arguments"],
     ["build", "csv_writer", "errors", "limits", "progress"],
     ["_version"],
 ]
@@ -37,6 +38,7 @@ ROWS = [
 EDGES = {
     "__main__": {"cli"},
     "cli": {
+        "arguments",
         "_version",
         "commands",
         "corpus",
@@ -50,6 +52,7 @@ EDGES = {
     },
     "api": {"errors", "judge", "schemas", "sources"},
     "commands": {
+        "arguments",
         "_version",
         "corpus",
         "csv_writer",
@@ -66,6 +69,7 @@ EDGES = {
         "summary",
     },
     "normalize": {
+        "arguments",
         "_version",
         "build",
         "corpus",
@@ -99,6 +103,7 @@ EDGES = {
     "engine": {"build", "errors", "limits"},
     "storage": {"errors", "limits"},
     "schemas": {"errors"},
+    "arguments": {"errors"},
     "build": {"_version"},
     "csv_writer": set(),
     "errors": set(),

@@ -18,11 +18,14 @@ _MOST_NAMES = 10  # in a message
 
 @command("Print the records of a corpus, or some of them.")
 @click.argument("corpus", type=click.Path())
-@click.option("--evaluation", metavar="NAME", help="Only records with this evaluation_name.")
-@click.option("--model", metavar="ID", help="Only records with this model_id.")
-@click.option("--sample-id", metavar="ID",
-              help='Only records with this sample_id; 5 matches the integer 5 and the string "5".')  # fmt: skip
-@click.option("--hash", metavar="HASH", help="Only records with this sample_hash: all answers to one question.")
+@click.option("--evaluation", multiple=True, metavar="NAME",
+              help="Only records with this evaluation_name; may be repeated, for any of them.")  # fmt: skip
+@click.option("--model", multiple=True, metavar="ID", help="Only records with this model_id; may be repeated.")
+@click.option("--sample-id", multiple=True, metavar="ID",
+              help='Only records with this sample_id; 5 matches the integer 5 and the string "5"; may be '
+              "repeated.")  # fmt: skip
+@click.option("--hash", multiple=True, metavar="HASH",
+              help="Only records with this sample_hash: all answers to one question; may be repeated.")  # fmt: skip
 @click.option("--where-error", is_flag=True, help="Only records with a non-empty error.")
 @click.option("--limit", type=Count(min=1), metavar="N", help="Print at most N records.")
 @jobs_option
@@ -42,7 +45,7 @@ def cat(corpus: str, limit: int | None, jobs: int, **filters: Any) -> None:
     Examples:
       fastrec cat corpus --evaluation GSM8K --limit 10 | jq .output.raw
       fastrec cat corpus --sample-id 5 | jq -c '[.model_id, .evaluation.score]'
-      fastrec cat corpus --model org/model --where-error | jq -r .error
+      fastrec cat corpus --model org/a --model org/b --where-error | jq -r .error
     """
     from fastrec.commands.cat import Selection, cat_blocks
     from fastrec.corpus.documents import read_manifest, read_summary

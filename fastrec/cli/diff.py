@@ -79,9 +79,8 @@ def diff(old: str, new: str, by: str, examples: int | None, output_format: str, 
     from fastrec.commands.diff import diff as run
 
     listed = 10 if examples is None and output_format == "json" else examples or 0
-    fields = [field.strip() for field in by.split(",")]
     with explain_damage(old, new):
-        found = run(old, new, by=fields, examples=listed, **options)
+        found = run(old, new, by=by, examples=listed, **options)
     with allow_broken_pipe():
         print_notice(*found.notices)
         if output_format == "json":

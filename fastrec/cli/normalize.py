@@ -106,12 +106,12 @@ def normalize(
       fastrec normalize runs/ -o corpus --overwrite --dry-run
       zcat old.gz | fastrec normalize - -o old-corpus
     """
+    from fastrec.arguments import field_names
     from fastrec.corpus.manifest import skipped_lines
     from fastrec.normalize.options import Options
     from fastrec.normalize.run import plan, run
 
-    fields = tuple(field.strip() for field in (sort_by or "").split(",") if field.strip())
-    options = Options(**given, sort_by=fields)
+    options = Options(**given, sort_by=field_names("sort_by", sort_by or ()))
     if dry_run:
         with allow_broken_pipe():
             _print_plan(plan(paths, options, files_from=files_from), as_json=as_json)

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Iterator
-from pathlib import Path
-from typing import BinaryIO
 
 import click
 
 from fastrec.cli.console import allow_broken_pipe, explain_damage, print_json, print_notice, print_stderr
 from fastrec.cli.options import choice_option, command
 from fastrec.cli.tables import print_groups
-from fastrec.errors import FastrecError, UsageError, counted, shown
+from fastrec.errors import counted, shown
 
 __all__ = ["rejects"]
 
 
 @command("List rejected lines, or extract them.")
 @click.argument("corpus", type=click.Path())
-@click.option("--code", "codes", multiple=True, metavar="CODE",
+@click.option("--code", multiple=True, metavar="CODE",
               help="Only lines whose first error has this code; may be repeated.")  # fmt: skip
 @choice_option("--format", ["text", "json"], "Output format of the list.", to="output_format")
-@click.option("--extract", "target", type=click.Path(dir_okay=False, allow_dash=True), metavar="FILE",
+@click.option("--extract", type=click.Path(dir_okay=False, allow_dash=True), metavar="FILE",
               help="Write the rejected lines to this new file (- for stdout) instead of listing them.")  # fmt: skip
-def rejects(corpus: str, codes: tuple[str, ...], output_format: str, target: str | None) -> None:
+def rejects(corpus: str, code: tuple[str, ...], output_format: str, extract: str | None) -> None:
     """List the rejected lines of CORPUS, or extract them.
 
     Each line is listed under its first error, which is also how the summary counts it. Extracted lines are the exact
@@ -43,13 +39,13 @@ def rejects(corpus: str, codes: tuple[str, ...], output_format: str, target: str
       fastrec rejects corpus --code json.syntax --extract fix.jsonl
       fastrec rejects corpus --extract - | head -1
     """
-    if target is not None:
-        _extract(corpus, codes, target)
+    if extract is not None:
+        _extract(corpus, code, extract)
         return
     from fastrec.commands.rejects import rejects as run
 
     with explain_damage(corpus):
-        found = run(corpus, codes=codes)
+        found = run(corpus, code=code)
     with allow_broken_pipe():
         if output_format == "json":
             print_json(found)
@@ -58,40 +54,19 @@ def rejects(corpus: str, codes: tuple[str, ...], output_format: str, target: str
             counts = ", ".join(f"{count:,} {code}" for code, count in found.codes.items())
             click.echo(f"{counted(found.lines, 'rejected line')}: {counts}")
         else:
-            click.echo(f"no line was rejected{' as ' if codes else ''}{' or '.join(codes)}")
+            click.echo(f"no line was rejected{' as ' if code else ''}{' or '.join(code)}")
 
 
-def _extract(corpus: str, codes: tuple[str, ...], target: str) -> None:
-    from fastrec.commands.rejects import extract
+def _extract(corpus: str, code: tuple[str, ...], target: str) -> None:
+    from fastrec.commands.rejects import rejects as run
 
     with allow_broken_pipe():
-        with explain_damage(corpus), _opened(target) as file:
-            done = extract(corpus, file, codes=codes)
-        for line in done.truncated:
+        with explain_damage(corpus):
+            found = run(corpus, code=code, extract=sys.stdout.buffer if target == "-" else target)
+        sys.stdout.buffer.flush()
+        for line in found.truncated:
             location = f"{line.source}:{line.line}"
             print_notice(f"{location} was too long to store, so it is not extracted; fix it in its shard")
         where = "" if target == "-" else f" written to {shown(target)}"
-        print_stderr(f"{counted(done.lines, 'rejected line')}{where}" if done.lines else "no line was rejected")
-
-
-@contextlib.contextmanager
-def _opened(target: str) -> Iterator[BinaryIO]:
-    """Open the target, which must be a new file, so that no fixed lines are lost; it is removed after an error."""
-    if target == "-":
-        stdout = sys.stdout.buffer
-        yield stdout
-        stdout.flush()
-        return
-    path = Path(target)
-    try:
-        file = path.open("xb")
-    except FileExistsError as exc:
-        raise UsageError(f"{shown(target)} exists; choose a new file, so that nothing in it is lost") from exc
-    try:
-        with file:
-            yield file
-    except BaseException as exc:
-        path.unlink()
-        if isinstance(exc, OSError):
-            raise FastrecError(f"{shown(target)} cannot be written: {exc.strerror}") from exc
-        raise
+        lines = found.lines - len(found.truncated)
+        print_stderr(f"{counted(lines, 'rejected line')}{where}" if lines else "no line was rejected")

@@ -35,7 +35,8 @@ def report(corpus: str, output: str, overwrite: bool, errors_as_wrong: bool) -> 
       fastrec report corpus -o report.html
       fastrec report corpus -o - | gzip > report.html.gz
     """
-    from fastrec.commands.report import make_page, write_report
+    from fastrec.commands.report import make_page
+    from fastrec.commands.report import report as run
 
     if output == "-":
         with explain_damage(corpus):
@@ -44,6 +45,6 @@ def report(corpus: str, output: str, overwrite: bool, errors_as_wrong: bool) -> 
             click.echo(page, nl=False)
         return
     with explain_damage(corpus):
-        size = write_report(corpus, output, overwrite=overwrite, errors_as_wrong=errors_as_wrong)
+        size = run(corpus, output, overwrite=overwrite, errors_as_wrong=errors_as_wrong)
     with allow_broken_pipe():
         click.echo(f"{shown(output)}: {spell_bytes(size)}", err=True)

@@ -34,9 +34,9 @@ _RANKINGS: Final = ["accuracy", "score", "coverage", "errors", "tokens", "latenc
 @command("Compare the models of each evaluation.")
 @click.argument("paths", nargs=-1, type=click.Path())
 @choice_option("--by", _RANKINGS, "Rank models by this, best first; tokens are per record, latency is the median.")
-@click.option("--evaluation", "evaluations", multiple=True, metavar="PATTERN",
+@click.option("--evaluation", multiple=True, metavar="PATTERN",
               help="Only evaluations whose name matches, for example 'mmlu*'; may be repeated.")  # fmt: skip
-@click.option("--model", "models", multiple=True, metavar="PATTERN",
+@click.option("--model", multiple=True, metavar="PATTERN",
               help="Only models whose id matches, for example 'org/*'; may be repeated.")  # fmt: skip
 @click.option("--common", is_flag=True, help="Count only questions that all of these models answered.")
 @errors_as_wrong_option

@@ -37,7 +37,7 @@ __all__ = ["validate"]
               help="Write all findings to this file as JSON lines (of a line, at most 100 errors).")  # fmt: skip
 @click.option("--strict", is_flag=True, help="Exit 1 for warnings too.")
 @reading_options
-@choice_option("--hash", ["sha256", "xxh3_128"], "Algorithm of sample_hash.", to="algorithm")
+@choice_option("--hash", ["sha256", "xxh3_128"], "Algorithm of sample_hash.")
 @no_progress_option
 def validate(paths: tuple[str, ...], output_format: str, strict: bool, no_progress: bool, **options: Any) -> None:
     """Check every record of shards against the schema.

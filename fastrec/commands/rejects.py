@@ -5,20 +5,23 @@ A rejected line is listed under its first error, as in the summary, so the count
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Collection, Iterator
+from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
 
+from fastrec.arguments import Strings, several
 from fastrec.corpus.documents import read_manifest
 from fastrec.corpus.rejects import CODES, RejectedLine, decode_rejected, numbered_lines
-from fastrec.errors import UsageError
+from fastrec.errors import FastrecError, UsageError, shown
 from fastrec.judge.findings import Finding, FindingGroup, FindingGroups, Location
 from fastrec.limits import LIMITS, Limits
 from fastrec.storage import join
 
-__all__ = ["Extracted", "Rejects", "extract", "rejects"]
+__all__ = ["Rejects", "rejects"]
 
 
 class Rejects(msgspec.Struct, kw_only=True):
@@ -30,43 +33,68 @@ class Rejects(msgspec.Struct, kw_only=True):
     """Lines by code."""
     groups: list[FindingGroup]
     """Lines whose first errors have the same code and path together, the most frequent first."""
+    truncated: list[Location]
+    """With `extract`, lines that were not written because they were too long to be kept; only the shard has them."""
 
 
-class Extracted(msgspec.Struct, kw_only=True):
-    """The result of `extract`."""
+def rejects(
+    corpus: str | os.PathLike[str],
+    *,
+    code: Strings = (),
+    extract: str | os.PathLike[str] | BinaryIO | None = None,
+    limits: Limits = LIMITS,
+) -> Rejects:
+    """List the rejected lines of a corpus.
 
-    lines: int = 0
-    truncated: list[Location] = msgspec.field(default_factory=list)
-    """Lines that were not extracted because they were too long to be kept; only the shard has them."""
-
-
-def rejects(corpus: str | os.PathLike[str], *, codes: Collection[str] = (), limits: Limits = LIMITS) -> Rejects:
-    """List the rejected lines of a corpus; with `codes`, only those whose first error has one of these codes.
+    Args:
+        corpus: A directory that `normalize` published.
+        code: Only lines whose first error has this code, or one of these.
+        extract: Also write the lines to this new file, in the order of the rejects file: the exact bytes of the input,
+            each with a newline. Records that `--conflicts` left out are written in normal form.
+        limits: How many groups to list.
 
     Raises:
-        UsageError: The directory is not a corpus, or a code does not exist.
+        UsageError: The directory is not a corpus, a code does not exist, or the file to write exists.
         CorpusError: The manifest or the rejects file is damaged.
         ShardError: The rejects file cannot be read completely.
+        FastrecError: The file cannot be written.
     """
     found = FindingGroups(limits.finding_groups)
-    for line in _rejected_lines(corpus, codes):
-        found.add(Finding(line.code, line.path, line.message), Location(line.source, line.line))
-    return Rejects(lines=found.codes.total(), codes=dict(sorted(found.codes.items())), groups=found.in_order())
+    truncated: list[Location] = []
+    lines = _rejected_lines(corpus, several("code", code))
+    with contextlib.nullcontext() if extract is None else _opened(extract) as file:
+        for line in lines:
+            location = Location(line.source, line.line)
+            found.add(Finding(line.code, line.path, line.message), location)
+            if file is None:
+                continue
+            if line.truncated is True:
+                truncated.append(location)
+            else:
+                file.write(line.exact_bytes() + b"\n")
+    codes = dict(sorted(found.codes.items()))
+    return Rejects(lines=found.codes.total(), codes=codes, groups=found.in_order(), truncated=truncated)
 
 
-def extract(corpus: str | os.PathLike[str], into: BinaryIO, *, codes: Collection[str] = ()) -> Extracted:
-    """Write the exact bytes of rejected lines, each with a newline, in the order of the rejects file.
-
-    Records that `--conflicts` left out are written in normal form. Raises the same errors as `rejects`.
-    """
-    done = Extracted()
-    for line in _rejected_lines(corpus, codes):
-        if line.truncated is True:
-            done.truncated.append(Location(line.source, line.line))
-        else:
-            into.write(line.exact_bytes() + b"\n")
-            done.lines += 1
-    return done
+@contextlib.contextmanager
+def _opened(target: str | os.PathLike[str] | BinaryIO) -> Iterator[BinaryIO]:
+    """Open the target, which must be a new file, so that no fixed lines are lost; it is removed after an error."""
+    if not isinstance(target, (str, os.PathLike)):
+        yield target
+        return
+    path = Path(target)
+    try:
+        file = path.open("xb")
+    except FileExistsError as exc:
+        raise UsageError(f"{shown(str(path))} exists; choose a new file, so that nothing in it is lost") from exc
+    try:
+        with file:
+            yield file
+    except BaseException as exc:
+        path.unlink()
+        if isinstance(exc, OSError):
+            raise FastrecError(f"{shown(str(path))} cannot be written: {exc.strerror}") from exc
+        raise
 
 
 def _rejected_lines(corpus: str | os.PathLike[str], codes: Collection[str]) -> Iterator[RejectedLine]:

@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from fastrec.arguments import field_names
 from fastrec.corpus.documents import MANIFEST
 from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.output import Kind, Output
@@ -88,7 +89,7 @@ class Plan(msgspec.Struct, kw_only=True):
 
 
 def normalize(
-    inputs: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
+    paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
     output: str | os.PathLike[str],
     *,
     files_from: str | None = None,
@@ -98,7 +99,7 @@ def normalize(
     """Turn shards into one sorted corpus at `output`, and return its summary.
 
     Args:
-        inputs: Files, directories, globs, or `-` for standard input.
+        paths: Files, directories, globs, or `-` for standard input.
         output: The directory to publish; it must not exist, unless `overwrite` is given.
         files_from: A file with further paths, one per line.
         progress: Receives the progress of the run.
@@ -112,7 +113,8 @@ def normalize(
         RefusedError: More than `max_rejects` lines were rejected, or an empty corpus would replace one with records.
             The old corpus stays; the new one is at `output` + `.refused`.
     """
-    names = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
+    names = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    options["sort_by"] = field_names("sort_by", options.get("sort_by", ()))
     result = run(names, output, Options(**options), files_from=files_from, progress=progress)
     if result.refused:
         raise RefusedError(os.fspath(output), result.output, result.refused, result.summary)

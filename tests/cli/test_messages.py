@@ -51,7 +51,7 @@ ARGUMENTS: dict[str, Deed] = {
     r"mix must be one of .*, not 'none'": lambda path: generate(path / "new", mix="none"),
     r"a share must be between 0 and 1": lambda path: generate(path / "new", rejects=1.5),
     r"the number of shards must be at least 1": lambda path: generate(path / "new", shards=0),
-    r"algorithm must be one of sha256, xxh3_128, not 'md5'": lambda path: validate(path / "in.jsonl", algorithm="md5"),
+    r"hash must be one of sha256, xxh3_128, not 'md5'": lambda path: validate(path / "in.jsonl", hash="md5"),
 }
 
 

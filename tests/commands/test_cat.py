@@ -35,7 +35,10 @@ def reference(corpus: Corpus, *, limit: int | None = None, where_error: bool = F
     """The matching lines of a corpus, found with the stdlib: every line decoded, every filter checked."""
     found = []
     for line, record in zip(corpus.lines, decoded(corpus), strict=True):
-        matches = all(str(record[FILTERS[name]]) == str(value) for name, value in asked.items() if value is not None)
+        matches = all(
+            str(record[FILTERS[name]]) in (map(str, value) if isinstance(value, list) else [str(value)])
+            for name, value in asked.items()
+        )
         if matches and (record.get("error") or not where_error):
             found.append(line)
     return found[:limit]
@@ -127,15 +130,20 @@ def test_without_filters_all_lines_are_printed(corpus: Corpus) -> None:
     assert list(fastrec.cat(corpus.path)) == corpus.lines
 
 
+def one_or_several(values: list[Any]) -> st.SearchStrategy[Any]:
+    """A filter with one of these values, or with some of them."""
+    return st.sampled_from(values) | st.lists(st.sampled_from(values), min_size=1, max_size=3)
+
+
 @settings(max_examples=150)
 @given(
     asked=st.fixed_dictionaries(
         {},
         optional={
-            "evaluation": st.sampled_from(["sums", "sums é", 'a "b"', "z", "none"]),
-            "model": st.sampled_from(["org/0", "org/1", "org/4", "org", "org/9"]),
-            "sample_id": st.sampled_from([0, 5, "5", 11, "11", 12, "05", "-0", "5.0", -5]),
-            "hash": st.sampled_from(
+            "evaluation": one_or_several(["sums", "sums é", 'a "b"', "z", "none"]),
+            "model": one_or_several(["org/0", "org/1", "org/4", "org", "org/9"]),
+            "sample_id": one_or_several([0, 5, "5", 11, "11", 12, "05", "-0", "5.0", -5]),
+            "hash": one_or_several(
                 [fastrec.sample_hash(f"question {number}", "42") for number in (0, 3, 11, 99)] + ["0", "f" * 64]
             ),
             "where_error": st.booleans(),
@@ -144,8 +152,27 @@ def test_without_filters_all_lines_are_printed(corpus: Corpus) -> None:
     )
 )
 def test_any_filters_agree_with_decoding_every_record(corpus: Corpus, asked: dict[str, Any]) -> None:
-    """For any combination of filters and every sort order."""
+    """For any combination of filters, with one value or several, and every sort order."""
     assert list(fastrec.cat(corpus.path, **asked)) == reference(corpus, **asked)
+
+
+def test_a_repeated_option_means_any_of_its_values(plain: Corpus) -> None:
+    """The last one does not replace the others."""
+    arguments = ["--model", "org/0", "--model", "org/3", "--evaluation", "z", "--evaluation", "sums"]
+    asked = {"model": ["org/0", "org/3"], "evaluation": ["z", "sums"]}
+    done = invoke(plain.path, *arguments)
+    assert done.stdout_bytes.splitlines() == reference(plain, **asked)
+    assert {record["model_id"] for record in map(json.loads, done.stdout_bytes.splitlines())} == {"org/0", "org/3"}
+    arguments = ["--sample-id", "5", "--sample-id", "6"]
+    assert invoke(plain.path, *arguments).stdout_bytes.splitlines() == reference(plain, sample_id=[5, 6])
+
+
+@pytest.mark.parametrize("name", FILTERS)
+@pytest.mark.parametrize("value", [5.0, None, ["org/0", 1.5], True, [b"org/0"], b"org/0"])
+def test_a_filter_of_another_type_is_refused(name: str, value: Any, plain: Corpus) -> None:
+    """A filter that no record could match is not an empty result."""
+    with pytest.raises(UsageError, match=f"{name} must be a string or a list of strings, not "):
+        list(fastrec.cat(plain.path, **{name: value}))
 
 
 @pytest.mark.parametrize(
@@ -266,7 +293,7 @@ def test_a_huge_integer_as_first_key_hides_nothing(tmp_path: Path) -> None:
     fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus", part_size=1_024, sort_by=("sample_id",))
     manifest = read_manifest(tmp_path / "corpus")
     assert str(manifest.parts[0].first.sample_id).startswith("0x")
-    wanted = SortRange(Selection(sample_id=str(10**5000)), manifest.sort_fields)
+    wanted = SortRange(Selection(sample_id=(str(10**5000),)), manifest.sort_fields)
     assert wanted.may_be_in(manifest.parts[0])
 
 
@@ -277,9 +304,9 @@ def found(selection: Selection, text: bytes) -> list[bytes]:
 def test_needles_in_strings_are_not_taken_for_fields() -> None:
     """Text in a string or a nested object that looks like a field of the head makes no match."""
     line = fastrec.judge(records()[1]).normal + b"\n"
-    assert found(Selection(model="org/1"), line) == [line]
-    assert found(Selection(model="org/0"), line) == []
-    assert found(Selection(evaluation="z"), line) == []
+    assert found(Selection(model=("org/1",)), line) == [line]
+    assert found(Selection(model=("org/0",)), line) == []
+    assert found(Selection(evaluation=("z",)), line) == []
     silent = fastrec.judge(json.dumps(sample(error=None, zz=[{}, {"error": "inner"}])).encode()).normal + b"\n"
     assert b'"error":"inner"' in silent
     assert found(Selection(where_error=True), silent) == []
@@ -297,7 +324,7 @@ def test_buffers_may_end_anywhere(plain: Corpus, size: int) -> None:
 def test_blocks_are_whole_lines(plain: Corpus, jobs: int) -> None:
     """Whatever their length: joining pieces of lines would take quadratic time."""
     limits = Limits(skim_bytes=100, cat_block_bytes=100, small_input=0)
-    for selection in (Selection(), Selection(model="org/1"), Selection(where_error=True)):
+    for selection in (Selection(), Selection(model=("org/1",)), Selection(where_error=True)):
         blocks = list(module.cat_blocks(plain.path, selection, jobs=jobs, limits=limits))
         assert len(blocks) > len(plain.parts)
         assert all(block.endswith(b"\n") for block in blocks)

@@ -20,7 +20,7 @@ import fastrec
 from fastrec.cli import cli
 from fastrec.cli.tables import print_groups
 from fastrec.commands.generate.stream import Recipe, labelled_lines
-from fastrec.commands.rejects import Rejects, extract, rejects
+from fastrec.commands.rejects import Rejects, rejects
 from fastrec.corpus.rejects import decode_rejected, numbered_lines
 from fastrec.corpus.writer import ShardWriter
 from fastrec.errors import CorpusError, ShardError, UsageError
@@ -65,7 +65,7 @@ def clean(tmp_path: Path) -> Path:
 
 def extracted(corpus: Path, **options: Any) -> bytes:
     into = io.BytesIO()
-    extract(corpus, into, **options)
+    rejects(corpus, extract=into, **options)
     return into.getvalue()
 
 
@@ -109,16 +109,16 @@ def test_locations_are_those_of_the_lines(fresh: Path) -> None:
 @pytest.mark.parametrize("codes", [["json.syntax"], ["schema.type", "json.utf8"], ["line.too_long"]])
 def test_a_filter_by_code(fresh: Path, codes: list[str]) -> None:
     """Only lines of those codes are listed and extracted."""
-    every, found = rejects(fresh), rejects(fresh, codes=codes)
+    every, found = rejects(fresh), rejects(fresh, code=codes)
     assert found.groups == [group for group in every.groups if group.code in codes]
     assert found.codes == {code: count for code, count in every.codes.items() if code in codes}
-    assert extracted(fresh, codes=codes).count(b"\n") == found.lines
+    assert extracted(fresh, code=codes).count(b"\n") == found.lines
 
 
 def test_an_unknown_code_is_a_usage_error(fresh: Path) -> None:
     """A mistyped code is an error, not an empty list."""
     with pytest.raises(UsageError, match=r"there is no code 'json.sintax'; the codes are .*json.syntax"):
-        rejects(fresh, codes=["json.sintax"])
+        rejects(fresh, code=["json.sintax"])
 
 
 def test_groups_beyond_the_limit_are_counted(fresh: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -231,7 +231,7 @@ def test_text_is_like_that_of_validate(fresh: Path) -> None:
 def test_json_is_one_document(fresh: Path) -> None:
     """`--format json` prints the result of the Python interface."""
     done = invoke(fresh, "--format", "json", "--code", "json.syntax", "--code", "schema.type")
-    expected = rejects(fresh, codes=["json.syntax", "schema.type"])
+    expected = rejects(fresh, code=["json.syntax", "schema.type"])
     assert msgspec.json.decode(done.stdout, type=Rejects) == expected
 
 

@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 
 import fastrec
 from fastrec.cli import cli
-from fastrec.commands.report import make_page, write_report
+from fastrec.commands.report import make_page, report
 from fastrec.commands.report.html import tag
 from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError
 from fastrec.judge.codes import CODES
@@ -141,7 +141,7 @@ def test_ids_and_hashes_that_do_not_match(tmp_path: Path) -> None:
 
 def test_page_depends_on_the_corpus_alone(demo: Path, tmp_path: Path) -> None:
     """The bytes are the same every time, in a file and on standard output."""
-    write_report(demo, tmp_path / "a.html")
+    report(demo, tmp_path / "a.html")
     assert (tmp_path / "a.html").read_bytes() == make_page(demo) == run(demo, "-o", "-").stdout
 
 
@@ -230,7 +230,7 @@ def test_existing_file_needs_overwrite(demo: Path, tmp_path: Path) -> None:
 def test_file_mode_follows_the_umask(demo: Path, tmp_path: Path) -> None:
     """Although it begins as a private temporary file."""
     (tmp_path / "other").touch()
-    write_report(demo, tmp_path / "a.html")
+    report(demo, tmp_path / "a.html")
     assert (tmp_path / "a.html").stat().st_mode == (tmp_path / "other").stat().st_mode
 
 
@@ -284,19 +284,19 @@ def test_damaged_corpus(copy: Path, tmp_path: Path) -> None:
     rejects, summary, manifest = (copy / name for name in ("rejects.jsonl.zst", "summary.json", "manifest.json"))
     rejects.write_bytes(rejects.read_bytes()[:-3])
     with pytest.raises(ShardError, match=r"rejects.jsonl.zst: ends inside"):
-        write_report(copy, tmp_path / "a.html")
+        report(copy, tmp_path / "a.html")
     rejects.unlink()
     with pytest.raises(ShardError, match=r"rejects.jsonl.zst: cannot be found"):
-        write_report(copy, tmp_path / "a.html")
+        report(copy, tmp_path / "a.html")
     summary.write_bytes(b"{}")
     with pytest.raises(CorpusError, match=r"summary.json: is not a summary"):
-        write_report(copy, tmp_path / "a.html")
+        report(copy, tmp_path / "a.html")
     manifest.write_bytes(b"[]")
     with pytest.raises(CorpusError, match=r"manifest.json: is not a manifest"):
-        write_report(copy, tmp_path / "a.html")
+        report(copy, tmp_path / "a.html")
     manifest.unlink()
     with pytest.raises(UsageError, match="is not a corpus"):
-        write_report(copy, tmp_path / "a.html")
+        report(copy, tmp_path / "a.html")
     assert not (tmp_path / "a.html").exists()
 
 
@@ -308,7 +308,7 @@ def test_unwritable_directory(demo: Path, tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(os, "replace", refuse)
     with pytest.raises(FastrecError, match=r"a.html cannot be written: Permission denied"):
-        write_report(demo, tmp_path / "a.html")
+        report(demo, tmp_path / "a.html")
     assert not list(tmp_path.iterdir())
 
 

@@ -13,7 +13,6 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 import fastrec
-from fastrec.commands.report import write_report
 from tests.commands.test_report import MARKUP, ROOT, hostile_corpus
 from tests.samples import sample
 
@@ -76,7 +75,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report about the demo corpus."""
     folder = tmp_path_factory.mktemp("page")
     fastrec.normalize(ROOT / "corpora" / "demo", folder / "demo")
-    write_report(folder / "demo", folder / "report.html")
+    fastrec.report(folder / "demo", folder / "report.html")
     return folder / "report.html"
 
 
@@ -238,7 +237,7 @@ def test_without_script(open_page: Any) -> None:
 def test_hostile_records(open_page: Any, tmp_path: Path) -> None:
     """No script from a record runs, nothing is loaded, and names can be read, searched and sorted."""
     (tmp_path / "in").mkdir()
-    write_report(hostile_corpus(tmp_path / "in"), tmp_path / "report.html")
+    fastrec.report(hostile_corpus(tmp_path / "in"), tmp_path / "report.html")
     page = open_page(tmp_path / "report.html", width=390)
     assert page.evaluate("window.hacked") is None
     assert page.locator("script").count() == 1
@@ -259,7 +258,7 @@ def test_many_evaluations(open_page: Any, tmp_path: Path) -> None:
     lines = [json.dumps(sample(evaluation_name=name, model_id=f"org/model-{m}")) for name in names for m in range(3)]
     (tmp_path / "in.jsonl").write_text("\n".join(lines))
     fastrec.normalize(tmp_path / "in.jsonl", tmp_path / "many")
-    write_report(tmp_path / "many", tmp_path / "many.html")
+    fastrec.report(tmp_path / "many", tmp_path / "many.html")
     page = open_page(tmp_path / "many.html")
     heads = page.locator('table[aria-label^="Accuracy"] thead th')
     boxes = [heads.nth(number).bounding_box() for number in range(13)]

@@ -278,7 +278,7 @@ def test_ranking(corpus: Path, by: str, value: Any) -> None:
 def test_patterns(corpus: Path) -> None:
     """A name must match any pattern of its kind."""
     everything = numbers(stats(corpus))
-    found = numbers(stats(corpus, evaluations=["trivia*", "*desk"], models=["*7b", "org-1/*"]))
+    found = numbers(stats(corpus, evaluation=["trivia*", "*desk"], model=["*7b", "org-1/*"]))
     assert found == {
         (name, model): value
         for (name, model), value in everything.items()
@@ -290,8 +290,8 @@ def test_patterns(corpus: Path) -> None:
 def test_name_with_brackets_matches_itself(tmp_path: Path) -> None:
     """Even if its brackets mean something else in a pattern."""
     corpus = corpus_of(tmp_path, answer("m[1]", 1), answer("m1", 1))
-    assert [model for _, model in numbers(stats(corpus, models=["m[1]"]))] == ["m1", "m[1]"]
-    assert [model for _, model in numbers(stats(corpus, models=["m[[]1]"]))] == ["m[1]"]
+    assert [model for _, model in numbers(stats(corpus, model=["m[1]"]))] == ["m1", "m[1]"]
+    assert [model for _, model in numbers(stats(corpus, model=["m[[]1]"]))] == ["m[1]"]
 
 
 @pytest.mark.parametrize(
@@ -315,14 +315,14 @@ def test_table_output(corpus: Path) -> None:
     """One line per model under the heading of its evaluation, without colours."""
     done = invoke(corpus, "--evaluation", "trivia_choice")
     lines = done.stdout.splitlines()
-    (evaluation,) = stats(corpus, evaluations=["trivia_choice"]).evaluations
+    (evaluation,) = stats(corpus, evaluation=["trivia_choice"]).evaluations
     errors = f"{evaluation.errors} error, " if evaluation.errors else ""
     assert lines[0].startswith(f"trivia_choice: {evaluation.records} records, {errors}{evaluation.models} models, ")
     assert lines[0].endswith(f"{evaluation.questions} questions, {evaluation.common_questions} answered by all models")
     assert lines[1].split()[:5] == ["model", "questions", "answers", "answers/question", "coverage"]
     blank = lines.index("")
     assert [line.split()[0] for line in lines[2:blank]] == [model.model_id for model in evaluation.by_model]
-    assert lines[blank + 1 :] == legend(stats(corpus, evaluations=["trivia_choice"]))
+    assert lines[blank + 1 :] == legend(stats(corpus, evaluation=["trivia_choice"]))
     assert max(map(len, legend(stats(corpus)))) < 80
     assert f"{evaluation.by_model[0].accuracy:.1%}" in lines[2]
     assert "\x1b" not in run(corpus).stdout.decode()
@@ -365,7 +365,7 @@ def test_common_questions_are_those_of_models_with_answers(failing: Path) -> Non
     assert evaluation.common_questions == 1
     found = {model.model_id: (model.answers, model.errors, model.accuracy) for model in evaluation.by_model}
     assert found == {"a": (4, 0, 0.75), "b": (1, 0, 1.0), "c": (0, 1, None)}
-    (evaluation,) = stats(failing, common=True, models=["c"]).evaluations
+    (evaluation,) = stats(failing, common=True, model=["c"]).evaluations
     assert (evaluation.common_questions, evaluation.by_model) == (0, [])
     assert "every record has an error" in invoke(failing, "--common", "--model", "c").stdout
 
@@ -420,7 +420,7 @@ def test_a_model_that_is_elsewhere_is_found(tmp_path: Path) -> None:
     records = [sample(evaluation_name=evaluation, model_id=model) for evaluation, model in names]
     write(tmp_path / "a.jsonl", [json.dumps(record).encode() for record in records])
     with pytest.raises(UsageError) as caught:
-        stats(tmp_path / "a.jsonl", evaluations=["a"], models=["x", "org/*"])
+        stats(tmp_path / "a.jsonl", evaluation=["a"], model=["x", "org/*"])
     assert str(caught.value) == (
         "no model of the chosen evaluations matches 'org/*'; available: x. It matches models of other evaluations: "
         "b00, b01, b02, b03, b04, b05, b06, b07, b08, b09 and 2 more"
@@ -479,7 +479,7 @@ def test_empty_corpus(tmp_path: Path) -> None:
     assert invoke(corpus).stdout == "there are no records\n"
     assert invoke(corpus, "--common", "--format", "csv").stdout.count("\n") == 1
     with pytest.raises(UsageError, match="no model matches 'a'; there are no models"):
-        stats(corpus, models=["a"])
+        stats(corpus, model=["a"])
 
 
 def test_notice_about_invalid_lines(shards: Path) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Final
@@ -19,6 +19,7 @@ from typing import Final
 import msgspec
 from stringzilla import count
 
+from fastrec.arguments import Strings, several
 from fastrec.commands.cat.select import Finder, Selection, SortRange
 from fastrec.corpus.documents import read_manifest
 from fastrec.corpus.line_head import read_head
@@ -35,10 +36,10 @@ _SPEED: Final = 4  # searching is 4 times faster than other work on text, so a p
 def cat(
     corpus: str | os.PathLike[str],
     *,
-    evaluation: str | None = None,
-    model: str | None = None,
-    sample_id: int | str | None = None,
-    hash: str | None = None,  # noqa: A002 - the name of the option
+    evaluation: Strings = (),
+    model: Strings = (),
+    sample_id: int | str | Iterable[int | str] = (),
+    hash: Strings = (),  # noqa: A002 - the name of the option
     where_error: bool = False,
     limit: int | None = None,
     jobs: int = 1,
@@ -48,10 +49,10 @@ def cat(
 
     Args:
         corpus: A directory that `normalize` published.
-        evaluation: Only records with this `evaluation_name`.
-        model: Only records with this `model_id`.
-        sample_id: Only records with this `sample_id`; 5 and "5" match both the integer and the string.
-        hash: Only records with this `sample_hash`.
+        evaluation: Only records with this `evaluation_name`, or one of these.
+        model: Only records with this `model_id`, or one of these.
+        sample_id: Only records with this `sample_id`, or one of these; 5 and "5" match the integer and the string.
+        hash: Only records with this `sample_hash`, or one of these.
         where_error: Only records with an `error` that is not empty.
         limit: Stop after this many lines.
         jobs: Processes to use if every part has to be searched.
@@ -62,11 +63,12 @@ def cat(
         CorpusError: The manifest or a line is not what fastrec writes.
         ShardError: A part cannot be read.
     """
+    ids = sample_id if isinstance(sample_id, Iterable) and not isinstance(sample_id, (str, bytes)) else [sample_id]
     selection = Selection(
-        evaluation=evaluation,
-        model=model,
-        sample_id=None if sample_id is None else str(sample_id),
-        hash=hash,
+        evaluation=several("evaluation", evaluation),
+        model=several("model", model),
+        sample_id=several("sample_id", [str(one) if type(one) is int else one for one in ids]),  # type: ignore[misc]
+        hash=several("hash", hash),
         where_error=where_error,
     )
     for block in cat_blocks(corpus, selection, limit=limit, jobs=jobs, limits=limits):

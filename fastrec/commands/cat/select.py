@@ -30,24 +30,23 @@ _RAREST_FIRST: Final = ("sample_hash", "sample_id", "model_id", "evaluation_name
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """The filters that a record must match; None matches every record."""
+    """The filters that a record must match: its value is one of these. An empty filter matches every record."""
 
-    evaluation: str | None = None
+    evaluation: tuple[str, ...] = ()
     """The `evaluation_name`."""
-    model: str | None = None
-    sample_id: str | None = None
+    model: tuple[str, ...] = ()
+    sample_id: tuple[str, ...] = ()
     """The string, or the integer with these digits."""
-    hash: str | None = None
+    hash: tuple[str, ...] = ()
     where_error: bool = False
     """Whether the record must have an `error` that is not empty."""
 
     def values(self) -> dict[str, tuple[int | str, ...]]:
         """Return the values that match, by field of the head; fields without a filter are left out."""
         texts = {"evaluation_name": self.evaluation, "sample_hash": self.hash, "model_id": self.model}
-        values: dict[str, tuple[int | str, ...]] = {name: (text,) for name, text in texts.items() if text is not None}
-        if self.sample_id is not None:
-            integers = [int(self.sample_id)] if _INTEGER.fullmatch(self.sample_id) else []
-            values["sample_id"] = (*integers, self.sample_id)
+        values: dict[str, tuple[int | str, ...]] = {name: found for name, found in texts.items() if found}
+        if self.sample_id:
+            values["sample_id"] = (*map(int, filter(_INTEGER.fullmatch, self.sample_id)), *self.sample_id)
         return values
 
 
@@ -115,7 +114,7 @@ class Finder:
         wanted = selection.values()
         spelled = {field: [_spell(value) for value in values] for field, values in wanted.items()}
         self._sample_ids = spelled.get("sample_id")
-        self._texts = [(field, values[0]) for field, values in wanted.items() if field != "sample_id"]
+        self._texts = [(field, frozenset(values)) for field, values in wanted.items() if field != "sample_id"]
         self._error = selection.where_error
         rarest = next((field for field in _RAREST_FIRST if field in spelled), None)
         self._needles = [field_bytes(rarest, value) for value in spelled[rarest]] if rarest else [_ERROR]
@@ -136,7 +135,7 @@ class Finder:
         """Return whether a line matches every filter."""
         head = read_head(data, start)
         return (
-            all(getattr(head, field) == text for field, text in self._texts)
+            all(getattr(head, field) in texts for field, texts in self._texts)
             and (self._sample_ids is None or bytes(head.sample_id) in self._sample_ids)
             and (not self._error or _decode_error(data[start:end]).error != "")
         )

@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from typing import Literal
 
+from fastrec.arguments import Strings, field_names, several
 from fastrec.commands.diff.changes import Changes
 from fastrec.commands.diff.document import ChangedField, Counts, Difference, Examples, ModelDifference, Side
 from fastrec.commands.diff.gate import Gate
@@ -32,12 +33,12 @@ def diff(
     old: str | os.PathLike[str],
     new: str | os.PathLike[str],
     *,
-    by: Sequence[str] = BY,
+    by: Strings = BY,
     fail_on: float | None = None,
     p: float = 0.05,
     p_adjust: Literal["bh", "none"] = "bh",
     min_compared: float = 95,
-    allow_missing: Sequence[str] = (),
+    allow_missing: Strings = (),
     errors_as_wrong: bool = False,
     examples: int = 10,
     jobs: int = 1,
@@ -69,9 +70,10 @@ def diff(
     check_jobs(jobs)
     if examples < 0:
         raise UsageError(f"examples must be at least 0, not {examples}")
-    gate = Gate(fail_on=fail_on, p=p, p_adjust=p_adjust, min_compared=min_compared, allow_missing=tuple(allow_missing))
+    allowed = several("allow_missing", allow_missing)
+    gate = Gate(fail_on=fail_on, p=p, p_adjust=p_adjust, min_compared=min_compared, allow_missing=allowed)
     gate.check()
-    match_by = check_by(by)
+    match_by = check_by(field_names("by", by))
     before, after = read_corpus(os.fspath(old)), read_corpus(os.fspath(new))
     plan = make_plan(before, after, match_by, errors_as_wrong=errors_as_wrong, examples=examples, limits=limits)
     changes = Changes()
@@ -81,7 +83,7 @@ def diff(
         before, after, changes, min_compared=min_compared, errors_as_wrong=errors_as_wrong, all_read=plan.read_all
     )
     gate.mark_regressed(models)
-    fields = sorted(changes.fields.items(), key=lambda field: (-field[1], field[0]))
+    changed = sorted(changes.fields.items(), key=lambda field: (-field[1], field[0]))
     sides = [
         Side(corpus=utf8(corpus.path), records=corpus.manifest.records, text_sha256=corpus.manifest.text_sha256)
         for corpus in (before, after)
@@ -100,7 +102,7 @@ def diff(
         failures=list(gate.failures(models)),
         counts=total(models),
         models=models,
-        fields=[ChangedField(path=path, records=records) for path, records in fields],
+        fields=[ChangedField(path=path, records=records) for path, records in changed],
         examples=Examples(**{kind: changes.examples[kind] for kind in Examples.__struct_fields__}),
         notices=[*plan.notices, *gate.notices(models)],
         text_bytes=before.manifest.text_bytes + after.manifest.text_bytes,

@@ -27,10 +27,10 @@ from fastrec.storage.local import LOCAL
 from fastrec.summary.choosing import choose
 from fastrec.summary.ranking import rank
 
-__all__ = ["make_page", "write_report"]
+__all__ = ["make_page", "report"]
 
 
-def write_report(
+def report(
     corpus: str | os.PathLike[str],
     output: str | os.PathLike[str],
     *,

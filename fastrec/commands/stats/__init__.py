@@ -19,6 +19,7 @@ from typing import Final
 
 import msgspec
 
+from fastrec.arguments import Strings, several
 from fastrec.commands.stats.common import only_common
 from fastrec.corpus.documents import MANIFEST, read_manifest, read_summary
 from fastrec.corpus.local_output import LocalOutput
@@ -44,11 +45,11 @@ _QUESTION_FIELDS: Final = set(FIELDS[:2])
 
 
 def stats(
-    inputs: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
+    paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
     *,
     by: str = "accuracy",
-    evaluations: Sequence[str] = (),
-    models: Sequence[str] = (),
+    evaluation: Strings = (),
+    model: Strings = (),
     common: bool = False,
     errors_as_wrong: bool = False,
     jobs: int = 1,
@@ -60,10 +61,10 @@ def stats(
     """Compare the models of each evaluation.
 
     Args:
-        inputs: One corpus that `normalize` published; or shards: files, directories, globs, or `-`.
+        paths: One corpus that `normalize` published; or shards: files, directories, globs, or `-`.
         by: What to rank by, one of `RANKINGS`.
-        evaluations: Shell-style patterns of evaluation names; all by default.
-        models: Shell-style patterns of model ids; all by default.
+        evaluation: Only evaluations whose name matches this shell-style pattern, or one of these.
+        model: Only models whose id matches this pattern, or one of these.
         common: Count only questions that all of the chosen models of an evaluation have answered.
         errors_as_wrong: Count records with an error as wrong answers. By default they do not count.
         jobs: Processes to use.
@@ -80,7 +81,8 @@ def stats(
     """
     if by not in RANKINGS:
         raise UsageError(f"by must be one of {', '.join(RANKINGS)}, not {by!r}")
-    names = [os.fspath(name) for name in ([inputs] if isinstance(inputs, (str, os.PathLike)) else inputs)]
+    names = [os.fspath(name) for name in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
+    patterns = several("evaluation", evaluation), several("model", model)
     note = notice or (lambda _message: None)
     options = Options(level=_LEVEL, jobs=jobs, work_dir=None if work_dir is None else os.fspath(work_dir))
     with contextlib.ExitStack() as stack:
@@ -93,7 +95,7 @@ def stats(
             counts = summary.line_counts
             if counts.rejected:
                 note(f"{counts.rejected:,} of {counts.lines:,} lines are invalid and do not count")
-        chosen = choose(summary, evaluations, models, errors_as_wrong=errors_as_wrong)
+        chosen = choose(summary, *patterns, errors_as_wrong=errors_as_wrong)
         skipped = manifest.skipped
         if not common:
             return rank(chosen, by, errors_as_wrong=errors_as_wrong, skipped=skipped)

@@ -63,7 +63,7 @@ def validate(
     json_log: str | os.PathLike[str] | None = None,
     max_line_bytes: int = MAX_LINE_BYTES,
     max_window: int = MAX_WINDOW,
-    algorithm: str = "sha256",
+    hash: str = "sha256",  # noqa: A002 - the name of the option
     progress: Progress | None = None,
     limits: Limits = LIMITS,
 ) -> Validation:
@@ -77,7 +77,7 @@ def validate(
         json_log: A file for every finding, one JSON object per line.
         max_line_bytes: A longer line is invalid, and never held in memory.
         max_window: The largest zstd window to accept.
-        algorithm: The hash that `sample_hash` is compared with.
+        hash: The algorithm of the hash that `sample_hash` is compared with.
         progress: Receives the progress.
         limits: Sizes that bound the work.
 
@@ -86,7 +86,7 @@ def validate(
         FastrecError: The log cannot be written.
     """
     started = time.perf_counter()
-    _check(jobs, max_errors, algorithm)
+    _check(jobs, max_errors, hash)
     names = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     shards, notices = find_shards([os.fspath(path) for path in names], files_from=files_from)
     validation = Validation(shards=len(shards), notices=notices)
@@ -94,7 +94,7 @@ def validate(
     with ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="fastrec-"))
         log = stack.enter_context(closing(_open_log(os.fspath(json_log), shards))) if json_log else None
-        task = _SliceTask((), max_line_bytes, max_window, max_errors, None, algorithm, limits)
+        task = _SliceTask((), max_line_bytes, max_window, max_errors, None, hash, limits)
         tasks = [
             replace(task, slices=slices, log=f"{scratch}/{number}" if log else None)
             for number, slices in enumerate(tasks_of(shards, limits.task_bytes))
@@ -138,7 +138,7 @@ def _check(jobs: int, max_errors: int | None, algorithm: str) -> None:
     if max_errors is not None and max_errors < 1:
         raise UsageError(f"max_errors must be at least 1, not {max_errors}")
     if algorithm not in HASHES:
-        raise UsageError(f"algorithm must be one of {', '.join(HASHES)}, not {algorithm!r}")
+        raise UsageError(f"hash must be one of {', '.join(HASHES)}, not {algorithm!r}")
 
 
 def _open_log(path: str, shards: Iterable[Shard]) -> FindingLog:

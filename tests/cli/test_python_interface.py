@@ -1,0 +1,127 @@
+"""Commands are functions, too: each has the name of its command, and parameters with the names of its options."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+import fastrec
+from fastrec.cli import cli
+from fastrec.errors import UsageError
+from fastrec.normalize.options import Options
+
+ABOUT_PRINTING = {"verbose", "quiet", "no_progress", "json"}
+"""Options of the command line that have no counterpart: functions return what commands print."""
+NOT_IN_PYTHON = {
+    "normalize": {"dry_run"},  # prints a plan
+    "stats": {"format", "raw_cells"},
+    "diff": {"format"},
+    "rejects": {"format"},
+    "validate": {"format", "strict"},  # strict: the exit code
+}
+NOT_ON_THE_COMMAND_LINE = {"progress", "notice", "limits"}
+COMMANDS = [name for name in cli.list_commands(None) if name != "completion"]  # type: ignore[arg-type]
+
+
+def options_of(name: str) -> dict[str, click.Parameter]:
+    """The arguments and options of a command, by the name that a user types."""
+    command = cli.get_command(None, name)  # type: ignore[arg-type]
+    assert command
+    return {max(one.opts, key=len).lstrip("-").replace("-", "_"): one for one in command.params}
+
+
+def parameters_of(name: str) -> dict[str, inspect.Parameter]:
+    """The parameters of a function; `**options` of `normalize` are the fields of `Options`."""
+    found = dict(inspect.signature(getattr(fastrec, name)).parameters)
+    if found.pop("options", None):
+        found |= inspect.signature(Options).parameters
+    return found
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_function_has_the_parameters_of_its_command(name: str) -> None:
+    """Each command has a function in `fastrec`, whose parameters are named like the options of the command."""
+    assert name in fastrec.__all__
+    expected = options_of(name).keys() - ABOUT_PRINTING - NOT_IN_PYTHON.get(name, set())
+    assert parameters_of(name).keys() - NOT_ON_THE_COMMAND_LINE == expected
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_arguments_come_first_and_options_are_keywords(name: str) -> None:
+    """Only the arguments of a command and its output are positional."""
+    positional = [key for key, one in parameters_of(name).items() if one.kind is one.POSITIONAL_OR_KEYWORD]
+    arguments = [key for key, one in options_of(name).items() if isinstance(one, click.Argument) or key == "output"]
+    assert positional == arguments
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus with rejected lines; read-only."""
+    folder = tmp_path_factory.mktemp("interface")
+    fastrec.generate(folder / "in", records=60, seed=1, shards=1, rejects=0.2)
+    fastrec.normalize(folder / "in", folder / "corpus")
+    return folder / "corpus"
+
+
+REPEATED = [
+    (name, key)
+    for name in COMMANDS
+    for key, one in options_of(name).items()
+    if isinstance(one, click.Option) and (one.multiple or key in ("sort_by", "by")) and (name, key) != ("stats", "by")
+]
+
+
+def call(name: str, key: str, value: Any, corpus: Path, out: Path) -> Any:
+    function = getattr(fastrec, name)
+    if name == "diff":
+        return function(corpus, corpus, **{key: value})
+    if name == "normalize":
+        return function(corpus.parent / "in", out, overwrite=True, **{key: value})
+    found = function(corpus, **{key: value})
+    return list(found) if name == "cat" else found
+
+
+def value_for(key: str, corpus: Path) -> str:
+    record = json.loads(next(fastrec.cat(corpus)))
+    (code, *_) = fastrec.rejects(corpus).codes
+    values = {"evaluation": record["evaluation_name"], "model": record["model_id"], "hash": record["sample_hash"]}
+    values |= {"sample_id": str(record["sample_id"]), "code": code, "sort_by": "model_id,sample_id"}
+    return values.get(key, "evaluation_name,model_id,sample_hash")
+
+
+@pytest.mark.parametrize(("name", "key"), REPEATED)
+def test_one_string_or_several(name: str, key: str, corpus: Path, tmp_path: Path) -> None:
+    """An option that can be repeated takes a string or a list of strings in Python; anything else is refused."""
+    value = value_for(key, corpus)
+    several = value.split(",") if key in ("by", "sort_by") else [value]
+    one, listed = (call(name, key, given, corpus, tmp_path / "out") for given in (value, several))
+    if name == "diff":
+        one.seconds = listed.seconds
+    assert one == listed
+    assert one
+    for wrong in (7.5, [value, 7.5], None):
+        with pytest.raises(UsageError, match=f"{key} must be a string or a list of strings, not "):
+            call(name, key, wrong, corpus, tmp_path / "out")
+
+
+def test_repeated_options_are_covered() -> None:
+    """The filters of all commands are known to the test above."""
+    assert {("cat", "model"), ("stats", "model"), ("rejects", "code"), ("diff", "allow_missing")} <= set(REPEATED)
+    assert ("normalize", "sort_by") in REPEATED
+
+
+def test_report_and_rejects_are_functions(corpus: Path, tmp_path: Path) -> None:
+    """They do what their commands do."""
+    size = fastrec.report(corpus, tmp_path / "report.html")
+    assert (tmp_path / "report.html").stat().st_size == size
+    found = fastrec.rejects(corpus, extract=tmp_path / "lines.jsonl")
+    assert found.lines == (tmp_path / "lines.jsonl").read_bytes().count(b"\n") + len(found.truncated)
+    assert isinstance(found, fastrec.Rejects)
+    with pytest.raises(UsageError, match="exists; choose a new file"):
+        fastrec.rejects(corpus, extract=tmp_path / "lines.jsonl")
+    assert json.loads(fastrec.schema())["$schema"]
