@@ -413,7 +413,7 @@ SEALED: dict[str, tuple[Damage, set[str]]] = {
     ),
     "a summary that is not JSON": (lambda out: cut(out / "summary.json", 5), {"summary.unreadable"}),
     "a summary with a negative count": (on_json("summary.json", "line_counts", "blank", to=-1), {"summary.unreadable"}),
-    "a summary of another format": (on_json("summary.json", "format", to=99), {"summary.statistics"}),
+    "a summary of another format": (on_json("summary.json", "format", to=99), {"summary.unreadable"}),
     "lines": (on_json("summary.json", "line_counts", "lines", to=more), {"summary.line_counts"}),
     "kept": (on_json("summary.json", "line_counts", "kept", to=more), {"summary.line_counts", "summary.statistics"}),
     "duplicates": (on_json("summary.json", "line_counts", "duplicates", to=more), {"summary.line_counts"}),
