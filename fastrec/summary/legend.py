@@ -21,7 +21,8 @@ def about(evaluation: EvaluationStats) -> str:
     elif evaluation.common_questions is not None:
         everyone = f"all {'these ' if some else ''}models"
         if evaluation.answering < evaluation.chosen:
-            everyone = f"the {counted(evaluation.answering, 'model')} with answers"
+            several = evaluation.answering > 1
+            everyone = f"all {evaluation.answering:,} models with answers" if several else "the one model with answers"
         counts.append(f"{evaluation.common_questions:,} answered by {everyone}")
     return ", ".join(counts)
 

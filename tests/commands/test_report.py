@@ -120,9 +120,9 @@ def test_errors_and_repeats(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus")
     text = Page(make_page(tmp_path / "corpus")).text
-    assert "6 records, 3 errors, 2 models, 1 question, 1 answered by the 1 model with answers" in text
+    assert "6 records, 3 errors, 2 models, 1 question, 1 answered by the one model with answers" in text
     assert "failed–3 errors" in text
-    assert "questionsanswersanswers/questioncoverageerrors" in text
+    assert "95% intervalerrorsscorequestionsanswersanswers/questioncoverage" in text
     assert "They do not count for accuracy and score" in text
     text = Page(make_page(tmp_path / "corpus", errors_as_wrong=True)).text
     assert "failed0.0%3 errors" in text

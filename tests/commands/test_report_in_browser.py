@@ -134,13 +134,13 @@ def test_sort(open_page: Any) -> None:
     page = open_page()
     table = page.locator('table[aria-label^="trivia_choice"]')
     before = column(page, "trivia_choice", 1)
-    head = table.locator("thead th").nth(3)
+    head = table.locator("thead th").nth(4)
     head.locator("button").click()
-    largest_first = [int(text) for text in column(page, "trivia_choice", 4)]
+    largest_first = [int(text) for text in column(page, "trivia_choice", 5)]
     assert largest_first == sorted(largest_first, reverse=True)
     assert head.get_attribute("aria-sort") == "descending"
     head.locator("button").press("Enter")
-    assert [int(text) for text in column(page, "trivia_choice", 4)] == sorted(largest_first)
+    assert [int(text) for text in column(page, "trivia_choice", 5)] == sorted(largest_first)
     assert head.get_attribute("aria-sort") == "ascending"
     table.locator("thead button").nth(0).click()
     assert column(page, "trivia_choice", 1) == sorted(before)

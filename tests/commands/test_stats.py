@@ -28,7 +28,7 @@ from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError
 from fastrec.limits import Limits
 from fastrec.sorting.keys import sort_order
 from fastrec.sources.formats import Format
-from fastrec.summary.legend import legend
+from fastrec.summary.legend import about, legend
 from fastrec.summary.ranking import RANKINGS, Stats
 from tests.normalize.normalizing import Corpus, write
 from tests.samples import sample
@@ -157,8 +157,7 @@ def on_common_questions(corpus: Path, pattern: str, *, errors_as_wrong: bool) ->
 
 
 @pytest.mark.parametrize("errors_as_wrong", [False, True])
-@pytest.mark.parametrize("pattern", ["*", "*7b", "*1*", "org-3/*"])
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize(("pattern", "jobs"), [("*", 1), ("*7b", 1), ("*1*", 2), ("org-3/*", 1)])
 def test_common_questions(corpus: Path, pattern: str, jobs: int, errors_as_wrong: bool) -> None:
     """Equal to simple counting, with one and two processes, for questions that span two parts too."""
     limits = Limits(stats_batch_records=7, small_input=0)
@@ -352,6 +351,7 @@ def test_errors_do_not_count(failing: Path) -> None:
         ("b", 1.0, 1.0, 1), ("a", 0.75, 0.75, 8), ("c", None, None, 0),
     ]  # fmt: skip
     assert (evaluation.errors, evaluation.chosen, evaluation.answering, evaluation.common_questions) == (3, 3, 2, 1)
+    assert about(evaluation) == "12 records, 3 errors, 3 models, 2 questions, 1 answered by all 2 models with answers"
     (evaluation,) = stats(failing, errors_as_wrong=True).evaluations
     assert [(model.model_id, model.accuracy, model.mean_score, model.answers) for model in evaluation.by_model] == [
         ("a", 0.75, 0.75, 8), ("b", 0.5, 1.0, 2), ("c", 0.0, 0.0, 2),

@@ -83,8 +83,8 @@ class _Columns(NamedTuple):
     tokens: bool
 
     def heads(self) -> list[str]:
-        heads = ["model", "accuracy, 95% interval", "score", *(_REPEATS if self.repeats else ("n",)), "coverage"]
-        heads += ["errors"] * self.errors + ["tokens/record"] * self.tokens
+        heads = ["model", "accuracy, 95% interval", *["errors"] * self.errors, "score"]
+        heads += [*(_REPEATS if self.repeats else ["n"]), "coverage", *["tokens/record"] * self.tokens]
         return heads + ["latency p50 · p99, ms"] * (self.latency is not None)
 
     def cells(self, model: ModelStats) -> Iterator[Html]:
@@ -94,14 +94,14 @@ class _Columns(NamedTuple):
         else:
             interval = tag("small", f" {100 * low:.1f}–{high:.1%}")
             yield num(accuracy, ".1%", interval, bar(accuracy, low, high))
+        if self.errors:
+            yield num(model.errors)
         yield num(model.mean_score, ".4g", _error(model.score_standard_error, ".2g"))
         yield num(model.questions)
         if self.repeats:
             yield num(model.answers)
             yield num(model.answers_per_question, ".3g")
         yield num(model.coverage, ".1%")
-        if self.errors:
-            yield num(model.errors)
         if self.tokens:
             yield num(model.tokens_per_record, ",.0f")
         if self.latency is not None:
