@@ -33,24 +33,31 @@ pytestmark = LOOSE
 IMPATIENT = Limits(cluster_patience_seconds=3.0)
 
 
-@pytest.fixture
-def three() -> Iterator[Cluster]:
-    """A scheduler with three workers."""
-    with Cluster() as running:
-        yield running
-
-
-@pytest.fixture
-def one() -> Iterator[Cluster]:
-    """A scheduler with one worker."""
-    with Cluster(workers=1) as running:
-        yield running
-
-
 @pytest.fixture(scope="module")
-def calm() -> Iterator[Cluster]:
-    """A cluster that tests do not damage."""
-    with Cluster(workers=2) as running:
+def lasting() -> Iterator[Cluster]:
+    """A scheduler that tests do not damage. They may kill its workers."""
+    with Cluster(workers=3) as running:
+        yield running
+
+
+@pytest.fixture
+def three(lasting: Cluster) -> Cluster:
+    """A scheduler with three workers."""
+    lasting.restore(3)
+    return lasting
+
+
+@pytest.fixture
+def one(lasting: Cluster) -> Cluster:
+    """A scheduler with one worker."""
+    lasting.restore(1)
+    return lasting
+
+
+@pytest.fixture
+def own() -> Iterator[Cluster]:
+    """A scheduler with one worker that a test may damage."""
+    with Cluster(workers=1) as running:
         yield running
 
 
@@ -112,18 +119,6 @@ def test_a_killed_worker_costs_only_time(three: Cluster) -> None:
         assert sorted([*got, *results]) == [(number, number) for number in range(12)]
 
 
-def test_workers_that_join_later_get_work(one: Cluster) -> None:
-    """A growing cluster gets more tasks."""
-    with ClusterEngine(1, one.address, Limits(cluster_count_seconds=0.0)) as engine:
-        results = engine.run(whoami, range(40))
-        seen = {next(results)[1]}
-        assert engine.jobs == 1
-        one.workers += [one.start_worker()]
-        engine._client.wait_for_workers(2, timeout=30)
-        seen.update(process for _, process in results)
-        assert engine.jobs == len(seen) == 2
-
-
 def test_a_task_that_keeps_killing_is_named(three: Cluster) -> None:
     """If the scheduler gives up on a task, the error names it."""
     three.workers += [three.start_worker() for _ in range(2)]
@@ -134,33 +129,17 @@ def test_a_task_that_keeps_killing_is_named(three: Cluster) -> None:
 
 
 @pytest.mark.parametrize("who", ["workers", "scheduler"])
-def test_the_run_fails_when_the_cluster_is_gone(who: str, three: Cluster) -> None:
+def test_the_run_fails_when_the_cluster_is_gone(who: str, request: pytest.FixtureRequest) -> None:
     """If all workers or the scheduler are dead, an error is raised within the time limit."""
+    running: Cluster = request.getfixturevalue("three" if who == "workers" else "own")
     begin = time.monotonic()
-    with pytest.raises(ClusterError) as caught, ClusterEngine(1, three.address, IMPATIENT) as engine:
+    with pytest.raises(ClusterError) as caught, ClusterEngine(1, running.address, IMPATIENT) as engine:
         for number, _ in engine.run(slowly, range(100)):
             if number == 2:
-                for process in three.workers if who == "workers" else [three.scheduler]:
+                for process in running.workers if who == "workers" else [running.scheduler]:
                     process.kill()
     assert time.monotonic() - begin < 40
-    assert three.address in str(caught.value)
-
-
-def test_a_result_lost_with_the_last_worker_ends_the_run(one: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task has finished, and no worker is left to send its result or to run it again: an error, no hang."""
-    gone = pytest.raises(ClusterError, match="there were no workers")
-    with gone, ClusterEngine(1, one.address, IMPATIENT) as engine:
-        wait = engine._finished
-
-        def all_die(running: Iterable[object]) -> list[object]:
-            done = wait(running)
-            for process in one.workers:
-                process.kill()
-                process.wait()
-            return done
-
-        monkeypatch.setattr(engine, "_finished", all_die)
-        list(engine.run(slowly, range(3)))
+    assert running.address in str(caught.value)
 
 
 def test_a_result_lost_with_its_worker_is_computed_again(three: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,9 +158,9 @@ def test_a_result_lost_with_its_worker_is_computed_again(three: Cluster, monkeyp
         assert sorted(engine.run(slowly, range(6))) == [(number, number) for number in range(6)]
 
 
-def test_a_timeout_of_a_task_is_raised(calm: Cluster) -> None:
+def test_a_timeout_of_a_task_is_raised(three: Cluster) -> None:
     """A TimeoutError of a task is not mistaken for a late result."""
-    with pytest.raises(TimeoutError, match="the store is slow"), ClusterEngine(1, calm.address) as engine:
+    with pytest.raises(TimeoutError, match="the store is slow"), ClusterEngine(1, three.address) as engine:
         list(engine.run(too_slow, [1]))
 
 
@@ -194,25 +173,25 @@ def test_a_missing_scheduler_is_named() -> None:
         pass
 
 
-def test_a_frozen_scheduler_is_reported_at_the_start(one: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_frozen_scheduler_is_reported_at_the_start(own: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """A scheduler that accepts connections but never answers, or only the handshake: an error, no hang."""
-    with ClusterEngine(1, one.address, Limits(cluster_connect_seconds=30.0)):
+    with ClusterEngine(1, own.address, Limits(cluster_connect_seconds=30.0)):
         pass
     limits = Limits(cluster_connect_seconds=2.0)
-    one.scheduler.send_signal(signal.SIGSTOP)
+    own.scheduler.send_signal(signal.SIGSTOP)
     with pytest.raises(ClusterError, match="no scheduler with workers answers there"):
-        ClusterEngine(1, one.address, limits).__enter__()
-    one.scheduler.send_signal(signal.SIGCONT)
+        ClusterEngine(1, own.address, limits).__enter__()
+    own.scheduler.send_signal(signal.SIGCONT)
     connect = cluster._bounded_client
 
     def freeze(address: object, seconds: float) -> object:
         client = connect(address, seconds)
-        one.scheduler.send_signal(signal.SIGSTOP)
+        own.scheduler.send_signal(signal.SIGSTOP)
         return client
 
     monkeypatch.setattr(cluster, "_bounded_client", freeze)
     with pytest.raises(ClusterError, match="no scheduler with workers answers there"):
-        ClusterEngine(1, one.address, limits).__enter__()
+        ClusterEngine(1, own.address, limits).__enter__()
 
 
 def test_a_worker_that_dies_while_it_is_asked_is_ignored(three: Cluster, tmp_path: Path) -> None:
@@ -232,20 +211,20 @@ def test_a_worker_without_fastrec_is_named(tmp_path: Path) -> None:
         ClusterEngine(1, one.address).__enter__()
 
 
-def test_a_late_worker_of_another_build_is_refused(one: Cluster, tmp_path: Path) -> None:
+def test_a_late_worker_of_another_build_is_refused(own: Cluster, tmp_path: Path) -> None:
     """A worker that joins after the builds were compared could produce other bytes."""
     (tmp_path / "sitecustomize.py").write_text("import zstandard\nzstandard.ZSTD_VERSION = (1, 0, 0)")
-    with ClusterEngine(1, one.address) as engine:
-        one.environment["PYTHONPATH"] += f":{tmp_path}"
-        one.workers.append(one.start_worker())
+    with ClusterEngine(1, own.address) as engine:
+        own.environment["PYTHONPATH"] += f":{tmp_path}"
+        own.workers.append(own.start_worker())
         engine._client.wait_for_workers(2, timeout=30)
         with pytest.raises(ClusterError, match=r"worker tcp://\S+ has zstd 1\.0\.0 instead of "):
             list(engine.run(slowly, range(20)))
 
 
-def test_a_slow_close_does_not_fail_the_run(calm: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_close_does_not_fail_the_run(three: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """All tasks have finished when a frozen worker delays the end."""
-    with ClusterEngine(1, calm.address) as engine:
+    with ClusterEngine(1, three.address) as engine:
         close = engine._client.close
 
         def late(timeout: float) -> None:
@@ -256,31 +235,31 @@ def test_a_slow_close_does_not_fail_the_run(calm: Cluster, monkeypatch: pytest.M
         assert list(engine.run(slowly, [1])) == [(0, 1)]
 
 
-def test_a_worker_that_does_not_answer_at_the_start_is_reported(one: Cluster) -> None:
+def test_a_worker_that_does_not_answer_at_the_start_is_reported(own: Cluster) -> None:
     """The start does not wait for a frozen worker for ever."""
-    with ClusterEngine(1, one.address) as engine:
+    with ClusterEngine(1, own.address) as engine:
         engine._client.wait_for_workers(1, timeout=30)
-    one.workers[0].send_signal(signal.SIGSTOP)
+    own.workers[0].send_signal(signal.SIGSTOP)
     with pytest.raises(ClusterError, match="some workers did not answer for 2 seconds"):
-        ClusterEngine(1, one.address, Limits(cluster_patience_seconds=2.0)).__enter__()
+        ClusterEngine(1, own.address, Limits(cluster_patience_seconds=2.0)).__enter__()
 
 
 @pytest.mark.parametrize("what", ["fastrec", "zstd", "Python"])
-def test_workers_of_another_build_are_refused(what: str, calm: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_of_another_build_are_refused(what: str, three: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each worker answers with its own build; the error names the worker, what differs, and what to do."""
     here = {**identity(), what: "0.0"}
     monkeypatch.setattr(cluster, "identity", Pretending(here))
     pattern = rf"worker tcp://\S+ has {what} .+ instead of 0\.0, .* install the same packages there as here"
-    with pytest.raises(ClusterError, match=pattern), ClusterEngine(1, calm.address):
+    with pytest.raises(ClusterError, match=pattern), ClusterEngine(1, three.address):
         pass
 
 
 def test_a_directory_that_workers_cannot_see_is_refused(
-    calm: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    three: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A directory that this process can write to, but a worker cannot, is reported before any work."""
     directories = [str(tmp_path)]
-    with ClusterEngine(1, calm.address) as engine:
+    with ClusterEngine(1, three.address) as engine:
         check_reachable(directories, engine)
         ask = engine.on_every_worker
         monkeypatch.setattr(engine, "on_every_worker", lambda question, probe: ask(question, "/nowhere" + probe))
@@ -303,3 +282,35 @@ def test_a_worker_killed_in_a_pass_changes_no_byte(
     run([shards], tmp_path / "out", options, progress=killer)
     assert killer.killed
     assert Corpus(tmp_path / "out").same_for_all == whole
+
+
+# With one worker
+
+
+def test_workers_that_join_later_get_work(one: Cluster) -> None:
+    """A growing cluster gets more tasks."""
+    with ClusterEngine(1, one.address, Limits(cluster_count_seconds=0.0)) as engine:
+        results = engine.run(whoami, range(40))
+        seen = {next(results)[1]}
+        assert engine.jobs == 1
+        one.workers += [one.start_worker()]
+        engine._client.wait_for_workers(2, timeout=30)
+        seen.update(process for _, process in results)
+        assert engine.jobs == len(seen) == 2
+
+
+def test_a_result_lost_with_the_last_worker_ends_the_run(one: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task has finished, and no worker is left to send its result or to run it again: an error, no hang."""
+    gone = pytest.raises(ClusterError, match="there were no workers")
+    with gone, ClusterEngine(1, one.address, IMPATIENT) as engine:
+        wait = engine._finished
+
+        def all_die(running: Iterable[object]) -> list[object]:
+            done = wait(running)
+            for process in one.workers:
+                process.kill()
+                process.wait()
+            return done
+
+        monkeypatch.setattr(engine, "_finished", all_die)
+        list(engine.run(slowly, range(3)))

@@ -27,7 +27,7 @@ from tests.services.dask import LOOSE, Cluster
 pytestmark = LOOSE
 
 MakeEngine = Callable[[], Engine]
-KINDS = ["serial", "forked", "fresh", "a new cluster", "an existing cluster"]
+KINDS = ["forked", "fresh", "a new cluster", "an existing cluster", "serial"]
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +37,8 @@ def cluster() -> Iterator[Cluster]:
         yield running
 
 
-@pytest.fixture(params=KINDS)
-def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+@pytest.fixture(params=KINDS, scope="module")
+def kind(request: pytest.FixtureRequest) -> Iterator[dict[str, object]]:
     """The options of `normalize` that choose an engine."""
     name = request.param
     if name == "forked" and sys.platform != "linux":
@@ -47,19 +47,18 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> dic
         pytest.skip("forking beside the threads of the test runner is deprecated")
     if "cluster" in name and importlib.util.find_spec("distributed") is None:
         pytest.skip("the extra `dask` is not installed")
-    monkeypatch.setattr(pools, "_is_alone", lambda: name == "forked")
-    limits = Limits(small_input=0)
-    if name == "serial":
-        return {"jobs": 1, "limits": limits}
-    if "cluster" not in name:
-        return {"jobs": 2, "limits": limits}
-    there = request.getfixturevalue("cluster").address if "existing" in name else None
-    return {"jobs": 2, "engine": "dask", "scheduler": there, "limits": limits}
+    options: dict[str, object] = {"jobs": 1 if name == "serial" else 2, "limits": Limits(small_input=0)}
+    if "cluster" in name:
+        there = request.getfixturevalue("cluster").address if "existing" in name else None
+        options |= {"engine": "dask", "scheduler": there}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pools, "_is_alone", lambda: name == "forked")
+        yield options
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def engine(kind: dict[str, object]) -> Iterator[Engine]:
-    """An engine of each kind."""
+    """An engine of each kind, for all tests: what one test does to it must not disturb the next."""
     options = Options(**kind)  # type: ignore[arg-type]
     with make_engine(options.jobs, options.engine, options.scheduler) as running:
         yield running
@@ -108,7 +107,7 @@ def test_directories_are_reachable(engine: Engine, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "serial"], indirect=True)
+@pytest.mark.parametrize("kind", KINDS[:-1], indirect=True)  # all but the serial engine
 def test_a_dead_worker_costs_only_time(engine: Engine, tmp_path: Path) -> None:
     """Other workers run its tasks."""
     mark = str(tmp_path / "mark")

@@ -40,22 +40,39 @@ class Cluster:
             if "Scheduler at:" in line:
                 self.address = line.split()[-1]
                 break
-        self.workers = [self.start_worker() for _ in range(workers)]
-        for line in self.scheduler.stderr:  # on a busy machine, a worker takes many seconds to start
-            workers -= "Register worker" in line
-            if workers <= 0:
-                break
+        self.workers: list[subprocess.Popen[bytes]] = []
+        self._processes: list[subprocess.Popen[bytes]] = []  # dead ones too
+        self._registered = self._removed = 0
+        self.restore(workers)
+
+    def restore(self, count: int) -> None:
+        """Replace dead workers, end some if there are too many, and wait until the scheduler has noticed."""
+        alive = [process for process in self._processes if process.poll() is None]
+        for process in alive[count:]:
+            process.kill()
+            process.wait()
+        self.workers = alive[:count]
+        while len(self.workers) < count:
+            self.workers.append(self.start_worker())
+        dead = len(self._processes) - count
+        assert self.scheduler.stderr
+        while (self._registered, self._removed) != (len(self._processes), dead):
+            line = self.scheduler.stderr.readline()  # on a busy machine, a worker takes many seconds to start
+            assert line, "the scheduler is dead"
+            self._registered += "Register worker" in line
+            self._removed += "Remove worker" in line
 
     def start_worker(self) -> subprocess.Popen[bytes]:
         """Start one more worker."""
         options = ["--nworkers", "1", "--nthreads", "1", "--no-nanny", "--no-dashboard", "--memory-limit", "0"]
-        return subprocess.Popen(
-            [*_command("worker"), self.address, *options], stderr=subprocess.DEVNULL, env=self.environment
-        )
+        command = [*_command("worker"), self.address, *options]
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=self.environment)
+        self._processes.append(process)
+        return process
 
     def close(self) -> None:
         """Stop all of them."""
-        for process in (*self.workers, self.scheduler):
+        for process in (*self._processes, self.scheduler):
             process.kill()
             process.wait()
         if self.scheduler.stderr:
