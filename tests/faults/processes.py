@@ -99,15 +99,19 @@ class Process:
             self.workers()
             time.sleep(0.005)
 
-    def send(self, number: int, pid: int | None = None) -> None:
-        """Send a signal to the command, or to another process."""
+    def send(self, number: int, pid: int | None = None) -> bool:
+        """Send a signal to the command, or to another process; return whether it was running."""
+        running = is_running(pid or self.pid, self.pid)
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid or self.pid, number)
+        return running
 
-    def send_all(self, number: int) -> None:
-        """Send a signal to the command and its workers, like a terminal."""
+    def send_all(self, number: int) -> bool:
+        """Send a signal to the command and its workers, like a terminal; return whether it was running."""
+        running = is_running(self.pid, self.pid)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, number)
+        return running
 
     def end(self) -> tuple[int, str]:
         """Wait for the end; return exit code and output. A run that hangs is killed, and the test fails."""
@@ -137,6 +141,21 @@ def is_running(pid: int, session: int) -> bool:
     except OSError:
         return False
     return state != "Z" and int(fields[3]) == session
+
+
+MOMENTS: dict[str, tuple[str, int]] = {
+    "the lock is taken": (".out.fastrec-lock", 1),
+    "the first run is sorted": (".out.fastrec-work/run-*", 1),
+    "half of the runs are sorted": (".out.fastrec-work/run-*", 6),
+    "the first part is merged": (".out.fastrec-new/part-*", 1),
+}
+"""Moments of a run: as soon as a number of files match a pattern beside the output."""
+
+
+def wait_for(process: Process, moment: str, out: Path) -> bool:
+    """Wait for a moment of a run; return False if the run has ended before."""
+    pattern, count = MOMENTS[moment]
+    return process.wait_until(lambda: len(list(out.parent.glob(pattern))) >= count)
 
 
 def make_pile(shards: Path, out: Path) -> Pile:

@@ -1,7 +1,8 @@
 """The soak test: random faults for a given time. `make soak` runs it.
 
 A case depends only on the seed and its number, so `--case 17` repeats one. out/soak/state.json records the next case,
-and the next call continues there. The test prints its counts, and exits 1 if anything was lost.
+and the next call continues there. The test prints how many faults of each kind it has injected. It exits 1 if anything
+was lost, or if a kind was never injected. It needs /proc, and s3fs and moto for the cases in a store.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,21 +24,20 @@ from fastrec.normalize.options import Options
 from tests.faults.failing import LASTING, Scene, contents, make_scene, no_exchange, try_fault
 from tests.faults.fuzzing import damaged, try_shards
 from tests.faults.injecting import OPERATIONS, REASONS, Faults
-from tests.faults.processes import HAS_PROC, Pile, Process, check_after, command, generate, generate_one, make_pile
+from tests.faults.processes import Pile, Process, check_after, command, generate, generate_one, make_pile
+from tests.faults.soak_stores import StoreCases
 
 HOME = Path("out/soak")
 LONGEST = 120  # seconds that a case may take
 
 
 class Counts(msgspec.Struct):
-    """Counts of the cases that ran."""
+    """Counts of the cases that ran, of the faults that were really injected, and of failures."""
 
     cases: int = 0
-    faults: int = 0
-    fuzzed: int = 0
-    kills: int = 0
-    signals: int = 0
     bytes: int = 0
+    injected: dict[str, int] = {}
+    """By kind of fault."""
     losses: int = 0
     hangs: int = 0
     tracebacks: int = 0
@@ -47,12 +46,54 @@ class Counts(msgspec.Struct):
     def bad(self) -> int:
         return self.losses + self.hangs + self.tracebacks
 
+    def add(self, kind: str, count: int = 1) -> None:
+        self.injected[kind] = self.injected.get(kind, 0) + count
+
+    def __add__(self, other: Counts) -> Counts:
+        numbers = {name: getattr(self, name) + getattr(other, name) for name in COUNTED}
+        kinds = self.injected.keys() | other.injected.keys()
+        return Counts(**numbers, injected={kind: self.of(kind) + other.of(kind) for kind in sorted(kinds)})
+
+    def of(self, kind: str) -> int:
+        return self.injected.get(kind, 0)
+
     def __str__(self) -> str:
-        return (
-            f"{self.cases:,} cases: {self.faults:,} faults, {self.fuzzed:,} damaged inputs, {self.kills:,} kills, "
-            f"{self.signals:,} signals, {self.bytes / 1e6:,.1f} MB; "
-            f"{self.losses} losses, {self.hangs} hangs, {self.tracebacks} tracebacks"
-        )
+        faults = ", ".join(f"{count:,} {kind}" for kind, count in self.injected.items())
+        failures = f"{self.losses} losses, {self.hangs} hangs, {self.tracebacks} tracebacks"
+        return f"{self.cases:,} cases, {self.bytes / 1e6:,.1f} MB; injected: {faults}; {failures}"
+
+
+COUNTED = ("cases", "bytes", "losses", "hangs", "tracebacks")
+
+KINDS = {
+    "fault": "failed calls",
+    "fuzz": "damaged inputs",
+    "kill_parent": "killed runs",
+    "kill_worker": "killed or stopped workers",
+    "interrupt": "signals",
+    "stop_in_store": "runs stopped until their lease lapsed",
+    "kill_in_store": "runs killed during a request",
+    "race_in_store": "pairs of runs at once",
+    "fail_in_store": "failed requests",
+}
+"""The kinds of cases, and what each injects."""
+
+CYCLE = (
+    *(
+        "stop_in_store",
+        "fault",
+        "fuzz",
+        "kill_parent",
+        "fault",
+        "fuzz",
+        "kill_in_store",
+        "fault",
+        "fuzz",
+        "kill_worker",
+    ),
+    *("race_in_store", "fault", "fuzz", "interrupt", "fault", "fuzz", "fail_in_store", "fault", "fuzz"),
+)
+"""The order of cases, so that a short test has all kinds too."""
 
 
 class State(msgspec.Struct):
@@ -78,25 +119,40 @@ class Soak:
         folder.mkdir(parents=True)
         self._scenes = [self._scene("new", replace=False), self._scene("replaced", replace=True, conflicts="first")]
         self._scenes.append(self._scene("rejected", replace=True, conflicts="reject", compression="gz"))
-        self._cases: list[Callable[[random.Random], None]] = [self.fault] * 6 + [self.fuzz] * 6
-        if HAS_PROC:
-            self._piles = [
-                make_pile(generate(folder / "many"), folder / "made of many"),
-                make_pile(generate_one(folder / "one"), folder / "made of one"),
-            ]
-            self._cases += [self.kill_parent, self.kill_worker, self.interrupt]
+        self._piles = [
+            make_pile(generate(folder / "many"), folder / "made of many"),
+            make_pile(generate_one(folder / "one"), folder / "made of one"),
+        ]
+        self._stores = StoreCases((folder / "stores").resolve())
 
     def _scene(self, name: str, **options: Any) -> Scene:
         (self._folder / name).mkdir()
         return make_scene((self._folder / name).resolve(), **options)
 
-    def play(self, dice: random.Random) -> str:
-        """Run one case; return its name."""
-        case = dice.choice(self._cases)
-        case(dice)
-        return case.__name__
+    def play(self, number: int, dice: random.Random) -> None:
+        """Run one case, and count the faults that it has injected."""
+        kind = CYCLE[number % len(CYCLE)]
+        self.counts.add(KINDS[kind], 0)
+        injected = getattr(self, kind)(dice)
+        self.counts.add(KINDS[kind], injected)
 
-    def fault(self, dice: random.Random) -> None:
+    def stop_in_store(self, dice: random.Random) -> int:
+        return self._stores.stop(dice)
+
+    def kill_in_store(self, dice: random.Random) -> int:
+        return self._stores.kill(dice)
+
+    def race_in_store(self, dice: random.Random) -> int:
+        return self._stores.race(dice)
+
+    def fail_in_store(self, dice: random.Random) -> int:
+        return self._stores.fail(dice)
+
+    def close(self) -> None:
+        """Stop the server."""
+        self._stores.close()
+
+    def fault(self, dice: random.Random) -> int:
         """One call of a run fails, or that call and all later ones of its kind."""
         operation, reason = dice.choice(list(OPERATIONS)), dice.choice(REASONS)
         with self._patch.context() as patch:
@@ -106,58 +162,59 @@ class Soak:
             lasting = dice.random() < 0.5 and reason in LASTING and operation not in ("rename", "stat")
             nth = int(50 ** dice.random())  # of most operations there are few calls
             faults = Faults(scene.folder, operation, nth, reason, lasting=lasting)
-            self.counts.faults += try_fault(scene, faults)
+            injected = try_fault(scene, faults)
         self.counts.bytes += sum(path.stat().st_size for path in scene.shards.iterdir())
+        return injected
 
-    def fuzz(self, dice: random.Random) -> None:
+    def fuzz(self, dice: random.Random) -> int:
         """Damaged shards."""
         shards = damaged(dice)
         options = Options(conflicts=dice.choice(["keep", "first", "reject"]), memory=5 << 20, max_line_bytes=1 << 14)
         try_shards(self._folder / "fuzz", shards, options)
-        self.counts.fuzzed += 1
         self.counts.bytes += sum(len(data) for _, data in shards)
+        return 1
 
-    def kill_parent(self, dice: random.Random) -> None:
+    def kill_parent(self, dice: random.Random) -> int:
         """The command is killed, perhaps several times."""
-        out, pile = self._new_place(), dice.choice(self._piles)
+        out, pile, killed = self._new_place(), dice.choice(self._piles), 0
         for _ in range(dice.randint(1, 3)):
             process = self._start(pile, out, dice)
-            process.send(signal.SIGKILL)
+            killed += process.send(signal.SIGKILL)
             process.end()
-            self.counts.kills += 1
             check_after(out, [None, pile.whole])
             if dice.random() < 0.5:
                 process.workers_end()  # else the next run meets those of this one
         self._run_again(pile, out)
+        return killed
 
-    def kill_worker(self, dice: random.Random) -> None:
+    def kill_worker(self, dice: random.Random) -> int:
         """A worker is killed, and perhaps another one stopped: the run succeeds all the same."""
         out, pile = self._new_place(), dice.choice(self._piles)
         process = self._start(pile, out, dice)
-        workers = process.workers()
-        for number, pid in zip((signal.SIGKILL, signal.SIGSTOP), workers[: dice.randint(1, 2)], strict=False):
-            process.send(number, pid)
-            self.counts.kills += 1
+        process.wait_until(process.workers)
+        workers = process.workers()[: dice.randint(1, 2)]
+        sent = sum(map(process.send, (signal.SIGKILL, signal.SIGSTOP), workers))
         code, said = process.end()
         assert code == 0, said
         assert contents(out) == pile.whole
         process.workers_end()
+        return sent
 
-    def interrupt(self, dice: random.Random) -> None:
+    def interrupt(self, dice: random.Random) -> int:
         """The command is interrupted or terminated, once or twice."""
-        out, pile = self._new_place(), dice.choice(self._piles)
+        out, pile, sent = self._new_place(), dice.choice(self._piles), 0
         process = self._start(pile, out, dice, at_least=0.5)
         number = dice.choice([signal.SIGINT, signal.SIGTERM])
         send = dice.choice([process.send, process.send_all])
         for _ in range(dice.randint(1, 2)):
-            send(number)
-            self.counts.signals += 1
+            sent += send(number)
             time.sleep(dice.choice([0, 0.01, 0.1]))
         code, said = process.end()
         assert code in (0, 128 + number, -number), said
         process.workers_end()
         check_after(out, [None, pile.whole])
         self._run_again(pile, out)
+        return sent
 
     def _new_place(self) -> Path:
         place = self._folder / "place"
@@ -182,7 +239,7 @@ def try_case(soak: Soak, seed: int, number: int) -> None:
     """Run a case, and count failures."""
     signal.alarm(LONGEST)
     try:
-        soak.play(random.Random(f"{seed} {number}"))
+        soak.play(number, random.Random(f"{seed} {number}"))
     except AssertionError as exc:
         words = str(exc)
         if words.startswith("hang"):
@@ -239,20 +296,18 @@ def main() -> None:
         while time.monotonic() < until:
             try_case(soak, state.seed, state.next)
             state.next += 1
-            whole = msgspec.structs.replace(
-                state, counts=Counts(*map(sum, zip(_items(state.counts), _items(counts), strict=True)))
-            )
+            whole = msgspec.structs.replace(state, counts=state.counts + counts)
             (HOME / "state.json").write_bytes(msgspec.json.encode(whole))
             if time.monotonic() - said > 30:
                 said = time.monotonic()
                 print(counts, flush=True)
     print(counts)
+    soak.close()
     shutil.rmtree(HOME / "work", ignore_errors=True)
-    sys.exit(1 if counts.bad else 0)
-
-
-def _items(counts: Counts) -> tuple[int, ...]:
-    return tuple(msgspec.structs.astuple(counts))
+    missing = [kind for kind in KINDS.values() if not counts.of(kind)] if given.case is None else []
+    if missing:
+        print(f"never injected: {', '.join(missing)}; give the test more time")
+    sys.exit(1 if counts.bad or missing else 0)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
 import urllib.parse
 import urllib.request
@@ -26,7 +27,8 @@ import msgspec
 
 ROOT = Path(__file__).parents[2]
 
-KINDS = ("503", "500", "403", "slow", "reset")
+KINDS = ("503", "500", "403", "slow", "reset", "lost")
+"""Answers; a slow answer, which comes all the same; no answer; and no answer although the request has succeeded."""
 
 
 class Fault(msgspec.Struct):
@@ -69,6 +71,10 @@ class S3:
     def fail(self, *faults: Fault) -> None:
         """Fail requests from now on; without faults, stop failing them."""
         self._ask("PUT", "/_faults", msgspec.json.encode(faults))
+
+    def injected(self) -> int:
+        """Return the number of requests that ran into a fault since `fail` was called."""
+        return int(self._ask("GET", "/_injected"))
 
     def requests(self) -> list[str]:
         """Return method, path and query of all requests since the last call."""
@@ -161,12 +167,17 @@ class _Failing:
         self._application = application
         self._faults: list[Fault] = []
         self._requests: list[str] = []
+        self._injected = 0
+        self._changing = threading.Lock()  # moto looks at a condition and writes in two steps
 
     def __call__(self, environ: dict[str, Any], respond: Callable[..., Any]) -> Iterable[bytes]:
         method, path, query = environ["REQUEST_METHOD"], environ["PATH_INFO"], environ["QUERY_STRING"]
         if path == "/_faults":
             self._faults = msgspec.json.decode(_body(environ), type=list[Fault])
+            self._injected = 0
             return _answer(respond, b"")
+        if path == "/_injected":
+            return _answer(respond, str(self._injected).encode())
         if path == "/_requests":
             seen, self._requests = self._requests, []
             return _answer(respond, json.dumps(seen).encode())
@@ -177,10 +188,16 @@ class _Failing:
                 fault.after -= 1
                 if fault.after < 0 < fault.times:
                     fault.times -= 1
+                    self._injected += 1
+                    if fault.kind == "lost":
+                        with self._changing:
+                            self._application(environ, lambda *_: None)
+                        return _fail("lost", environ, respond)
                     if fault.kind != "slow":
                         return _fail(fault.kind, environ, respond)
                     time.sleep(fault.seconds)
-        return self._application(environ, respond)
+        with self._changing:
+            return self._application(environ, respond)
 
 
 def _body(environ: dict[str, Any]) -> bytes:
@@ -201,8 +218,9 @@ _ANSWERS = {
 
 
 def _fail(kind: str, environ: dict[str, Any], respond: Callable[..., Any]) -> list[bytes]:
-    _body(environ)
-    if kind == "reset":
+    if kind != "lost":
+        _body(environ)
+    if kind in ("reset", "lost"):
         connection = environ["werkzeug.socket"]
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         with Path(os.devnull).open("wb") as nowhere:  # the server holds files on it, so closing it would not end it

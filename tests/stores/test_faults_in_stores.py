@@ -63,6 +63,10 @@ PASSING: dict[str, Fault] = {
     "busy while publishing": Fault("503", "PUT", "/manifest.json", times=3),
     "busy while sweeping": Fault("503", "POST", "delete", times=3),
     "uploads may not be listed": Fault("403", "GET", "bucket?uploads"),
+    "no answer about the lease": Fault("lost", "PUT", "/.fastrec-writing", times=2),
+    "no answer about a part": Fault("lost", "PUT", "/part-", times=2),
+    "no answer about the manifest": Fault("lost", "PUT", "/manifest.json", times=2),
+    "no answer about the end": Fault("lost", "DELETE", "/.fastrec-writing", times=2),
 }
 
 
@@ -72,6 +76,7 @@ def test_a_temporary_fault_costs_only_time(fault: Fault, inputs: str, s3: S3, lo
     s3.fail(fault)
     result = normalize(tmp_path, inputs)
     assert (result.returncode, result.stderr.count("Traceback")) == (0, 0), result.stderr
+    assert s3.injected()
     s3.fail()
     assert same_bytes(s3, local)
     assert s3.uploads() == []
@@ -95,6 +100,7 @@ def test_a_lasting_fault_ends_the_run(fault: Fault, inputs: str, s3: S3, local: 
     result = normalize(tmp_path, inputs, "--work-dir", "s3://bucket/tmp", **ONE_ATTEMPT)
     assert (result.returncode, result.stderr.count("Traceback")) == (3, 0), result.stderr
     assert "s3://bucket/" in result.stderr
+    assert s3.injected()
     s3.fail()
     assert "nightly/corpus/manifest.json" not in s3.objects("nightly/")
     assert s3.uploads() == []
@@ -159,19 +165,22 @@ def test_a_silent_store_is_not_asked_again_at_once(s3: S3) -> None:
 
 @pytest.mark.parametrize("way", [signal.SIGKILL, signal.SIGTERM])
 def test_a_killed_run_is_resumed(way: signal.Signals, inputs: str, s3: S3, local: Corpus, tmp_path: Path) -> None:
-    """A run killed at any moment leaves no manifest, and the next run gives the same bytes."""
-    for delay in (0.6, 1.0, 1.4):
+    """A run killed while it waits for an answer leaves no manifest, and the next run gives the same bytes."""
+    for moment in ("/.fastrec-writing", "/part-00001-", "/summary-"):
+        s3.fail(Fault("slow", "PUT", moment, times=1, seconds=1.0))
+        s3.requests()
         process = subprocess.Popen(
             [sys.executable, "-m", "fastrec", "normalize", inputs, "-o", OUT, "--part-size", "200KB", "--jobs", "1"],
             env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
             stderr=subprocess.DEVNULL,
         )
-        time.sleep(delay)
+        while not any(moment in request for request in s3.requests() if request.startswith("PUT")):
+            assert process.poll() is None
+            time.sleep(0.01)
         process.send_signal(way)
-        process.wait()
-        if "nightly/corpus/manifest.json" in s3.objects("nightly/"):
-            break  # the run had finished
-        assert process.returncode in (-way, 128 + way)
+        assert process.wait() in (-way, 128 + way), moment
+        assert "nightly/corpus/manifest.json" not in s3.objects("nightly/")
+    s3.fail()
     result = normalize(tmp_path, inputs, "--overwrite")
     assert result.returncode == 0, result.stderr
     assert sorted(files_of(s3, "part-")) == sorted(part.read_bytes() for part in local.parts)
