@@ -60,8 +60,9 @@ class SharedObject:
         try:
             with self._client.asking(self._path) as (fs, name):
                 # If it changes between the two requests, the next conditional request fails, as it should.
-                version = fs.info(name).get("ETag") if _has_conditions(fs) else None
-                return bytes(fs.cat_file(name)), version
+                limit = self._client.time_limit(fs)
+                version = fs.info(name, **limit).get("ETag") if _has_conditions(fs) else None
+                return bytes(fs.cat_file(name, **limit)), version
         except FileNotFoundError:
             return None, None
 
