@@ -4,7 +4,8 @@
     ├── UsageError                  the command line or an argument is wrong (exit code 2)
     ├── RefusedError                a corpus was made, but not published (exit code 1): where it is, why, its summary
     ├── InvalidRecordError          in `judge.findings`: a line is not a valid record (exit code 1)
-    ├── WorkerDiedError             a task killed its worker process twice: the task
+    ├── WorkerDiedError             a task killed its worker process twice, or never ended: the task
+    ├── PanicError                  a native library panicked in a task: the task, the message
     ├── LockedError                 another run writes the same output: its process
     │   └── LostLeaseError          another run took the lease of this one, which was presumed dead
     ├── ClusterError                a cluster cannot be reached, or all its workers are gone
@@ -30,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["ClusterError", "CorpusError", "FastrecError", "LockedError", "UsageError", "WorkerDiedError"]
+__all__ = ["ClusterError", "CorpusError", "FastrecError", "LockedError", "PanicError", "UsageError", "WorkerDiedError"]
 __all__ += ["BadShardsError", "ShardCorruptError", "ShardError", "ShardLimitError", "ShardMissingError"]
 __all__ += ["LostLeaseError", "RefusedError", "ShardTruncatedError"]
 __all__ += ["counted", "naming", "out_of_memory", "shown", "utf8", "without_secrets"]
@@ -122,7 +123,7 @@ class RefusedError(FastrecError):
 
 
 class WorkerDiedError(FastrecError):
-    """A worker process died while it ran `task`, and another one died when the task ran alone."""
+    """A worker process died or hung while it ran `task`, and another one did when the task ran alone."""
 
     def __init__(self, task: str) -> None:
         super().__init__(task)
@@ -130,8 +131,23 @@ class WorkerDiedError(FastrecError):
 
     def __str__(self) -> str:
         return (
-            f"two worker processes died in the same task: {self.task}. They crashed or were killed, perhaps because "
-            "memory ran out. Nothing was published. Try fewer --jobs or less --memory, or leave the shard out"
+            f"two worker processes died in the same task: {self.task}. They crashed, hung or were killed, perhaps "
+            "because memory ran out. Nothing was published. Try fewer --jobs or less --memory, or leave the shard out"
+        )
+
+
+class PanicError(FastrecError):
+    """A native library panicked while it ran `task`: a bug in the library, or memory ran out."""
+
+    def __init__(self, task: str, reason: str) -> None:
+        super().__init__(task, reason)
+        self.task = task
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"a native library panicked in this task: {self.task} ({self.reason}). Perhaps memory ran out. Nothing was "
+            "published. Try fewer --jobs or less --memory, or leave the shard out"
         )
 
 

@@ -59,6 +59,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     # Engines
     pool_look_seconds: float = 1.0  # time between two checks of the worker processes of a pool
+    pool_silent_seconds: float = 300.0  # time without any progress of any worker after which a pool is ended
     pool_leave_seconds: float = 5.0  # time for idle workers of a pool to end before they are killed
     cluster_connect_seconds: float = 10.0  # time for a scheduler and a first worker to answer at the start
     cluster_patience_seconds: float = 30.0  # time without scheduler, workers or answers after which a run fails

@@ -119,6 +119,7 @@ def cli(context: click.Context, config: str | None) -> None:
 
 def main() -> None:
     """Run the command line. This is the only place that turns errors into messages and exit codes."""
+    os.environ["RUST_BACKTRACE"] = "0"  # a panic that runs out of memory while it prints a backtrace waits for ever
     signal.signal(signal.SIGTERM, _stop)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # background jobs ignore SIGINT
         signal.signal(signal.SIGINT, _stop)

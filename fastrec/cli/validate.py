@@ -75,7 +75,7 @@ def validate(paths: tuple[str, ...], output_format: str, strict: bool, no_progre
         elif output_format == "github":
             _print_github(report)
         else:
-            print_groups(report.groups, sum(report.codes.values()), "other findings; --json-log FILE lists all")
+            print_groups(report.groups, sum(report.codes.values()), "other findings; --json-log FILE has more")
         if output_format != "json":
             click.echo(_verdict(report, good=not failed and not report.bad_shards))
     if failed or report.bad_shards:

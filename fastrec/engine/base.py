@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol, Self, TypeVar
 
-__all__ = ["Argument", "Engine", "Result", "SerialEngine", "collector_off"]
+from fastrec.errors import PanicError
+
+__all__ = ["Argument", "Engine", "Result", "SerialEngine", "collector_off", "run_task"]
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
@@ -44,7 +46,17 @@ class SerialEngine(Engine):
 
     def run(self, task: Callable[[Argument], Result], arguments: Iterable[Argument]) -> Iterator[tuple[int, Result]]:
         for number, argument in enumerate(arguments):
-            yield number, task(argument)
+            yield number, run_task(task, argument)
+
+
+def run_task(task: Callable[[Argument], Result], argument: Argument) -> Result:
+    """Run a task. A panic of a native library is no `Exception`, and cannot be pickled: it becomes an error of ours."""
+    try:
+        return task(argument)
+    except (Exception, KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except BaseException as exc:  # noqa: BLE001 - its class is not public
+        raise PanicError(str(argument), str(exc)) from None
 
 
 @contextmanager

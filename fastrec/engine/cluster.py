@@ -20,7 +20,7 @@ from itertools import islice
 from typing import Any, Final, Self
 
 from fastrec.build import differences, identity
-from fastrec.engine.base import Argument, Engine, Result
+from fastrec.engine.base import Argument, Engine, Result, run_task
 from fastrec.errors import ClusterError, UsageError, WorkerDiedError
 from fastrec.limits import LIMITS, Limits
 
@@ -206,7 +206,7 @@ def _run_alone(expected: dict[str, str], task: Callable[[Argument], Result], arg
         worker = _distributed().get_worker()
         raise ClusterError(worker.scheduler.addr, _refusal(worker.address, found))
     with _one_at_a_time:
-        return task(argument)
+        return run_task(task, argument)
 
 
 def _refusal(worker: str, found: list[str]) -> str:

@@ -8,27 +8,27 @@ take arguments without waiting for the consumer of the results.
 A worker that dies breaks its pool, and nobody knows which task killed it. So a new pool starts, and all tasks that were
 running are suspects: each runs again alone. A task that kills its worker again is named in the error.
 
-A worker that dies while it sends a result leaves half a message, and the executor waits for the other half as long as
-any process could still write it. So the engine checks its workers itself, and ends such a pool.
+An executor can wait for ever: for the other half of a result whose sender died, for a worker that hangs inside a native
+library, or because its own thread died. So the engine checks workers and executor itself, and ends such a pool. Tasks
+then count as if their workers had died.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
-import contextlib
 import multiprocessing
 import os
-import signal
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, InvalidStateError, wait
+from contextlib import suppress
 from itertools import islice
 from typing import Any, Final, Self
 
-from fastrec.engine.base import Argument, Engine, Result
+from fastrec.engine.base import Argument, Engine, Result, run_task
+from fastrec.engine.workers import DEAD, SLEEPING, STOPPED, become_worker, kill_process, state_of, turns_of, undisturbed
 from fastrec.errors import WorkerDiedError
 from fastrec.limits import LIMITS, Limits
 
@@ -36,12 +36,9 @@ __all__ = ["PoolEngine"]
 
 _AHEAD: Final = 2  # tasks per worker that are submitted in advance, so that no worker waits for the next one
 _STOPPED_CHECKS: Final = 5  # a worker found stopped this many times in a row is killed
-_DEAD_CHECKS: Final = 2  # a pool in which a dead worker is found this many times in a row is ended
+_DEAD_CHECKS: Final = 2  # a pool that is found dead this many times in a row is ended
+_GIVE_UP_CHECKS: Final = 5  # if the executor has not noticed after this many, its tasks fail without it
 _NOTICE_SECONDS: Final = 0.5  # for an executor to notice that its workers were killed
-_PARENT_SECONDS: Final = 0.1  # between two checks of a worker that its parent is alive
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
-_STOPPED: Final = ("T", "t")
-_DEAD: Final = "Z"
 
 
 class PoolEngine(Engine):
@@ -53,6 +50,7 @@ class PoolEngine(Engine):
         self._executor: Any = None
         self._stopped: Counter[int] = Counter()
         self._dead_checks = 0
+        self._progress: tuple[float, dict[int, int | None]] = (0.0, {})
 
     def run(self, task: Callable[[Argument], Result], arguments: Iterable[Argument]) -> Iterator[tuple[int, Result]]:
         waiting = enumerate(arguments)
@@ -61,7 +59,7 @@ class PoolEngine(Engine):
         while True:
             for numbered in islice(waiting, 0 if suspects else max(self.jobs * _AHEAD - len(running), 0)):
                 try:
-                    running[self._executor.submit(task, numbered[1])] = numbered
+                    running[self._executor.submit(run_task, task, numbered[1])] = numbered
                 except BrokenExecutor:
                     suspects.append(numbered)
                     break
@@ -87,6 +85,10 @@ class PoolEngine(Engine):
             if done:
                 return done
             self._check_workers()
+            if self._dead_checks >= _GIVE_UP_CHECKS:
+                for future in running:
+                    with suppress(InvalidStateError):  # it has just finished
+                        future.set_exception(BrokenExecutor("the pool is dead"))
         return set()
 
     def _run_alone(
@@ -97,7 +99,7 @@ class PoolEngine(Engine):
         self._start(1)
         for number, argument in sorted(suspects, key=lambda suspect: suspect[0]):
             try:
-                future = self._executor.submit(task, argument)
+                future = self._executor.submit(run_task, task, argument)
                 self._finished([future])
                 result = future.result()
             except BrokenExecutor as exc:
@@ -107,49 +109,61 @@ class PoolEngine(Engine):
         self._start(self.jobs)
 
     def _check_workers(self) -> None:
-        """Kill workers that stay stopped; kill all workers if one is dead."""
-        states = {pid: _state(pid) for pid in self._workers()}
+        """Kill workers that stay stopped; kill all workers if one is dead, or if none makes progress."""
+        states = {pid: state_of(pid) for pid in self._workers()}
         for pid, state in states.items():
-            self._stopped[pid] = self._stopped[pid] + 1 if state in _STOPPED else 0
+            self._stopped[pid] = self._stopped[pid] + 1 if state in STOPPED else 0
             if self._stopped[pid] >= _STOPPED_CHECKS:
-                _kill(pid)
-        self._dead_checks = self._dead_checks + 1 if _DEAD in states.values() else 0
-        if self._dead_checks == _DEAD_CHECKS:
+                kill_process(pid)
+        manager = self._executor._executor_manager_thread  # noqa: SLF001 - see below
+        alive = states and manager.is_alive() and not set(DEAD) & set(states.values())
+        self._dead_checks = 0 if alive else self._dead_checks + 1
+        if self._dead_checks == _DEAD_CHECKS or (alive and self._is_stuck(states)):
             for pid in states:
-                _kill(pid)
-            _end_results(self._executor._result_queue)  # noqa: SLF001 - see below
+                kill_process(pid)
+            _end_results(self._executor._result_queue)  # noqa: SLF001
+
+    def _is_stuck(self, states: dict[int, str]) -> bool:
+        """Return whether all workers have slept since long ago, although there are tasks: they wait for ever."""
+        since, before = self._progress
+        turns = {pid: turns_of(pid) for pid in states}
+        if turns != before or None in turns.values() or set(states.values()) != {SLEEPING}:
+            self._progress = time.monotonic(), turns
+            return False
+        return time.monotonic() - since >= self._limits.pool_silent_seconds
 
     def _workers(self) -> list[int]:
         return list(self._executor._processes or ())  # noqa: SLF001 - neither executor has a public way
 
     def _start(self, jobs: int) -> None:
-        with _undisturbed():
+        with undisturbed():
             if _is_alone():
                 fork = multiprocessing.get_context("fork")
-                self._executor = concurrent.futures.ProcessPoolExecutor(jobs, fork, _become_worker, (os.getpid(),))
+                self._executor = concurrent.futures.ProcessPoolExecutor(jobs, fork, become_worker, (os.getpid(),))
             else:
                 from joblib.externals.loky import ProcessPoolExecutor  # noqa: PLC0415 - takes 100 ms
 
-                self._executor = ProcessPoolExecutor(jobs, initializer=_become_worker, initargs=(os.getpid(),))
+                self._executor = ProcessPoolExecutor(jobs, initializer=become_worker, initargs=(os.getpid(),))
             self._executor.submit(os.getpid)  # the first task starts all workers
         self._stopped.clear()
         self._dead_checks = 0
+        self._progress = time.monotonic(), {}
 
     def _end(self, *, kill: bool) -> None:
         """End the workers. One that does not end, such as a stopped one, is killed after a while."""
         executor, workers = self._executor, self._workers()
         results, manager = executor._result_queue, executor._executor_manager_thread  # noqa: SLF001 - see above
         for pid in workers if kill else ():
-            _kill(pid)
+            kill_process(pid)
         executor.shutdown(wait=False)
         if manager is None:
             return
         manager.join(_NOTICE_SECONDS if kill else self._limits.pool_leave_seconds)
         if manager.is_alive():
             for pid in workers:
-                _kill(pid)
+                kill_process(pid)
             _end_results(results)
-            manager.join()
+            manager.join(self._limits.pool_leave_seconds)
 
     def __enter__(self) -> Self:
         try:
@@ -170,45 +184,7 @@ def _is_alone() -> bool:
     return sys.platform == "linux" and len(os.listdir("/proc/self/task")) == 1  # noqa: PTH208
 
 
-@contextlib.contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Block signals: one during a start would leave unknown workers behind, and a new worker would handle it too."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 def _end_results(results: Any) -> None:
     """Close our end of the pipe for results: once the workers have closed theirs, its reader notices."""
     if results is not None:
         results._writer.close()  # noqa: SLF001 - there is no public way
-
-
-def _kill(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
-
-
-def _state(pid: int) -> str:
-    """Return the state letter of a process on Linux; empty if it is unknown."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
-            return file.read().rpartition(b")")[2].split()[0].decode()
-    except (OSError, IndexError):
-        return ""
-
-
-def _become_worker(parent: int) -> None:
-    """Leave keyboard interrupts to the parent, and end when the parent ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(_PARENT_SECONDS)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    threading.Thread(target=watch, daemon=True).start()

@@ -200,7 +200,7 @@ class FindingGroup(msgspec.Struct):
     count: int
     """How many there are."""
     locations: list[Location]
-    """Where the first three are."""
+    """The first three lines with one."""
 
 
 class FindingGroups(msgspec.Struct):
@@ -231,7 +231,9 @@ class FindingGroups(msgspec.Struct):
             group = FindingGroup(finding.code, finding.path, finding.message, finding.severity, 0, [])
             self.groups[kind] = group
         group.count += count
-        group.locations += locations[: _LOCATIONS - len(group.locations)]
+        if len(group.locations) < _LOCATIONS:
+            new = [location for location in locations if location not in group.locations]
+            group.locations += new[: _LOCATIONS - len(group.locations)]
 
     def in_order(self) -> list[FindingGroup]:
         """List the groups, errors first, then the most frequent first."""

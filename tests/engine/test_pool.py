@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import faulthandler
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -13,11 +16,13 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import pytest
 
 from fastrec.engine import pool as module
+from fastrec.engine.base import Engine, SerialEngine
 from fastrec.engine.pool import PoolEngine
-from fastrec.errors import WorkerDiedError
+from fastrec.errors import PanicError, WorkerDiedError
 from fastrec.limits import Limits
 
 NO_SIGNALS = not Path("/proc/self/stat").exists()
@@ -73,6 +78,79 @@ def fail(number: int) -> int:
 def sleep(seconds: float) -> float:
     time.sleep(seconds)
     return seconds
+
+
+class Panic(BaseException):
+    """Like the panic of a Rust library: no Exception."""
+
+
+def panic(number: int) -> int:
+    if number == 3:
+        raise Panic("PyObject pointer is null")
+    return number
+
+
+def hang(number: int) -> int:
+    """Wait for ever inside a native library, with the interpreter lock: no thread of this process runs."""
+    if number == 3:
+        ctypes.PyDLL(None).pause()
+    return number
+
+
+def exhaust(number: int) -> int:
+    """Let a Rust library run out of memory."""
+    if number == 3:
+        faulthandler.disable()  # of the test runner, which would print the stack of an aborted process
+        size = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+        limits = size + (30 << 20), resource.getrlimit(resource.RLIMIT_AS)[1]
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+        validator = jsonschema_rs.Draft7Validator('{"items": {"type": "string"}}')
+        return len(list(validator.iter_errors([0] * 1_000_000)))
+    return number
+
+
+@pytest.mark.parametrize("engine", [SerialEngine(), PoolEngine(2)], ids=["serial", "pool"])
+def test_a_panic_is_an_error_that_names_the_task(engine: Engine) -> None:
+    """A panic is no Exception, and its class cannot be pickled; both engines report it with the task."""
+    with pytest.raises(PanicError) as caught, engine:
+        list(engine.run(panic, range(10)))
+    assert caught.value.args == ("3", "PyObject pointer is null")
+    assert caught.value.exit_code == 3
+
+
+@pytest.mark.skipif(NO_SIGNALS, reason="needs /proc to see that a process makes no progress")
+@pytest.mark.timeout(60)
+def test_a_worker_that_hangs_is_noticed() -> None:
+    """If no worker makes progress, the pool is ended, and the error names the task."""
+    limits = Limits(pool_look_seconds=0.05, pool_silent_seconds=0.5)
+    with pytest.raises(WorkerDiedError) as caught, PoolEngine(2, limits) as engine:
+        list(engine.run(hang, range(10)))
+    assert caught.value.task == "3"
+
+
+@pytest.mark.parametrize("_kind", ["forked"], indirect=True)  # fresh interpreters would only take longer
+@pytest.mark.skipif(NO_SIGNALS, reason="needs /proc and a limit of memory that works")
+@pytest.mark.timeout(60)
+def test_a_library_without_memory_ends_its_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Rust library that runs out of memory raises, panics or aborts; with backtraces it would wait for ever."""
+    monkeypatch.setenv("RUST_BACKTRACE", "1")
+    with pytest.raises((PanicError, WorkerDiedError, MemoryError)), PoolEngine(2) as engine:
+        list(engine.run(exhaust, range(4)))
+
+
+@pytest.mark.parametrize("_kind", ["forked"], indirect=True)
+@pytest.mark.timeout(60)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_an_executor_whose_thread_died_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without its thread, which may run out of memory too, an executor delivers nothing: the tasks run again."""
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    with PoolEngine(2, Limits(pool_look_seconds=0.05)) as engine:
+        assert len(list(engine.run(double, range(5)))) == 5
+        monkeypatch.setattr(engine._executor._executor_manager_thread, "wait_result_broken_or_wakeup", fail)
+        assert sorted(engine.run(double, range(9))) == [(number, 2 * number) for number in range(9)]
 
 
 def test_a_killed_worker_costs_only_time(tmp_path: Path) -> None:
@@ -157,11 +235,10 @@ def test_an_error_does_not_wait_for_half_a_result(tmp_path: Path, monkeypatch: p
 SCRIPT = """
 import sys, time
 from fastrec.engine.pool import PoolEngine
-from tests.engine.test_pool import sleep
-import os
+from tests.engine.test_pool import hang
 with PoolEngine(2) as engine:
     print(*engine._workers(), flush=True)
-    list(engine.run(sleep, [60.0, 60.0]))
+    list(engine.run(hang, [3, 3]))
 """
 
 
@@ -173,9 +250,10 @@ def test_a_stopped_worker_does_not_keep_the_engine_from_ending() -> None:
         os.kill(engine._workers()[0], signal.SIGSTOP)
 
 
+@pytest.mark.parametrize("_kind", ["forked"], indirect=True)  # the script has workers of its own
 @pytest.mark.skipif(NO_SIGNALS, reason="needs /proc")
 def test_workers_do_not_outlive_a_killed_parent() -> None:
-    """After `kill -9` of the parent, its workers end by themselves, even in the middle of a task."""
+    """After `kill -9` of the parent, its workers end, even if they hang in a native library."""
     root = Path(__file__).parents[2]
     with subprocess.Popen([sys.executable, "-c", SCRIPT], stdout=subprocess.PIPE, cwd=root, text=True) as process:
         assert process.stdout
