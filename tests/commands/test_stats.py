@@ -161,7 +161,7 @@ def on_common_questions(corpus: Path, pattern: str, *, errors_as_wrong: bool) ->
 def test_common_questions(corpus: Path, pattern: str, jobs: int, errors_as_wrong: bool) -> None:
     """Equal to simple counting, with one and two processes, for questions that span two parts too."""
     limits = Limits(stats_batch_records=7, small_input=0)
-    options: dict[str, Any] = {"models": [pattern], "errors_as_wrong": errors_as_wrong, "limits": limits}
+    options: dict[str, Any] = {"model": [pattern], "errors_as_wrong": errors_as_wrong, "limits": limits}
     found = numbers(stats(corpus, common=True, jobs=jobs, **options))
     records = on_common_questions(corpus, pattern, errors_as_wrong=errors_as_wrong)
     check_models(found, records, errors_as_wrong=errors_as_wrong)
@@ -296,8 +296,8 @@ def test_name_with_brackets_matches_itself(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"models": ["org-1/*", "nobody"]}, "no model matches 'nobody'; available: org-0/model-1b, "),
-        ({"evaluations": ["nothing*"]}, r"no evaluation matches 'nothing\*'; available: booking_agent, "),
+        ({"model": ["org-1/*", "nobody"]}, "no model matches 'nobody'; available: org-0/model-1b, "),
+        ({"evaluation": ["nothing*"]}, r"no evaluation matches 'nothing\*'; available: booking_agent, "),
         ({"by": "beauty"}, "by must be one of accuracy, score, .*, not 'beauty'"),
     ],
 )
