@@ -58,7 +58,8 @@ def verdict_of(line: bytes) -> Verdict:
 def compare_lines(old: bytes, new: bytes) -> tuple[list[str], Verdict, Verdict]:
     """Compare two records in normal form, each without its newline.
 
-    Returns the paths that differ, each once, without `evaluation_id`, and the verdicts of both.
+    Returns the paths that differ, each once, without `evaluation_id`, and the verdicts of both. If there are no such
+    paths, the verdicts are not looked up.
     """
     found: dict[str, None] = {}
     if not new.startswith(old[: old.find(_RUN) + len(_RUN)]):
@@ -74,7 +75,7 @@ def compare_lines(old: bytes, new: bytes) -> tuple[list[str], Verdict, Verdict]:
         before, after = _decode_object(old), _decode_object(new)
         del before["evaluation_id"], after["evaluation_id"]
     _compare_objects(before, after, "$", found)
-    return list(found), _verdict(before), _verdict(after)
+    return (list(found), _verdict(before), _verdict(after)) if found else ([], None, None)
 
 
 def _verdict(record: _Object) -> Verdict:

@@ -84,6 +84,12 @@ class _Merger:
         self._held = HeldLines(self.old, task.limits.diff_position_bytes)
         self.changes = Changes()
         self._models: dict[bytes, tuple[str, str]] = {}  # by the beginning of keys, up to evaluation_name
+        answers = {verdict: self._count_answers([verdict]) for verdict in (True, False, None)}
+        self._single = {  # the outcome of a question with one record in each corpus, by their verdicts
+            (was, now): Outcome(answers[was], answers[now], answers[was], answers[now])
+            for was in answers
+            for now in answers
+        }
 
     def merge(self) -> None:
         """Read both corpora to the end of the range."""
@@ -119,11 +125,11 @@ class _Merger:
         old, new = self.old, self.new
         first, second = old.take(), new.take()
         model = key[: key.find(_AFTER_MODEL) + len(_AFTER_MODEL)]
-        if any(near.startswith(model) for near in (old.key() or b"", new.key() or b"", self._held.key)):
+        follows = (old.key() or b"").startswith(model) or (new.key() or b"").startswith(model)
+        if follows or self._held.key.startswith(model):
             self._compare_position(self._position_of(read_head(first)), [first], [second])
         elif verdicts := self._compare(first, second, key):
-            old_answers, new_answers = (self._count_answers([verdict]) for verdict in verdicts)
-            self._add_outcome(second, key, Outcome(old_answers, new_answers, old_answers, new_answers))
+            self._add_outcome(second, key, self._single[verdicts])
 
     def _compare_position(self, position: Position, olds: Sequence[bytes] = (), news: Sequence[bytes] = ()) -> None:
         """Compare the records of a question: equal lines before, the given ones, and those that are still to be read.
@@ -195,8 +201,7 @@ class _Merger:
         """Count a question; `line` is one of its records, in NEW if it has any there."""
         model = self._model(line, key)
         self.changes.outcomes[model][outcome] += 1
-        difference = outcome.difference()
-        if difference:
+        if outcome.old_compared != outcome.new_compared and (difference := outcome.difference()):
             examples = self.changes.examples[*model, "better" if difference > 0 else "worse"]
             if len(examples) < self._task.examples:
                 name = name_of(line)
