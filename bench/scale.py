@@ -27,7 +27,7 @@ from unittest.mock import patch
 from bench.scale_workers import RECORD, Charged, SimulatedWorkers, fingerprint_of
 from fastrec.corpus.local_output import LocalOutput
 from fastrec.corpus.manifest import Manifest
-from fastrec.corpus.output import Kind
+from fastrec.corpus.output import CORPUS
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.driver import make_corpus, purpose_of
 from fastrec.normalize.journal import Journal
@@ -90,7 +90,7 @@ def simulate(
         for number, some in enumerate(lines)
     ]
     with tempfile.TemporaryDirectory(prefix="fastrec-scale-") as folder:
-        output = LocalOutput(Path(folder) / "out", Kind("a corpus", "manifest.json"), f"{folder}/work")
+        output = LocalOutput(Path(folder) / "out", CORPUS, f"{folder}/work")
         output.prepare(fresh=False)
         engine = SimulatedWorkers(result, lines, random.Random(seed))
         with (

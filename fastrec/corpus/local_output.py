@@ -16,8 +16,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
+import socket
 import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +29,7 @@ from fastrec.corpus.manifest import is_refused
 from fastrec.corpus.output import REFUSED, Kind, Output, not_refused, work_of
 from fastrec.errors import LockedError, UsageError, naming, shown
 from fastrec.limits import LIMITS, Limits
-from fastrec.storage import storage_of
+from fastrec.storage import is_url, storage_of
 from fastrec.storage.local import LOCAL
 
 __all__ = ["LocalOutput", "exchange", "open_local_output"]
@@ -35,6 +38,10 @@ _HERE: Final = -100  # AT_FDCWD
 _EXCHANGE: Final = 2  # RENAME_EXCHANGE, see renameat2(2)
 _CANNOT: Final = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EXDEV, errno.EPERM}
 """The system or the file system cannot exchange names; two renames either work or raise the real error."""
+
+
+_BY_SYSTEMS: Final = re.compile(r"\.DS_Store|\.nfs[0-9a-f]+|Thumbs\.db|desktop\.ini")
+"""Files that systems put into directories by themselves."""
 
 
 class LocalOutput(Output):
@@ -181,17 +188,29 @@ def open_local_output(
 ) -> Iterator[LocalOutput]:
     """Lock and prepare an output directory on this machine; see `fastrec.corpus.publish.open_output`."""
     target = Path(output).resolve()  # a symbolic link stays, and leads to the new output
-    work = work_of(str(target), work_dir) if work_dir else str(target.parent / f".{target.name}.fastrec-work")
+    work = str(target.parent / f".{target.name}.fastrec-work")
+    if (
+        work_dir
+    ):  # an output of the same name on another machine is another output; a store has no lock to tell them apart
+        work = work_of(f"{socket.gethostname()}:{target}" if is_url(work_dir) else str(target), work_dir)
     made = LocalOutput(target, kind, work, limits)
     if not Path(output).is_symlink() and Path(output).name not in ("", ".."):
         made.refused = str(Path(output)) + REFUSED  # as the user names it
     target.parent.mkdir(parents=True, exist_ok=True)
-    with locked(target, limits.lock_wait_seconds):
+    with locked(target, limits.lock_wait_seconds), _locked_work(work_dir, work, limits):
         made.recover()
         _refuse_existing(target, output, kind, overwrite=overwrite)
         made.prepare(fresh=fresh)
         yield made
         made.clear()
+
+
+def _locked_work(work_dir: str | None, work: str, limits: Limits) -> AbstractContextManager[None]:
+    """Lock a work directory that several machines may share: each of them may have an output of the same name."""
+    if work_dir is None or is_url(work):
+        return contextlib.nullcontext()
+    Path(work).parent.mkdir(parents=True, exist_ok=True)
+    return locked(Path(work), limits.lock_wait_seconds)
 
 
 def _refuse_existing(target: Path, output: str, kind: Kind, *, overwrite: bool) -> None:
@@ -202,8 +221,19 @@ def _refuse_existing(target: Path, output: str, kind: Kind, *, overwrite: bool) 
         raise UsageError(f"{name} exists: give another output, or --overwrite to replace it")
     if not target.is_dir():
         raise UsageError(f"{name} is not a directory, so it cannot be replaced by {kind.name}")
-    if any(target.iterdir()) and not (target / kind.marker).exists():
+    found = {path.name for path in target.iterdir() if not _BY_SYSTEMS.fullmatch(path.name)}
+    if not found:
+        return
+    if kind.marker not in found:
         raise UsageError(f"{name} holds something else than {kind.name} (no {kind.marker}): it is not replaced")
+    listed = kind.files((target / kind.marker).read_bytes())
+    if not listed:
+        raise UsageError(f"{name} holds a {kind.marker} that is not of {kind.name}: it is not replaced")
+    if others := sorted(found - {kind.marker, *(path.partition("/")[0] for path in listed)}):
+        raise UsageError(
+            f"{name} holds {shown(others[0])}, which is not part of {kind.name} and would be lost: move it elsewhere, "
+            "or give another output"
+        )
 
 
 def _sync(directory: Path) -> None:

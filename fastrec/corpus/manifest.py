@@ -22,6 +22,7 @@ __all__ = [
     "files_of",
     "is_refused",
     "key_entry",
+    "listed_files",
     "skipped_lines",
     "tree_hash",
 ]
@@ -155,6 +156,29 @@ def is_refused(document: bytes) -> bool:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return False
     return True
+
+
+class _ListedFile(msgspec.Struct):
+    file: str
+
+
+class _Listing(msgspec.Struct):
+    """What `listed_files` reads of a manifest: the same in all versions."""
+
+    fastrec: str
+    parts: list[_ListedFile]
+    summary_file: str = "summary.json"
+    rejects: _ListedFile | None = None
+
+
+def listed_files(document: bytes) -> set[str]:
+    """Return the names of the files that a manifest of any version lists; none if it is of something else."""
+    try:
+        listing = msgspec.json.decode(document, type=_Listing)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return set()
+    rejects = [listing.rejects.file] if listing.rejects else []
+    return {listing.summary_file, *rejects, *(part.file for part in listing.parts)}
 
 
 def key_entry(key: bytes, sort_fields: Sequence[str]) -> KeyEntry:

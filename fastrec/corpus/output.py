@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
+from fastrec.corpus.documents import MANIFEST
+from fastrec.corpus.manifest import listed_files
 from fastrec.errors import UsageError, shown
 from fastrec.storage import is_url, join, parent_and_name, storage_of, without_file_protocol
 from fastrec.storage.digests import fingerprint
 
-__all__ = ["REFUSED", "Kind", "Output", "not_refused", "work_of"]
+__all__ = ["CORPUS", "REFUSED", "Kind", "Output", "not_refused", "work_of"]
 
 REFUSED: Final = ".refused"
 """What the name of a refused output ends with."""
@@ -22,6 +24,10 @@ class Kind(NamedTuple):
 
     name: str  # as in messages: a corpus
     marker: str  # the name of the file that marks a directory as an output of this kind
+    files: Callable[[bytes], set[str]]  # returns the files that a marker lists; none if it is of something else
+
+
+CORPUS: Final = Kind("a corpus", MANIFEST, listed_files)
 
 
 class Output(Protocol):

@@ -24,10 +24,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-import msgspec
-
 from fastrec.corpus.lease import Lease
-from fastrec.corpus.manifest import Manifest, files_of, is_refused
+from fastrec.corpus.manifest import is_refused
 from fastrec.corpus.output import REFUSED, Kind, Output, not_refused, work_of
 from fastrec.corpus.store_names import LEASE, is_of_a_run, name_with, token_in
 from fastrec.errors import LockedError, LostLeaseError, UsageError, shown
@@ -53,7 +51,7 @@ class StoreOutput(Output):
         self._new_manifest = b""
         self._manifest = SharedObject(OBJECT_STORE, join(url, kind.marker), conditional=lease.is_conditional)
         self._old_manifest = self._manifest.read()
-        self._old_files = _files_of(self._old_manifest) if self._old_manifest else set()
+        self._old_files = self._kind.files(self._old_manifest) if self._old_manifest else set()
 
     def check(self) -> None:
         self._lease.check()
@@ -120,7 +118,7 @@ class StoreOutput(Output):
             self._manifest.write(self._new_manifest)
         except ChangedError:
             raise LostLeaseError(self._url, "which has published a corpus since") from None
-        old, self._old_files = self._old_files, _files_of(self._new_manifest)
+        old, self._old_files = self._old_files, self._kind.files(self._new_manifest)
         with contextlib.suppress(OSError, LockedError):  # files that stay do no harm; a later run removes them
             self._lease.renew()
             OBJECT_STORE.remove(*(join(self._url, name) for name in old - self._old_files))
@@ -149,7 +147,7 @@ class StoreOutput(Output):
     def refuse(self) -> None:
         """Copy all files to `OUT.refused`, and write the manifest there last."""
         with self._open_refused() as refused:
-            for name in sorted(_files_of(self._new_manifest)):
+            for name in sorted(self._kind.files(self._new_manifest)):
                 OBJECT_STORE.copy(self.staged(name), refused.staged(name))
             refused.write_marker(self._new_manifest)
             refused.publish()
@@ -205,15 +203,6 @@ class StoreOutput(Output):
         if not is_url(self.work_root):  # these are directories; in a store, they are all files below it
             files = [file for path in files if storage.is_directory(path) for file in storage.files_in(path)]
         return [path for path in files if not path.startswith(join(self.work, "journal"))]
-
-
-def _files_of(document: bytes) -> set[str]:
-    """Return the files that a manifest names; none if it is not the manifest of a corpus."""
-    try:
-        manifest = msgspec.json.decode(document, type=Manifest)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return set()
-    return files_of(manifest)
 
 
 @contextlib.contextmanager

@@ -21,10 +21,15 @@ from typing import Any
 import msgspec
 
 from fastrec.arguments import field_names
-from fastrec.corpus.documents import MANIFEST
 from fastrec.corpus.manifest import Manifest
-from fastrec.corpus.output import Kind, Output
-from fastrec.corpus.publish import check_inputs_not_in, check_output, check_reachable, open_output, too_little_space
+from fastrec.corpus.output import CORPUS, Output
+from fastrec.corpus.publish import (
+    check_inputs_not_in,
+    check_output,
+    check_reachable,
+    open_output,
+    too_little_space,
+)
 from fastrec.engine import is_small, make_engine
 from fastrec.errors import RefusedError, UsageError, shown, utf8
 from fastrec.normalize.context import RunContext
@@ -165,10 +170,9 @@ def run(
     work_dir = options.work_dir
     if work_dir is None and is_url(target) and not options.scheduler:
         work_dir = scratch_directory()  # all workers are on this machine: temporary files can stay local
-    kind = Kind("a corpus", MANIFEST)
     with (
         open_output(
-            target, kind, work_dir, overwrite=options.overwrite, fresh=options.fresh, limits=options.limits
+            target, CORPUS, work_dir, overwrite=options.overwrite, fresh=options.fresh, limits=options.limits
         ) as made,
         _resumable(made),
     ):

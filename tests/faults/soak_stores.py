@@ -150,7 +150,8 @@ class StoreCases:
     def _hold(self, dice: random.Random) -> None:
         """Let some request wait."""
         moment, seconds = dice.choice(MOMENTS), dice.choice([0.2, 2.5])
-        self.server.fail(Fault("slow", "PUT", moment, after=dice.choice([0, 0, 1]), times=1, seconds=seconds))
+        after = dice.randint(0, 3) if moment == MOMENTS[0] else 0  # a lease is renewed
+        self.server.fail(Fault("slow", "PUT", moment, after=after, times=1, seconds=seconds))
 
     def _text_hash(self) -> str:
         return str(json.loads(self.server.objects(f"{KEYS}manifest.json")[f"{KEYS}manifest.json"])["text_sha256"])

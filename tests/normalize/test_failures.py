@@ -15,8 +15,12 @@ from typing import Any
 
 import pytest
 
+from fastrec.corpus import local_output
+from fastrec.corpus.local_output import LocalOutput
+from fastrec.corpus.lock import locked
+from fastrec.corpus.output import work_of
 from fastrec.engine.base import SerialEngine
-from fastrec.errors import BadShardsError, FastrecError, ShardCorruptError, ShardTruncatedError, UsageError
+from fastrec.errors import BadShardsError, FastrecError, LockedError, ShardCorruptError, ShardTruncatedError, UsageError
 from fastrec.limits import Limits
 from fastrec.normalize import driver
 from fastrec.normalize import run as module
@@ -251,6 +255,48 @@ def test_only_a_corpus_can_be_replaced(kind: str, shard: Path, tmp_path: Path) -
     assert precious.read_text() == "precious"
 
 
+def test_files_of_others_are_not_replaced_with_a_corpus(shard: Path, tmp_path: Path) -> None:
+    """A note that somebody put into a corpus is not lost; files that systems put there are."""
+    normalized(shard, tmp_path / "out")
+    (tmp_path / "out" / ".DS_Store").write_text("")
+    normalize(shard, tmp_path / "out", overwrite=True)
+    for name in ("notes.txt", "deep/notes.txt", ".hidden"):
+        note = tmp_path / "out" / name
+        note.parent.mkdir(exist_ok=True)
+        note.write_text("precious")
+        with pytest.raises(UsageError, match=rf"out holds {name.split('/')[0]}, which is not part of a corpus"):
+            normalize(shard, tmp_path / "out", overwrite=True)
+        assert note.read_text() == "precious"
+        note.unlink()
+        if note.parent.name == "deep":
+            note.parent.rmdir()
+    normalize(shard, tmp_path / "out", overwrite=True)
+
+
+@pytest.mark.parametrize("document", ["{}", '{"name": "My App", "icons": []}', "no JSON", "[1]"])
+def test_a_manifest_of_something_else_is_not_replaced(document: str, shard: Path, tmp_path: Path) -> None:
+    """Web applications, for one, have a manifest.json too."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "manifest.json").write_text(document)
+    with pytest.raises(UsageError, match=r"out holds a manifest\.json that is not of a corpus: it is not replaced"):
+        normalize(shard, tmp_path / "out", overwrite=True)
+    assert (tmp_path / "out" / "manifest.json").read_text() == document
+
+
+def test_a_work_directory_is_used_by_one_run(shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Machines that share it may have an output of the same name each."""
+    work = work_of(str(tmp_path / "out"), str(tmp_path / "work"))
+    (tmp_path / "work").mkdir()
+    with locked(Path(work), 0), pytest.raises(LockedError, match="fastrec-work is being written by another run"):
+        normalize(shard, tmp_path / "out", work_dir=str(tmp_path / "work"))
+    seen = []
+    monkeypatch.setattr(local_output, "LocalOutput", lambda *given: seen.append(given[2]) or LocalOutput(*given))
+    for host in ("here", "there"):
+        monkeypatch.setattr("socket.gethostname", lambda host=host: host)
+        normalize(shard, tmp_path / "out", work_dir="memory://work", overwrite=True)
+    assert len(set(seen)) == 2
+
+
 def test_an_input_inside_of_the_output_is_refused(shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A corpus cannot be replaced by one made from itself, under any name or link."""
     normalized(shard, tmp_path / "out")
@@ -317,7 +363,7 @@ def test_temporary_files_go_to_the_work_directory(shard: Path, tmp_path: Path) -
         seen.append([path.name for path in tmp_path.glob(".*")])
 
     normalized(shard, tmp_path / "out", Meddler(look), work_dir=str(tmp_path / "work"))
-    assert [len(names) for names in seen] == [1, 2]
+    assert [len(names) for names in seen] == [2, 2]  # the work and its lock
     assert sorted(seen[1]) == [".out.fastrec-lock", ".out.fastrec-new"]
     assert list((tmp_path / "work").iterdir()) == []
 

@@ -92,7 +92,7 @@ def export(
     manifest = read_manifest(directory)
     parts = parts_of(directory, manifest)
     check_output(target, [directory])
-    kind = Kind("an export", _MARKER)
+    kind = Kind("an export", _MARKER, _listed_files)
     with open_local_output(target, kind, overwrite=overwrite, fresh=True) as made, contextlib.ExitStack() as stack:
         stack.callback(made.clear)  # after a failure too: the next run cannot use its files
         task, folder, suffix = _plan(format, made)
@@ -118,6 +118,20 @@ def export(
         seconds=time.perf_counter() - started,
         notices=notices,
     )
+
+
+class _Listing(msgspec.Struct):
+    fastrec: str
+    format: str
+    files: dict[str, int]
+
+
+def _listed_files(document: bytes) -> set[str]:
+    """Return the files of an export by its `export.json`; none if that is of something else."""
+    try:
+        return {"README.md", *msgspec.json.decode(document, type=_Listing).files}
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return set()
 
 
 def _check(form: str, jobs: int, *, raw_cells: bool) -> None:

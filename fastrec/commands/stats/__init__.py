@@ -24,7 +24,7 @@ from fastrec.commands.stats.common import only_common
 from fastrec.corpus.documents import MANIFEST, read_manifest, read_summary
 from fastrec.corpus.local_output import LocalOutput
 from fastrec.corpus.manifest import Manifest
-from fastrec.corpus.output import Kind
+from fastrec.corpus.output import CORPUS
 from fastrec.errors import BadShardsError, FastrecError, UsageError, counted
 from fastrec.limits import LIMITS, Limits
 from fastrec.normalize.options import Options
@@ -121,7 +121,7 @@ def _sorted(
     if options.work_dir:
         Path(options.work_dir).mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="fastrec-", dir=options.work_dir) as scratch:
-        output = LocalOutput(Path(scratch) / "corpus", Kind("a corpus", MANIFEST), join(scratch, "work"))
+        output = LocalOutput(Path(scratch) / "corpus", CORPUS, join(scratch, "work"))
         output.prepare(fresh=True)
         try:
             manifest, summary = run_passes(shards, options, output, progress=progress, notice=notice)
