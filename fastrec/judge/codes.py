@@ -53,6 +53,8 @@ WARNINGS: Final = (
     Code("warn.tool_call_id", "warning", "`tool_call_id` is not the id of an earlier tool call"),
     Code("warn.total_tokens", "warning", "`total_tokens` is not `input_tokens` + `output_tokens`"),
     Code("warn.sample_hash", "warning", "`sample_hash` is wrong"),
+    Code("version.unknown", "warning", "`schema_version` is not a known version"),
+    Code("version.mismatch", "warning", "`schema_version` is another version than the one that the record follows"),
 )
 
 CODES: Final = {row.code: row for row in ERRORS + WARNINGS}

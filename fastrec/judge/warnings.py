@@ -12,6 +12,7 @@ from typing import Any, Final
 from msgspec import UNSET, UnsetType
 
 from fastrec.judge.findings import Finding, describe
+from fastrec.schemas.labels import LABELS
 from fastrec.schemas.schema import Schema
 
 __all__ = ["ROWS", "warnings_of"]
@@ -95,4 +96,14 @@ def warnings_of(record: Any, schema: Schema, given_hash: str | UnsetType, comput
     ]
     if given_hash is not UNSET and given_hash != computed_hash:
         found.append(Finding("warn.sample_hash", "$.sample_hash", "not the hash of input.raw + input.reference"))
+    if record.schema_version not in schema.labels:
+        found.append(_about_label(record.schema_version, schema))
     return found
+
+
+def _about_label(label: str, schema: Schema) -> Finding:
+    """Return the warning about a `schema_version` that is not one of the version that the record follows."""
+    expected = f"expected {' or '.join(sorted(schema.labels))}, found {describe(label)}"
+    if label not in LABELS:
+        return Finding("version.unknown", "$.schema_version", f"not a known version: {expected}")
+    return Finding("version.mismatch", "$.schema_version", f"the record follows another version: {expected}")

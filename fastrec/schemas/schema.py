@@ -48,6 +48,8 @@ class Schema:
 
     name: str
     """The value of `schema_version` in records and of `schema` in manifests."""
+    labels: frozenset[str]
+    """The values of `schema_version` that name this version; others are worth a warning."""
     file: str
     """The JSON Schema, in `files/`. The arbiter validates against it; the Structs are tested against it."""
     record: type[Any]

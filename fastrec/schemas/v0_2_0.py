@@ -13,6 +13,7 @@ from typing import Final, Literal
 from msgspec import UNSET, UnsetType
 
 from fastrec.schemas.hashes import HASHES
+from fastrec.schemas.labels import labels_of
 from fastrec.schemas.schema import Rule, Schema
 from fastrec.schemas.structs import Base, Count, Free, Milliseconds, PositiveCount
 
@@ -144,6 +145,7 @@ _RULES: Final = (
 
 SCHEMA: Final = Schema(
     name="instance_level_eval_0.2.0",
+    labels=labels_of("0.2.0"),
     file="instance_level_eval_0.2.0.schema.json",
     record=Record,
     rules=_RULES,

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from fastrec.judge.codes import CODES, ERRORS, WARNINGS
+from fastrec.schemas.labels import LABELS
+from fastrec.schemas.registry import SCHEMAS
 from tests.judge.helpers import codes, judge, warning_codes
 from tests.samples import sample
 
@@ -204,6 +206,10 @@ WARNING_CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ),
     ("warn.total_tokens", {**PLAIN, "token_usage": usage(6)}, {**PLAIN, "token_usage": usage(5)}),
     ("warn.sample_hash", {**PLAIN, "sample_hash": "00"}, PLAIN),
+    ("version.unknown", {**PLAIN, "schema_version": "banana"}, {**PLAIN, "schema_version": "0.2.0"}),
+    ("version.unknown", {**PLAIN, "schema_version": ""}, {**PLAIN, "schema_version": "instance_level_eval_0.2.0"}),
+    ("version.mismatch", {**PLAIN, "schema_version": "0.3.0"}, PLAIN),
+    ("version.mismatch", {**PLAIN, "schema_version": "instance_level_eval_0.2.2"}, PLAIN),
 ]
 
 
@@ -214,6 +220,24 @@ def test_a_warning_does_not_change_the_verdict(code: str, odd: dict[str, Any], p
     assert warning_codes(odd) == wanted
     assert warning_codes(plain) == []
     assert warning_codes({**odd, "zz": 1}) == wanted  # the slow path sees the same
+
+
+def test_warnings_about_versions_name_the_expected_labels() -> None:
+    """The message has the labels of the version that the record follows, and a long label is shortened."""
+    batch, _ = judge(json.dumps({**PLAIN, "schema_version": "x" * 100_000}).encode(), warnings=True)
+    ((_, finding),) = batch.warnings
+    assert finding.path == "$.schema_version"
+    assert finding.message == (
+        "not a known version: expected 0.2.0 or instance_level_eval_0.2.0, "
+        'found the string "xxxxxxxxxxxxxxxxxxxx…" of 100,000 characters'
+    )
+
+
+def test_every_schema_version_has_a_label_of_its_own() -> None:
+    """The name of a version, which upgraded records get, is one of its labels, and all labels are known."""
+    for schema in SCHEMAS.values():
+        assert schema.name in schema.labels <= LABELS
+        assert schema.name.removeprefix("instance_level_eval_") in schema.labels
 
 
 def test_single_turns_have_no_warnings_about_conversations() -> None:

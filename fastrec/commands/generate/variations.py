@@ -62,6 +62,8 @@ WARNINGS: Final = (
     ),
     WarningRow("warn.total_tokens", ALL, lambda record: record.update(token_usage=dict(USAGE))),
     WarningRow("warn.sample_hash", ALL, lambda record: record.update(sample_hash=WRONG_HASH)),
+    WarningRow("version.unknown", ALL, lambda record: record.update(schema_version="v2")),
+    WarningRow("version.mismatch", ALL, lambda record: record.update(schema_version="0.3.0")),
 )
 
 
