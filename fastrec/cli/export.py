@@ -32,8 +32,8 @@ def export(corpus: str, output: str, quiet: bool, no_progress: bool, **options: 
       parquet   typed, nested columns, the same in all files, with a dataset card
                 for the Hugging Face hub; no value is lost or changed
                 (needs: pip install pyarrow)
-      csv       one flat table: ids, score, correctness, tokens, latency, length of
-                the response, turns, tool calls, error
+      csv       one flat table: ids, score, correctness, tokens, latency, error,
+                response length, turns, tool calls
       matrix    models × questions as CSV: scores, correctness
 
     In CSV, text that a spreadsheet would take for a formula has a single quote in front; README.md has the rule.

@@ -14,6 +14,7 @@ import pytest
 
 import fastrec
 from fastrec.cli import cli
+from tests.running import run_here
 from tests.systems import in_terminal, needs_script
 
 COMMANDS = cli.list_commands(click.Context(cli))
@@ -79,9 +80,14 @@ def spoil(path: Path) -> None:
 
 
 def run(arguments: list[str], bad: str = "corpus", **options: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fastrec", *(argument.format(bad) for argument in arguments)]
-    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-    return subprocess.run(command, stdin=subprocess.DEVNULL, text=True, timeout=60, check=False, **options)
+    """Run the command, in a new process if there are options for it."""
+    words = [argument.format(bad) for argument in arguments]
+    if options:
+        command = [sys.executable, "-m", "fastrec", *words]
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+        return subprocess.run(command, stdin=subprocess.DEVNULL, text=True, timeout=60, check=False, **options)
+    done = run_here(*words)
+    return subprocess.CompletedProcess(words, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 def all_files() -> set[str]:

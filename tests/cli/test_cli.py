@@ -22,6 +22,7 @@ from fastrec.cli.spelling import safe
 from fastrec.commands.validate.result import Validation
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.sources.formats import Format
+from tests.running import run_command, run_here
 from tests.samples import sample
 from tests.sources.compressing import compressed
 from tests.systems import needs_dev_full
@@ -50,12 +51,11 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(*arguments: Any, stdin: bytes = b"", **options: Any) -> subprocess.CompletedProcess[bytes]:
-    """Run the command in a new process, and check that it prints no traceback."""
-    command = [sys.executable, "-m", "fastrec", *map(os.fspath, arguments)]
-    done = subprocess.run(command, input=stdin, capture_output=True, timeout=60, check=False, **options)
-    assert b"Traceback" not in done.stdout + done.stderr
-    return done
+def run(
+    *arguments: Any, stdin: bytes = b"", cwd: Path | None = None, **options: Any
+) -> subprocess.CompletedProcess[bytes]:
+    """Run the command, in a new process if there are options for it, and check that it prints no traceback."""
+    return run_command(*arguments, **options) if options else run_here(*arguments, stdin=stdin, cwd=cwd)
 
 
 def invoke(*arguments: Any, **options: Any) -> Result:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from fastrec.cli import cli
 from fastrec.commands.diff import Difference
 from tests.commands.comparing import corpus_of
 from tests.commands.test_diff import edit_manifest, records_of, trials, worsened
+from tests.running import run_command
 
 STEERING = "\x1b[31m|`evil`\u202e"
 
@@ -43,13 +43,7 @@ def invoke(*arguments: Any) -> Result:
     return CliRunner().invoke(cli, ["diff", *map(str, arguments)])
 
 
-def run(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[bytes]:
-    """Run the command in a new process, and check that it prints no traceback."""
-    command = [sys.executable, "-m", "fastrec", "diff", *map(os.fspath, arguments)]
-    settings: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": 60} | options
-    done = subprocess.run(command, check=False, **settings)
-    assert b"Traceback" not in (done.stdout or b"") + (done.stderr or b"")
-    return done
+run = partial(run_command, "diff")
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import os
 import pty
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from fastrec.normalize.run import NormalizeResult
 from fastrec.sources.formats import Format
 from fastrec.summary.document import Summary
 from tests.normalize.normalizing import audited, write
+from tests.running import run_command
 from tests.samples import sample
 from tests.sources.compressing import compressed
 
@@ -40,12 +42,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[bytes]:
-    """Run the command in a new process, and check that it prints no traceback."""
-    command = [sys.executable, "-m", "fastrec", "normalize", *map(os.fspath, arguments)]
-    done = subprocess.run(command, capture_output=True, timeout=60, check=False, **options)
-    assert b"Traceback" not in done.stdout + done.stderr
-    return done
+run = partial(run_command, "normalize")
 
 
 def invoke(*arguments: Any) -> Result:

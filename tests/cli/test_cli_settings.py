@@ -12,6 +12,7 @@ import pytest
 
 from tests.normalize.normalizing import Corpus, write
 from tests.normalize.test_failures import lines_of
+from tests.running import run_here
 from tests.samples import sample
 from tests.systems import in_terminal, needs_script
 
@@ -27,14 +28,8 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fastrec(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "fastrec", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={**os.environ, **environment},
-        check=False,
-    )
+    done = run_here(*arguments, environment=environment)
+    return subprocess.CompletedProcess(arguments, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 def level(name: str = "out") -> int:

@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from fastrec.corpus.documents import read_manifest
 from fastrec.errors import CorpusError, ShardError, UsageError
 from fastrec.limits import Limits
 from tests.normalize.normalizing import Corpus, normalized, sort_position, write
+from tests.running import run_command
 from tests.samples import sample
 
 FILTERS = {"evaluation": "evaluation_name", "model": "model_id", "sample_id": "sample_id", "hash": "sample_hash"}
@@ -99,12 +100,7 @@ def invoke(*arguments: Any) -> Result:
     return CliRunner().invoke(cli, ["cat", *map(str, arguments)])
 
 
-def run(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "fastrec", "cat", *map(os.fspath, arguments)]
-    settings: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": 60} | options
-    done = subprocess.run(command, check=False, **settings)
-    assert b"Traceback" not in (done.stdout or b"") + (done.stderr or b"")
-    return done
+run = partial(run_command, "cat")
 
 
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from fastrec.limits import Limits
 from tests import strategies
 from tests.normalize.normalizing import Corpus, normalized, write
 from tests.reference import schema
+from tests.running import run_command
 from tests.samples import sample
 
 HUGE = 10**30
@@ -512,12 +514,7 @@ def invoke(*arguments: Any) -> Result:
     return CliRunner().invoke(cli, ["export", *map(str, arguments)])
 
 
-def run(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "fastrec", "export", *map(os.fspath, arguments)]
-    settings: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": 60} | options
-    done = subprocess.run(command, check=False, **settings)
-    assert b"Traceback" not in (done.stdout or b"") + (done.stderr or b"")
-    return done
+run = partial(run_command, "export")
 
 
 def assert_refused(code: int, message: str, *arguments: Any, output: Path) -> None:

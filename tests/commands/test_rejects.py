@@ -6,9 +6,8 @@ import io
 import json
 import os
 import shutil
-import subprocess
-import sys
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from fastrec.corpus.writer import ShardWriter
 from fastrec.errors import CorpusError, ShardError, UsageError
 from fastrec.judge.codes import CODES
 from fastrec.limits import Limits
+from tests.running import run_command
 from tests.samples import sample
 
 LABELLED = list(labelled_lines(Recipe(records=300, seed=8, rejects=0.3, duplicates=0.1, blanks=0.05)))
@@ -73,12 +73,7 @@ def invoke(*arguments: Any) -> Result:
     return CliRunner().invoke(cli, ["rejects", *map(str, arguments)])
 
 
-def run(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "fastrec", "rejects", *map(os.fspath, arguments)]
-    settings: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": 60} | options
-    done = subprocess.run(command, check=False, **settings)
-    assert b"Traceback" not in (done.stdout or b"") + (done.stderr or b"")
-    return done
+run = partial(run_command, "rejects")
 
 
 # Listing

@@ -6,8 +6,7 @@ import json
 import os
 import resource
 import shutil
-import subprocess
-import sys
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from fastrec.commands.report.html import tag
 from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError
 from fastrec.judge.codes import CODES
 from fastrec.limits import Limits
+from tests.running import run_command
 from tests.samples import sample
 
 ROOT = Path(__file__).parents[2]
@@ -76,12 +76,7 @@ class Page(HTMLParser):
         self.text += data
 
 
-def run(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "fastrec", "report", *map(os.fspath, arguments)]
-    settings: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": 60} | options
-    done = subprocess.run(command, check=False, **settings)
-    assert b"Traceback" not in (done.stdout or b"") + (done.stderr or b"")
-    return done
+run = partial(run_command, "report")
 
 
 def invoke(*arguments: Any) -> Result:

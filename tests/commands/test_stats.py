@@ -7,11 +7,10 @@ import io
 import json
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections import defaultdict
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from fastrec.sources.formats import Format
 from fastrec.summary.legend import about, legend
 from fastrec.summary.ranking import RANKINGS, Stats
 from tests.normalize.normalizing import Corpus, write
+from tests.running import run_command
 from tests.samples import sample
 from tests.sources.compressing import compressed
 from tests.summary.naive import naive_models, near_root
@@ -85,12 +85,7 @@ def invoke(*arguments: Any) -> Result:
     return CliRunner().invoke(cli, ["stats", *map(str, arguments)])
 
 
-def run(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "fastrec", "stats", *map(os.fspath, arguments)]
-    settings: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": 60} | options
-    done = subprocess.run(command, check=False, **settings)
-    assert b"Traceback" not in (done.stdout or b"") + (done.stderr or b"")
-    return done
+run = partial(run_command, "stats")
 
 
 # Counting

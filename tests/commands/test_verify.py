@@ -7,8 +7,8 @@ import os
 import re
 import shutil
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from fastrec.corpus.writer import ShardWriter
 from fastrec.errors import UsageError
 from fastrec.limits import Limits
 from fastrec.sources.shard import shard_at
+from tests.running import run_command
 
 RECIPE = Recipe(
     records=240,
@@ -636,13 +637,8 @@ def invoke(*arguments: Any) -> Result:
 
 
 @pytest.fixture(scope="module")
-def run() -> Iterator[Callable[..., subprocess.CompletedProcess[bytes]]]:
-    def run(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[bytes]:
-        command = [sys.executable, "-m", "fastrec", "verify", *map(os.fspath, arguments)]
-        settings: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": 60} | options
-        return subprocess.run(command, check=False, **settings)
-
-    return run
+def run() -> Callable[..., subprocess.CompletedProcess[bytes]]:
+    return partial(run_command, "verify")
 
 
 def test_the_result_for_a_good_corpus_is_one_line(fresh: Path) -> None:
