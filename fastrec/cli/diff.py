@@ -36,8 +36,8 @@ class Percentage(Number):
 @choice_option("--p-adjust", ["bh", "none"], "Which p --fail-on uses: adjusted for the number of models by the method "
                "of Benjamini and Hochberg, or that of each model by itself.")  # fmt: skip
 @click.option("--min-compared", type=Percentage(0, 100), metavar="PERCENT", default=95, show_default=True,
-              help="With --fail-on, exit 1 if less than this part of a model's questions in OLD could be "
-              "compared.")  # fmt: skip
+              help="With --fail-on, exit 1 if less than this part of the questions that a model answered in OLD could "
+              "be compared.")  # fmt: skip
 @click.option("--allow-missing", multiple=True, metavar="PATTERN",
               help="Models that may be missing or incomplete: a pattern of model ids, evaluation names, or "
               "evaluation/model. Can be repeated.")  # fmt: skip

@@ -44,7 +44,7 @@ def _cells(model: ModelDifference, *, errors: bool) -> tuple[str, ...]:
     numbers = (f"{model.old_errors:,} → {model.new_errors:,}" if model.old_errors or model.new_errors else "0",)
     if model.status in ("missing", "new"):
         return ("–",) * len(_HEAD) + numbers * errors
-    of = f" of {model.old_questions:,}" if model.questions < model.old_questions else ""
+    of = f" of {model.old_answered:,}" if model.questions < model.old_answered else ""
     return (
         f"{model.questions:,}{of}",
         *("–" if share is None else f"{share:.1%}" for share in (model.old_accuracy, model.new_accuracy)),

@@ -151,6 +151,7 @@ def reference(old: Path, new: Path, by: Sequence[str] = BY, *, errors_as_wrong: 
         for side, name in enumerate(("old", "new")):
             count[f"{name}_records"] += len(whole[side])
             count[f"{name}_questions"] += bool(whole[side])
+            count[f"{name}_answered"] += mean(whole[side], errors_as_wrong) is not None
             count[f"{name}_errors"] += sum(bool(record.get("error")) for record in whole[side])
         was, now = (mean(side, errors_as_wrong) for side in compared)
         if was is None or now is None:
@@ -196,7 +197,7 @@ def _statistics(means: Sequence[tuple[Fraction, Fraction]]) -> dict[str, Any]:
     }
 
 
-FIGURES = ("old_records", "new_records", "old_errors", "new_errors", "old_questions", "new_questions")
+FIGURES = ("old_records", "new_records", "old_errors", "new_errors", "old_questions", "new_questions", "old_answered")
 STATISTICS = ("questions", "old_accuracy", "new_accuracy", "points", "worse", "better", "test", "p", "p_adjusted")
 
 

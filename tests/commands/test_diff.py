@@ -155,7 +155,7 @@ def check_totals(difference: Difference) -> None:
     for model in difference.models:
         assert len(model.flips) == model.worse + model.better
         assert (model.points is None) is (model.p_adjusted is None) is (model.questions == 0)
-        assert model.questions <= min(model.old_questions, model.new_questions)
+        assert model.questions <= min(model.old_answered, model.new_questions)
 
 
 @settings(max_examples=60)

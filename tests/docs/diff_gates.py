@@ -31,6 +31,7 @@ _CASES: Final = {
     "2 of 20 questions are missing": (_RIGHT, "  " + "+" * 18),
     "2 of 20 questions have an error in NEW": (_RIGHT, "!!" + "+" * 18),
     "8 of 20 questions have an error in NEW": (_RIGHT, "!" * 8 + "+" * 12),
+    "2 of 20 questions had an error in OLD": ("!!" + "+" * 18, _RIGHT),
     "2 of 20 questions have an error in both": ("!!" + "+" * 18, "!!" + "+" * 18),
     "the model has errors only, in both": ("!" * 20, "!" * 20),
     "the model is missing": (_RIGHT, ""),

@@ -88,7 +88,7 @@ class ModelDifference(msgspec.Struct, kw_only=True):
     model_id: str
     status: Literal["compared", "incomplete", "missing", "new"]
     """`missing`: NEW has no record of it. `new`: OLD has none. `incomplete`: less than `--min-compared` percent of the
-    questions of OLD could be compared."""
+    questions that OLD answered could be compared, or none at all."""
     old_records: int
     """Its records in OLD."""
     new_records: int
@@ -101,6 +101,8 @@ class ModelDifference(msgspec.Struct, kw_only=True):
     """Questions that it has records of in OLD."""
     new_questions: int
     """Questions that it has records of in NEW."""
+    old_answered: int
+    """Questions that it answered in OLD."""
     questions: int
     """Questions that could be compared."""
     old_accuracy: float | None
@@ -185,7 +187,7 @@ class Difference(msgspec.Struct, kw_only=True):
     p_adjust: Literal["bh", "none"]
     """`--p-adjust`: whether `--fail-on` uses `p_adjusted` (bh) or `p` (none)."""
     min_compared: float
-    """`--min-compared`: the percentage of a model's questions in OLD that must be compared."""
+    """`--min-compared`: the percentage of the questions that a model answered in OLD that must be compared."""
     allow_missing: tuple[str, ...]
     """`--allow-missing`: patterns of models that may be missing or incomplete."""
     failures: list[Failure]

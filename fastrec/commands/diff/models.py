@@ -33,7 +33,8 @@ def compare_models(
             reason += f" do not add up: one of the corpora is damaged; {VERIFY_HINT}"
             raise CorpusError(new.path, reason) from None
         flips = [flip for kind in ("worse", "better") for flip in changes.examples[*name, kind]]
-        enough = 100 * compared.questions >= Fraction(str(min_compared)) * compared.old_questions
+        enough = 100 * compared.questions >= Fraction(str(min_compared)) * compared.old_answered
+        enough = enough and bool(compared.questions or not min_compared)
         models.append(
             ModelDifference(
                 evaluation_name=name[0],
@@ -71,6 +72,7 @@ def _statistics(compared: Compared) -> dict[str, Any]:
     return {
         "old_questions": compared.old_questions,
         "new_questions": compared.new_questions,
+        "old_answered": compared.old_answered,
         "questions": number,
         "old_accuracy": float(compared.old_means / number) if number else None,
         "new_accuracy": float(compared.new_means / number) if number else None,

@@ -128,6 +128,8 @@ class Compared(msgspec.Struct, frozen=True):
     old_questions: int
     """All of OLD, compared or not."""
     new_questions: int
+    old_answered: int
+    """Questions of OLD with an answer, compared or not."""
     old_means: Fraction
     """Sum over the compared questions of the share of right answers in OLD."""
     new_means: Fraction
@@ -151,7 +153,7 @@ def compare_questions(totals: tuple[Totals, ...], outcomes: Mapping[Outcome, int
         if (old_read.records, new_read.records) != (old.records, new.records):
             raise MismatchError
         same = Totals()
-        old_questions, new_questions = old_read.questions, new_read.questions
+        old, new = old_read, new_read
     else:
         same, other = old - old_read, new - new_read
         counts = [msgspec.structs.astuple(side)[:-1] for side in (same, other)]
@@ -163,7 +165,6 @@ def compare_questions(totals: tuple[Totals, ...], outcomes: Mapping[Outcome, int
             raise MismatchError
         if same.answers == same.answered:  # no repeats are left, so the sum is exact
             same = msgspec.structs.replace(same, means=Fraction(same.correct))
-        old_questions, new_questions = old.questions, new.questions
     differences: Counter[Fraction] = Counter()
     compared = []
     for outcome, number in outcomes.items():
@@ -176,8 +177,9 @@ def compare_questions(totals: tuple[Totals, ...], outcomes: Mapping[Outcome, int
     sums = [Totals.of_answers((outcome[side], number) for outcome, number in compared) for side in (2, 3)]
     return Compared(
         questions=questions,
-        old_questions=old_questions,
-        new_questions=new_questions,
+        old_questions=old.questions,
+        new_questions=new.questions,
+        old_answered=old.answered,
         old_means=same.means + sums[0].means,
         new_means=same.means + sums[1].means,
         differences=differences,
