@@ -24,7 +24,7 @@ _MOST_ROWS: Final = 50  # in a Markdown table
 _MOST_FIELDS: Final = 10
 _MOST_NAMES: Final = 3  # in a sentence
 _HEAD: Final = ("questions", "old", "new", "points", "worse", "better", "p", "adjusted p")
-_OPTIONAL: Final = ("better", "worse", "errors", "old", "questions", "p")  # hidden on a narrow terminal
+_OPTIONAL: Final = ("better", "worse", "old", "p", "questions")  # hidden on a narrow terminal
 _WORDS: Final = {"regressed": "regression", "missing": "missing", "incomplete": "incomplete"}
 _TESTS: Final = {
     "mcnemar": "exact McNemar test",
@@ -65,9 +65,9 @@ def _remark(model: ModelDifference) -> str:
     return ", ".join(remarks)
 
 
-def _head(found: Difference) -> tuple[bool, tuple[str, ...]]:
-    """Return whether there is a column for errors, and all columns after the model."""
-    errors = any(model.old_errors or model.new_errors for model in found.models)
+def _columns(models: Sequence[ModelDifference]) -> tuple[bool, tuple[str, ...]]:
+    """Return whether there is a column for errors, and the names of all columns after the model."""
+    errors = any(model.old_errors or model.new_errors for model in models)
     return errors, (*_HEAD, *(("errors",) * errors), "")
 
 
@@ -92,9 +92,10 @@ def _legend(found: Difference) -> Iterator[str]:
 def print_tables(found: Difference) -> None:
     """Print a table per evaluation, changed fields, examples, and the result."""
     hidden: list[str] = []
-    errors, head = _head(found)
     for name, group in groupby(found.models, key=lambda model: model.evaluation_name):
-        rows = [(safe(m.model_id), *_cells(m, errors=errors), _remark(m)) for m in _ranked(list(group))]
+        models = _ranked(list(group))
+        errors, head = _columns(models)
+        rows = [(safe(m.model_id), *_cells(m, errors=errors), _remark(m)) for m in models]
         click.echo(f"{click.style(safe(name), bold=True)}: {counted(len(rows), 'model')}")
         hidden += print_table(("model", *head), rows[:_MOST_MODELS], _OPTIONAL)
         print_more(len(rows) - _MOST_MODELS, "model", "--format json")
@@ -172,7 +173,7 @@ def markdown_of(found: Difference) -> Iterator[str]:
     word, sentence = _verdict(found, _code)
     corpora = f"{_code(found.old.corpus)} → {_code(found.new.corpus)}"
     yield from (f"**{word}**: {sentence}", "", f"{corpora}: {_counts(found)}")
-    errors, head = _head(found)
+    errors, head = _columns(found.models)
     rows = [
         (_code(m.evaluation_name), _code(m.model_id), *_cells(m, errors=errors), f"**{remark}**" * bool(remark))
         for m in _ranked(found.models)

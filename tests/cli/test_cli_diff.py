@@ -146,6 +146,7 @@ def test_repeats_and_errors_are_explained(tmp_path: Path) -> None:
     lines = invoke(tmp_path / "old", tmp_path / "new").stdout.splitlines()
     assert lines[1].split()[-1] == "errors"
     assert lines[2].split()[-3:] == ["0", "→", "4"]
+    assert "errors" not in invoke("old", "new").stdout
     assert lines[4].endswith("; a record with an error is no answer")
     assert lines[5].startswith("p: exact sign-flip test over questions, because some have several answers. adjusted p")
     assert lines[-2].startswith("1 pair: 0 unchanged, 1 changed; 0 added, 0 removed; 8 of OLD and 8 of NEW are repeats")
