@@ -175,3 +175,15 @@ def test_the_expected_text_follows_what_was_read(jobs: int, tmp_path: Path, monk
         # With two jobs, the driver has read these small shards before their first chunk: a rough estimate.
         if stage == "sort" and jobs == 1:
             assert all(total == pytest.approx(whole, rel=0.01) for _, total in steps)
+
+
+@pytest.mark.parametrize("format_", [Format.PLAIN, Format.ZSTD])
+def test_validate_reports_a_large_shard_while_it_is_read(format_: Format, tmp_path: Path) -> None:
+    """A compressed shard is a single task, but the line does not stay at 0 %."""
+    shard = write(tmp_path / "a.jsonl", [*LINES[:100], b"{"], format_)
+    recorder = Recorder()
+    found = fastrec.validate([shard, shard], progress=recorder, limits=Limits(chunk_bytes=20_000))
+    steps = recorder.stages["judge"]
+    assert len(steps) > 20
+    assert steps[-1] == (found.text_bytes, pytest.approx(found.text_bytes, rel=0.01))
+    assert [done for done, _ in steps] == sorted(done for done, _ in steps)

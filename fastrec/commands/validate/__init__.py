@@ -12,14 +12,15 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack, closing
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import groupby
 
 import msgspec
 from msgspec.structs import replace
 
+from fastrec.commands.validate.reporter import Reporter
 from fastrec.commands.validate.result import FindingLog, SliceFindings, Validation, log_findings
 from fastrec.engine import jobs_for, make_engine
 from fastrec.errors import ShardError, UsageError, shown, utf8
@@ -33,7 +34,7 @@ from fastrec.sources.formats import MAX_WINDOW
 from fastrec.sources.inputs import find_shards
 from fastrec.sources.lines import MAX_LINE_BYTES, ReadStats
 from fastrec.sources.shard import Shard, Slice
-from fastrec.sources.tasks import TextEstimate, tasks_of, total_text
+from fastrec.sources.tasks import tasks_of, total_text
 
 __all__ = ["Validation", "validate"]
 
@@ -101,8 +102,8 @@ def validate(
         ]
         # Only this process can read a stream.
         jobs = 1 if any(shard.stream for shard in shards) else jobs_for(total_text(shards), len(tasks), jobs, limits)
-        in_order = stack.enter_context(closing(_in_order(tasks, jobs, max_errors)))
-        results = _with_progress(in_order, TextEstimate(shards), progress or NoProgress())
+        reporter = Reporter(shards, progress or NoProgress())
+        results = stack.enter_context(closing(_in_order(tasks, jobs, max_errors, reporter)))
         for shard, pieces in groupby(results, key=lambda result: result[0].shard):
             found = SliceFindings(FindingGroups(limits.finding_groups))
             for _, piece in pieces:
@@ -116,20 +117,6 @@ def validate(
     validation.stopped_early = max_errors is not None and validation.invalid >= max_errors
     validation.seconds = time.perf_counter() - started
     return validation
-
-
-def _with_progress(
-    results: Iterable[tuple[Slice, SliceFindings]], text: TextEstimate, progress: Progress
-) -> Iterator[tuple[Slice, SliceFindings]]:
-    """Yield results, and report each as progress."""
-    progress.start("judge", text.total)
-    for piece, found in results:
-        counts = found.counts
-        text.add(piece.estimated_text, counts["text_bytes"])
-        progress.expect(text.total)
-        progress.advance(counts["text_bytes"], counts["lines"], counts["invalid"])
-        yield piece, found
-    progress.finish()
 
 
 def _check(jobs: int, max_errors: int | None, algorithm: str) -> None:
@@ -151,17 +138,21 @@ def _open_log(path: str, shards: Iterable[Shard]) -> FindingLog:
 
 
 def _in_order(
-    tasks: list[_SliceTask], jobs: int, max_errors: int | None
+    tasks: list[_SliceTask], jobs: int, max_errors: int | None, reporter: Reporter
 ) -> Generator[tuple[Slice, SliceFindings], None, None]:
     """Run the tasks and yield the findings of each slice in the order of the inputs, until max_errors is reached."""
     early: dict[int, list[SliceFindings]] = {}
     turn = invalid = 0
-    with make_engine(jobs) as engine:
-        for number, results in engine.run(_validate_task, tasks):
+    # One process reports while it reads; several report when a task has finished.
+    run_task = partial(_validate_task, reporter=reporter) if jobs == 1 else _validate_task
+    with make_engine(jobs) as engine, reporter:
+        for number, results in engine.run(run_task, tasks):
             early[number] = results
             while turn in early:
                 # A task that reached max_errors skipped its last slices.
                 for piece, found in zip(tasks[turn].slices, early.pop(turn), strict=False):
+                    if jobs > 1:
+                        reporter.finished(piece, found)
                     yield piece, found
                     invalid += found.counts["invalid"]
                     if max_errors is not None and invalid >= max_errors:
@@ -174,12 +165,14 @@ def _judge(algorithm: str) -> Judge:
     return Judge(algorithm=algorithm, warnings=True, fill=False)
 
 
-def _validate_task(task: _SliceTask) -> list[SliceFindings]:
-    """Judge the slices of a task. Runs in a worker."""
+def _validate_task(task: _SliceTask, reporter: Reporter | None = None) -> list[SliceFindings]:
+    """Judge the slices of a task. Runs in a worker, or in this process, with a reporter."""
     results: list[SliceFindings] = []
     invalid = 0
     for number, piece in enumerate(task.slices):
-        found = _validate_slice(piece, task, f"{task.log}-{number}" if task.log else None)
+        found = _validate_slice(piece, task, f"{task.log}-{number}" if task.log else None, reporter)
+        if reporter:
+            reporter.finished(piece, found)
         results.append(found)
         invalid += found.counts["invalid"]
         if task.max_errors is not None and invalid >= task.max_errors:
@@ -187,7 +180,7 @@ def _validate_task(task: _SliceTask) -> list[SliceFindings]:
     return results
 
 
-def _validate_slice(piece: Slice, task: _SliceTask, log: str | None) -> SliceFindings:
+def _validate_slice(piece: Slice, task: _SliceTask, log: str | None, reporter: Reporter | None) -> SliceFindings:
     found, stats = SliceFindings(FindingGroups(task.limits.finding_groups)), ReadStats()
     source = utf8(piece.shard.path)
     try:
@@ -207,6 +200,8 @@ def _validate_slice(piece: Slice, task: _SliceTask, log: str | None) -> SliceFin
                 blank=batch.blank,
                 warnings=len(batch.warnings),
             )
+            if reporter:
+                reporter.reading(piece, stats, found)
             if not batch.rejected and not batch.warnings:
                 continue
             findings = [(invalid.line, finding) for invalid in batch.rejected for finding in invalid.findings]
