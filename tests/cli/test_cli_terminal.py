@@ -63,10 +63,11 @@ def test_errors_are_always_shown(corpus: Path) -> None:
 
 @needs_script
 def test_diff_fits_into_a_terminal(corpus: Path) -> None:
-    """The lost points and the p-value are never hidden."""
-    head, lines = shown(60, "diff", corpus, corpus)
-    assert head.split() == ["model", "common", "old", "new", "points", "p"]
-    assert any(line.endswith("too narrow for these columns: wrong→right, right→wrong") for line in lines)
+    """The lost points, the adjusted p-value and errors are never hidden."""
+    _, lines = shown(60, "diff", corpus, corpus)
+    heads = [line.split() for line in lines if line.startswith("  model")]
+    assert ["model", "new", "points", "adjusted", "p", "errors"] in heads
+    assert any(line.endswith("too narrow for these columns: better, worse, old, p, questions") for line in lines)
 
 
 def test_a_pipe_gets_every_column(corpus: Path) -> None:
