@@ -64,9 +64,7 @@ PASSING: dict[str, Fault] = {
     "busy while sweeping": Fault("503", "POST", "delete", times=3),
     "uploads may not be listed": Fault("403", "GET", "bucket?uploads"),
     "no answer about the lease": Fault("lost", "PUT", "/.fastrec-writing", times=2),
-    "no answer about a part": Fault("lost", "PUT", "/part-", times=2),
     "no answer about the manifest": Fault("lost", "PUT", "/manifest.json", times=2),
-    "no answer about the end": Fault("lost", "DELETE", "/.fastrec-writing", times=2),
 }
 
 
