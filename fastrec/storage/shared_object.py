@@ -91,15 +91,22 @@ class SharedObject:
 
     def remove(self) -> None:
         """Remove the object; ChangedError if it is not as this process knows it."""
-        if self._look()[0] != self._content:  # some stores can write conditionally, but not remove
+        if self._look()[0] != self._content:  # many stores can write conditionally, but not remove
             raise ChangedError(self._path)
+        try:
+            self._remove_if(self._version if self._supported else None)
+        except _UnsupportedError:
+            self._remove_if(None)
+        except _BusyError:
+            raise ChangedError(self._path) from None
+
+    def _remove_if(self, version: str | None) -> None:
         with self._translated() as (fs, name):
-            if self._version is None or not self._supported:
+            if version is None:
                 fs.rm_file(name)
             else:
                 bucket, _, key = name.partition("/")
-                condition = {"IfMatch": self._version, **self._client.time_limit(fs)}
-                fs.call_s3("delete_object", Bucket=bucket, Key=key, **condition)
+                fs.call_s3("delete_object", Bucket=bucket, Key=key, IfMatch=version, **self._client.time_limit(fs))
 
     def is_conditional(self) -> bool:
         """Return whether the store refuses a request whose condition does not hold. Some ignore conditions.

@@ -31,12 +31,12 @@ def content() -> bytes | None:
     return SharedObject(OBJECT_STORE, PATH).read()
 
 
-def refusing(store: Faults, error: Exception, times: int = 1_000) -> None:
+def refusing(store: Faults, error: Exception, times: int = 1_000, method: str = "PUT") -> None:
     """Refuse requests that write, some times."""
     left = [error] * times
 
     def before(request: str) -> None:
-        if request.startswith("PUT") and left:
+        if request.startswith(method) and left:
             raise left.pop()
 
     store.before = before
@@ -140,4 +140,17 @@ def test_an_object_that_is_gone_is_not_created_again(store: Faults) -> None:
     for change in (lambda: ours.write(b"ours"), ours.remove):
         with pytest.raises(ChangedError):
             change()
+    assert content() is None
+
+
+def test_a_store_that_cannot_remove_conditionally(store: Faults) -> None:
+    """The object is removed all the same; one that changes at this moment stays."""
+    ours = SharedObject(OBJECT_STORE, PATH)
+    ours.read()
+    ours.write(b"ours")
+    refusing(store, refused(409, "ConditionalRequestConflict"), method="DELETE")
+    with pytest.raises(ChangedError):
+        ours.remove()
+    refusing(store, refused(501, "NotImplemented", errno.ENOSYS), 1, method="DELETE")
+    ours.remove()
     assert content() is None
