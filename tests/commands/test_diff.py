@@ -412,6 +412,18 @@ def test_a_position_with_too_much_text_is_refused(tmp_path: Path) -> None:
     assert diff(*pair, limits=limits).counts.changed == 80
 
 
+def test_a_large_question_is_refused_only_if_it_has_a_difference(tmp_path: Path) -> None:
+    """Equal records are skipped, whatever their number; the mean of a question that changed needs all of them."""
+    limits = Limits(diff_position_bytes=5_000, skim_bytes=3_000)
+    same, later = trials("+" * 20), trials("-", "later")
+    other = [record for number in (1, 2) for record in trials("+", "r", number)]
+    old = corpus_of([*same, *other], tmp_path / "old")
+    new = corpus_of([*same, *other, *trials("-", "later", 1)], tmp_path / "new")
+    assert diff(old, new, limits=limits).models[0].questions == 3
+    with pytest.raises(FastrecError, match="records answer one question of 'arithmetic' by 'org/m'"):
+        diff(old, corpus_of([*same, *other, *later], tmp_path / "more"), limits=limits)
+
+
 # Corpora that cannot be compared
 
 
