@@ -377,7 +377,7 @@ def test_an_empty_corpus_can_be_compared(old: Path, tmp_path: Path) -> None:
 
 def test_jobs_do_not_change_the_result(tmp_path: Path) -> None:
     """One process and two give the same document, for generated corpora with all kinds of changes."""
-    recipe = Recipe(records=600, seed=5, conflicts=0.1, unknown_keys=0.2, mix="single_turn")
+    recipe = Recipe(records=300, seed=5, conflicts=0.1, unknown_keys=0.2, mix="single_turn")
     every = list(lines(recipe))
     dice = random.Random(1)
     flip = {b'"is_correct":true': b'"is_correct":false', b'"is_correct": true': b'"is_correct": false'}
@@ -386,13 +386,13 @@ def test_jobs_do_not_change_the_result(tmp_path: Path) -> None:
             for was, now in flip.items():
                 some = [line.replace(was, now) if dice.random() < 0.3 else line for line in some]
         (tmp_path / f"{name}.jsonl").write_bytes(b"\n".join(some))
-        fastrec.normalize(tmp_path / f"{name}.jsonl", tmp_path / name, part_size=1 << 16)
+        fastrec.normalize(tmp_path / f"{name}.jsonl", tmp_path / name, part_size=1 << 16, limits=MANY_PARTS)
     limits = Limits(small_input=0)
     one, two = (diff(tmp_path / "old", tmp_path / "new", jobs=jobs, examples=MANY, limits=limits) for jobs in (1, 2))
     one.seconds = two.seconds = 0
     assert one == two
     assert len(list((tmp_path / "old").glob("part-*"))) > 6
-    assert one.counts.changed > 50
+    assert one.counts.changed > 30
     assert found(one) == reference(tmp_path / "old", tmp_path / "new")
 
 
