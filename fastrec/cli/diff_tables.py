@@ -145,8 +145,7 @@ def _counts(found: Difference) -> str:
 def _verdict(found: Difference, spell: Callable[[str], str]) -> tuple[str, str]:
     """Return the result as a word and a sentence; `spell` escapes names."""
     of = Counter(model.status for model in found.models)
-    compared = of["compared"] + of["incomplete"]
-    numbers = f"{counted(compared, 'model')} compared, {of['missing']:,} missing, {of['incomplete']:,} incomplete"
+    numbers = f"{counted(of['compared'], 'model')} compared, {of['missing']:,} missing, {of['incomplete']:,} incomplete"
     p_value = f"{'adjusted p' if found.p_adjust == 'bh' else 'p'} < {found.p:g}"
     if found.fail_on is None:
         sure = [

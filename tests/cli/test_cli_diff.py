@@ -72,7 +72,7 @@ run = partial(run_command, "diff")
             1,
             "missing: org/n on arithmetic is missing in NEW; org/m on arithmetic was compared on 30 of 40 questions",
         ),
-        (["old", "less"], 0, "1 model compared, 1 missing, 1 incomplete (counted per evaluation)"),
+        (["old", "less"], 0, "0 models compared, 1 missing, 1 incomplete (counted per evaluation)"),
         (["old", "less", "--fail-on", "0", "--allow-missing", "org/n", "--min-compared", "75%"], 0, "no regression"),
         (["old", "by-model"], 2, "fastrec normalize by-model -o NEW --sort-by evaluation_name,sample_hash"),
         (["old", "missing"], 2, "missing is not a corpus: there is no such directory"),
