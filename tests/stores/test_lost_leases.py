@@ -20,7 +20,7 @@ import pytest
 
 import fastrec
 from fastrec.corpus import lease as leases
-from fastrec.errors import LockedError, LostLeaseError
+from fastrec.errors import LockedError, LostLeaseError, UsageError
 from fastrec.limits import Limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
@@ -304,3 +304,24 @@ def test_a_run_that_lost_its_lease_does_not_mislead_the_next_one(store: Faults, 
     attempt("sha256")
     assert published() == "a"
     assert {len(json.loads(line)["sample_hash"]) for line in fastrec.cat(OUT)} == {64}
+
+
+def test_a_refused_run_keeps_the_lease_of_another_one(store: Faults, shards: dict[str, Path]) -> None:
+    """Without it, nobody would know whose files are in the output."""
+
+    def die(request: str) -> None:
+        if "/summary-" in request:
+            raise KeyboardInterrupt
+
+    store.before = die
+    with pytest.raises(KeyboardInterrupt):
+        normalize(shards["a"])
+    store.calm()
+    FakeStore().pipe_file(f"{OUT}/notes.txt", b"mine")
+    with pytest.raises(
+        UsageError, match=r"holds something else than a corpus, fake://bucket/nightly/corpus/notes\.txt"
+    ):
+        normalize(shards["a"])
+    del store.objects["/bucket/nightly/corpus/notes.txt"]
+    normalize(shards["a"])
+    assert published() == "a"

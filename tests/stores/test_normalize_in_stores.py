@@ -17,6 +17,7 @@ import fastrec
 from fastrec.commands.rejects import rejects
 from fastrec.corpus import lease as leases
 from fastrec.corpus.lock import this_machine
+from fastrec.corpus.store_output import StoreOutput
 from fastrec.errors import LockedError, UsageError
 from fastrec.limits import LIMITS, Limits
 from fastrec.normalize.options import Options
@@ -192,12 +193,20 @@ def dies_at(name: str, function: Any) -> Any:
     return dying
 
 
-def test_incomplete_uploads_are_aborted(inputs: str, s3: S3) -> None:
-    """Incomplete uploads are invisible and cost money; those of other outputs stay."""
+def test_incomplete_uploads_are_aborted(inputs: str, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are invisible and cost money; those of other outputs stay, and those of a run that took over."""
+    publish, theirs = StoreOutput.publish, f"nightly/corpus/part-00000-{'f' * 16}.jsonl.zst"
+
+    def late(output: StoreOutput) -> None:
+        s3.begin_upload(theirs)
+        s3.begin_upload(output.named("nightly/corpus/part-00000", ".jsonl.zst"))
+        publish(output)
+
+    monkeypatch.setattr(StoreOutput, "publish", late)
     s3.begin_upload("nightly/corpus/part-00000.jsonl.zst")
     s3.begin_upload("elsewhere/part-00000.jsonl.zst")
     normalize(inputs)
-    assert s3.uploads() == ["elsewhere/part-00000.jsonl.zst"]
+    assert s3.uploads() == ["elsewhere/part-00000.jsonl.zst", theirs]
 
 
 def test_an_unfinished_corpus_is_not_an_input(inputs: str, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
