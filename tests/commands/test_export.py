@@ -469,12 +469,17 @@ def test_every_answer_is_in_its_cell_of_the_matrix(tmp_path: Path, sort_by: tupl
     assert len(corpus.parts) > 3
     expected: dict[str, dict[str, tuple[str, str]]] = {}
     samples: dict[str, list[str]] = {}
+    errors = 0
     for line in corpus.lines:
         record = json.loads(line)
         name = f"{record['evaluation_name']}/{record['sample_hash']}"
         samples.setdefault(name, [record["evaluation_name"], record["sample_hash"], spelled(record["sample_id"])])
         value = double(record["evaluation"]["score"]), str(int(record["evaluation"]["is_correct"]))
-        expected.setdefault(record["model_id"], {}).setdefault(name, value)
+        answers = expected.setdefault(record["model_id"], {})
+        if record.get("error"):
+            errors += 1
+        else:
+            answers.setdefault(name, value)
     done = fastrec.export(corpus.path, tmp_path / "matrix", format="matrix")
     for index, name in enumerate(("scores.csv", "correct.csv")):
         header, *rows = table(tmp_path / "matrix" / name)
@@ -485,10 +490,12 @@ def test_every_answer_is_in_its_cell_of_the_matrix(tmp_path: Path, sort_by: tupl
             assert found == {sample: expected[model].get(sample, ("", ""))[index] for sample in header[1:]}
     header, *rows = table(tmp_path / "matrix" / "samples.csv")
     assert {row[0]: row[1:] for row in rows} == samples
-    left_out = len(corpus.lines) - sum(map(len, expected.values()))
-    assert left_out
+    left_out = len(corpus.lines) - sum(map(len, expected.values())) - errors
+    assert left_out > 1
+    assert errors > 1
     assert done.notices == [
-        f"{left_out} answers are left out: only a model's first answer to a question is in the matrix"
+        f"{errors} records with an error left out: their cells are empty",
+        f"{left_out} answers left out: only a model's first answer to a question is in the matrix",
     ]
     assert done.notices[0] in (tmp_path / "matrix" / "README.md").read_text()
 

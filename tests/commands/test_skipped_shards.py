@@ -117,3 +117,10 @@ def test_many_skipped_shards_are_counted() -> None:
     lines = skipped_lines([f"{number}: is empty" for number in range(1_021)])
     assert lines[0] == "incomplete: 1,021 shards could not be read and were skipped:"
     assert lines[20:] == ["  19: is empty", "  … and 1,001 more, listed in manifest.json"]
+
+
+def test_diff_says_which_corpus_lacks_shards(corpus: Path, whole: Path, shards: list[Path]) -> None:
+    """A shard that was skipped may be why records are missing."""
+    assert fastrec.diff(whole, whole).notices == []
+    for name, found in (("OLD", fastrec.diff(corpus, whole)), ("NEW", fastrec.diff(whole, corpus))):
+        assert [notice.startswith(f"{name} is {SAID}{shards[1]}: ") for notice in found.notices] == [True]

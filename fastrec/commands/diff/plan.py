@@ -22,7 +22,7 @@ import msgspec
 from fastrec.commands.diff.merge import CompareTask
 from fastrec.corpus.documents import MANIFEST, read_manifest, read_summary
 from fastrec.corpus.line_head import Position, PositionOf, position_maker
-from fastrec.corpus.manifest import Manifest
+from fastrec.corpus.manifest import Manifest, skipped_lines
 from fastrec.corpus.scan import PartFile, parts_of
 from fastrec.errors import CorpusError, UsageError, shown
 from fastrec.limits import Limits
@@ -141,6 +141,9 @@ def make_plan(
     )
     text_bytes = sum(part.entry.text_bytes for part in (*olds, *news))
     notices = [notice] if ours != theirs else []
+    for name, corpus in (("OLD", old), ("NEW", new)):
+        if skipped := skipped_lines(corpus.manifest.skipped):
+            notices.append("\n".join([f"{name} is {skipped[0]}", *skipped[1:]]))
     return Plan(tasks if olds or news else [], fields, read_all, text_bytes, len(same), notices)
 
 

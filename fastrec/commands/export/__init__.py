@@ -31,7 +31,7 @@ from fastrec.corpus.output import Kind
 from fastrec.corpus.publish import check_output
 from fastrec.corpus.scan import parts_of, run_in_order, with_progress
 from fastrec.engine import check_jobs
-from fastrec.errors import UsageError, shown
+from fastrec.errors import UsageError, counted, shown
 from fastrec.limits import LIMITS, Limits
 from fastrec.progress import Progress
 from fastrec.storage import is_url
@@ -160,6 +160,7 @@ def _write_parquet(task: ExportTask) -> None:
 
 def _finish(form: str, made: LocalOutput, files: Sequence[str], *, raw_cells: bool) -> list[str]:
     """Join the files of the parts if the format is a single table; return notices for the user."""
+    notices = []
     if form == "csv":
         with (made.staging / "records.csv").open("wb") as table:
             table.write(",".join(COLUMNS).encode() + b"\n")
@@ -167,12 +168,16 @@ def _finish(form: str, made: LocalOutput, files: Sequence[str], *, raw_cells: bo
                 with open(path, "rb") as file:  # noqa: PTH123
                     shutil.copyfileobj(file, table, 1 << 20)
     elif form == "matrix":
-        repeated = write_matrix(files, Path(made.work), made.staging, raw_cells=raw_cells)
+        failed, repeated = write_matrix(files, Path(made.work), made.staging, raw_cells=raw_cells)
+        if failed:
+            notices.append(f"{counted(failed, 'record')} with an error left out: their cells are empty")
         if repeated:
-            return [f"{repeated:,} answers are left out: only a model's first answer to a question is in the matrix"]
+            notices.append(
+                f"{counted(repeated, 'answer')} left out: only a model's first answer to a question is in the matrix"
+            )
     elif not files:
         import_module("fastrec.commands.export.parquet").write_empty(str(made.staging / "data" / "part-00000.parquet"))
-    return []
+    return notices
 
 
 def _describe(form: str, staging: Path, manifest: Manifest, notices: list[str], *, raw_cells: bool) -> dict[str, int]:

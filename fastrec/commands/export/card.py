@@ -62,8 +62,8 @@ One row per model and one column per question, both sorted. The name of a column
 - `scores.csv`: the score as a double; the score `true` is 1.0.
 - `correct.csv`: `is_correct` as 1 or 0.
 
-An empty cell is a question that the model did not answer. If a model answered a question several times, the first
-record in sort order counts.
+An empty cell is a question that the model did not answer: it has no record of it, or only records with an error. If a
+model answered a question several times, the first answer in sort order counts.
 """,
 }
 

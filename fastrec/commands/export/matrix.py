@@ -40,6 +40,7 @@ class _Line(msgspec.Struct):
     model_id: str
     sample_id: Raw
     evaluation: _Evaluation
+    error: str | None = None
 
 
 class _Answer(msgspec.Struct, array_like=True):
@@ -51,6 +52,7 @@ class _Answer(msgspec.Struct, array_like=True):
     sample_id: str
     score: str
     is_correct: bool
+    failed: bool
 
 
 def write_answers(task: ExportTask) -> None:
@@ -67,11 +69,12 @@ def _answer(line: _Line) -> _Answer:
     if sample_id.startswith('"'):
         sample_id = msgspec.json.decode(sample_id)
     score, _ = double_of(line.evaluation.score)
-    return _Answer(line.evaluation_name, line.sample_hash, line.model_id, sample_id, score, line.evaluation.is_correct)
+    names = (line.evaluation_name, line.sample_hash, line.model_id, sample_id)
+    return _Answer(*names, score, line.evaluation.is_correct, bool(line.error))
 
 
-def write_matrix(answers: Sequence[str], scratch: Path, output: Path, *, raw_cells: bool = False) -> int:
-    """Write the matrix, and return the number of answers left out: further ones of a model to the same question."""
+def write_matrix(answers: Sequence[str], scratch: Path, output: Path, *, raw_cells: bool = False) -> tuple[int, int]:
+    """Write the matrix, and return how many records it lacks: those with an error, and repeated answers."""
     sample_ids: dict[_Question, str] = {}
     names: set[str] = set()
     for answer in _read(answers):
@@ -88,12 +91,12 @@ def write_matrix(answers: Sequence[str], scratch: Path, output: Path, *, raw_cel
         texts.write(b"\n")  # so that no answer has offset 0
         with mmap.mmap(cells.fileno(), 0) as mapped:
             offsets = memoryview(mapped)[:size].cast("Q")
-            repeated = _fill(offsets, texts, answers, questions, models)
+            left_out = _fill(offsets, texts, answers, questions, models)
             texts.flush()
             with mmap.mmap(texts.fileno(), 0, access=mmap.ACCESS_READ) as text:
                 _write_rows(output, text, offsets, questions, models, raw_cells=raw_cells)
             offsets.release()
-    return repeated
+    return left_out
 
 
 def _read(answers: Sequence[str]) -> Iterator[_Answer]:
@@ -109,20 +112,26 @@ def _fill(
     answers: Sequence[str],
     questions: Sequence[_Question],
     models: Sequence[str],
-) -> int:
-    """Write the first answer of each model to each question, and its offset into its cell; count the others."""
+) -> tuple[int, int]:
+    """Write the first answer of each model to each question, and its offset into its cell.
+
+    Returns the numbers of records with an error, which are no answers, and of further answers to the same question.
+    """
     columns = {question: number for number, question in enumerate(questions)}
     rows = {model: number * len(questions) for number, model in enumerate(models)}
-    repeated = 0
+    failed = repeated = 0
     offset = texts.tell()
     for answer in _read(answers):
         cell = rows[answer.model_id] + columns[answer.evaluation_name, answer.sample_hash]
+        if answer.failed:
+            failed += 1
+            continue
         if offsets[cell]:
             repeated += 1
             continue
         offsets[cell] = offset
         offset += texts.write(f"{answer.score},{answer.is_correct:d}\n".encode())
-    return repeated
+    return failed, repeated
 
 
 def _write_rows(
