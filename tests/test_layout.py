@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -142,6 +143,7 @@ BENCH = modules_of("bench")
 INNER = [name for name in MODULES if name != "fastrec"]  # the package itself only lists where names live
 
 
+@cache
 def tree_of(name: str) -> ast.Module:
     return ast.parse((MODULES | BENCH)[name].read_text())
 

@@ -43,8 +43,8 @@ def generate(output: str, **options: Any) -> None:
 
     \b
     Examples:
-      fastrec generate -n 5000 -o runs/
-      fastrec generate -n 5000 -o messy/ --duplicates 0.1 --rejects 0.01
+      fastrec generate -n 2000 -o runs/
+      fastrec generate -n 2000 -o messy/ --duplicates 0.1 --rejects 0.01
     """
     from fastrec.commands.generate import generate as run
 
