@@ -55,6 +55,10 @@ class StopAfter(NoProgress):
             if self.count <= 0:
                 raise KeyboardInterrupt
 
+    def reuse(self, *_: int) -> None:
+        """Count work that is reused, too."""
+        self.advance()
+
 
 @pytest.fixture
 def shards(tmp_path: Path) -> Path:
