@@ -11,7 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 import zstandard
+from click.testing import CliRunner
 
+from fastrec.cli import cli
 from fastrec.commands import validate as module
 from fastrec.commands.generate import generate
 from fastrec.commands.generate.stream import Recipe, labelled_lines
@@ -155,6 +157,17 @@ def test_findings_are_grouped_by_code_and_path(tmp_path: Path) -> None:
         ("schema.type", "$.interactions[1].turn_idx", 'expected an integer, found the string "one"', 2),
     ]
     assert [location.line for location in found.groups[0].locations] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "most"), [({"mix": "agentic"}, 30), ({"rejects": 0.6, "warnings": 0.9, "mix": "mixed"}, 62)]
+)
+def test_the_findings_fit_on_a_screen(tmp_path: Path, recipe: dict[str, Any], most: int) -> None:
+    """A fresh set of shards needs a few lines; whatever is wrong, there are at most 20 groups of three lines."""
+    generate(tmp_path, records=150, shards=1, **recipe)
+    done = CliRunner().invoke(cli, ["validate", str(tmp_path)])
+    assert done.stdout.count("\n") <= most
+    assert ("other findings; --json-log FILE has more" in done.stdout) is ("rejects" in recipe)
 
 
 def test_a_line_with_many_errors_lists_the_first_and_counts_all(tmp_path: Path) -> None:
