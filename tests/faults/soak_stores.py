@@ -24,6 +24,8 @@ OUT = "s3://bucket/nightly/corpus"
 KEYS = "nightly/corpus/"
 MOMENTS = ("/.fastrec-writing", "/part-00000-", "/part-00001-", "/rejects-", "/summary-", "/manifest.json")
 """Requests during which a run is stopped or killed."""
+REQUESTS = (("GET", "list"), ("GET", "nightly"), ("HEAD", "nightly"), ("DELETE", ""), ("POST", "delete"), ("", ""))
+"""Other requests that fail: method, and a part of the path."""
 FAULTS = ("503", "500", "reset", "slow", "lost")
 
 
@@ -103,9 +105,8 @@ class StoreCases:
         faults = [
             Fault(
                 dice.choice(FAULTS),
-                dice.choice(["PUT", "PUT", "GET", "DELETE", "POST", "HEAD", ""]),
-                dice.choice([*MOMENTS, "nightly", ""]),
-                after=dice.randint(0, 5),
+                *dice.choice([*(("PUT", moment) for moment in MOMENTS), *REQUESTS]),
+                after=dice.choice([0, 0, 1, 3]),
                 times=dice.randint(1, 12),
                 seconds=0.3,
             )
