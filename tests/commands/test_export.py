@@ -342,7 +342,9 @@ def test_no_csv_has_formulas(tmp_path: Path, raw_cells: bool) -> None:
     write(tmp_path / "a.jsonl", [json.dumps(record).encode()])
     corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus", sample_hash="fill")
     flat = exported(corpus, tmp_path / "csv", format="csv", raw_cells=raw_cells)
-    matrix = exported(corpus, tmp_path / "matrix", format="matrix", raw_cells=raw_cells)
+    write(tmp_path / "b.jsonl", [json.dumps({**record, "error": ""}).encode()])  # an answer, which has a cell
+    answers = normalized(tmp_path / "b.jsonl", tmp_path / "answers", sample_hash="fill")
+    matrix = exported(answers, tmp_path / "matrix", format="matrix", raw_cells=raw_cells)
     mark = "" if raw_cells else "'"
     header, row = table(flat / "records.csv")
     values = dict(zip(header, row, strict=True))
@@ -365,6 +367,7 @@ def scored(number: int) -> dict[str, Any]:
         sample_id=f"q{number}" if late else number,
         evaluation={"score": score, "is_correct": bool(score)},
         performance={"latency_ms": 1.5 if late else 7},
+        error="",
     )
 
 
@@ -449,7 +452,7 @@ def test_parquet_has_no_raw_cells(fresh: Path, tmp_path: Path) -> None:
 )
 def test_a_carriage_return_does_not_end_a_row(tmp_path: Path, format_: str, name: str, row: list[str]) -> None:
     """Cells with one are quoted; rows end with a line feed."""
-    record = sample(evaluation_name="a\rb", model_id="m\r", sample_id="\r", error="x")
+    record = sample(evaluation_name="a\rb", model_id="m\r", sample_id="\r", error="")
     write(tmp_path / "a.jsonl", [json.dumps(record).encode()])
     corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus", sample_hash="fill")
     output = exported(corpus, tmp_path / "tables", format=format_)
