@@ -5,9 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import socket
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +13,6 @@ import pytest
 import fastrec
 from fastrec.commands.rejects import rejects
 from fastrec.corpus import lease as leases
-from fastrec.corpus.lock import this_machine
 from fastrec.corpus.store_output import StoreOutput
 from fastrec.errors import LockedError, UsageError
 from fastrec.limits import LIMITS, Limits
@@ -234,54 +230,6 @@ def test_foreign_files_that_look_like_parts_stay(inputs: str, s3: S3) -> None:
     normalize(inputs, "s3://bucket/folder")
 
 
-def test_one_run_at_a_time(inputs: str, s3: S3) -> None:
-    """A second run is refused, with the process of the first; the lease of an ended run does not matter."""
-    holder = {"token": "x", "process": os.getpid(), "host": "elsewhere", "since": "noon", "alive": time.time()}
-    s3.put("nightly/corpus/.fastrec-writing", json.dumps(holder).encode())
-    with pytest.raises(LockedError, match=r"is being written by another run, process [0-9]+ on elsewhere since noon"):
-        normalize(inputs)
-    for left in (json.dumps({**holder, "alive": 0}).encode(), b"no lease at all"):
-        s3.put("nightly/corpus/.fastrec-writing", left)
-        normalize(inputs, overwrite=True)
-        published(s3)
-
-
-def test_host_names_prove_nothing(inputs: str, s3: S3) -> None:
-    """A process that does not exist here may run in another container of the same name."""
-    there = {"token": "x", "process": 2**30, "host": socket.gethostname(), "since": "noon", "alive": time.time()}
-    s3.put("nightly/corpus/.fastrec-writing", json.dumps(there | {"machine": "another"}).encode())
-    with pytest.raises(LockedError):
-        normalize(inputs)
-    s3.put("nightly/corpus/.fastrec-writing", json.dumps(there | {"machine": this_machine()}).encode())
-    normalize(inputs)
-
-
-@pytest.mark.parametrize("wrong", [-3_600, 3_600])
-def test_clocks_that_differ(wrong: int, inputs: str, s3: S3) -> None:
-    """A holder that renews its lease is alive, and one that does not is dead, whatever its clock says."""
-    limits = Limits(lease_renew_seconds=1.0)
-    there = {"token": "x", "process": 1, "host": "elsewhere", "since": "noon"}
-
-    def renew() -> None:
-        s3.put("nightly/corpus/.fastrec-writing", json.dumps(there | {"alive": time.time() + wrong}).encode())
-
-    def keep_renewing() -> None:
-        while not dead.wait(0.2):
-            renew()
-
-    renew()
-    dead = threading.Event()
-    renewing = threading.Thread(target=keep_renewing)
-    renewing.start()
-    try:
-        with pytest.raises(LockedError):
-            normalize(inputs, limits=limits)
-    finally:
-        dead.set()
-        renewing.join()
-    normalize(inputs, limits=limits)
-
-
 def test_only_one_of_two_simultaneous_runs_gets_the_lease(inputs: str, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both find the same lease, or none; the other run writes its lease a moment earlier."""
     write = SharedObject.write
@@ -304,28 +252,6 @@ def test_only_one_of_two_simultaneous_runs_gets_the_lease(inputs: str, s3: S3, m
             other.renew()
         assert late
         assert not [key for key in s3.objects() if not key.startswith("in/")]
-
-
-def test_a_run_that_lost_its_lease_publishes_nothing(inputs: str, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was presumed dead, and another run took its lease."""
-    put = OBJECT_STORE.write_all
-
-    def stolen(path: str, data: bytes) -> None:
-        put(path, data)
-        if "/summary-" in path:
-            s3.put("nightly/corpus/.fastrec-writing", b'{"token":"","process":1,"host":"b","since":"c","alive":0}')
-
-    monkeypatch.setattr(OBJECT_STORE, "write_all", stolen)
-    with pytest.raises(LockedError, match="process 1 on b since c"):
-        normalize(inputs)
-    assert "nightly/corpus/manifest.json" not in s3.objects()
-
-
-def test_a_lease_is_renewed(inputs: str, s3: S3) -> None:
-    """A run renews its lease as long as it works."""
-    normalize(inputs, limits=Limits(lease_renew_seconds=0.01))
-    renewals = [request for request in s3.requests() if request.startswith("PUT") and ".fastrec-writing" in request]
-    assert len(renewals) > 1
 
 
 @pytest.mark.parametrize(
