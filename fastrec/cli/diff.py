@@ -72,7 +72,7 @@ def diff(old: str, new: str, by: str, examples: int | None, output_format: str, 
     Examples:
       fastrec diff corpus-monday corpus-tuesday
       fastrec diff corpus-monday corpus-tuesday --fail-on 0.5 --p 0.01
-      fastrec diff monday tuesday --fail-on 0.5 --allow-missing 'org/old-*'
+      fastrec diff old-corpus corpus --fail-on 0.5 --allow-missing 'org/old-*'
       fastrec diff corpus-monday corpus-tuesday --format markdown > comment.md
       fastrec diff corpus-monday corpus-tuesday --format json | jq .counts
     """
