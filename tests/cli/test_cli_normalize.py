@@ -27,7 +27,7 @@ from tests.running import run_command
 from tests.samples import sample
 from tests.sources.compressing import compressed
 
-GOOD = [json.dumps(sample(sample_id=number)).encode() for number in range(8)]
+GOOD = [json.dumps(sample(sample_id=number, error=None)).encode() for number in range(8)]
 BAD = b'{"nonsense": true}'
 
 
@@ -70,7 +70,7 @@ def invoke(*arguments: Any) -> Result:
         ),
         (["missing.jsonl"], 2, "missing.jsonl: cannot be found"),
         ([], 2, "no input: name files"),
-        (["good.jsonl", "--work-dir", "good.jsonl"], 3, ".fastrec-work: Not a directory"),
+        (["good.jsonl", "--work-dir", "good.jsonl"], 3, "good.jsonl: File exists"),
     ],
 )
 def test_exit_codes(arguments: list[str], code: int, said: str) -> None:

@@ -26,8 +26,9 @@ def skipped(manifest: Manifest) -> Html:
     first, *rest = skipped_lines(manifest.skipped) or [""]
     if not first:
         return joined()
-    about = tag("p", tag("strong", first), " Their records are in no number on this page.")
-    return tag("div", about, tag("ul", *(tag("li", line.strip()) for line in rest)), class_="banner", role="note")
+    shards = tag("ul", *(tag("li", line.strip()) for line in rest))
+    about = tag("p", "The numbers on this page are those of the other shards.")
+    return tag("div", tag("strong", first), shards, about, class_="banner", role="note")
 
 
 def line_counts(summary: Summary, manifest: Manifest) -> Html:
