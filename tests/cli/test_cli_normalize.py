@@ -174,7 +174,7 @@ def test_quiet() -> None:
 
 def test_closing_line() -> None:
     """The line on stderr has line counts, conflicts, parts, sizes, seconds and speed."""
-    write(Path("more.jsonl"), [GOOD[0].replace(b'"error": "none"', b'"error": "other"'), b""])
+    write(Path("more.jsonl"), [GOOD[0].replace(b'"error": null', b'"error": "other"'), b""])
     result = invoke("good.jsonl", "more.jsonl", "-o", "out")
     (line,) = result.stderr.splitlines()
     expected = "11 lines: 9 kept, 1 duplicate, 0 rejected, 1 blank; 1 conflict; 1 part, "
