@@ -174,8 +174,8 @@ class StoreCases:
     def _run_again(self) -> None:
         """Run undisturbed: the corpus is the expected one, and nothing else is left.
 
-        The store may apply a request of a killed run meanwhile. Then the first attempt may fail, or a file appears after
-        it looked for leftovers; the next attempt removes it.
+        The store may apply a request of a killed run meanwhile. Then the first attempt fails, or a file appears later
+        than it looked for leftovers; the next attempt removes it.
         """
         self.server.fail()
         for _ in range(3):

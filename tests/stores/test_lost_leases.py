@@ -325,3 +325,20 @@ def test_a_refused_run_keeps_the_lease_of_another_one(store: Faults, shards: dic
     del store.objects["/bucket/nightly/corpus/notes.txt"]
     normalize(shards["a"])
     assert published() == "a"
+
+
+def test_a_file_that_appears_late_is_removed_by_the_next_run(store: Faults, shards: dict[str, Path]) -> None:
+    """The store applies a request of a killed run after another one has published."""
+    late = f"/bucket/nightly/corpus/part-00000-{'f' * 16}.jsonl.zst"
+
+    def after(request: str) -> None:
+        if request.startswith("PUT") and request.endswith("/manifest.json"):
+            store.objects[late] = next(data for name, data in store.objects.items() if "/part-" in name)
+
+    store.after = after
+    normalize(shards["a"])
+    assert late in store.objects
+    assert published() == "a"
+    normalize(shards["b"])
+    assert published() == "b"
+    assert not [name for name in store.objects if name == late or ".fastrec" in name]
