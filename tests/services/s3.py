@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import html
+import io
 import json
 import os
 import re
@@ -181,6 +182,9 @@ class _Failing:
         if path == "/_requests":
             seen, self._requests = self._requests, []
             return _answer(respond, json.dumps(seen).encode())
+        if "HTTP_TRANSFER_ENCODING" not in environ:
+            # A client that is stopped while it sends a body must not hold the lock, which would stop all others.
+            environ["wsgi.input"] = io.BytesIO(_body(environ))
         place = f"{path}?{query}"
         self._requests.append(f"{method} {place}")
         for fault in self._faults:
