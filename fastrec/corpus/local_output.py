@@ -226,7 +226,7 @@ def _refuse_existing(target: Path, output: str, kind: Kind, *, overwrite: bool) 
         return
     if kind.marker not in found:
         raise UsageError(f"{name} holds something else than {kind.name} (no {kind.marker}): it is not replaced")
-    listed = kind.files((target / kind.marker).read_bytes())
+    listed = kind.files(LOCAL.read_all(str(target / kind.marker)))
     if not listed:
         raise UsageError(f"{name} holds a {kind.marker} that is not of {kind.name}: it is not replaced")
     if others := sorted(found - {kind.marker, *(path.partition("/")[0] for path in listed)}):

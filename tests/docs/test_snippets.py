@@ -27,7 +27,7 @@ NOT_RUN = {
     ("docs/deployment.md", "# dags/evaluations.py"): (
         "compile, the tests do not install Airflow; the function of the task runs above"
     ),
-    ("docs/stores-and-clusters.md", "pip install '.[s3,dask]'"): (
+    ("docs/stores-and-clusters.md", "pip install '.[s3,dask]'                             # in a clone"): (
         "skip, it needs a store and a cluster: `make cluster-demo` and a test run it"
     ),
 }
