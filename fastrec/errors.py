@@ -116,10 +116,10 @@ class RefusedError(FastrecError):
 
     def __str__(self) -> str:
         path = shown(self.path)
-        return (
-            f"refused: {self.reason}. {shown(self.output)} is as it was before, and the refused corpus is in {path}: "
-            f"run `fastrec rejects {path}` to see why lines were rejected"
-        )
+        text = f"refused: {self.reason}. {shown(self.output)} is as it was before, and the refused corpus is in {path}"
+        if self.summary.line_counts.rejected:
+            text += f": run `fastrec rejects {path}` to see why lines were rejected"
+        return text
 
 
 class WorkerDiedError(FastrecError):

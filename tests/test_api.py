@@ -10,6 +10,7 @@ import json
 import math
 import pickle
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -396,7 +397,10 @@ EXAMPLES = {
     LockedError: [("out", "process 7 on earth"), ("a\udcff\n", "process 7 on earth")],
     WorkerDiedError: [("reading a.jsonl",)],
     PanicError: [("reading a.jsonl", "PyObject pointer is null")],
-    RefusedError: [("out", "out.refused", "3 of 3 lines were rejected", {"kept": 0}), ("a\udcff", "b\n", "", None)],
+    RefusedError: [
+        ("out", "out.refused", "3 of 3 lines were rejected", SimpleNamespace(line_counts=SimpleNamespace(rejected=3))),
+        ("a\udcff", "b\n", "", SimpleNamespace(line_counts=SimpleNamespace(rejected=0))),
+    ],
     ClusterError: [("tcp://here:8786", "there were no workers for 30 seconds")],
     InvalidRecordError: [(FINDINGS,), (FINDINGS, "a b.jsonl", 12), (FINDINGS, "a\udcff\n.jsonl", 3)],
     BadShardsError: [([ShardTruncatedError("a.jsonl", "is cut", 7), ShardError("a\udcff\n.jsonl", "is cut")],)],

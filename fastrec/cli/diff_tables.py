@@ -41,9 +41,10 @@ def _ranked(models: Sequence[ModelDifference]) -> list[ModelDifference]:
 
 def _cells(model: ModelDifference, *, errors: bool) -> tuple[str, ...]:
     """Return the cells of a model; `errors` says whether there is a column for them."""
-    numbers = (f"{model.old_errors:,} → {model.new_errors:,}" if model.old_errors or model.new_errors else "0",)
     if model.status in ("missing", "new"):
+        numbers = (f"{model.old_errors:,} → –" if model.status == "missing" else f"– → {model.new_errors:,}",)
         return ("–",) * len(_HEAD) + numbers * errors
+    numbers = (f"{model.old_errors:,} → {model.new_errors:,}" if model.old_errors or model.new_errors else "0",)
     of = f" of {model.old_answered:,}" if model.questions < model.old_answered else ""
     return (
         f"{model.questions:,}{of}",
@@ -162,9 +163,15 @@ def _verdict(found: Difference, spell: Callable[[str], str]) -> tuple[str, str]:
     for message, group in groupby(found.failures, key=lambda failure: failure.message):
         names = [f"{spell(failure.model_id)} on {spell(failure.evaluation_name)}" for failure in group]
         more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
-        reasons.append(f"{', '.join(names[:_MOST_NAMES])}{more} {message}")
+        reasons.append(f"{', '.join(names[:_MOST_NAMES])}{more} {_plural(message) if len(names) > 1 else message}")
     more = f"; and {len(reasons) - _MOST_NAMES:,} more" if len(reasons) > _MOST_NAMES else ""
     return _WORDS[found.failures[0].reason], f"{'; '.join(reasons[:_MOST_NAMES])}{more}; {numbers}"
+
+
+def _plural(message: str) -> str:
+    """Return what is said of one model as it is said of several."""
+    verb, rest = message.split(" ", 1)
+    return " ".join([{"is": "are", "was": "were"}.get(verb, verb), rest])
 
 
 def markdown_of(found: Difference) -> Iterator[str]:

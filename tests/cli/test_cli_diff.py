@@ -138,6 +138,16 @@ def test_missing_and_incomplete_models_are_named() -> None:
     assert f"| `arithmetic` | `org/n` |{' – |' * 8} **new** |" in new.splitlines()
 
 
+def test_several_missing_models_with_errors(tmp_path: Path) -> None:
+    """The sentence is about all of them, and a model that is gone has not lost its errors."""
+    corpus_of([*records_of("m", 4), *trials("!!"), *records_of("n", 4)], tmp_path / "old")
+    corpus_of(records_of("o", 4), tmp_path / "new")
+    lines = invoke(tmp_path / "old", tmp_path / "new", "--fail-on", "0").stdout.splitlines()
+    assert " are missing in NEW; 0 models compared" in lines[-1]
+    errors = {line.split()[0]: line.split()[-4:-1] for line in lines if line.endswith(("  missing", "  new"))}
+    assert sorted(errors.values()) == [["0", "→", "–"], ["2", "→", "–"], ["–", "→", "0"]]
+
+
 def test_repeats_and_errors_are_explained(tmp_path: Path) -> None:
     """The legend names the test, and errors have a column."""
     for run, verdicts in (("old", "++"), ("new", "+!")):

@@ -18,6 +18,7 @@ from fastrec.errors import LockedError, RefusedError, UsageError
 from fastrec.normalize.gate import parse_max_rejects
 from fastrec.storage import storage_of
 from fastrec.storage.object_store import OBJECT_STORE
+from fastrec.summary.document import LineCounts
 from tests.normalize.normalizing import audited, write
 from tests.samples import sample
 
@@ -100,9 +101,10 @@ def test_an_empty_corpus_replaces_none_with_records(out: str) -> None:
     fastrec.normalize("good.jsonl", out, overwrite=True)
     before = files(out)
     for shard in ("empty.jsonl", "foreign.jsonl"):
-        with pytest.raises(RefusedError, match="it has no records, and would replace a corpus with 8"):
+        with pytest.raises(RefusedError, match="it has no records, and would replace a corpus with 8") as caught:
             fastrec.normalize(shard, out, overwrite=True)
         assert files(out) == before
+        assert ("`fastrec rejects" in str(caught.value)) is (shard == "foreign.jsonl"), "only if it shows something"
     fastrec.normalize("mixed.jsonl", out, overwrite=True)
     assert fastrec.verify(out).ok
 
@@ -270,6 +272,18 @@ def test_a_wrong_limit_is_refused(value: float | str) -> None:
     """A limit is a number of lines or a percentage."""
     with pytest.raises(UsageError, match="is neither a number of lines nor a percentage"):
         fastrec.normalize("good.jsonl", "corpus", max_rejects=value)
+
+
+def test_a_limit_that_is_met_exactly_is_not_exceeded() -> None:
+    """With doubles, 0.7 % of 1,000 lines are 6.999…, and a run with 7 rejected lines was refused."""
+    for tenths in range(1_000):
+        limit = parse_max_rejects(f"{tenths / 10}%")
+        met, exceeded = (
+            LineCounts(lines=1_000, kept=1_000 - rejected, duplicates=0, rejected=rejected, blank=0)
+            for rejected in (tenths, tenths + 1)
+        )
+        assert limit.allows(met)
+        assert not limit.allows(exceeded)
 
 
 def test_limits_are_shown_as_they_were_given() -> None:

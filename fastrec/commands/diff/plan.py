@@ -143,7 +143,7 @@ def make_plan(
     notices = [notice] if ours != theirs else []
     for name, corpus in (("OLD", old), ("NEW", new)):
         if skipped := skipped_lines(corpus.manifest.skipped):
-            notices.append("\n".join([f"{name} is {skipped[0]}", *skipped[1:]]))
+            notices.append(f"{name} is {skipped[0]} {'; '.join(map(str.strip, skipped[1:]))}")
     return Plan(tasks if olds or news else [], fields, read_all, text_bytes, len(same), notices)
 
 
