@@ -111,7 +111,7 @@ def nights_of(folder: Path, was: str, now: str) -> list[Path]:
         ("+", "!", ["was compared on 9 of 10 questions only (0 errors in OLD, 1 in NEW)"]),
         ("!", "+", []),  # cannot be worse than before
         ("!", "!", []),
-        ("!" * 10, "!" * 10, ["was not compared, because OLD has no answer of it (10 errors in OLD, 10 in NEW)"]),
+        ("!" * 10, "!" * 10, ["was not compared, for lack of answers in OLD (10 errors in OLD, 10 in NEW)"]),
     ],
 )
 def test_a_question_that_now_has_errors_only_was_not_compared(

@@ -85,7 +85,7 @@ def _shortfall(model: ModelDifference) -> str:
     """Return how much of an incomplete model was compared, and whether errors may be the reason."""
     text = f"was compared on {model.questions:,} of {counted(model.old_answered, 'question')} only"
     if not model.old_answered:
-        text = "was not compared, because OLD has no answer of it"
+        text = "was not compared, for lack of answers in OLD"
     if model.old_errors or model.new_errors:
         text += f" ({counted(model.old_errors, 'error')} in OLD, {model.new_errors:,} in NEW)"
     return text
