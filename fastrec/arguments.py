@@ -18,7 +18,7 @@ def several(name: str, values: Strings) -> tuple[str, ...]:
     >>> several("model", "org/m"), several("model", ["b", "a", "b"]), several("model", ())
     (('org/m',), ('b', 'a'), ())
     """
-    found = [values] if isinstance(values, str) or not isinstance(values, Iterable) else list(values)
+    found = [values] if isinstance(values, (str, bytes)) or not isinstance(values, Iterable) else list(values)
     for value in found:
         if not isinstance(value, str):
             raise UsageError(f"{name} must be a string or a list of strings, not {value!r}")

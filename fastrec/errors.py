@@ -217,7 +217,8 @@ class ShardLimitError(ShardError):
 
 def out_of_memory(path: str) -> ShardLimitError:
     """Return the error for a shard that could not be read because memory ran out."""
-    return ShardLimitError(path, "one of its lines needs more memory than there is: try fewer --jobs")
+    advice = "try fewer --jobs, or reject long lines with --max-line-bytes"
+    return ShardLimitError(path, f"one of its lines needs more memory than there is: {advice}")
 
 
 class BadShardsError(FastrecError):

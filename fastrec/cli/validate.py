@@ -69,7 +69,7 @@ def validate(paths: tuple[str, ...], output_format: str, strict: bool, no_progre
     with allow_broken_pipe():
         print_notice(*report.notices)
         for bad in report.bad_shards:
-            print_error(f"{bad}. Its records do not count; download it again, or leave it out")
+            print_error(f"{bad}. Its records do not count; if it is damaged, download it again, or leave it out")
         if output_format == "json":
             print_json(report)
         elif output_format == "github":

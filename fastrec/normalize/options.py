@@ -55,6 +55,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds of the work. Only tests change them."""
 
     def __post_init__(self) -> None:
+        for name in ("part_size", "level", "max_line_bytes", "max_window", "jobs", "memory"):
+            value = getattr(self, name)
+            if not isinstance(value, int) and (name, value) != ("memory", None):
+                raise UsageError(f"{name} must be an integer, not {value!r}; sizes are in bytes")
         if self.jobs < 1:
             raise UsageError(f"jobs must be at least 1, not {self.jobs}")
         _one_of("engine", self.engine, ("pool", "dask"))

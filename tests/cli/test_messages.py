@@ -121,6 +121,7 @@ def test_chunk_out_of_memory(shard: Path, tmp_path: Path, monkeypatch: pytest.Mo
     task = pass1.SortTask(0, (piece,), str(tmp_path), Options())
     error = pass1.sort_pieces(task).pieces[0].error
     assert str(error).startswith("original.jsonl.gz: one of its lines needs more memory than there is")
+    assert "--max-line-bytes" in str(error)
 
 
 def test_command_out_of_memory(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -165,6 +165,7 @@ def test_compression_does_not_change_the_text(compression: str, level: int, mixe
         ({"compression": "xz"}, "compression must be one of"),
         ({"sort_by": ("output",)}, "sort_by must be one of"),
         ({"part_size": 1_000}, "part_size must be at least 1 KiB"),
+        ({"memory": "4GiB"}, "memory must be an integer, not '4GiB'; sizes are in bytes"),
         ({"level": 23}, "level must be from -7 to 22 for zst"),
         ({"level": 10, "compression": "gz"}, "level must be from 0 to 9 for gz"),
     ],
