@@ -72,7 +72,7 @@ class MaxRejects(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @reading_options
 @click.option("--dry-run", is_flag=True, help="Show what would be read, and stop.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on stdout.")
-@click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only errors and skipped shards.")
 @no_progress_option
 @click.option("-v", "--verbose", count=True,
               help="Print a table of models too; with -vv, a traceback for unexpected errors.")  # fmt: skip
@@ -137,7 +137,7 @@ def normalize(
     rejected = result.summary.line_counts.rejected
     if not quiet:
         print_stderr(_closing_line(result))
-        print_warning(skipped_lines(result.skipped))
+    print_warning(skipped_lines(result.skipped))  # also with --quiet: a nightly job must not lose shards silently
     if result.refused:
         raise RefusedError(output, result.output, result.refused, result.summary)
     if rejected and options.gate is None:

@@ -54,6 +54,8 @@ def test_normalize_ends_with_the_skipped_shards(shards: list[Path], tmp_path: Pa
     closing, *rest = done.stderr.splitlines(keepends=True)[-3:]
     assert closing.startswith("1 line: 1 kept")
     assert "".join(rest).startswith(f"{SAID}{shards[1]}: ")
+    done = invoke("normalize", *shards, "-o", tmp_path / "corpus", "--skip-bad-shards", "--overwrite", "--quiet")
+    assert done.stderr == "".join(rest), "what cron mails"
 
 
 @pytest.mark.parametrize("options", [[], ["--common"], ["--format", "markdown"]])
