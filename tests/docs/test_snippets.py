@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,18 @@ def test_the_blocks_of_a_section_work(section: str, tmp_path: Path) -> None:
             scene.run(block)
         except AssertionError as exc:
             raise AssertionError(f"{block.name}: {exc}") from exc
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "commands.md"], ids=lambda page: page.name)
+def test_a_page_can_be_followed_from_top_to_bottom(page: Path) -> None:
+    """No command writes to an output that an earlier one has made, which would fail. `commands.md` is a reference."""
+    made: set[str] = set()
+    for block in blocks_of(page):
+        for line in block.text.splitlines() if block.language in ("sh", "console") else ():
+            found = re.search(r"\bfastrec .* (?:-o|--extract) ([^\s#/]+)", line)
+            if found and "--overwrite" not in line:
+                assert found[1] not in made, f"{block.name}: {found[1]} already exists for a reader: {line}"
+                made.add(found[1])
 
 
 def test_the_list_of_blocks_that_do_not_run_is_complete() -> None:
