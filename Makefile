@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 # One process more than cores, since many tests wait for slow stores or starting clusters.
 TEST_PROCESSES ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
+# Tests start many processes, which are faster with cached bytecode.
+export PYTHONDONTWRITEBYTECODE :=
 BENCH_ARGS ?=
 SOAK_ARGS ?=
 SCALE_ARGS ?= 1e9
