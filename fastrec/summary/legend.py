@@ -36,10 +36,10 @@ def legend(stats: Stats) -> list[str]:
     """Explain the numbers that are shown, in a few short lines."""
     if not any(evaluation.by_model for evaluation in stats.evaluations):
         return []
-    lines = [
-        "95% interval: the range of accuracies that agree with the answers (Wilson).",
-        "±: one standard error of the mean score. Both are computed over questions.",
-    ]
+    lines = []
+    if any(evaluation.answering for evaluation in stats.evaluations):
+        lines.append("95% interval: the range of accuracies that agree with the answers (Wilson).")
+        lines.append("±: one standard error of the mean score. Both are computed over questions.")
     if any(map(has_repeats, stats.evaluations)):
         lines.append("A question with several answers counts once, with the mean of its answers.")
     if any(evaluation.errors for evaluation in stats.evaluations):

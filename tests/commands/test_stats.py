@@ -352,6 +352,9 @@ def test_errors_do_not_count(failing: Path) -> None:
         ("a", 0.75, 0.75, 8), ("b", 0.5, 1.0, 2), ("c", 0.0, 0.0, 2),
     ]  # fmt: skip
     assert (evaluation.errors, evaluation.answering, evaluation.common_questions) == (3, 3, 2)
+    shown = invoke(failing, "--model", "c").stdout
+    assert "errors: records with an error." in shown
+    assert "95% interval" not in shown  # neither in the table, nor in the legend
 
 
 def test_common_questions_are_those_of_models_with_answers(failing: Path) -> None:
