@@ -6,9 +6,10 @@ from typing import Any
 
 import click
 
-from fastrec.cli.console import allow_broken_pipe, explain_damage, print_json, print_notice
-from fastrec.cli.diff_tables import markdown_of, print_tables
+from fastrec.cli.console import allow_broken_pipe, explain_damage, print_json, print_notice, print_stderr
+from fastrec.cli.diff_tables import markdown_of, outcome_of, print_tables
 from fastrec.cli.options import Count, Number, choice_option, command, jobs_option
+from fastrec.cli.spelling import safe
 
 __all__ = ["diff"]
 
@@ -36,8 +37,8 @@ class Percentage(Number):
 @choice_option("--p-adjust", ["bh", "none"], "Which p --fail-on uses: adjusted for the number of models by the method "
                "of Benjamini and Hochberg, or that of each model by itself.")  # fmt: skip
 @click.option("--min-compared", type=Percentage(0, 100), metavar="PERCENT", default=95, show_default=True,
-              help="With --fail-on, exit 1 if less than this part of the questions that a model answered in OLD could "
-              "be compared.")  # fmt: skip
+              help="With --fail-on, exit 1 if less than this percentage of the questions that a model answered in "
+              "OLD could be compared.")  # fmt: skip
 @click.option("--allow-missing", multiple=True, metavar="PATTERN",
               help="Models that may be missing or incomplete: a pattern of model ids, evaluation names, or "
               "evaluation/model. Can be repeated.")  # fmt: skip
@@ -90,4 +91,6 @@ def diff(old: str, new: str, by: str, examples: int | None, output_format: str, 
         else:
             print_tables(found)
     if found.failed:
+        if output_format != "table":  # the output may go to a file, but the reason belongs into the log of a job
+            print_stderr(": ".join(outcome_of(found, safe)))
         raise click.exceptions.Exit(1)

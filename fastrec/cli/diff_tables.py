@@ -17,7 +17,7 @@ from fastrec.errors import counted
 if TYPE_CHECKING:
     from fastrec.commands.diff import Difference, ModelDifference
 
-__all__ = ["markdown_of", "print_tables"]
+__all__ = ["markdown_of", "outcome_of", "print_tables"]
 
 _MOST_MODELS: Final = 20  # per evaluation
 _MOST_ROWS: Final = 50  # in a Markdown table
@@ -26,6 +26,7 @@ _MOST_NAMES: Final = 3  # in a sentence
 _HEAD: Final = ("questions", "old", "new", "points", "worse", "better", "p", "adjusted p")
 _OPTIONAL: Final = ("better", "worse", "old", "p", "questions")  # hidden on a narrow terminal
 _WORDS: Final = {"regressed": "regression", "missing": "missing", "incomplete": "incomplete"}
+_REMARKS: Final = {"compared": "", "unanswered": "no answers in OLD"}  # the other names are words already
 _TESTS: Final = {
     "mcnemar": "exact McNemar test",
     "sign-flip": "exact sign-flip test over questions, because some have several answers",
@@ -62,8 +63,8 @@ def _spell_p(p: float | None) -> str:
 
 
 def _remark(model: ModelDifference) -> str:
-    remarks = ["regressed"] * model.regressed + [model.status] * (model.status != "compared")
-    return ", ".join(remarks)
+    status = _REMARKS.get(model.status, model.status)
+    return ", ".join(["regressed"] * model.regressed + [status] * (status != ""))
 
 
 def _columns(models: Sequence[ModelDifference]) -> tuple[bool, tuple[str, ...]]:
@@ -114,7 +115,7 @@ def print_tables(found: Difference) -> None:
         print_table(head, [tuple(map(safe, row)) for row in lists])
         click.echo()
     click.echo(f"{_counts(found)} ({spell_bytes(found.text_bytes)} {spell_speed(found.text_bytes, found.seconds)})")
-    word, sentence = _verdict(found, safe)
+    word, sentence = outcome_of(found, safe)
     colour = "red" if found.failed else "green" if found.fail_on is not None else None
     click.echo(f"{click.style(word, fg=colour, bold=True)}: {sentence}")
 
@@ -143,10 +144,12 @@ def _counts(found: Difference) -> str:
     return text
 
 
-def _verdict(found: Difference, spell: Callable[[str], str]) -> tuple[str, str]:
+def outcome_of(found: Difference, spell: Callable[[str], str]) -> tuple[str, str]:
     """Return the result as a word and a sentence; `spell` escapes names."""
     of = Counter(model.status for model in found.models)
     numbers = f"{counted(of['compared'], 'model')} compared, {of['missing']:,} missing, {of['incomplete']:,} incomplete"
+    if of["unanswered"]:
+        numbers += f", {of['unanswered']:,} without answers in OLD"
     p_value = f"{'adjusted p' if found.p_adjust == 'bh' else 'p'} < {found.p:g}"
     if found.fail_on is None:
         sure = [
@@ -176,7 +179,7 @@ def _plural(message: str) -> str:
 
 def markdown_of(found: Difference) -> Iterator[str]:
     """Yield the lines of a comment on a pull request: the result, then the tables."""
-    word, sentence = _verdict(found, _code)
+    word, sentence = outcome_of(found, _code)
     corpora = f"{_code(found.old.corpus)} → {_code(found.new.corpus)}"
     yield from (f"**{word}**: {sentence}", "", f"{corpora}: {_counts(found)}")
     errors, head = _columns(found.models)

@@ -51,6 +51,8 @@ def parse_max_rejects(value: float | str) -> MaxRejects:
         number = -1.0
     if not 0 <= number < float("inf"):
         raise UsageError(f"{text!r} is neither a number of lines nor a percentage such as 0.5%")
+    if not number.is_integer() and not text.endswith("%"):
+        raise UsageError(f"{text!r} is not a whole number of lines: did you mean {text}%?")
     return MaxRejects(number, text.endswith("%"))
 
 

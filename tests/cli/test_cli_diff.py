@@ -138,6 +138,22 @@ def test_missing_and_incomplete_models_are_named() -> None:
     assert f"| `arithmetic` | `org/n` |{' – |' * 8} **new** |" in new.splitlines()
 
 
+def test_models_without_answers_in_old_are_counted_apart(tmp_path: Path) -> None:
+    """A corpus with errors compared with itself does not fail, and the output says what was not compared."""
+    corpus = corpus_of([*records_of("n", 4), *trials("!!")], tmp_path / "old")
+    lines = invoke(tmp_path / "old", corpus, "--fail-on", "0").stdout.splitlines()
+    assert lines[-1].endswith("; 1 model compared, 0 missing, 0 incomplete, 1 without answers in OLD")
+    assert [line for line in lines if line.endswith("  no answers in OLD")]
+
+
+@pytest.mark.parametrize("form", ["json", "markdown"])
+def test_the_reason_of_a_failure_is_on_stderr_too(form: str) -> None:
+    """The output of a nightly job goes to a file, and its log must say why it stopped."""
+    result = invoke("old", "less", "--fail-on", "0", "--format", form)
+    assert (result.exit_code, result.stderr.count("missing: org/n on arithmetic is missing in NEW; ")) == (1, 1)
+    assert invoke("old", "old", "--fail-on", "0", "--format", form).stderr == ""
+
+
 def test_several_missing_models_with_errors(tmp_path: Path) -> None:
     """The sentence is about all of them, and a model that is gone has not lost its errors."""
     corpus_of([*records_of("m", 4), *trials("!!"), *records_of("n", 4)], tmp_path / "old")

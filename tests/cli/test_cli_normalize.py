@@ -106,6 +106,7 @@ def test_max_rejects(most: str, code: int) -> None:
     ("arguments", "said"),
     [
         (["--max-rejects", "many"], "neither a number of lines nor a percentage"),
+        (["--max-rejects", "0.5"], "'0.5' is not a whole number of lines: did you mean 0.5%?"),
         (["--max-rejects", "-1"], "neither a number of lines nor a percentage"),
         (["--max-rejects", "nan%"], "neither a number of lines nor a percentage"),
         (["--jobs", "0"], "--jobs"),

@@ -34,6 +34,8 @@ _CASES: Final = {
     "2 of 20 questions had an error in OLD": ("!!" + "+" * 18, _RIGHT),
     "2 of 20 questions have an error in both": ("!!" + "+" * 18, "!!" + "+" * 18),
     "the model has errors only, in both": ("!" * 20, "!" * 20),
+    "the model has errors only, in OLD": ("!" * 20, _RIGHT),
+    "the model has errors only, in NEW": (_RIGHT, "!" * 20),
     "the model is missing": (_RIGHT, ""),
     "the model is new": ("", _RIGHT),
 }

@@ -54,7 +54,7 @@ def diff(
         p: … and the p-value is below this one. Without `fail_on`, nothing is a failure.
         p_adjust: `bh` compares the p-value adjusted for the number of models with `p`, `none` the p-value itself.
         min_compared: A model is incomplete if less than this percentage of the questions that it answered in OLD could
-            be compared, or none at all; 0 allows everything.
+            be compared.
         allow_missing: Shell-style patterns of model ids, evaluation names, or `evaluation/model`: these may be missing
             in NEW, or incomplete.
         errors_as_wrong: Count a record with an error as a wrong answer, instead of as none.

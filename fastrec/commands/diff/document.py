@@ -23,7 +23,10 @@ __all__ = [
     "ModelDifference",
     "RecordName",
     "Side",
+    "Status",
 ]
+
+Status = Literal["compared", "incomplete", "missing", "new", "unanswered"]
 
 
 class Side(msgspec.Struct, kw_only=True):
@@ -86,9 +89,9 @@ class ModelDifference(msgspec.Struct, kw_only=True):
 
     evaluation_name: str
     model_id: str
-    status: Literal["compared", "incomplete", "missing", "new"]
+    status: Status
     """`missing`: NEW has no record of it. `new`: OLD has none. `incomplete`: less than `--min-compared` percent of the
-    questions that OLD answered could be compared, or none at all."""
+    questions that OLD answered could be compared. `unanswered`: OLD has no answer, so nothing can be compared."""
     old_records: int
     """Its records in OLD."""
     new_records: int

@@ -2,7 +2,9 @@
 
 regressed    the accuracy fell by more than the limit, and chance does not explain it
 missing      OLD has records of the model on this evaluation, NEW has none
-incomplete   too few of its questions could be compared
+incomplete   too few of the questions that it answered in OLD could be compared
+
+A model without any answer in OLD has nothing to lose, so it is no failure; its status says that it was not compared.
 """
 
 from __future__ import annotations
@@ -84,8 +86,6 @@ def _matches(pattern: str, model: ModelDifference) -> bool:
 def _shortfall(model: ModelDifference) -> str:
     """Return how much of an incomplete model was compared, and whether errors may be the reason."""
     text = f"was compared on {model.questions:,} of {counted(model.old_answered, 'question')} only"
-    if not model.old_answered:
-        text = "was not compared, for lack of answers in OLD"
     if model.old_errors or model.new_errors:
         text += f" ({counted(model.old_errors, 'error')} in OLD, {model.new_errors:,} in NEW)"
     return text

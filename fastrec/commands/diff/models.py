@@ -7,12 +7,13 @@ from fractions import Fraction
 from typing import Any
 
 from fastrec.commands.diff.changes import Changes
-from fastrec.commands.diff.document import Counts, ModelDifference
+from fastrec.commands.diff.document import Counts, ModelDifference, Status
 from fastrec.commands.diff.plan import Corpus
 from fastrec.commands.diff.questions import Compared, MismatchError, Totals, compare_questions
 from fastrec.commands.diff.significance import adjust, paired_test
 from fastrec.corpus.scan import VERIFY_HINT
 from fastrec.errors import CorpusError, shown
+from fastrec.summary.document import ModelSummary
 
 __all__ = ["compare_models"]
 
@@ -34,12 +35,11 @@ def compare_models(
             raise CorpusError(new.path, reason) from None
         flips = [flip for kind in ("worse", "better") for flip in changes.examples[*name, kind]]
         enough = 100 * compared.questions >= Fraction(str(min_compared)) * compared.old_answered
-        enough = enough and bool(compared.questions or not min_compared)
         models.append(
             ModelDifference(
                 evaluation_name=name[0],
                 model_id=name[1],
-                status="new" if not before else "missing" if not after else "compared" if enough else "incomplete",
+                status=_status(before, after, compared, enough=enough),
                 old_records=totals[0].records,
                 new_records=totals[1].records,
                 old_errors=before.errors if before else 0,
@@ -53,6 +53,14 @@ def compare_models(
     for (model, _), value in zip(tested, adjust([p for _, p in tested]), strict=True):
         model.p_adjusted = value
     return models
+
+
+def _status(before: ModelSummary | None, after: ModelSummary | None, compared: Compared, *, enough: bool) -> Status:
+    if not before or not after:
+        return "missing" if before else "new"
+    if not compared.old_answered:
+        return "unanswered"
+    return "compared" if enough else "incomplete"
 
 
 def _count_records(totals: tuple[Totals, ...], counts: Mapping[str, int]) -> Counts:
