@@ -130,11 +130,7 @@ class ErrorsAsWrong(Base, kw_only=True):
 
 
 class ModelSummary(Base, kw_only=True):
-    """One model on one evaluation. An answer is a record without an error.
-
-    Each question has the same weight: a mean is taken over the answers to a question, then over questions. Means are
-    computed exactly and rounded once.
-    """
+    """One model on one evaluation. Means are over its answers to a question, then over questions, and rounded once."""
 
     model_id: str
     records: Annotated[int, Meta(ge=1, description="Its records in the corpus: answers + errors.")]
