@@ -116,7 +116,7 @@ class RefusedError(FastrecError):
 
     def __str__(self) -> str:
         path = shown(self.path)
-        text = f"refused: {self.reason}. {shown(self.output)} is as it was before, and the refused corpus is in {path}"
+        text = f"refused: {self.reason}. {shown(self.output)} was not changed, and the refused corpus is in {path}"
         if self.summary.line_counts.rejected:
             text += f": run `fastrec rejects {path}` to see why lines were rejected"
         return text

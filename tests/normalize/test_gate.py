@@ -258,7 +258,7 @@ def test_the_command_says_what_happened() -> None:
     assert isinstance(result.exception, RefusedError)
     assert result.exception.exit_code == 1
     assert str(result.exception) == (
-        "refused: 2 of 8 lines were rejected, and --max-rejects is 1. corpus is as it was before, and the refused "
+        "refused: 2 of 8 lines were rejected, and --max-rejects is 1. corpus was not changed, and the refused "
         "corpus is in corpus.refused: run `fastrec rejects corpus.refused` to see why lines were rejected"
     )
     document = json.loads(result.stdout)
