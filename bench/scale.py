@@ -32,7 +32,7 @@ from fastrec.normalize.context import RunContext
 from fastrec.normalize.driver import make_corpus, purpose_of
 from fastrec.normalize.journal import Journal
 from fastrec.normalize.options import Options
-from fastrec.progress import NoProgress
+from fastrec.progress import Progress
 from fastrec.sources.formats import Format
 from fastrec.sources.shard import Shard
 
@@ -53,7 +53,7 @@ class Simulated(Charged, kw_only=True):
     peak_bytes: int = 0
 
 
-class _Stop(NoProgress):
+class _Stop(Progress):
     """Interrupts a run in the middle of pass 2."""
 
     def __init__(self, parts: int) -> None:
@@ -103,7 +103,7 @@ def simulate(
                 with contextlib.suppress(KeyboardInterrupt):
                     _drive(shards, options, output, engine, _Stop(stop_after))
                 result.stopped_bytes = _peak()
-            manifest = _drive(shards, options, output, engine, NoProgress())
+            manifest = _drive(shards, options, output, engine, Progress())
         result.journal_bytes = Path(output.working("journal")).stat().st_size
     assert sum(part.records for part in manifest.parts) == records
     assert len(manifest.parts) == result.parts
@@ -113,7 +113,7 @@ def simulate(
 
 
 def _drive(
-    shards: list[Shard], options: Options, output: LocalOutput, engine: SimulatedWorkers, progress: NoProgress
+    shards: list[Shard], options: Options, output: LocalOutput, engine: SimulatedWorkers, progress: Progress
 ) -> Manifest:
     with Journal(output.working("journal"), purpose_of(options)) as journal:
         return make_corpus(shards, RunContext(options, output, engine, journal, progress, lambda _: None))[0]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-__all__ = ["NoProgress", "Progress"]
+__all__ = ["Progress"]
 
 
 class Progress:
     """Receives the progress of a command, which works in one or more stages. Sizes are bytes of text.
 
-    A subclass overrides what it needs; the others do nothing.
+    This class ignores it all. A subclass overrides what it needs.
     """
 
     def start(self, stage: str, total_bytes: int) -> None:
@@ -25,7 +25,3 @@ class Progress:
 
     def finish(self) -> None:
         """The stage is over."""
-
-
-class NoProgress(Progress):
-    """Ignores all progress."""

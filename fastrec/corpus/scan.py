@@ -25,7 +25,7 @@ from fastrec.corpus.manifest import KeyEntry, Manifest, PartEntry
 from fastrec.engine import jobs_for, make_engine
 from fastrec.errors import CorpusError
 from fastrec.limits import Limits
-from fastrec.progress import NoProgress, Progress
+from fastrec.progress import Progress
 from fastrec.schemas.registry import SCHEMAS
 from fastrec.sources.formats import Format
 from fastrec.sources.lines import MAX_LINE_BYTES, LongLine
@@ -90,7 +90,7 @@ def with_progress(
     results: Iterable[Result], parts: Sequence[PartFile], progress: Progress | None, stage: str
 ) -> Iterator[Result]:
     """Yield results, one for each part, and report each as progress."""
-    progress = progress or NoProgress()
+    progress = progress or Progress()
     progress.start(stage, sum(part.entry.text_bytes for part in parts))
     for part, result in zip(parts, results, strict=True):
         progress.advance(part.entry.text_bytes, part.entry.records, 0)

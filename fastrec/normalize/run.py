@@ -36,7 +36,7 @@ from fastrec.normalize.context import RunContext
 from fastrec.normalize.driver import make_corpus, purpose_of
 from fastrec.normalize.journal import Journal
 from fastrec.normalize.options import Options
-from fastrec.progress import NoProgress, Progress
+from fastrec.progress import Progress
 from fastrec.sources.inputs import find_shards
 from fastrec.sources.shard import Shard
 from fastrec.sources.tasks import gather_tasks, growth, total_text
@@ -226,7 +226,7 @@ def run_passes(
         if options.engine == "dask":
             options = msgspec.structs.replace(options, jobs=engine.jobs)  # a cluster has the size that it has
             check_reachable((output.working(""), output.staged("")), engine)
-        return make_corpus(shards, RunContext(options, output, engine, journal, progress or NoProgress(), notice))
+        return make_corpus(shards, RunContext(options, output, engine, journal, progress or Progress(), notice))
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ from fastrec.errors import ShardError
 from fastrec.limits import Limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import normalize as normalize_shards
-from fastrec.progress import NoProgress
+from fastrec.progress import Progress
 from tests.engine.test_pool import die_once, double, fail
 from tests.normalize.normalizing import Corpus, normalized, write
 from tests.services.dask import LOOSE, Cluster
@@ -132,5 +132,5 @@ def whole(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, b
 
 def test_the_same_bytes(kind: dict[str, object], shards: Path, whole: dict[str, bytes], tmp_path: Path) -> None:
     """All engines give the same corpus."""
-    normalize_shards([shards], tmp_path / "out", progress=NoProgress(), part_size=200_000, **kind)
+    normalize_shards([shards], tmp_path / "out", progress=Progress(), part_size=200_000, **kind)
     assert Corpus(tmp_path / "out").same_for_all == whole

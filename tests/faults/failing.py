@@ -16,7 +16,7 @@ from fastrec.errors import FastrecError
 from fastrec.limits import Limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
-from fastrec.progress import NoProgress
+from fastrec.progress import Progress
 from fastrec.sources.formats import Format
 from tests.faults.injecting import Faults
 from tests.normalize.normalizing import audited, write
@@ -46,7 +46,7 @@ class Scene(msgspec.Struct):
         return self.folder / "out"
 
     def run(self) -> None:
-        run([self.shards], self.out, Options(**self.options, overwrite=self.old is not None), progress=NoProgress())
+        run([self.shards], self.out, Options(**self.options, overwrite=self.old is not None), progress=Progress())
 
     def begin(self) -> None:
         """Restore the initial state."""

@@ -15,7 +15,7 @@ import zstandard
 
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import NormalizeResult, run
-from fastrec.progress import NoProgress
+from fastrec.progress import Progress
 from fastrec.sources.formats import Format
 from fastrec.sources.shard import shard_at
 from tests.sources.compressing import compressed
@@ -84,7 +84,7 @@ def write(path: Path, lines: Sequence[bytes], format_: Format = Format.PLAIN, en
 def normalized(inputs: Any, output: Path, progress: Any = None, **options: Any) -> Corpus:
     """Normalize, and audit the published corpus."""
     names = [inputs] if isinstance(inputs, (str, Path)) else list(inputs)
-    report = run(names, output, Options(**options), progress=progress or NoProgress())
+    report = run(names, output, Options(**options), progress=progress or Progress())
     return audited(output, report)
 
 

@@ -25,7 +25,7 @@ from fastrec.limits import Limits
 from fastrec.normalize import driver
 from fastrec.normalize import run as module
 from fastrec.normalize.run import normalize
-from fastrec.progress import NoProgress
+from fastrec.progress import Progress
 from fastrec.sources.formats import Format
 from tests.normalize.normalizing import Corpus, normalized, write
 from tests.samples import sample
@@ -131,7 +131,7 @@ def names_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-class Meddler(NoProgress):
+class Meddler(Progress):
     """Changes the inputs when a task is done."""
 
     def __init__(self, *deeds: Callable[[], object]) -> None:

@@ -22,7 +22,7 @@ from fastrec.normalize.pass1 import SortTask, sort_pieces
 from fastrec.normalize.results import SortResult
 from fastrec.normalize.rounds import MergeTask, merge_some
 from fastrec.normalize.run import normalize
-from fastrec.progress import NoProgress
+from fastrec.progress import Progress
 from fastrec.sorting.spill import Run
 from fastrec.sources.formats import Format
 from fastrec.summary import part_statistics as census
@@ -297,7 +297,7 @@ def test_runs_without_fences_are_always_merged(shards: Path, tmp_path: Path, mer
     assert not merged
 
 
-class Stages(NoProgress):
+class Stages(Progress):
     """Records the stages of a run."""
 
     def __init__(self) -> None:

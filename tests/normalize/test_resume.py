@@ -23,7 +23,7 @@ from fastrec.normalize import run as module
 from fastrec.normalize.options import Options
 from fastrec.normalize.results import SortResult
 from fastrec.normalize.run import normalize, run
-from fastrec.progress import NoProgress
+from fastrec.progress import Progress
 from fastrec.sources.formats import Format
 from tests.normalize import normalizing
 from tests.normalize.normalizing import Corpus, write
@@ -38,7 +38,7 @@ def normalized(inputs: Any, output: Path, **options: Any) -> Corpus:
     return normalizing.normalized(inputs, output, **{"limits": A_TASK_EACH, **options})
 
 
-class StopAfter(NoProgress):
+class StopAfter(Progress):
     """Interrupts a run after some tasks or parts."""
 
     def __init__(self, count: int, stage: str = "sort") -> None:
@@ -310,7 +310,7 @@ def test_a_second_run_is_refused(shards: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "fastrec", "normalize", str(shards), "-o", str(tmp_path / "out")]
     rivals = []
 
-    class Rival(NoProgress):
+    class Rival(Progress):
         def finish(self) -> None:
             rivals.append(subprocess.run(command, capture_output=True, text=True, timeout=60, check=False))
 
@@ -325,7 +325,7 @@ def test_a_second_run_is_refused(shards: Path, tmp_path: Path) -> None:
 def test_two_threads_do_not_write_one_output(shards: Path, tmp_path: Path) -> None:
     """Within one process too, an output has one writer at a time; other outputs are independent."""
 
-    class Rival(NoProgress):
+    class Rival(Progress):
         def finish(self) -> None:
             with pytest.raises(LockedError, match="another run, process"):
                 normalize(shards, tmp_path / "out")

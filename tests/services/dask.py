@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import pytest
 
-from fastrec.progress import NoProgress
+from fastrec.progress import Progress
 
 ROOT = Path(__file__).parents[2]
 
@@ -89,7 +89,7 @@ def _command(name: str) -> list[str]:
     return [sys.executable, "-m", "distributed.cli.dask_" + name]
 
 
-class Killer(NoProgress):
+class Killer(Progress):
     """Follows the progress of a run, and kills a worker when a pass has begun."""
 
     def __init__(self, running: Cluster, stage: str) -> None:

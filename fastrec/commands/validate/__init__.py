@@ -28,7 +28,7 @@ from fastrec.judge.findings import FindingGroups, Location
 from fastrec.judge.judge import Judge
 from fastrec.judge.shards import judge_slice
 from fastrec.limits import LIMITS, Limits
-from fastrec.progress import NoProgress, Progress
+from fastrec.progress import Progress
 from fastrec.schemas.hashes import HASHES
 from fastrec.sources.formats import MAX_WINDOW
 from fastrec.sources.inputs import find_shards
@@ -102,7 +102,7 @@ def validate(
         ]
         # Only this process can read a stream.
         jobs = 1 if any(shard.stream for shard in shards) else jobs_for(total_text(shards), len(tasks), jobs, limits)
-        reporter = Reporter(shards, progress or NoProgress())
+        reporter = Reporter(shards, progress or Progress())
         results = stack.enter_context(closing(_in_order(tasks, jobs, max_errors, reporter)))
         for shard, pieces in groupby(results, key=lambda result: result[0].shard):
             found = SliceFindings(FindingGroups(limits.finding_groups))
