@@ -12,7 +12,7 @@ import msgspec
 from fastrec.errors import FastrecError, shown
 from fastrec.judge.arbiter import judge_slowly, normal_form
 from fastrec.judge.batch import Batch, InvalidLine
-from fastrec.judge.findings import Finding, InvalidRecordError, first_errors
+from fastrec.judge.findings import Errors, Finding, InvalidRecordError, first_errors
 from fastrec.judge.judge import Judge
 from fastrec.judge.parse import MAX_DEPTH, flaws_in, spell
 from fastrec.judge.shards import JudgedChunk, judge_slice
@@ -170,10 +170,10 @@ def _record(normal: bytes, source: str = "") -> Record:
     """Build a record from its normal form, with fields for its unknown keys and no others."""
     with suppress(msgspec.MsgspecError, RecursionError):
         return _decode_plain(normal)
-    value = judge_slowly(normal, DEFAULT_SCHEMA)
-    assert isinstance(value, dict)
+    judged = judge_slowly(normal, DEFAULT_SCHEMA)
+    assert not isinstance(judged, Errors)
     unknown: dict[str, set[str]] = {}
-    value = normal_form(value, DEFAULT_SCHEMA.shape, unknown)
+    value = normal_form(judged[0], DEFAULT_SCHEMA.shape, unknown)
     for key in (key for keys in unknown.values() for key in keys if not can_widen(key)):
         raise FastrecError(
             f"{f'{shown(source)}: ' if source else ''}the record is valid, but its key {key!r} cannot become an "

@@ -26,7 +26,7 @@ from fastrec.engine import jobs_for, make_engine
 from fastrec.errors import CorpusError
 from fastrec.limits import Limits
 from fastrec.progress import Progress
-from fastrec.schemas.registry import SCHEMAS
+from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.sources.formats import Format
 from fastrec.sources.lines import MAX_LINE_BYTES, LongLine
 from fastrec.sources.shard import Shard, shard_at
@@ -57,8 +57,9 @@ def parts_of(corpus: str, manifest: Manifest) -> list[PartFile]:
         CorpusError: The manifest has another schema, or a value that fastrec does not write.
     """
     path = join(corpus, MANIFEST)
-    if manifest.schema not in SCHEMAS:
-        reason = f"its records have schema {manifest.schema}, but this version of fastrec reads {', '.join(SCHEMAS)}"
+    if manifest.schema not in CORPUS_LABELS:
+        known = ", ".join(CORPUS_LABELS)
+        reason = f"its records have schema {manifest.schema}, but this version of fastrec reads {known}"
         raise CorpusError(path, reason)
     if sorted(manifest.sort_fields) != sorted(KeyEntry.__struct_fields__):
         expected, found = ", ".join(KeyEntry.__struct_fields__), ", ".join(manifest.sort_fields)

@@ -17,28 +17,49 @@ from fastrec.judge.findings import NO_VALUE, Errors, Report, first_errors
 from fastrec.judge.parse import parse
 from fastrec.schemas.schema import Schema
 from fastrec.schemas.shape import Shape
+from fastrec.schemas.versions import closest_version, contradicts_itself, version_of
 
-__all__ = ["judge_slowly", "normal_form"]
+__all__ = ["is_valid", "judge_slowly", "normal_form"]
 
 _NO_VALUE: Final = frozenset({"json.utf8", "json.depth", "json.syntax", "json.surrogate"})
+_CONTRADICTION: Final[Report] = (
+    "version.contradiction",
+    ("messages",),
+    "expected either `interactions` or `messages`, found both",
+    NO_VALUE,
+)
 _UNEXPLAINED: Final[Report] = ("schema.type", (), "the record does not match the schema", NO_VALUE)
 
 
-def judge_slowly(line: bytes, schema: Schema) -> dict[str, Any] | Errors:
-    """Judge one line: return the record as a dict, or the reasons why the line is not valid."""
+def judge_slowly(line: bytes, schema: Schema | None = None) -> tuple[dict[str, Any], Schema] | Errors:
+    """Judge one line by a version, or else by the version that its shape belongs to.
+
+    Return the record as a dict and its version, or the errors of the version that the line comes closest to.
+    """
     value, flaws = parse(line)
-    errors = first_errors(_reports(value, flaws, schema))
-    record: dict[str, Any] = value
-    return errors if errors.findings else record
+    if not schema and not flaws and (found := version_of(value, is_valid)):
+        return value, found
+    judged_by = schema or closest_version(value)
+    by_shape = schema is None
+    errors = first_errors(_reports(value, flaws, judged_by, by_shape=by_shape))
+    if not errors.findings:
+        return value, judged_by
+    has_value = _NO_VALUE.isdisjoint(finding.code for finding in errors.findings)
+    return errors._replace(version=judged_by.name) if has_value else errors
 
 
-def _reports(value: Any, flaws: Iterable[Report], schema: Schema) -> Iterator[Report]:
+def _reports(value: Any, flaws: Iterable[Report], schema: Schema, *, by_shape: bool) -> Iterator[Report]:
     """Yield the flaws of a line and, if it has a value, its schema errors too: nobody has to fix a line twice."""
     codes = set()
     for flaw in flaws:
         codes.add(flaw[0])
         yield flaw
-    if not codes.isdisjoint(_NO_VALUE) or _is_valid(value, schema):
+    if not codes.isdisjoint(_NO_VALUE):
+        return
+    if by_shape and contradicts_itself(value):
+        yield _CONTRADICTION
+        return
+    if is_valid(value, schema):
         return
     report = None
     for report in errors_of(value, schema):
@@ -102,8 +123,8 @@ def _validator(schema: Schema) -> Any:
     return jsonschema_rs.Draft7Validator(schema.source.decode())
 
 
-def _is_valid(value: Any, schema: Schema) -> bool:
-    """Return the verdict of draft-07."""
+def is_valid(value: Any, schema: Schema) -> bool:
+    """Return the verdict of draft-07 on a value, by a version."""
     valid: bool
     try:
         valid = _validator(schema).is_valid(value)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Self
+from collections import Counter
+from typing import Final, Self
 
 import msgspec
 
 from fastrec.judge.findings import Finding
 from fastrec.schemas.registry import Record
 
-__all__ = ["Batch", "HashReplaced", "InvalidLine"]
+__all__ = ["ABSENT", "WRONG", "Batch", "HashReplaced", "InvalidLine"]
+
+ABSENT: Final = "absent"
+WRONG: Final = "wrong"
 
 
 class InvalidLine(msgspec.Struct, frozen=True):
@@ -27,6 +31,8 @@ class InvalidLine(msgspec.Struct, frozen=True):
     """The line was too long to be held: `raw` is only its head."""
     unlisted: dict[str, int] = {}
     """By code, the number of further errors."""
+    version: str | None = None
+    """The schema version whose errors these are; None if the line has no value, or after a conflict."""
 
 
 class HashReplaced(msgspec.Struct, frozen=True):
@@ -58,12 +64,27 @@ class Batch(msgspec.Struct):
     rejected: list[InvalidLine] = msgspec.field(default_factory=list)
     warnings: list[tuple[int, Finding]] = msgspec.field(default_factory=list)
     """Warnings, each with the number of its line."""
-    verified: int = 0
-    filled: int = 0
+    versions: Counter[str] = msgspec.field(default_factory=Counter)
+    """Records by schema version."""
+    notes: Counter[str] = msgspec.field(default_factory=Counter)
+    """By code, records with a label of another version, and records that were changed by an upgrade or a repair."""
+    recipes: Counter[tuple[str, str, str]] = msgspec.field(default_factory=Counter)
+    """By evaluation_name, model_id and the recipe of the given `sample_hash`; ABSENT if none was given, WRONG if no
+    recipe gives it."""
     replaced: list[HashReplaced] = msgspec.field(default_factory=list)
     """Records whose `sample_hash` was wrong."""
     slow: int = 0
     """Valid records that took the slow path."""
+
+    @property
+    def verified(self) -> int:
+        """Records whose `sample_hash` is right by some recipe."""
+        return self.recipes.total() - self.filled - len(self.replaced)
+
+    @property
+    def filled(self) -> int:
+        """Records without a `sample_hash`."""
+        return sum(count for (_, _, recipe), count in self.recipes.items() if recipe == ABSENT)
 
     def __iadd__(self, other: Batch) -> Self:
         for name in self.__struct_fields__:

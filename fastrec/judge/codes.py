@@ -36,9 +36,16 @@ ERRORS: Final = (
     Code("schema.required", "error", "a required field is missing"),
     Code("schema.enum", "error", "a value is not one of the allowed values"),
     Code("schema.minimum", "error", "a number is too small"),
+    Code("schema.unknown_key", "error", "a key is not allowed at this place"),
     Code("schema.one_of", "error", "a value has none of the allowed types"),
     # The conditional rules of every schema version; versions may share a rule.
     *dict.fromkeys(Code(rule.code, "error", rule.message) for schema in SCHEMAS.values() for rule in schema.rules),
+    Code(
+        "version.contradiction",
+        "error",
+        "a record has both `interactions` and `messages`, fields of different versions",
+    ),
+    Code("version.newer", "error", "a record is of a later version than the corpus (only with --schema 0.2.0)"),
     Code("hash.mismatch", "error", "`sample_hash` is wrong (only with --sample-hash verify)"),
     Code("conflict.not_first", "error", "an earlier record has the same identity (only with --conflicts first)"),
     Code("conflict.rejected", "error", "other records have the same identity (only with --conflicts reject)"),

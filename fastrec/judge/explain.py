@@ -171,8 +171,23 @@ def _if(node: dict[str, Any]) -> Check:
 
 
 def _additional_properties(node: dict[str, Any]) -> Check:
-    assert node["additionalProperties"] is True, "no schema version restricts further properties"
-    return _all([])
+    allowed, known = node["additionalProperties"], node.get("properties", {})
+    if allowed is True:
+        return _all([])
+    check = None if allowed is False else _compile(allowed)
+
+    def errors(value: Any, steps: Steps) -> Iterator[Report]:
+        for name, child in value.items() if isinstance(value, dict) else ():
+            if name in known:
+                continue
+            steps.append(name)
+            if check is None:
+                yield "schema.unknown_key", steps, "this version allows no such key here", NO_VALUE
+            else:
+                yield from check(child, steps)
+            steps.pop()
+
+    return errors
 
 
 def _names(node: dict[str, Any]) -> list[str]:

@@ -73,6 +73,8 @@ class Errors(NamedTuple):
     """The first errors, the most fundamental one first."""
     unlisted: dict[str, int]
     """By code, the number of further errors; usually empty."""
+    version: str | None = None
+    """The schema version whose errors these are: the one that the line comes closest to; None if it has no value."""
 
 
 class InvalidRecordError(FastrecError, ValueError):

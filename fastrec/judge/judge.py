@@ -4,6 +4,9 @@ The fast path, for each line: decode into Structs (types, bounds, required and u
 conditional rules, compute `sample_hash`, drop nulls, encode. A line that fails a step goes to the slow path, which
 decides. So the fast path may refuse too much, but never accepts too much.
 
+A shard is nearly always of one schema version, so a line is decoded as the version of the line before. If that fails,
+the other versions are tried before the slow path.
+
 The decoder misses one flaw: of two equal keys it silently keeps the last. Each dropped key drops a colon, so the judge
 compares the number of colons in a chunk and in its normal form, once per chunk and at memory speed. Only if they differ
 does it compare line by line.
@@ -11,21 +14,24 @@ does it compare line by line.
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from collections.abc import Callable
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 from msgspec import UNSET
 from stringzilla import count, find
 
 from fastrec.judge.arbiter import judge_slowly, normal_form
-from fastrec.judge.batch import Batch, HashReplaced, InvalidLine
+from fastrec.judge.batch import ABSENT, WRONG, Batch, HashReplaced, InvalidLine
 from fastrec.judge.findings import Errors, Finding, describe
 from fastrec.judge.parse import spell
-from fastrec.judge.warnings import warnings_of
-from fastrec.schemas.hashes import cached_hash
-from fastrec.schemas.registry import DEFAULT_SCHEMA, Record
+from fastrec.judge.warnings import label_code, warnings_of
+from fastrec.schemas.hashes import Hash, cached_hash
+from fastrec.schemas.recipes import RecipeFinder
+from fastrec.schemas.registry import NEWEST_SCHEMA, SCHEMAS, Record
 from fastrec.schemas.schema import Schema
 from fastrec.schemas.shape import build
+from fastrec.schemas.upgrade import upgrade_record, upgrade_value
 from fastrec.schemas.widen import LearningDecoder
 
 __all__ = ["Judge", "SampleHashMode"]
@@ -37,30 +43,63 @@ _ROOM: Final = 6  # bytes of memory per byte of a chunk: up to four per characte
 _REFUSALS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
+class _Lane(NamedTuple):
+    """What the fast path needs to judge a line by one version."""
+
+    schema: Schema
+    decoder: LearningDecoder
+    follows_rules: Callable[[Any], bool]
+    drop_nulls: Callable[[Any], int]
+    compute_hash: Hash
+    recipe: str
+    is_target: bool
+    """Whether records keep their version: there is no other target."""
+
+
 class Judge:
     """Judges lines. Make one per process: it learns the unknown keys of its input, and decoders do not pickle."""
 
     def __init__(
         self,
-        schema: Schema = DEFAULT_SCHEMA,
+        schema: Schema | None = None,
         *,
+        target: Schema | None = None,
         algorithm: str = "sha256",
         sample_hash: SampleHashMode = "replace",
         warnings: bool = False,
         fill: bool = True,
     ) -> None:
-        """Make a judge by a schema version that computes `sample_hash` with `algorithm`.
+        """Make a judge that computes `sample_hash` with `algorithm`.
+
+        It judges by the version `schema`, or else by the version of each record, told by its shape. Records are
+        upgraded to the version `target`; without it, each keeps its version.
 
         `sample_hash` says what to do with a wrong one. Without `fill` a missing one is not computed: judging is faster,
         but normal forms may lack the field.
         """
         self._schema = schema
-        self._hash = cached_hash(schema.hashes[algorithm])
+        self._target = target
         self._mode = sample_hash
         self._warnings = warnings
         self._fill = fill
-        self._decoder = LearningDecoder(schema.record)
+        self._find_recipe = RecipeFinder().find
         self._encode_into = msgspec.json.Encoder(order="deterministic").encode_into
+        # A record with `messages` may be of two versions at once, which only the slow path can tell.
+        never = () if schema else ("messages",)
+        hashes = {one.recipe: cached_hash(one.hashes[algorithm]) for one in SCHEMAS.values()}
+        self._lanes = [
+            _Lane(
+                one,
+                LearningDecoder(one.record, never),
+                one.follows_rules,
+                (target or one).drop_nulls,
+                hashes[(target or one).recipe],
+                (target or one).recipe,
+                target is None or target is one,
+            )
+            for one in ([schema] if schema else SCHEMAS.values())
+        ]
+        self._lane = self._lanes[0]
 
     def judge_chunk(self, data: bytes, into: bytearray, *, line: int = 1, offset: int = 0) -> Batch:
         """Judge a chunk of whole lines and append the normal form of each record, newline included, to `into`.
@@ -100,51 +139,82 @@ class Judge:
         its steps. It passes views into the chunk to the decoder, which saves a copy of every line.
         """
         batch = Batch()
-        records, numbers, ends = batch.records, batch.numbers, batch.ends
-        decode, encode_into, compute_hash = self._decoder.decode, self._encode_into, self._hash
-        follows_rules, drop_nulls = self._schema.follows_rules, self._schema.drop_nulls
-        mode, with_warnings, fill = self._mode, self._warnings, self._fill
+        records, numbers, ends, recipes = batch.records, batch.numbers, batch.ends, batch.recipes
+        encode_into, mode, with_warnings, fill = self._encode_into, self._mode, self._warnings, self._fill
+        schema, decoder, follows_rules, drop_nulls, compute_hash, own_recipe, is_target = self._lane
+        decode, sure_labels = decoder.decode, schema.sure_labels
+        evaluation = model = ""
         view = memoryview(data)
         size = len(data)
         start = len(into)
         next_newline = data.find
         next_null = find(data, b"null") % (size + 1)  # -1 becomes size: after every line
         excess = 0  # colons that the input has more than the output for good reason
-        filled = verified = number = position = 0
+        filled = verified = number = position = counted = 0
         while position < size:
             end = next_newline(b"\n", position)
             if end < 0:
                 end = size
             try:
                 record = decode(view[position:end])
-                valid = follows_rules(record)
+                valid = follows_rules(record) and (record.schema_version in sure_labels or self._claims(schema, record))
             except _REFUSALS:
                 valid = False
+            if not valid and (found := self._decode_as_other(view[position:end])):
+                batch.versions[schema.name] += len(records) - batch.slow - counted
+                counted = len(records) - batch.slow
+                self._lane, record = found
+                schema, decoder, follows_rules, drop_nulls, compute_hash, own_recipe, is_target = self._lane
+                decode, sure_labels = decoder.decode, schema.sure_labels
+                valid = True
             if valid:
+                label = record.schema_version
+                if not is_target:
+                    balance, length = excess, len(into)
+                    record, upgrades = self._upgraded(record, view[position:end], schema)
+                    valid = record is not None
+            if valid:
+                wrong = False
                 asked = record.input
                 given = record.sample_hash
-                computed = compute_hash(asked.raw, asked.reference) if fill or given is not UNSET else ""
-                if given is UNSET:
+                is_given = given is not UNSET and given is not None
+                computed = compute_hash(asked.raw, asked.reference) if fill or is_given else ""
+                if record.model_id != model or record.evaluation_name != evaluation:
+                    recipes[evaluation, model, own_recipe] += verified
+                    recipes[evaluation, model, ABSENT] += filled
+                    evaluation, model, verified, filled = record.evaluation_name, record.model_id, 0, 0
+                if given == computed:
+                    verified += 1
+                elif not is_given:
                     filled += 1
                     if fill:
-                        excess -= 1
+                        excess -= given is UNSET
                         record.sample_hash = computed
-                elif given == computed:
-                    verified += 1
+                elif recipe := self._find_recipe(asked.raw, asked.reference, given):
+                    recipes[evaluation, model, recipe] += 1
+                    if mode == "replace":
+                        record.sample_hash = computed
                 elif mode == "verify":
                     valid = False
                 else:
+                    wrong = True
+                    recipes[evaluation, model, WRONG] += 1
                     batch.replaced.append(_replaced(record, given, computed))
                     if mode == "replace":
                         record.sample_hash = computed
             if valid:
                 if with_warnings:
-                    for finding in warnings_of(record, self._schema, given, computed):
+                    for finding in warnings_of(record, schema, wrong_hash=wrong):
                         batch.warnings.append((line + number, finding))
                 if next_null < end:
                     excess += drop_nulls(record)
                     next_null = find(data, b"null", end) % (size + 1)
                 encode_into(record, into, -1)
+                if label not in sure_labels and label not in schema.labels:
+                    batch.notes[label_code(label)] += 1
+                if not is_target:
+                    batch.notes.update(upgrades)
+                    excess = balance + _colons(view[position:end]) - count(memoryview(into)[length:], b":")
                 into.append(10)
                 records.append(record)
                 numbers.append(line + number)
@@ -154,42 +224,89 @@ class Judge:
                 length = len(into)
                 self._judge_slow(raw, into, batch, line + number, offset + position)
                 excess += _colons(raw) - count(memoryview(into)[length:], b":")
-                decode = self._decoder.decode  # it may know more keys now
+                decode = decoder.decode  # it may know more keys now
             position = end + 1
             number += 1
         batch.lines = number
-        batch.filled += filled
-        batch.verified += verified
+        batch.versions[schema.name] += len(records) - batch.slow - counted
+        recipes[evaluation, model, own_recipe] += verified
+        recipes[evaluation, model, ABSENT] += filled
+        batch.recipes = +recipes  # without zeros
         return batch, _colons(data) - count(memoryview(into)[start:], b":") == excess
+
+    def _claims(self, schema: Schema, record: Any) -> bool:
+        """Return whether a record that decodes as a version, with the label of another, is surely of that version."""
+        return self._schema is not None or schema.claims(record)
+
+    def _decode_as_other(self, line: memoryview) -> tuple[_Lane, Any] | None:
+        """Decode a line as a record of another version than the line before."""
+        for lane in self._lanes:
+            if lane is self._lane:
+                continue
+            try:
+                record = lane.decoder.decode(line)
+            except _REFUSALS:
+                continue
+            if lane.follows_rules(record) and (
+                record.schema_version in lane.schema.sure_labels or lane.schema.claims(record)
+            ):
+                return lane, record
+        return None
+
+    def _upgraded(self, record: Any, line: memoryview, schema: Schema) -> tuple[Any, list[str]]:
+        """Upgrade a record to the target, and list the codes of lossy steps; None if the slow path has to do it."""
+        if self._target is not NEWEST_SCHEMA or count(spell(record), b":") != _colons(line):
+            return None, []  # the record is too new, or a key was dropped
+        return upgrade_record(record, schema) or (None, [])
 
     def _judge_slow(self, raw: bytes, into: bytearray, batch: Batch, line: int, offset: int) -> None:
         """Judge one line by the slow path and add the result to the batch."""
         if not raw.strip(b" \t\r"):
             batch.blank += 1
             return
-        value = judge_slowly(raw, self._schema)
-        if isinstance(value, Errors):
-            batch.rejected.append(InvalidLine(line, offset, value.findings, raw, unlisted=value.unlisted))
+        judged = judge_slowly(raw, self._schema)
+        if isinstance(judged, Errors):
+            batch.rejected.append(
+                InvalidLine(line, offset, judged.findings, raw, unlisted=judged.unlisted, version=judged.version)
+            )
             return
-        computed = self._hash(value["input"]["raw"], value["input"]["reference"])
-        given = value.get("sample_hash", UNSET)
-        if self._mode == "verify" and given is not UNSET and given != computed:
+        value, schema = judged
+        target = self._target or schema
+        label = value["schema_version"]
+        notes = [] if label in schema.labels else [label_code(label)]
+        if target is not schema:
+            if target is not NEWEST_SCHEMA:
+                problem = f"expected a record of {target.name}, found one of {schema.name}: give --schema 0.3.0 or auto"
+                finding = Finding("version.newer", "$", problem)
+                batch.rejected.append(InvalidLine(line, offset, (finding,), raw, version=schema.name))
+                return
+            value, upgrades = upgrade_value(value, schema)
+            notes += upgrades
+        lane = next(lane for lane in self._lanes if lane.schema is schema)
+        asked = value["input"]
+        computed = lane.compute_hash(asked["raw"], asked["reference"])
+        given = value.get("sample_hash")
+        recipe = ABSENT
+        if given is not None:
+            is_own = given == computed
+            recipe = lane.recipe if is_own else self._find_recipe(asked["raw"], asked["reference"], given) or WRONG
+        if self._mode == "verify" and recipe == WRONG:
             finding = Finding("hash.mismatch", "$.sample_hash", f"expected {computed}, found {describe(given)}")
-            batch.rejected.append(InvalidLine(line, offset, (finding,), raw))
+            batch.rejected.append(InvalidLine(line, offset, (finding,), raw, version=schema.name))
             return
-        if self._mode == "replace" or given is UNSET:
+        if self._mode == "replace" or given is None:
             value["sample_hash"] = computed
         unknown: dict[str, set[str]] = {}
-        normal = normal_form(value, self._schema.shape, unknown)
-        record = build(self._schema.record, normal)
-        if given is UNSET:
-            batch.filled += 1
-        elif given == computed:
-            batch.verified += 1
-        else:
+        normal = normal_form(value, target.shape, unknown)
+        record = build(target.record, normal)
+        batch.versions[schema.name] += 1
+        batch.notes.update(notes)
+        batch.recipes[record.evaluation_name, record.model_id, recipe] += 1
+        if given is not None and recipe == WRONG:
             batch.replaced.append(_replaced(record, given, computed))
         if self._warnings:
-            batch.warnings += [(line, finding) for finding in warnings_of(record, self._schema, given, computed)]
+            warnings = warnings_of(record, target, wrong_hash=recipe == WRONG)
+            batch.warnings += [(line, finding) for finding in warnings]
         into += spell(normal)
         into.append(10)
         batch.records.append(record)
@@ -197,10 +314,10 @@ class Judge:
         batch.ends.append(len(into))
         batch.slow += 1
         if unknown:
-            self._decoder.learn(unknown)
+            lane.decoder.learn(unknown)
 
 
-def _colons(text: bytes) -> int:
+def _colons(text: bytes | memoryview) -> int:
     """Count the colons of JSON text, including escaped ones."""
     colons: int = count(text, b":")
     if find(text, b"\\u003") >= 0:

@@ -9,32 +9,32 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from fastrec.judge.findings import Finding, describe
 from fastrec.schemas.labels import LABELS
 from fastrec.schemas.schema import Schema
 
-__all__ = ["ROWS", "warnings_of"]
+__all__ = ["ROWS", "label_code", "warnings_of"]
 
 Row = Callable[[Any, list[Any], str], Iterator[tuple[str, str]]]
 """From a record, its turns and the name of their field to paths and messages."""
 
 
 def _num_turns_missing(record: Any, turns: list[Any], field: str) -> Iterator[tuple[str, str]]:
-    if record.evaluation.num_turns is UNSET:
+    if record.evaluation.num_turns is UNSET or record.evaluation.num_turns is None:
         yield "$.evaluation.num_turns", f"missing; the number of turns is {len(turns):,}"
 
 
 def _num_turns(record: Any, turns: list[Any], field: str) -> Iterator[tuple[str, str]]:
     given = record.evaluation.num_turns
-    if given is not UNSET and given != len(turns):
+    if given is not UNSET and given is not None and given != len(turns):
         yield "$.evaluation.num_turns", f"expected the number of turns, {len(turns):,}, found {describe(given)}"
 
 
 def _tool_calls_count(record: Any, turns: list[Any], field: str) -> Iterator[tuple[str, str]]:
     given = record.evaluation.tool_calls_count
-    if given is UNSET:
+    if given is UNSET or given is None:
         return
     count = sum(len(turn.tool_calls) for turn in turns if turn.tool_calls)
     if given != count:
@@ -86,24 +86,28 @@ _CONVERSATION: Final = list(ROWS.items())
 _SINGLE_TURN: Final = [(code, ROWS[code]) for code in ("warn.attribution_turn", "warn.total_tokens")]
 
 
-def warnings_of(record: Any, schema: Schema, given_hash: str | UnsetType, computed_hash: str) -> list[Finding]:
-    """List the warnings about a valid record; the hashes are its own `sample_hash` and the right one."""
+def warnings_of(record: Any, schema: Schema, *, wrong_hash: bool) -> list[Finding]:
+    """List the warnings about a valid record of a version; `wrong_hash` says that no recipe gives its `sample_hash`."""
     turns = getattr(record, schema.turns_field) or []
     found = [
         Finding(code, path, message)
         for code, row in (_SINGLE_TURN if record.interaction_type == "single_turn" else _CONVERSATION)
         for path, message in row(record, turns, schema.turns_field)
     ]
-    if given_hash is not UNSET and given_hash != computed_hash:
-        found.append(Finding("warn.sample_hash", "$.sample_hash", "not the hash of input.raw + input.reference"))
+    if wrong_hash:
+        found.append(Finding("warn.sample_hash", "$.sample_hash", "not a hash of input.raw and input.reference"))
     if record.schema_version not in schema.labels:
         found.append(_about_label(record.schema_version, schema))
     return found
 
 
+def label_code(label: str) -> str:
+    """Return the code of a `schema_version` that is not one of the version that the record follows."""
+    return "version.mismatch" if label in LABELS else "version.unknown"
+
+
 def _about_label(label: str, schema: Schema) -> Finding:
-    """Return the warning about a `schema_version` that is not one of the version that the record follows."""
     expected = f"expected {' or '.join(sorted(schema.labels))}, found {describe(label)}"
-    if label not in LABELS:
-        return Finding("version.unknown", "$.schema_version", f"not a known version: {expected}")
-    return Finding("version.mismatch", "$.schema_version", f"the record follows another version: {expected}")
+    code = label_code(label)
+    problem = "not a known version" if code == "version.unknown" else "the record follows another version"
+    return Finding(code, "$.schema_version", f"{problem}: {expected}")

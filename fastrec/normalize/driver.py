@@ -107,7 +107,7 @@ def _write_documents(
     summary_file = context.output.named("summary", ".json")
     manifest = Manifest(
         fastrec=__version__,
-        schema=DEFAULT_SCHEMA.name,
+        schema=DEFAULT_SCHEMA.label,
         options={name: getattr(options, name) for name in RECORDED},
         sort_fields=options.sort_fields,
         records=summary.line_counts.kept,

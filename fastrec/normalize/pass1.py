@@ -24,6 +24,7 @@ from fastrec.judge.judge import Judge
 from fastrec.judge.shards import invalid_line, judge_slice
 from fastrec.normalize.options import Options
 from fastrec.normalize.results import HashCounts, Piece, PieceCounts, SortResult
+from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.sorting.keys import key_maker
 from fastrec.sorting.spill import Run, spill
 from fastrec.sources.lines import ReadStats
@@ -59,7 +60,7 @@ def sort_pieces(task: SortTask) -> SortResult:
 
 @lru_cache(maxsize=4)
 def _judge(algorithm: str, mode: Any) -> Judge:
-    return Judge(algorithm=algorithm, sample_hash=mode)
+    return Judge(target=DEFAULT_SCHEMA, algorithm=algorithm, sample_hash=mode)
 
 
 @lru_cache(maxsize=1)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from hashlib import sha256
-from typing import Final
+from json.encoder import encode_basestring_ascii as _ascii
+from typing import Any, Final
 
 from xxhash import xxh3_128_hexdigest
 
 from fastrec.errors import UsageError
 
-__all__ = ["HASHES", "Hash", "cached_hash", "sample_hash"]
+__all__ = ["HASHES", "LIST_HASHES", "TEXT_HASHES", "Hash", "cached_hash", "sample_hash"]
 
-Hash = Callable[[str, str], str]
+Hash = Callable[[str, Any], str]
+"""From `input.raw` and `input.reference` to `sample_hash`."""
 
 _SLOTS: Final = 4_096
 _LONGEST: Final = 16 << 10  # characters; longer inputs are not cached, which bounds the memory
@@ -28,21 +30,44 @@ def _xxh3_128(raw: str, reference: str) -> str:
     return xxh3_128_hexdigest((raw + reference).encode())
 
 
-HASHES: Final[dict[str, Hash]] = {"sha256": _sha256, "xxh3_128": _xxh3_128}
-"""By name, the functions that compute `sample_hash` from `input.raw` and `input.reference`."""
+HASHES: Final = ("sha256", "xxh3_128")
+"""The names of the algorithms."""
+
+TEXT_HASHES: Final[dict[str, Hash]] = {"sha256": _sha256, "xxh3_128": _xxh3_128}
+"""Recipe R1: the functions that compute `sample_hash` if `input.reference` is a string."""
 
 
-def sample_hash(raw: str, reference: str, *, algorithm: str = "sha256") -> str:
-    """Compute `sample_hash`: lower-case hex of the hash of the UTF-8 of `input.raw + input.reference`.
+def _as_json(raw: str, reference: str | list[str]) -> bytes:
+    """Spell a question for recipe R5: compact JSON in ASCII, with sorted keys."""
+    references = [reference] if isinstance(reference, str) else reference
+    spelled = ",".join(map(_ascii, references))
+    return f'{{"raw":{_ascii(raw)},"reference":[{spelled}]}}'.encode("ascii")
+
+
+LIST_HASHES: Final[dict[str, Hash]] = {
+    "sha256": lambda raw, reference: sha256(_as_json(raw, reference)).hexdigest(),
+    "xxh3_128": lambda raw, reference: xxh3_128_hexdigest(_as_json(raw, reference)),
+}
+"""Recipe R5: the functions that compute `sample_hash` if `input.reference` is an array."""
+
+
+def sample_hash(raw: str, reference: str | list[str], *, algorithm: str = "sha256") -> str:
+    """Compute `sample_hash`, in lower-case hex, of a question with one reference or with a list of them.
+
+    With one reference, as in version 0.2.0, it is the hash of the UTF-8 of `input.raw + input.reference`. With a list,
+    as in version 0.3.0, it is the hash of the compact ASCII JSON `{"raw":…,"reference":[…]}`.
 
     >>> sample_hash("What is 6 x 7?", "42")
     '329540ca10bedecb977e42f48984a50aa539c5900f9e028b4f53033ca73bb171'
     >>> sample_hash("What is 6 x 7?", "42", algorithm="xxh3_128")
     'c5acb39626b890e7f20cfe99af3eebfa'
+    >>> sample_hash("What is 2 + 2?", ["4"])
+    '9c94305328f8e70341f9d1880f4eaa6ea7f93b8922e6a03a8cdcf1924d28db0b'
     """
     if algorithm not in HASHES:
         raise UsageError(f"algorithm must be one of {', '.join(HASHES)}, not {algorithm!r}")
-    return HASHES[algorithm](raw, reference)
+    hashes = TEXT_HASHES if isinstance(reference, str) else LIST_HASHES
+    return hashes[algorithm](raw, reference)
 
 
 def cached_hash(compute: Hash) -> Hash:
@@ -51,15 +76,17 @@ def cached_hash(compute: Hash) -> Hash:
     Many models answer the same questions, so most hashes of a task were computed before. The slot of an input depends
     on its length and its end, which is cheap to compute. A slot is used only if the whole input is equal.
     """
-    slots: list[tuple[str, str, str]] = [("", "", compute("", ""))] * _SLOTS
+    slots: list[tuple[str, Any, str]] = [("", None, "")] * _SLOTS
 
-    def cached(raw: str, reference: str) -> str:
-        slot = hash((len(raw), len(reference), raw[-32:], reference[-16:])) % _SLOTS
+    def cached(raw: str, reference: Any) -> str:
+        first = reference if reference.__class__ is str else reference[0] if reference else ""
+        slot = hash((len(raw), len(first), raw[-32:], first[-16:])) % _SLOTS
         known_raw, known_reference, digest = slots[slot]
         if known_raw == raw and known_reference == reference:
             return digest
         digest = compute(raw, reference)
-        if len(raw) + len(reference) <= _LONGEST:
+        size = len(raw) + (len(reference) if reference.__class__ is str else sum(map(len, reference)))
+        if size <= _LONGEST:
             slots[slot] = (raw, reference, digest)
         return digest
 

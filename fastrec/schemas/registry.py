@@ -4,14 +4,38 @@ from __future__ import annotations
 
 from typing import Final
 
+from fastrec.errors import UsageError
 from fastrec.schemas.schema import Schema
 from fastrec.schemas.v0_2_0 import SCHEMA as V0_2_0
 from fastrec.schemas.v0_2_0 import Record
+from fastrec.schemas.v0_2_0_released import SCHEMA as V0_2_0_RELEASED
+from fastrec.schemas.v0_2_1 import SCHEMA as V0_2_1
+from fastrec.schemas.v0_3_0 import SCHEMA as V0_3_0
 
-__all__ = ["DEFAULT_SCHEMA", "SCHEMAS", "Record"]
+__all__ = ["CORPUS_LABELS", "DEFAULT_SCHEMA", "NEWEST_SCHEMA", "SCHEMAS", "TARGETS", "Record", "schema_named"]
 
-SCHEMAS: Final[dict[str, Schema]] = {schema.name: schema for schema in (V0_2_0,)}
+SCHEMAS: Final[dict[str, Schema]] = {schema.name: schema for schema in (V0_2_0, V0_2_0_RELEASED, V0_2_1, V0_3_0)}
 """Every version by name, the oldest first."""
 
 DEFAULT_SCHEMA: Final = V0_2_0
-"""The version of records and corpora unless a caller chooses another. `Record` is its Struct."""
+"""The version of a corpus if all of its records are of this version. `Record` is its Struct."""
+
+NEWEST_SCHEMA: Final = V0_3_0
+"""The version of a corpus otherwise: all records are upgraded to it."""
+
+TARGETS: Final[dict[str, Schema]] = {schema.name: schema for schema in (DEFAULT_SCHEMA, NEWEST_SCHEMA)}
+"""The versions that a corpus can have, by name."""
+
+CORPUS_LABELS: Final[dict[str, Schema]] = {schema.label: schema for schema in TARGETS.values()}
+"""The same by what manifests say."""
+
+
+def schema_named(name: str) -> Schema:
+    """Return the version with this name.
+
+    >>> schema_named("0.3.0").turns_field
+    'messages'
+    """
+    if name not in SCHEMAS:
+        raise UsageError(f"there is no schema version {name!r}; the versions are {', '.join(SCHEMAS)}")
+    return SCHEMAS[name]

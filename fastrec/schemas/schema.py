@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
 from itertools import groupby, takewhile
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec import UNSET
@@ -24,7 +24,11 @@ from fastrec.schemas.hashes import Hash
 from fastrec.schemas.shape import Shape, shape_of
 from fastrec.schemas.structs import Base
 
-__all__ = ["Rule", "Schema", "compile_drop_nulls", "compile_follows_rules"]
+__all__ = ["MANY", "METRICS_NUM_TURNS", "ONE", "Rule", "Schema", "compile_drop_nulls", "compile_follows_rules"]
+
+ONE: Final = ("single_turn",)
+MANY: Final = ("multi_turn", "agentic")
+"""The interaction types of conversations."""
 
 
 class Rule(NamedTuple):
@@ -42,12 +46,24 @@ class Rule(NamedTuple):
     """A Python expression over `record` that is true if a record of the right types follows the rule."""
 
 
+METRICS_NUM_TURNS: Final = Rule(
+    "rule.metrics_num_turns",
+    MANY,
+    "metrics",
+    "in multi_turn and agentic, a `metrics` object must have `num_turns`",
+    'getattr(record, "metrics", None).__class__ is not dict or "num_turns" in record.metrics',
+)
+"""All versions have this rule, although `metrics` is not one of their properties."""
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Schema:
     """A version of the schema. Compared by identity: there is one object per version and process."""
 
     name: str
-    """The value of `schema_version` in records and of `schema` in manifests."""
+    """What users call it."""
+    label: str
+    """The `schema_version` of records that are upgraded to this version, and `schema` in manifests."""
     labels: frozenset[str]
     """The values of `schema_version` that name this version; others are worth a warning."""
     file: str
@@ -58,12 +74,26 @@ class Schema:
     """The conditional rules (`allOf` in the file), those of equal interaction types next to each other."""
     hashes: Mapping[str, Hash]
     """By algorithm, the function from `input.raw` and `input.reference` to `sample_hash`."""
+    recipe: str
+    """The name of the recipe of these hashes."""
     identity: tuple[str, ...]
     """The fields that identify a record. Records of equal identity are repeats."""
     sort_fields: tuple[str, ...]
     """The fields that records are sorted by, in the default order."""
     turns_field: str
     """The field with the turns of a conversation."""
+    sure_labels: frozenset[str]
+    """With these labels, a record that decodes as this version, and follows its rules, is of this version."""
+    claims: Callable[[Any], bool]
+    """Whether such a record with another label is surely of this version.
+
+    It may say no too often, never yes too often: then the rules for telling versions apart decide (`versions`).
+    """
+
+    @cached_property
+    def closed(self) -> bool:
+        """Whether a record must not have unknown keys at its root."""
+        return self.document.get("additionalProperties") is False
 
     @cached_property
     def source(self) -> bytes:

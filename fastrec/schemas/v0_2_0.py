@@ -12,12 +12,13 @@ from typing import Final, Literal
 
 from msgspec import UNSET, UnsetType
 
-from fastrec.schemas.hashes import HASHES
+from fastrec.schemas.hashes import TEXT_HASHES
 from fastrec.schemas.labels import labels_of
-from fastrec.schemas.schema import Rule, Schema
+from fastrec.schemas.schema import MANY, METRICS_NUM_TURNS, ONE, Rule, Schema
 from fastrec.schemas.structs import Base, Count, Free, Milliseconds, PositiveCount
 
 __all__ = [
+    "RULES",
     "SCHEMA",
     "AnswerAttribution",
     "Evaluation",
@@ -125,32 +126,32 @@ class Record(Base, kw_only=True):
     metadata: dict[str, Free] | UnsetType = UNSET
 
 
-_ONE: Final = ("single_turn",)
-_MANY: Final = ("multi_turn", "agentic")
 _TURNS: Final = "record.interactions.__class__ is list"
 _NO_TURNS: Final = "record.interactions.__class__ is not list"
-_METRICS: Final = 'getattr(record, "metrics", None).__class__ is not dict or "num_turns" in record.metrics'
 _HAVE_TURNS: Final = "multi_turn and agentic must have `interactions` as an array"
-_HAVE_NUM_TURNS: Final = "in multi_turn and agentic, a `metrics` object must have `num_turns`"
-_RULES: Final = (
-    Rule("rule.single_turn_output", _ONE, "output", "single_turn must have `output` as an object", "record.output"),
-    Rule("rule.single_turn_interactions", _ONE, "interactions", "single_turn must not have `interactions`", _NO_TURNS),
-    Rule("rule.multi_turn_interactions", _MANY, "interactions", _HAVE_TURNS, _TURNS),
+RULES: Final = (
+    Rule("rule.single_turn_output", ONE, "output", "single_turn must have `output` as an object", "record.output"),
+    Rule("rule.single_turn_interactions", ONE, "interactions", "single_turn must not have `interactions`", _NO_TURNS),
+    Rule("rule.multi_turn_interactions", MANY, "interactions", _HAVE_TURNS, _TURNS),
     Rule(
-        "rule.multi_turn_output", _MANY, "output", "multi_turn and agentic must not have `output`", "not record.output"
+        "rule.multi_turn_output", MANY, "output", "multi_turn and agentic must not have `output`", "not record.output"
     ),
-    # The schema has this rule although `metrics` is not one of its properties.
-    Rule("rule.metrics_num_turns", _MANY, "metrics", _HAVE_NUM_TURNS, _METRICS),
+    METRICS_NUM_TURNS,
 )
 
 SCHEMA: Final = Schema(
-    name="instance_level_eval_0.2.0",
+    name="0.2.0",
+    label="instance_level_eval_0.2.0",
     labels=labels_of("0.2.0"),
     file="instance_level_eval_0.2.0.schema.json",
     record=Record,
-    rules=_RULES,
-    hashes=HASHES,
+    rules=RULES,
+    hashes=TEXT_HASHES,
+    recipe="R1",
     identity=("evaluation_id", "evaluation_name", "model_id", "sample_id"),
     sort_fields=("evaluation_name", "sample_hash", "model_id", "evaluation_id", "sample_id"),
     turns_field="interactions",
+    # No other structure accepts these records but the released 0.2.0, and it is the later one.
+    sure_labels=labels_of("0.2.0"),
+    claims=lambda _: True,
 )

@@ -58,8 +58,10 @@ def widen(struct: type[AnyStruct], unknown: Mapping[str, Collection[str]], path:
 class LearningDecoder:
     """Decodes lines into records, and learns unknown keys, so that further records with them decode at full speed."""
 
-    def __init__(self, record: type[Any]) -> None:
+    def __init__(self, record: type[Any], never: Collection[str] = ()) -> None:
+        """Decode records of this class; `never` are keys of the root that are not learned."""
         self._record = record
+        self._never = frozenset(never)
         self._learned: dict[str, set[str]] = {}
         self._seen: set[tuple[str, str]] = set()  # unknown keys that the next decoder will know
         self._wait = 1  # records with unknown keys until the next decoder is built
@@ -74,8 +76,8 @@ class LearningDecoder:
         """
         room = _MOST_LEARNED - sum(map(len, self._learned.values()))
         for path, keys in unknown.items():
-            learned = self._learned.get(path, ())
-            new = ((path, key) for key in sorted(keys) if key not in learned and can_widen(key))
+            known = self._learned.get(path, set()) | (set() if path else self._never)
+            new = ((path, key) for key in sorted(keys) if key not in known and can_widen(key))
             # Every line may have keys of its own, so only as many are remembered as can be learned.
             self._seen.update(islice(new, max(room - len(self._seen), 0)))
         if not self._seen or room <= 0:

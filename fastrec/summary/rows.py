@@ -16,7 +16,7 @@ from fastrec.schemas.registry import DEFAULT_SCHEMA, Record
 
 __all__ = ["Column", "bucket_of", "bucket_value", "from_portable", "row_of", "to_portable"]
 
-_SCHEMA_NAME: Final = DEFAULT_SCHEMA.name
+_SCHEMA_NAME: Final = DEFAULT_SCHEMA.label
 _turns_of = attrgetter(DEFAULT_SCHEMA.turns_field)
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 _MANTISSA: Final = 64

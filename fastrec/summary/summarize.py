@@ -39,7 +39,7 @@ def summarize(
     census: Census,
 ) -> Summary:
     """Build the summary of a corpus from what was counted over its input lines and over its parts."""
-    versions = {DEFAULT_SCHEMA.name if name is None else name: count for name, count in tally.schema_versions.items()}
+    versions = {DEFAULT_SCHEMA.label if name is None else name: count for name, count in tally.schema_versions.items()}
     return Summary(
         line_counts=line_counts,
         rejected_by_code=dict(sorted(rejected_by_code.items())),

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, get_origin, get_type_hints
 import msgspec
 
 from fastrec.judge.arbiter import judge_slowly
-from fastrec.judge.findings import json_path
+from fastrec.judge.findings import Errors, json_path
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.shape import Shape, build
 from fastrec.schemas.structs import rewrite_hint
@@ -52,9 +52,10 @@ class Decoder:
         try:
             row = DecodedRecord(self._tolerant(line), dict(_unknown(self._plain(line), DEFAULT_SCHEMA.shape, ())))
         except msgspec.ValidationError:
-            value = judge_slowly(line, DEFAULT_SCHEMA)  # if valid, it has an integer of more than 4,300 digits
-            if isinstance(value, tuple):
+            judged = judge_slowly(line, DEFAULT_SCHEMA)  # if valid, it has an integer of more than 4,300 digits
+            if isinstance(judged, Errors):
                 raise
+            value, _ = judged
             row = DecodedRecord(build(DEFAULT_SCHEMA.record, value), dict(_unknown(value, DEFAULT_SCHEMA.shape, ())))
         self._refused = bool(row.extra)
         return row

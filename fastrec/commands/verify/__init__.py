@@ -29,7 +29,7 @@ from fastrec.errors import CorpusError, UsageError, counted, utf8
 from fastrec.limits import LIMITS, Limits
 from fastrec.normalize.options import RECORDED, Options
 from fastrec.progress import Progress
-from fastrec.schemas.registry import SCHEMAS
+from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.storage import is_url, join, storage_of
 
 __all__ = ["Verification", "verify"]
@@ -96,8 +96,8 @@ def verify(
 
 def _options_of(manifest: Manifest) -> Options | str:
     """Return the options that a corpus was made with, or what is wrong with them."""
-    if manifest.schema not in SCHEMAS:
-        return f"schema: expected {' or '.join(SCHEMAS)}, found {manifest.schema}"
+    if manifest.schema not in CORPUS_LABELS:
+        return f"schema: expected {' or '.join(CORPUS_LABELS)}, found {manifest.schema}"
     if unknown := sorted(manifest.options.keys() - set(RECORDED)):
         return f"expected only {', '.join(RECORDED)}, found {', '.join(unknown)}"
     try:

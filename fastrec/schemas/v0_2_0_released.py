@@ -1,0 +1,95 @@
+"""The structure that was released as version 0.2.0, five days after the one that this project calls 0.2.0.
+
+References, answers and reasoning traces may be arrays. Everything else is as in `v0_2_0`, and a record that follows
+both is one of 0.2.0.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+from msgspec import UNSET, UnsetType
+
+from fastrec.schemas.hashes import LIST_HASHES
+from fastrec.schemas.labels import labels_of
+from fastrec.schemas.schema import Schema
+from fastrec.schemas.structs import Base, Free
+from fastrec.schemas.v0_2_0 import RULES as RULES_0_2_0
+from fastrec.schemas.v0_2_0 import SCHEMA as V0_2_0
+from fastrec.schemas.v0_2_0 import AnswerAttribution, Evaluation, Interaction, Performance, TokenUsage
+
+__all__ = ["SCHEMA", "Input", "Output", "Record"]
+
+
+class Input(Base, kw_only=True):
+    """What was asked, and the reference answers."""
+
+    raw: str
+    formatted: str | UnsetType = UNSET
+    reference: list[str] | str
+    choices: list[str] | UnsetType = UNSET
+
+
+class Output(Base, kw_only=True):
+    """What a model answered in a single turn."""
+
+    raw: list[str] | str
+    reasoning_trace: list[str] | str | UnsetType = UNSET
+
+
+class Record(Base, kw_only=True):
+    """One answer of one model to one question: one line of a shard."""
+
+    schema_version: str
+    evaluation_id: str
+    model_id: str
+    evaluation_name: str
+    sample_id: int | str
+    sample_hash: str | UnsetType = UNSET
+    interaction_type: Literal["single_turn", "multi_turn", "agentic"]
+    input: Input
+    output: Output | UnsetType | None = UNSET
+    interactions: list[Interaction] | UnsetType | None = UNSET
+    answer_attribution: list[AnswerAttribution]
+    evaluation: Evaluation
+    token_usage: TokenUsage | UnsetType | None = UNSET
+    performance: Performance | UnsetType | None = UNSET
+    error: str | UnsetType | None = UNSET
+    metadata: dict[str, Free] | UnsetType = UNSET
+
+
+_LABELS: Final = labels_of("0.2.0")
+_KNOWN: Final = Record.__struct_fields__
+
+
+def _claims(record: Any) -> bool:
+    """Return whether a record that decodes is surely of this version: not of 0.2.0, and not of a later one."""
+    asked, output = record.input, record.output
+    texts = [asked.reference, *((output.raw, output.reasoning_trace) if output else ())]
+    if all(text.__class__ is not list for text in texts):
+        return False
+    return (
+        record.schema_version in _LABELS
+        or any(text.__class__ is str for text in texts)
+        or record.interactions is not UNSET
+        or record.sample_id.__class__ is not str
+        or record.evaluation.score.__class__ is bool
+        or any(getattr(record, name) is not UNSET for name in record.__struct_fields__[len(_KNOWN) :])
+    )
+
+
+SCHEMA: Final = Schema(
+    name="0.2.0-released",
+    label="0.2.0",
+    labels=_LABELS,
+    file="instance_level_eval_0.2.0-released.schema.json",
+    record=Record,
+    rules=RULES_0_2_0,
+    hashes=LIST_HASHES,
+    recipe="R5",
+    identity=V0_2_0.identity,
+    sort_fields=V0_2_0.sort_fields,
+    turns_field="interactions",
+    sure_labels=frozenset(),  # a record with these labels may be of 0.2.0
+    claims=_claims,
+)

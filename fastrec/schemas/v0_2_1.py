@@ -1,0 +1,122 @@
+"""Version 0.2.1 of the record schema: no unknown keys at the root, `messages`, arrays, and text in `metadata`."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from msgspec import UNSET, UnsetType
+
+from fastrec.schemas.hashes import LIST_HASHES
+from fastrec.schemas.labels import labels_of
+from fastrec.schemas.schema import MANY, METRICS_NUM_TURNS, ONE, Rule, Schema
+from fastrec.schemas.structs import Base, Count, Milliseconds, PositiveCount
+from fastrec.schemas.v0_2_0 import SCHEMA as V0_2_0
+from fastrec.schemas.v0_2_0 import AnswerAttribution, TokenUsage
+
+__all__ = ["RULES", "SCHEMA", "Evaluation", "Input", "Message", "Output", "Performance", "Record", "ToolCall"]
+
+
+class Input(Base, kw_only=True):
+    """What was asked, and the reference answers."""
+
+    raw: str
+    formatted: str | UnsetType | None = UNSET
+    reference: list[str]
+    choices: list[str] | UnsetType | None = UNSET
+
+
+class Output(Base, kw_only=True):
+    """What a model answered in a single turn."""
+
+    raw: list[str]
+    reasoning_trace: list[str] | UnsetType | None = UNSET
+
+
+class ToolCall(Base, kw_only=True):
+    """One call of a tool, made in a turn."""
+
+    id: str
+    name: str
+    arguments: dict[str, str] | UnsetType | None = UNSET
+
+
+class Message(Base, kw_only=True):
+    """One turn of a conversation."""
+
+    turn_idx: Count
+    role: str
+    content: str | UnsetType | None = UNSET
+    reasoning_trace: str | UnsetType | None = UNSET
+    tool_calls: list[ToolCall] | UnsetType | None = UNSET
+    tool_call_id: list[str] | UnsetType | None = UNSET
+
+
+class Evaluation(Base, kw_only=True):
+    """The score of an answer."""
+
+    score: int | float
+    is_correct: bool
+    num_turns: PositiveCount | UnsetType | None = UNSET
+    tool_calls_count: Count | UnsetType | None = UNSET
+
+
+class Performance(Base, kw_only=True):
+    """Durations in milliseconds, and what else a producer measured."""
+
+    latency_ms: Milliseconds | UnsetType | None = UNSET
+    time_to_first_token_ms: Milliseconds | UnsetType | None = UNSET
+    generation_time_ms: Milliseconds | UnsetType | None = UNSET
+    additional_details: dict[str, str] | UnsetType | None = UNSET
+
+
+class Record(Base, kw_only=True):
+    """One answer of one model to one question: one line of a shard."""
+
+    schema_version: str
+    evaluation_id: str
+    model_id: str
+    evaluation_name: str
+    sample_id: str
+    sample_hash: str | UnsetType | None = UNSET
+    interaction_type: Literal["single_turn", "multi_turn", "agentic"]
+    input: Input
+    output: Output | UnsetType | None = UNSET
+    messages: list[Message] | UnsetType | None = UNSET
+    answer_attribution: list[AnswerAttribution]
+    evaluation: Evaluation
+    token_usage: TokenUsage | UnsetType | None = UNSET
+    performance: Performance | UnsetType | None = UNSET
+    error: str | UnsetType | None = UNSET
+    metadata: dict[str, str] | UnsetType | None = UNSET
+
+
+_HAVE_TURNS: Final = "multi_turn and agentic must have `messages` as an array"
+_NO_TURNS: Final = "single_turn must not have `messages`"
+RULES: Final = (
+    Rule("rule.single_turn_output", ONE, "output", "single_turn must have `output` as an object", "record.output"),
+    Rule("rule.single_turn_messages", ONE, "messages", _NO_TURNS, "record.messages.__class__ is not list"),
+    Rule("rule.multi_turn_messages", MANY, "messages", _HAVE_TURNS, "record.messages.__class__ is list"),
+    Rule(
+        "rule.multi_turn_output", MANY, "output", "multi_turn and agentic must not have `output`", "not record.output"
+    ),
+    METRICS_NUM_TURNS._replace(test="True"),  # the decoder refuses `metrics` as any other unknown key
+)
+
+_LABELS: Final = labels_of("0.2.1")
+
+SCHEMA: Final = Schema(
+    name="0.2.1",
+    label="0.2.1",
+    labels=_LABELS,
+    file="instance_level_eval_0.2.1.schema.json",
+    record=Record,
+    rules=RULES,
+    hashes=LIST_HASHES,
+    recipe="R5",
+    identity=V0_2_0.identity,
+    sort_fields=V0_2_0.sort_fields,
+    turns_field="messages",
+    # All records of this version are records of 0.3.0, too: only the label tells them apart.
+    sure_labels=_LABELS,
+    claims=lambda _: False,
+)

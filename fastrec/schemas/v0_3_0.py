@@ -1,0 +1,78 @@
+"""Version 0.3.0 of the record schema, which is also that of 0.2.2 and 0.2.3: 0.2.1 plus `evaluation_result_id`."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+from msgspec import UNSET, UnsetType
+
+from fastrec.schemas.hashes import LIST_HASHES
+from fastrec.schemas.labels import labels_of
+from fastrec.schemas.schema import Schema
+from fastrec.schemas.structs import Base
+from fastrec.schemas.v0_2_0 import AnswerAttribution, TokenUsage
+from fastrec.schemas.v0_2_1 import RULES, Evaluation, Input, Message, Output, Performance
+
+__all__ = ["SCHEMA", "Record"]
+
+
+class Record(Base, kw_only=True):
+    """One answer of one model to one question, scored by one metric: one line of a shard."""
+
+    schema_version: str
+    evaluation_id: str
+    model_id: str
+    evaluation_name: str
+    evaluation_result_id: str | UnsetType = UNSET
+    sample_id: str
+    sample_hash: str | UnsetType | None = UNSET
+    interaction_type: Literal["single_turn", "multi_turn", "agentic"]
+    input: Input
+    output: Output | UnsetType | None = UNSET
+    messages: list[Message] | UnsetType | None = UNSET
+    answer_attribution: list[AnswerAttribution]
+    evaluation: Evaluation
+    token_usage: TokenUsage | UnsetType | None = UNSET
+    performance: Performance | UnsetType | None = UNSET
+    error: str | UnsetType | None = UNSET
+    metadata: dict[str, str] | UnsetType | None = UNSET
+
+
+_LABELS: Final = labels_of("0.2.2", "0.2.3", "0.3.0")
+_EARLIER: Final = labels_of("0.2.1")
+_EARLIEST: Final = labels_of("0.2.0")
+
+
+def _claims(record: Any) -> bool:
+    """Return whether a record that decodes is surely of this version, and not of an earlier one by its label."""
+    label: str = record.schema_version
+    if record.evaluation_result_id is not UNSET:
+        return True
+    if label in _EARLIEST:
+        conversation: bool = record.interaction_type != "single_turn"  # with `messages`, which 0.2.0 does not have
+        return conversation
+    return label not in _EARLIER
+
+
+SCHEMA: Final = Schema(
+    name="0.3.0",
+    label="0.3.0",
+    labels=_LABELS,
+    file="instance_level_eval_0.3.0.schema.json",
+    record=Record,
+    rules=RULES,
+    hashes=LIST_HASHES,
+    recipe="R5",
+    identity=("evaluation_id", "evaluation_name", "evaluation_result_id", "model_id", "sample_id"),
+    sort_fields=(
+        "evaluation_name",
+        "sample_hash",
+        "model_id",
+        "evaluation_id",
+        "sample_id",
+        "evaluation_result_id",
+    ),
+    turns_field="messages",
+    sure_labels=_LABELS,
+    claims=_claims,
+)
