@@ -99,7 +99,7 @@ def test_judge_of_msgspec(compare: Measure, text: str, request: Any) -> None:
     judge, out = Judge(), bytearray()
     judge_all(judge, chunks, out)
     # The decoder of the judge: one without the learned fields would refuse the records.
-    decode, encode_into = judge._decoder.decode, msgspec.json.Encoder().encode_into  # noqa: SLF001
+    decode, encode_into = judge._lane.decoder.decode, msgspec.json.Encoder().encode_into  # noqa: SLF001
     pairs = [[_decodable(line, decode) for line in chunk.splitlines()] for chunk in chunks]
 
     def bare() -> None:

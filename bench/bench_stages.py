@@ -14,7 +14,7 @@ import zstandard
 from fastrec.corpus.writer import ShardWriter
 from fastrec.judge.judge import Judge
 from fastrec.limits import LIMITS
-from fastrec.schemas.hashes import HASHES
+from fastrec.schemas.hashes import TEXT_HASHES
 from fastrec.schemas.v0_2_0 import Record
 from fastrec.sorting.gather import gather, slice_run
 from fastrec.sorting.key_sample import KeySample
@@ -112,10 +112,10 @@ def test_read_shard(measure: Measure, plain: Text, tmp_path: Path) -> None:
     measure(read, plain)
 
 
-@pytest.mark.parametrize("algorithm", list(HASHES))
+@pytest.mark.parametrize("algorithm", list(TEXT_HASHES))
 def test_hash(measure: Measure, plain: Text, records: list[Record], algorithm: str) -> None:
     """Compute `sample_hash`."""
-    compute = HASHES[algorithm]
+    compute = TEXT_HASHES[algorithm]
     asked = [(record.input.raw, record.input.reference) for record in records]
 
     def compute_all() -> None:

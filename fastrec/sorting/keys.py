@@ -4,44 +4,70 @@ r"""Sort keys: one `bytes` object per record, so that comparing keys as bytes gi
     a string         its UTF-8, each NUL as 00 FF, then 00
     sample_id, int   01 for negative, 02 otherwise; the number of bytes; the bytes
     sample_id, str   03, then as a string
+    a metric         if there is none, 00; else 01, then as a string
 
 UTF-8 sorts by code point. The end mark 00 is less than any byte of a string, and a NUL within a string is followed by
 FF, so a prefix sorts before longer strings. No field begins with FF, so an end mark is never taken for a NUL.
+
+Keys of versions with metrics (`evaluation_result_id`) have that field, too. An evaluation and one of its metrics are a
+*scope*, which statistics are about: without a metric it is the evaluation_name, else that, 00, and the metric.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
-from typing import Final
+from typing import Any, Final
 
-from fastrec.schemas.registry import DEFAULT_SCHEMA, Record
+from msgspec import UNSET, UnsetType
 
-__all__ = ["FIELDS", "encode_text", "join_key", "key_maker", "key_splitter", "sample_id_of", "sort_order", "text_of"]
+from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA
+
+__all__ = [
+    "FIELDS",
+    "METRIC",
+    "METRIC_FIELDS",
+    "encode_text",
+    "join_key",
+    "key_maker",
+    "key_splitter",
+    "sample_id_of",
+    "scope_of",
+    "sort_order",
+    "split_scope",
+    "text_of",
+]
 
 FIELDS: Final = DEFAULT_SCHEMA.sort_fields
-"""The fields of a key, in the default order."""
+"""The fields of a key without metrics, in the default order."""
 
+METRIC_FIELDS: Final = NEWEST_SCHEMA.sort_fields
+"""The fields of a key with metrics, in the default order."""
+
+METRIC: Final = METRIC_FIELDS[-1]
+"""The field that names a metric."""
+
+_HAS_METRIC: Final = b"\1"
 _NEGATIVE, _NATURAL, _STRING = b"\1", b"\2", b"\3"
 _LENGTH_BYTES: Final = 4
 _LONGEST: Final = 2 ** (8 * _LENGTH_BYTES) - 1
 
 
-def sort_order(first: Iterable[str]) -> tuple[str, ...]:
+def sort_order(first: Iterable[str], fields: Sequence[str] = FIELDS) -> tuple[str, ...]:
     """Return all sort fields: those given, then the others in the default order."""
     named = tuple(dict.fromkeys(first))
-    return (*named, *(field for field in FIELDS if field not in named))
+    return (*named, *(field for field in fields if field not in named))
 
 
-def key_maker(order: Sequence[str] = FIELDS) -> Callable[[Record], bytes]:
+def key_maker(order: Sequence[str] = FIELDS) -> Callable[[Any], bytes]:
     """Return a function that makes the key of a record."""
-    if tuple(order) == FIELDS:
-        return _default_key
-    encoders = [(field, _sample_id if field == "sample_id" else _string) for field in order]
+    if tuple(order) in _FAST:
+        return _FAST[tuple(order)]
+    encoders = [(field, _ENCODERS.get(field, _string)) for field in order]
     return lambda record: b"".join([encode(getattr(record, field)) for field, encode in encoders])
 
 
-def _default_key(record: Record) -> bytes:
+def _key(record: Any) -> bytes:
     """Make a key in the default order. If no string holds a NUL, one call encodes them all."""
     name, sample_hash, model = record.evaluation_name, record.sample_hash, record.model_id
     evaluation_id = record.evaluation_id
@@ -53,8 +79,22 @@ def _default_key(record: Record) -> bytes:
     else:
         text = f"{name}\0{sample_hash}\0{model}\0{evaluation_id}\0"
         if text.count("\0") == 4:
-            return text.encode() + _integer(sample_id)  # type: ignore[arg-type]
-    return b"".join(map(_string, (name, sample_hash, model, evaluation_id))) + _sample_id(sample_id)  # type: ignore[arg-type]
+            return text.encode() + _integer(sample_id)
+    return b"".join(map(_string, (name, sample_hash, model, evaluation_id))) + _sample_id(sample_id)
+
+
+def _key_with_metric(record: Any) -> bytes:
+    """Make a key in the default order, with a metric; all ids are strings."""
+    metric = record.evaluation_result_id
+    text = (
+        f"{record.evaluation_name}\0{record.sample_hash}\0{record.model_id}\0{record.evaluation_id}\0\3"
+        f"{record.sample_id}\0"
+    )
+    text += "\0" if metric is UNSET else f"\1{metric}\0"
+    return text.encode() if text.count("\0") == 6 else _key(record) + _metric(metric)
+
+
+_FAST: Final = {FIELDS: _key, METRIC_FIELDS: _key_with_metric}
 
 
 def _string(text: str) -> bytes:
@@ -63,6 +103,13 @@ def _string(text: str) -> bytes:
 
 def _sample_id(value: int | str) -> bytes:
     return _STRING + _string(value) if isinstance(value, str) else _integer(value)
+
+
+def _metric(value: str | UnsetType) -> bytes:
+    return b"\0" if isinstance(value, UnsetType) else _HAS_METRIC + _string(value)
+
+
+_ENCODERS: Final[dict[str, Callable[[Any], bytes]]] = {"sample_id": _sample_id, METRIC: _metric}
 
 
 def _integer(value: int) -> bytes:
@@ -75,16 +122,40 @@ def _integer(value: int) -> bytes:
 
 
 def key_splitter(order: Sequence[str] = FIELDS) -> Callable[[bytes], Sequence[bytes]]:
-    """Return a function that splits a key into its encoded fields, in the default order."""
+    """Return a function that splits a key into five encoded fields, in the default order; the first is the scope."""
     if tuple(order) == FIELDS:
         return _split_default
+    if tuple(order) == METRIC_FIELDS:
+        return _split_with_metric
     in_default_order = itemgetter(*(tuple(order).index(field) for field in FIELDS))
-    return lambda key: in_default_order(_split(key, order))
+    if METRIC not in order:
+        return lambda key: in_default_order(_split(key, order))
+    position = tuple(order).index(METRIC)
+
+    def split(key: bytes) -> Sequence[bytes]:
+        fields = _split(key, order)
+        name, *others = in_default_order(fields)
+        return [_joined(name, fields[position]), *others]
+
+    return split
 
 
 def _split_default(key: bytes) -> Sequence[bytes]:
     # 00 FF is a NUL within a string or, rarely, part of an integer: both need the slow split.
     return _split(key, FIELDS) if b"\0\xff" in key else key.split(b"\0", 4)
+
+
+def _split_with_metric(key: bytes) -> Sequence[bytes]:
+    if b"\0\xff" in key:
+        name, sample_hash, model, evaluation_id, sample_id, metric = _split(key, METRIC_FIELDS)
+    else:
+        name, sample_hash, model, evaluation_id, sample_id, metric, _ = key.split(b"\0")
+        sample_id += b"\0"
+    return _joined(name, metric), sample_hash, model, evaluation_id, sample_id
+
+
+def _joined(name: bytes, metric: bytes) -> bytes:
+    return name + b"\0" + metric if metric else name
 
 
 def _split(key: bytes, order: Sequence[str]) -> list[bytes]:
@@ -107,9 +178,27 @@ def _split(key: bytes, order: Sequence[str]) -> list[bytes]:
 
 
 def join_key(fields: Sequence[bytes], order: Sequence[str] = FIELDS) -> bytes:
-    """Make a key from encoded fields in the default order."""
+    """Make a key from five encoded fields in the default order, the first of which is the scope."""
     by_name = dict(zip(FIELDS, fields, strict=True))
+    if METRIC in order:
+        by_name["evaluation_name"], _, metric = fields[0].partition(b"\0" + _HAS_METRIC)
+        by_name[METRIC] = fields[0][len(by_name["evaluation_name"]) + 1 :] and _HAS_METRIC + metric
     return b"".join([by_name[field] + (b"" if field == "sample_id" else b"\0") for field in order])
+
+
+def scope_of(evaluation: str, metric: str | None) -> bytes:
+    """Encode an evaluation and a metric; `split_scope` decodes them.
+
+    >>> split_scope(scope_of("gsm8k", "exact_match"))
+    ('gsm8k', 'exact_match')
+    """
+    return _joined(encode_text(evaluation), b"" if metric is None else _HAS_METRIC + encode_text(metric))
+
+
+def split_scope(scope: bytes) -> tuple[str, str | None]:
+    """Decode a scope into its evaluation and its metric, if it has one."""
+    name, mark, metric = scope.partition(b"\0" + _HAS_METRIC)  # a NUL within a string is followed by FF
+    return text_of(name), text_of(metric) if mark else None
 
 
 def encode_text(text: str) -> bytes:

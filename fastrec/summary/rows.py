@@ -7,17 +7,17 @@ is decoded twice, and nothing is subtracted for duplicates.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, Final
 
 from msgspec import UNSET
 
-from fastrec.schemas.registry import DEFAULT_SCHEMA, Record
+from fastrec.schemas.registry import DEFAULT_SCHEMA
+from fastrec.schemas.schema import Schema
 
-__all__ = ["Column", "bucket_of", "bucket_value", "from_portable", "row_of", "to_portable"]
+__all__ = ["Column", "bucket_of", "bucket_value", "from_portable", "row_maker", "row_of", "to_portable"]
 
-_SCHEMA_NAME: Final = DEFAULT_SCHEMA.label
-_turns_of = attrgetter(DEFAULT_SCHEMA.turns_field)
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 _MANTISSA: Final = 64
 """Buckets per power of two. A bucket spans 1/64 of its value, so its middle is within 1/128 of every latency in it."""
@@ -42,27 +42,39 @@ class Column:
     OUTCOME = slice(CORRECT, ERROR + 1)  # whether it is correct, its score, whether it has an error
 
 
-def row_of(record: Record, source: int, line: int) -> tuple[Any, ...]:
-    """Build the row of a record at a line of a piece of input."""
-    turns = _turns_of(record)
-    evaluation, usage, times = record.evaluation, record.token_usage, record.performance
-    score = evaluation.score
-    latency = times.latency_ms if times else UNSET
-    return (
-        source,
-        line,
-        record.interaction_type,
-        None if record.schema_version == _SCHEMA_NAME else record.schema_version,
-        evaluation.is_correct,
-        score if score.__class__ is float or score.__class__ is bool else to_portable(score),  # type: ignore[arg-type]
-        bool(record.error),
-        len(turns) if turns.__class__ is list else 1,
-        sum([len(turn.tool_calls) for turn in turns if turn.tool_calls]) if turns else 0,
-        to_portable(usage.input_tokens) if usage else None,
-        to_portable(usage.output_tokens) if usage else None,
-        to_portable(usage.total_tokens) if usage else None,
-        bucket_of(latency) if latency else (0 if latency == 0 else None),
-    )
+RowOf = Callable[[Any, int, int], tuple[Any, ...]]
+"""From a record, the number of its piece of input and its line to its row."""
+
+
+def row_maker(schema: Schema) -> RowOf:
+    """Return the function that builds the row of a record of this version."""
+    turns_of, schema_label = attrgetter(schema.turns_field), schema.label
+
+    def row_of(record: Any, source: int, line: int) -> tuple[Any, ...]:
+        turns = turns_of(record)
+        evaluation, usage, times = record.evaluation, record.token_usage, record.performance
+        score = evaluation.score
+        latency = times.latency_ms if times else UNSET
+        return (
+            source,
+            line,
+            record.interaction_type,
+            None if record.schema_version == schema_label else record.schema_version,
+            evaluation.is_correct,
+            score if score.__class__ is float or score.__class__ is bool else to_portable(score),
+            bool(record.error),
+            len(turns) if turns.__class__ is list else 1,
+            sum([len(turn.tool_calls) for turn in turns if turn.tool_calls]) if turns else 0,
+            to_portable(usage.input_tokens) if usage else None,
+            to_portable(usage.output_tokens) if usage else None,
+            to_portable(usage.total_tokens) if usage else None,
+            bucket_of(latency) if latency else (0 if latency == 0 else None),
+        )
+
+    return row_of
+
+
+row_of: Final = row_maker(DEFAULT_SCHEMA)
 
 
 def to_portable(number: int) -> int | str:
