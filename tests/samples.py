@@ -1,4 +1,4 @@
-"""Three full records, one of each interaction type, with every field of the schema in use."""
+"""Three full records, one of each interaction type, with every field of the schema in use; and the same per version."""
 
 from __future__ import annotations
 
@@ -72,3 +72,36 @@ _BY_NAME = {"single_turn": SINGLE_TURN, "multi_turn": MULTI_TURN, "agentic": AGE
 def sample(name: str = "single_turn", **changes: Any) -> dict[str, Any]:
     """Return a copy of a sample with some top-level fields changed."""
     return {**copy.deepcopy(_BY_NAME[name]), **changes}
+
+
+def sample_of(version: str, name: str = "single_turn", **changes: Any) -> dict[str, Any]:
+    """Return such a copy as a full record of a schema version."""
+    record = sample(name)
+    if version == "0.2.0":
+        return {**record, **changes}
+    texts = [record["input"], "reference"], [record.get("output"), "raw"], [record.get("output"), "reasoning_trace"]
+    for parent, field in texts:
+        if parent:
+            parent[field] = [parent[field]]
+    if version != "0.2.0-released":
+        record = _later(record)
+        record["schema_version"] = version
+    if version == "0.3.0":
+        record["evaluation_result_id"] = "accuracy"
+    return {**record, **changes}
+
+
+def _later(record: dict[str, Any]) -> dict[str, Any]:
+    """Change a record of the released 0.2.0 into one of 0.2.1."""
+    if "interactions" in record:
+        record["messages"] = record.pop("interactions")
+    record["sample_id"] = str(record["sample_id"])
+    record["evaluation"]["score"] = float(record["evaluation"]["score"])
+    record["metadata"] = {"subject": "maths", "tags": '["a"]'}
+    record["performance"]["additional_details"] = {"queue": "3 ms"}
+    for turn in record.get("messages", ()):
+        if "tool_call_id" in turn:
+            turn["tool_call_id"] = [turn["tool_call_id"]]
+        for call in turn.get("tool_calls", ()):
+            call["arguments"] = {key: str(value) for key, value in call["arguments"].items()}
+    return record

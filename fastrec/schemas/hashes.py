@@ -85,7 +85,7 @@ def cached_hash(compute: Hash) -> Hash:
         if known_raw == raw and known_reference == reference:
             return digest
         digest = compute(raw, reference)
-        size = len(raw) + (len(reference) if reference.__class__ is str else sum(map(len, reference)))
+        size = len(raw) + len(reference) + (0 if reference.__class__ is str else sum(map(len, reference)))
         if size <= _LONGEST:
             slots[slot] = (raw, reference, digest)
         return digest

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from fastrec.judge.judge import Judge
+from fastrec.schemas.registry import DEFAULT_SCHEMA
 from tests import reference
 from tests.samples import AGENTIC, MULTI_TURN, SINGLE_TURN
 
@@ -142,7 +143,7 @@ def spelled(value: Any, rng: random.Random) -> bytes:
 
 def disagreements(mutations: Iterator[Any], seed: int) -> tuple[int, int, list[str]]:
     """Judge mutations in chunks of several lines, and compare each verdict and each normal form with the reference."""
-    judge, rng = Judge(), random.Random(seed)
+    judge, rng = Judge(DEFAULT_SCHEMA), random.Random(seed)
     wrong: list[str] = []
     judged = valid = 0
     for chunk in iter(lambda: list(itertools.islice(mutations, 50)), []):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -11,7 +12,7 @@ from fastrec.judge.codes import CODES, ERRORS, WARNINGS
 from fastrec.schemas.labels import LABELS
 from fastrec.schemas.registry import SCHEMAS
 from tests.judge.helpers import codes, judge, warning_codes
-from tests.samples import sample
+from tests.samples import sample, sample_of
 
 
 def findings(record: Any, **options: Any) -> list[tuple[str, str, str]]:
@@ -102,6 +103,30 @@ ERROR_CASES: list[tuple[dict[str, Any], str, str, str]] = [
         "rule.metrics_num_turns",
         "$.metrics.num_turns",
         "in multi_turn and agentic, a `metrics` object must have `num_turns`, found nothing",
+    ),
+    (
+        sample_of("0.3.0", "agentic", zz=1),
+        "schema.unknown_key",
+        "$.zz",
+        "this version allows no such key here",
+    ),
+    (
+        sample_of("0.3.0", messages=[], sample_hash=None),  # 0.2.0 allows `messages`, but not the null
+        "rule.single_turn_messages",
+        "$.messages",
+        "single_turn must not have `messages`, found an array of 0 items",
+    ),
+    (
+        without(sample_of("0.3.0", "agentic"), "messages"),
+        "rule.multi_turn_messages",
+        "$.messages",
+        "multi_turn and agentic must have `messages` as an array, found nothing",
+    ),
+    (
+        sample("agentic", messages=[]),
+        "version.contradiction",
+        "$.messages",
+        "expected either `interactions` or `messages`, found both",
     ),
 ]
 
@@ -234,10 +259,13 @@ def test_warnings_about_versions_name_the_expected_labels() -> None:
 
 
 def test_every_schema_version_has_a_label_of_its_own() -> None:
-    """The name of a version, which upgraded records get, is one of its labels, and all labels are known."""
+    """What upgraded records get is one of the labels of their version, and all labels are known."""
     for schema in SCHEMAS.values():
-        assert schema.name in schema.labels <= LABELS
-        assert schema.name.removeprefix("instance_level_eval_") in schema.labels
+        assert schema.label in schema.labels <= LABELS
+        assert {label.removeprefix("instance_level_eval_") for label in schema.labels} <= schema.labels
+    labels = [schema.labels for schema in SCHEMAS.values()]
+    assert labels[0] == labels[1]  # two structures were published as 0.2.0
+    assert all(one.isdisjoint(other) for one, other in itertools.combinations(labels[1:], 2))
 
 
 def test_single_turns_have_no_warnings_about_conversations() -> None:
@@ -254,6 +282,7 @@ def test_every_row_of_the_table_has_a_case() -> None:
     for mark in test_hostile.test_hostile_values_are_rejected_in_every_field.pytestmark:
         shown |= {case[-1] for case in mark.args[1] if isinstance(case, tuple)}
     shown |= {"hash.mismatch", "line.too_long"}  # by options: above, and in the tests of validate
+    shown |= {"version.newer"}  # by option: in the tests of versions
     shown |= {"conflict.not_first", "conflict.rejected"}  # by options: in the tests of normalize
     assert shown == set(CODES)
     assert len(CODES) == len(ERRORS) + len(WARNINGS)
