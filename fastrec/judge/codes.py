@@ -1,4 +1,4 @@
-"""The table of codes: every reason to reject a line, and every warning.
+"""The table of codes: every reason to reject a line, every warning, and every note about a record that was changed.
 
 Codes are part of the interface: scripts match them, and summaries count by them. A code is never renamed or reused; a
 new reason gets a new row. The findings of a line are sorted by the order of the rows, so the first error of a line,
@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from fastrec.schemas.registry import SCHEMAS
+from fastrec.schemas.upgrade import UPGRADES
 
-__all__ = ["CODES", "ERRORS", "RANK", "WARNINGS", "Code"]
+__all__ = ["CODES", "ERRORS", "NOTES", "RANK", "WARNINGS", "Code"]
 
 
 class Code(NamedTuple):
@@ -64,5 +65,7 @@ WARNINGS: Final = (
     Code("version.mismatch", "warning", "`schema_version` is another version than the one that the record follows"),
 )
 
-CODES: Final = {row.code: row for row in ERRORS + WARNINGS}
+NOTES: Final = tuple(Code(code, "note", meaning) for code, meaning in UPGRADES.items())
+
+CODES: Final = {row.code: row for row in ERRORS + WARNINGS + NOTES}
 RANK: Final = {code: rank for rank, code in enumerate(CODES)}

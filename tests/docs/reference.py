@@ -16,7 +16,7 @@ from fastrec.commands.verify import Verification
 from fastrec.commands.verify.problems import KINDS
 from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.rejects import RejectedLine
-from fastrec.judge.codes import ERRORS, WARNINGS, Code
+from fastrec.judge.codes import ERRORS, NOTES, WARNINGS, Code
 from fastrec.normalize.run import NormalizeResult, Plan
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.summary.document import Summary
@@ -47,6 +47,14 @@ Why a line is rejected (`rejects.jsonl.zst`, `fastrec rejects`) or invalid (`fas
 What looks wrong in a valid record. `fastrec validate` prints warnings; with `--strict` it exits with code 1.
 
 {warnings}
+
+## Notes
+
+What changed in a valid record when it was brought to the version of its corpus. `summary.json` counts such records in
+`notes`; `fastrec validate --upgrade-report` lists what an upgrade would change. [Versions](versions.md) has the whole
+mapping.
+
+{notes}
 
 ## Problems of a corpus
 
@@ -101,7 +109,7 @@ def _anchor(title: str) -> str:
 def codes_page() -> str:
     """docs/codes.md: every code, and every kind of problem."""
     kinds = [f"| `{kind}` | {cell(meaning)} |" for kind, meaning in KINDS.items()]
-    return _CODES.format(errors=_codes(ERRORS), warnings=_codes(WARNINGS), kinds="\n".join(kinds))
+    return _CODES.format(errors=_codes(ERRORS), warnings=_codes(WARNINGS), notes=_codes(NOTES), kinds="\n".join(kinds))
 
 
 def _codes(rows: tuple[Code, ...]) -> str:
