@@ -107,17 +107,14 @@ def _without_nulls(value: dict[str, Any], shape: Shape) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     for key, child in value.items():
         field = shape.fields.get(key)
-        if field is None:
-            kept[key] = child
-        elif child is None:
-            if not field.drops_null:
-                kept[key] = child
-        elif field.shape is None or not isinstance(child, (dict, list)):
-            kept[key] = child
-        elif field.is_list:
-            kept[key] = [_without_nulls(item, field.shape) for item in child]
-        else:
-            kept[key] = _without_nulls(child, field.shape)
+        if child is None and field and field.drops_null:
+            continue
+        kept[key] = child
+        if field and field.shape:
+            if isinstance(child, list):
+                kept[key] = [_without_nulls(item, field.shape) for item in child]
+            elif child is not None:
+                kept[key] = _without_nulls(child, field.shape)
     return kept
 
 
