@@ -159,12 +159,13 @@ def _print_plan(plan: Plan, *, as_json: bool) -> None:
 
 
 def _closing_line(result: NormalizeResult) -> str:
-    counts, conflicts = result.summary.line_counts, result.summary.conflicts
+    summary, counts = result.summary, result.summary.line_counts
+    conflicts = summary.repeats.identities + summary.contradictions.identities
     # The size of a stream is unknown.
     size = spell_bytes(result.input_bytes) if result.input_bytes else f"{spell_bytes(result.text_bytes)} of text"
     return (
         f"{counted(counts.lines, 'line')}: {counts.kept:,} kept, {counted(counts.duplicates, 'duplicate')}, "
-        f"{counts.rejected:,} rejected, {counts.blank:,} blank; {counted(conflicts.identities, 'conflict')}; "
+        f"{counts.rejected:,} rejected, {counts.blank:,} blank; {counted(conflicts, 'conflict')}; "
         f"{counted(result.parts, 'part')}, {size} → {spell_bytes(result.output_bytes)} "
         f"{spell_speed(result.text_bytes, result.seconds)}"
     )

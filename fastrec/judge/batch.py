@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final, Self
+from typing import Self
 
 import msgspec
 
 from fastrec.judge.findings import Finding
+from fastrec.schemas.recipes import ABSENT
 from fastrec.schemas.registry import Record
 
-__all__ = ["ABSENT", "WRONG", "Batch", "HashReplaced", "InvalidLine"]
-
-ABSENT: Final = "absent"
-WRONG: Final = "wrong"
+__all__ = ["Batch", "HashReplaced", "InvalidLine"]
 
 
 class InvalidLine(msgspec.Struct, frozen=True):

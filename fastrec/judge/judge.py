@@ -22,12 +22,12 @@ from msgspec import UNSET
 from stringzilla import count, find
 
 from fastrec.judge.arbiter import judge_slowly, normal_form
-from fastrec.judge.batch import ABSENT, WRONG, Batch, HashReplaced, InvalidLine
+from fastrec.judge.batch import Batch, HashReplaced, InvalidLine
 from fastrec.judge.findings import Errors, Finding, describe
 from fastrec.judge.parse import spell
 from fastrec.judge.warnings import label_code, warnings_of
 from fastrec.schemas.hashes import Hash, cached_hash
-from fastrec.schemas.recipes import RecipeFinder
+from fastrec.schemas.recipes import ABSENT, WRONG, RecipeFinder
 from fastrec.schemas.registry import NEWEST_SCHEMA, SCHEMAS, Record
 from fastrec.schemas.schema import Schema
 from fastrec.schemas.shape import build

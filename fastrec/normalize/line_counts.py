@@ -10,6 +10,7 @@ from msgspec.structs import asdict, astuple
 from fastrec.corpus.manifest import InputEntry
 from fastrec.errors import FastrecError, utf8
 from fastrec.normalize.results import PIECES, HashCounts, Part, SortResult
+from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Shard
 from fastrec.summary.document import HashExample, LineCounts, SampleHashes, json_safe
@@ -34,7 +35,12 @@ def count_hashes(results: Sequence[SortResult], algorithm: str) -> SampleHashes:
     examples = [
         HashExample(**asdict(example) | {"sample_id": json_safe(example.sample_id)}) for example in total.examples
     ]
-    return SampleHashes(**asdict(total) | {"algorithm": algorithm, "examples": examples})
+    return SampleHashes(
+        **asdict(total) | {"algorithm": algorithm, "examples": examples},
+        recipe=DEFAULT_SCHEMA.recipe,
+        by_recipe={},
+        by_model=[],
+    )
 
 
 def input_entries(

@@ -23,7 +23,12 @@ from json.encoder import encode_basestring as _unicode
 from json.encoder import encode_basestring_ascii as _ascii
 from typing import Final
 
-__all__ = ["RECIPES", "RecipeFinder"]
+__all__ = ["ABSENT", "RECIPES", "WRONG", "RecipeFinder"]
+
+ABSENT: Final = "absent"
+"""Counted in place of a recipe for records without a hash."""
+WRONG: Final = "wrong"
+"""Counted in place of a recipe for hashes that no recipe gives."""
 
 Text = Callable[[str, list[str]], str]
 """From `input.raw` and the references to the text that is hashed."""

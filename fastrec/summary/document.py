@@ -12,21 +12,24 @@ from msgspec import Meta
 
 __all__ = [
     "SUMMARY_FORMAT",
-    "ConflictExample",
-    "Conflicts",
     "ErrorsAsWrong",
     "EvaluationSummary",
     "HashExample",
+    "Identities",
+    "IdentityExample",
     "Latency",
     "LineCounts",
+    "ModelRecipes",
     "ModelSummary",
+    "Repairable",
+    "SameRun",
     "SampleHashes",
     "Summary",
     "Tokens",
     "json_safe",
 ]
 
-SUMMARY_FORMAT: Final = 3
+SUMMARY_FORMAT: Final = 4
 
 Count = Annotated[int, Meta(ge=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]
@@ -55,10 +58,27 @@ class LineCounts(Base, kw_only=True):
     blank: Annotated[int, Meta(ge=0, description="Lines of white space only.")]
 
 
-class ConflictExample(Base, kw_only=True):
+class Repairable(Base, kw_only=True):
+    """Rejected lines that `--repair all` would keep."""
+
+    lines: Annotated[int, Meta(ge=0, description="Rejected lines that would be kept.")]
+    by_code: Annotated[
+        dict[str, int], Meta(description="These lines by the code of a repair; a line may need several repairs.")
+    ]
+
+
+class SameRun(Base, kw_only=True):
+    """Records dropped by `--same-run ignore`: equal to a kept one but for evaluation_id and schema_version."""
+
+    records: Annotated[int, Meta(ge=0, description="Records dropped; they count as duplicates.")]
+    runs: Annotated[dict[str, int], Meta(description="These records by their evaluation_id.")]
+
+
+class IdentityExample(Base, kw_only=True):
     """An identity with several records."""
 
     evaluation_name: str
+    metric: Annotated[str | None, Meta(description="evaluation_result_id of the records; null if they have none.")]
     sample_id: SampleId
     model_id: str
     evaluation_id: str
@@ -66,18 +86,21 @@ class ConflictExample(Base, kw_only=True):
     sample_hashes: Annotated[list[str], Meta(description="Their sample_hash values.")]
 
 
-class Conflicts(Base, kw_only=True):
-    """Identities (evaluation_id, evaluation_name, model_id, sample_id) with several different records."""
+class Identities(Base, kw_only=True):
+    """Identities with several different records of one kind.
 
-    identities: Annotated[int, Meta(ge=0, description="Identities with several records.")]
+    An identity is evaluation_id, evaluation_name, evaluation_result_id, model_id and sample_id.
+    """
+
+    identities: Annotated[int, Meta(ge=0, description="Identities with such records.")]
     records: Annotated[int, Meta(ge=0, description="Records of these identities.")]
     examples: Annotated[
-        list[ConflictExample], Meta(description="The first 100 of them, by evaluation_name and sample_id.")
+        list[IdentityExample], Meta(description="The first 100 of them, by evaluation_name, metric and sample_id.")
     ]
 
 
 class HashExample(Base, kw_only=True):
-    """A record whose sample_hash was wrong."""
+    """A record whose sample_hash no recipe gives."""
 
     evaluation_name: str
     model_id: str
@@ -86,14 +109,28 @@ class HashExample(Base, kw_only=True):
     computed: Annotated[str, Meta(description="The correct hash.")]
 
 
+class ModelRecipes(Base, kw_only=True):
+    """The recipes of the hashes of one model on one evaluation, over all of its metrics."""
+
+    evaluation_name: str
+    model_id: str
+    recipes: Annotated[dict[str, int], Meta(description="Valid lines by recipe, as in by_recipe.")]
+
+
 class SampleHashes(Base, kw_only=True):
-    """How the `sample_hash` of valid lines, duplicates included, compares with the computed hash."""
+    """How the `sample_hash` of valid lines, duplicates included, compares with the computed hashes."""
 
     algorithm: Annotated[str, Meta(description="sha256 or xxh3_128.")]
-    verified: Annotated[int, Meta(ge=0, description="Lines with the correct hash.")]
+    recipe: Annotated[str, Meta(description="The recipe of the hashes in the corpus.")]
+    verified: Annotated[int, Meta(ge=0, description="Lines whose hash is right by some recipe.")]
     filled: Annotated[int, Meta(ge=0, description="Lines without a hash.")]
     replaced: Annotated[int, Meta(ge=0, description="Lines with a wrong hash; --sample-hash fill leaves it in place.")]
-    examples: Annotated[list[HashExample], Meta(description="The first 10 of these lines, by name, model and id.")]
+    by_recipe: Annotated[
+        dict[str, int],
+        Meta(description="Valid lines by the recipe of their hash; `absent`: without a hash; `wrong`: by no recipe."),
+    ]
+    by_model: Annotated[list[ModelRecipes], Meta(description="The same, by evaluation_name and model_id.")]
+    examples: Annotated[list[HashExample], Meta(description="The first 10 wrong hashes, by name, model and id.")]
 
 
 class Tokens(Base, kw_only=True):
@@ -130,7 +167,10 @@ class ErrorsAsWrong(Base, kw_only=True):
 
 
 class ModelSummary(Base, kw_only=True):
-    """One model on one evaluation. Means are over its answers to a question, then over questions, and rounded once."""
+    """One model on one metric of an evaluation.
+
+    Means are over its answers to a question, then over questions, and rounded once.
+    """
 
     model_id: str
     records: Annotated[int, Meta(ge=1, description="Its records in the corpus: answers + errors.")]
@@ -167,9 +207,13 @@ class ModelSummary(Base, kw_only=True):
 
 
 class EvaluationSummary(Base, kw_only=True):
-    """One evaluation, over all models."""
+    """One metric of an evaluation, or an evaluation without metrics, over all models."""
 
     evaluation_name: str
+    metric: Annotated[str | None, Meta(description="evaluation_result_id of the records; null if they have none.")]
+    graded: Annotated[
+        bool, Meta(description="Whether an answer has a score other than 0 and 1. Then is_correct means little.")
+    ]
     records: Annotated[int, Meta(ge=1, description="Its records in the corpus.")]
     models: Annotated[int, Meta(ge=1, description="Distinct models.")]
     questions: Annotated[int, Meta(ge=1, description="Questions (distinct sample_hash values).")]
@@ -186,13 +230,31 @@ class Summary(Base, kw_only=True):
     """Summary of a corpus."""
 
     format: Annotated[int, Meta(description="Version of this document's format.")] = SUMMARY_FORMAT
+    schema: Annotated[str, Meta(description="Schema version of the corpus.")]
     line_counts: LineCounts
+    versions: Annotated[
+        dict[str, int], Meta(description="Valid lines, duplicates included, by their own schema version.")
+    ]
+    notes: Annotated[
+        dict[str, int],
+        Meta(
+            description="By code, valid lines with a label of another version, and valid lines that an upgrade or a "
+            "repair changed."
+        ),
+    ]
     rejected_by_code: Annotated[dict[str, int], Meta(description="Rejected lines by the code of their first error.")]
-    conflicts: Conflicts
+    repairable: Repairable
+    repeats: Annotated[
+        Identities, Meta(description="Records of one identity that an epoch, a trial or the output tells apart.")
+    ]
+    contradictions: Annotated[
+        Identities, Meta(description="Records of one identity with the same output and different verdicts.")
+    ]
+    same_run: SameRun
     sample_hash: SampleHashes
-    interaction_types: Annotated[dict[str, int], Meta(description="Records by interaction_type.")]
-    schema_versions: Annotated[dict[str, int], Meta(description="Records by schema_version.")]
-    evaluations: Annotated[list[EvaluationSummary], Meta(description="All evaluations, sorted by name.")]
+    interaction_types: Annotated[dict[str, int], Meta(description="Kept records by interaction_type.")]
+    schema_versions: Annotated[dict[str, int], Meta(description="Kept records by schema_version.")]
+    evaluations: Annotated[list[EvaluationSummary], Meta(description="All evaluations, by name, then by metric.")]
 
     def to_json(self) -> bytes:
         """Encode the document: indented, with a newline at the end."""

@@ -1,21 +1,28 @@
-"""Build the summary document from line counts, the tally and the census."""
+"""Build the summary document from what was counted over the lines, the tally and the census."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from fastrec.schemas.recipes import ABSENT, WRONG
 from fastrec.schemas.registry import DEFAULT_SCHEMA
-from fastrec.sorting.keys import sample_id_of, text_of
+from fastrec.schemas.schema import Schema
+from fastrec.sorting.keys import sample_id_of, split_scope, text_of
 from fastrec.summary.census import Conflict
 from fastrec.summary.document import (
-    ConflictExample,
-    Conflicts,
     ErrorsAsWrong,
     EvaluationSummary,
+    HashExample,
+    Identities,
+    IdentityExample,
     Latency,
     LineCounts,
+    ModelRecipes,
     ModelSummary,
+    Repairable,
+    SameRun,
     SampleHashes,
     Summary,
     Tokens,
@@ -26,7 +33,7 @@ from fastrec.summary.part_statistics import Census
 from fastrec.summary.rows import bucket_value
 from fastrec.summary.tally import ModelTally, Tally
 
-__all__ = ["model_summary", "summarize"]
+__all__ = ["hash_counts", "model_summary", "summarize"]
 
 _NO_REPEATS: Final = Repeats()
 
@@ -37,33 +44,89 @@ def summarize(
     sample_hash: SampleHashes,
     tally: Tally,
     census: Census,
+    *,
+    schema: Schema = DEFAULT_SCHEMA,
+    versions: Mapping[str, int] | None = None,
+    notes: Mapping[str, int] | None = None,
+    repairable: Repairable | None = None,
+    same_run: SameRun | None = None,
 ) -> Summary:
-    """Build the summary of a corpus from what was counted over its input lines and over its parts."""
-    versions = {DEFAULT_SCHEMA.label if name is None else name: count for name, count in tally.schema_versions.items()}
+    """Build the summary of a corpus from what was counted over its input lines and over its parts.
+
+    Args:
+        line_counts: Line counts of all shards.
+        rejected_by_code: Rejected lines by the code of their first error.
+        sample_hash: What `hash_counts` returns.
+        tally: The tally of all parts.
+        census: The census of all parts.
+        schema: The version of the corpus.
+        versions: Valid lines by the name of their own version.
+        notes: Valid lines by the code of a note.
+        repairable: Rejected lines that a repair would keep.
+        same_run: Records that were dropped by `--same-run ignore`.
+    """
+    labels = {schema.label if label is None else label: count for label, count in tally.schema_versions.items()}
     return Summary(
+        schema=schema.name,
         line_counts=line_counts,
-        rejected_by_code=dict(sorted(rejected_by_code.items())),
-        conflicts=Conflicts(
-            identities=census.identities,
-            records=census.records,
-            examples=[_conflict_example(conflict) for conflict in census.examples],
-        ),
+        versions=_sorted(versions or {}),
+        notes=_sorted(notes or {}),
+        rejected_by_code=_sorted(rejected_by_code),
+        repairable=repairable or Repairable(lines=0, by_code={}),
+        repeats=_identities(census.identities, census.records, census.examples),
+        contradictions=_identities(0, 0, ()),
+        same_run=same_run or SameRun(records=0, runs={}),
         sample_hash=sample_hash,
-        interaction_types=dict(sorted(tally.interaction_types.items())),
-        schema_versions=dict(sorted(versions.items())),
+        interaction_types=_sorted(tally.interaction_types),
+        schema_versions=_sorted(labels),
         evaluations=list(_evaluations(tally, census)),
     )
 
 
+def hash_counts(
+    algorithm: str, schema: Schema, recipes: Mapping[tuple[str, str, str], int], examples: Sequence[HashExample]
+) -> SampleHashes:
+    """Count how given sample hashes compare with computed ones.
+
+    `recipes` has the number of valid lines by evaluation_name, model_id and the recipe of the given hash: ABSENT if
+    there is none, WRONG if no recipe gives it. `examples` are of lines with a wrong hash.
+    """
+    by_recipe: Counter[str] = Counter()
+    by_model: dict[tuple[str, str], Counter[str]] = {}
+    for (evaluation, model, recipe), count in recipes.items():
+        by_recipe[recipe] += count
+        by_model.setdefault((evaluation, model), Counter())[recipe] += count
+    return SampleHashes(
+        algorithm=algorithm,
+        recipe=schema.recipe,
+        verified=by_recipe.total() - by_recipe[ABSENT] - by_recipe[WRONG],
+        filled=by_recipe[ABSENT],
+        replaced=by_recipe[WRONG],
+        by_recipe=_sorted(+by_recipe),
+        by_model=[
+            ModelRecipes(evaluation_name=evaluation, model_id=model, recipes=_sorted(counts))
+            for (evaluation, model), counts in sorted(by_model.items())
+        ],
+        examples=list(examples),
+    )
+
+
+def _sorted(counts: Mapping[str, int]) -> dict[str, int]:
+    return dict(sorted(counts.items()))
+
+
 def _evaluations(tally: Tally, census: Census) -> Iterator[EvaluationSummary]:
-    by_evaluation: dict[bytes, list[tuple[bytes, ModelTally]]] = {}
-    for (evaluation, model), counted in sorted(tally.models.items()):
-        by_evaluation.setdefault(evaluation, []).append((model, counted))
-    for evaluation, models in by_evaluation.items():
-        questions = census.questions[evaluation]
+    by_scope: dict[bytes, list[tuple[bytes, ModelTally]]] = {}
+    for (scope, model), counted in sorted(tally.models.items()):
+        by_scope.setdefault(scope, []).append((model, counted))
+    for scope, models in by_scope.items():
+        questions = census.questions[scope]
+        evaluation, metric = split_scope(scope)
         answering = sum(counted.records > counted.errors for _, counted in models)
         yield EvaluationSummary(
-            evaluation_name=text_of(evaluation),
+            evaluation_name=evaluation,
+            metric=metric,
+            graded=any(counted.graded for _, counted in models),
             records=sum(counted.records for _, counted in models),
             models=len(models),
             questions=questions.questions,
@@ -79,7 +142,7 @@ def _evaluations(tally: Tally, census: Census) -> Iterator[EvaluationSummary]:
 
 
 def model_summary(name: str, counted: ModelTally, repeats: Repeats) -> ModelSummary:
-    """Build the summary of a model on an evaluation."""
+    """Build the summary of a model on a metric of an evaluation."""
     buckets = [counted.latency_quantile(share) for share in (0.5, 0.9, 0.99)]
     p50, p90, p99 = (None if bucket is None else float(f"{bucket_value(bucket):.5g}") for bucket in buckets)
     sums = (counted.input_tokens, counted.output_tokens, counted.total_tokens)
@@ -102,9 +165,15 @@ def model_summary(name: str, counted: ModelTally, repeats: Repeats) -> ModelSumm
     )
 
 
-def _conflict_example(conflict: Conflict) -> ConflictExample:
-    return ConflictExample(
-        evaluation_name=text_of(conflict.evaluation),
+def _identities(identities: int, records: int, examples: Iterable[Conflict]) -> Identities:
+    return Identities(identities=identities, records=records, examples=list(map(_identity_example, examples)))
+
+
+def _identity_example(conflict: Conflict) -> IdentityExample:
+    evaluation, metric = split_scope(conflict.evaluation)
+    return IdentityExample(
+        evaluation_name=evaluation,
+        metric=metric,
         sample_id=json_safe(sample_id_of(conflict.sample_id)),
         model_id=text_of(conflict.model),
         evaluation_id=text_of(conflict.evaluation_id),

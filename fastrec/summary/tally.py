@@ -20,11 +20,12 @@ __all__ = ["ModelTally", "Tally"]
 
 
 class ModelTally(Sums):
-    """Statistics of one model on one evaluation."""
+    """Statistics of one model on one metric of an evaluation."""
 
     records: int = 0
     correct: int = 0  # without an error
     errors: int = 0
+    graded: int = 0  # answers with a score other than 0 and 1
     turns: int = 0
     tool_calls: int = 0
     with_tokens: int = 0
@@ -48,18 +49,20 @@ class ModelTally(Sums):
             failed = [row for row in rows if row[Column.ERROR]]
             self.errors += errors
             self.correct -= sum([row[Column.CORRECT] for row in failed])
-            score, squared = _score_sums([row[Column.SCORE] for row in failed])
+            score, squared, graded = _score_sums([row[Column.SCORE] for row in failed])
             self.error_score += score
             self.error_score_squared += squared
+            self.graded -= graded
         self.turns += sum(columns[Column.TURNS])
         self.tool_calls += sum(columns[Column.TOOL_CALLS])
         self.input_tokens += _sum(columns[Column.INPUT_TOKENS])
         self.output_tokens += _sum(columns[Column.OUTPUT_TOKENS])
         self.total_tokens += _sum(columns[Column.TOTAL_TOKENS])
         self.with_tokens += len(rows) - columns[Column.TOTAL_TOKENS].count(None)
-        score, squared = _score_sums(columns[Column.SCORE])
+        score, squared, graded = _score_sums(columns[Column.SCORE])
         self.score += score
         self.score_squared += squared
+        self.graded += graded
         buckets = Counter(columns[Column.LATENCY])
         del buckets[None]  # records without a latency
         self.latency.update(buckets)
@@ -99,16 +102,16 @@ class Tally(Sums):
     interaction_types: Counter[str] = msgspec.field(default_factory=Counter)
     schema_versions: Counter[str | None] = msgspec.field(default_factory=Counter)
     models: dict[tuple[bytes, bytes], ModelTally] = msgspec.field(default_factory=lambda: defaultdict(ModelTally))
-    """By evaluation_name and model_id, encoded as in sort keys."""
+    """By scope (an evaluation with a metric, if it has one) and model_id, encoded as in sort keys."""
     sources: Counter[int] = msgspec.field(default_factory=Counter)  # records by piece of input
 
     def add(self, fields: Iterable[Sequence[bytes]], rows: Sequence[Sequence[Any]]) -> None:
         """Add records, given their key fields and rows."""
         groups: dict[tuple[bytes, bytes], tuple[list[Sequence[Any]], list[bytes]]] = {}
-        for (evaluation, _, model, _, sample_id), row in zip(fields, rows, strict=True):
-            group = groups.get((evaluation, model))
+        for (scope, _, model, _, sample_id), row in zip(fields, rows, strict=True):
+            group = groups.get((scope, model))
             if group is None:
-                group = groups[evaluation, model] = ([], [])
+                group = groups[scope, model] = ([], [])
             group[0].append(row)
             group[1].append(sample_id)
         for key, (some_rows, sample_ids) in groups.items():
@@ -127,8 +130,8 @@ class Tally(Sums):
         """Decode a tally from what `packed` returns."""
         types, versions, models, sources = packed
         tally = cls(Counter(types), Counter(versions), sources=Counter(sources))
-        for evaluation, model, *values in models:
-            tally.models[evaluation, model] = ModelTally(*map(_unpacked, values))
+        for scope, model, *values in models:
+            tally.models[scope, model] = ModelTally(*map(_unpacked, values))
         return tally
 
 
@@ -148,10 +151,11 @@ def _sum(column: Sequence[int | str | None]) -> int:
         return sum(from_portable(count) for count in column if count is not None)
 
 
-def _score_sums(scores: Iterable[Any]) -> tuple[int, int]:
-    """Return the sum of the scores and the sum of their squares."""
+def _score_sums(scores: Iterable[Any]) -> tuple[int, int, int]:
+    """Return the sum of the scores, the sum of their squares, and the number of scores other than 0 and 1."""
     total = squared = 0
-    for value, times in Counter(scores).items():  # 1, 1.0 and true are equal here
+    counts = Counter(scores)  # 1, 1.0 and true are equal here
+    for value, times in counts.items():
         total += exact(value) * times
         squared += exact_square(value) * times
-    return total, squared
+    return total, squared, counts.total() - counts[0] - counts[1]

@@ -94,7 +94,7 @@ def test_page_content(demo: Path) -> None:
     for code, count in summary["rejected_by_code"].items():
         assert f"{code}{CODES[code].meaning}{count}" in page.text
         assert f"{code}: examples" in page.text
-    for example in summary["conflicts"]["examples"]:
+    for example in summary["repeats"]["examples"]:
         assert example["sample_hashes"][0] in page.text
     for example in summary["sample_hash"]["examples"]:
         assert example["given"] in page.text

@@ -400,10 +400,10 @@ def test_standard_errors_are_over_questions(tmp_path: Path) -> None:
 def test_a_summary_of_another_format(copy: Path) -> None:
     """The message says which format it is, and what to do."""
     summary = json.loads((copy / "summary.json").read_bytes())
-    (copy / "summary.json").write_text(json.dumps(summary | {"format": 2}))
-    with pytest.raises(CorpusError, match=r"its format is 2, and this version of fastrec reads 3\. Normalize again"):
+    (copy / "summary.json").write_text(json.dumps(summary | {"format": 3}))
+    with pytest.raises(CorpusError, match=r"its format is 3, and this version of fastrec reads 4\. Normalize again"):
         stats(copy)
-    assert any("its format is 2" in problem.message for problem in fastrec.verify(copy).problems)
+    assert any("its format is 3" in problem.message for problem in fastrec.verify(copy).problems)
 
 
 def test_json_output(corpus: Path) -> None:

@@ -436,9 +436,9 @@ SEALED: dict[str, tuple[Damage, set[str]]] = {
         on_json("summary.json", "interaction_types", "single_turn", to=more),
         {"summary.statistics"},
     ),
-    "conflicts": (on_json("summary.json", "conflicts", "identities", to=more), {"summary.statistics"}),
-    "examples of conflicts": (
-        on_json("summary.json", "conflicts", "examples", to=lambda old: old[1:]),
+    "repeats": (on_json("summary.json", "repeats", "identities", to=more), {"summary.statistics"}),
+    "examples of repeats": (
+        on_json("summary.json", "repeats", "examples", to=lambda old: old[1:]),
         {"summary.statistics"},
     ),
     "questions": (on_json("summary.json", *EVALUATION, "questions", to=more), {"summary.statistics"}),

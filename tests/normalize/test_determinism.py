@@ -57,7 +57,7 @@ def test_the_lines_cover_all_cases(expected: Corpus) -> None:
     """The lines hold duplicates, conflicts and invalid lines, and make many parts."""
     assert len(expected.parts) > 5
     assert min(expected.line_counts.values()) > 0
-    assert expected.summary["conflicts"]["identities"] > 5
+    assert expected.summary["repeats"]["identities"] > 5
     assert expected.summary["sample_hash"]["replaced"] > 0
 
 

@@ -170,8 +170,8 @@ def check_conflicts(corpus: Corpus, shards: Sequence[Path], first: dict[str, Lin
     for line in everything:
         groups.setdefault(identity(line), []).append(line)
     several = [group for group in groups.values() if len(group) > 1]
-    assert corpus.summary["conflicts"]["identities"] == len(several)
-    assert corpus.summary["conflicts"]["records"] == sum(map(len, several))
+    assert corpus.summary["repeats"]["identities"] == len(several)
+    assert corpus.summary["repeats"]["records"] == sum(map(len, several))
     order = corpus.manifest["sort_fields"]
     if conflicts == "keep":
         expected = set()
@@ -250,7 +250,7 @@ def test_all_records_may_be_in_conflict(lines: list[bytes], tmp_path: Path) -> N
     assert corpus.summary["evaluations"] == []
     assert corpus.summary["rejected_by_code"] == {"conflict.rejected": corpus.line_counts["rejected"]}
     assert corpus.line_counts["rejected"] == len(lines) - corpus.line_counts["duplicates"]
-    assert corpus.summary["conflicts"]["identities"] == 1
+    assert corpus.summary["repeats"]["identities"] == 1
 
 
 def test_an_empty_part_leaves_no_gap(tmp_path: Path) -> None:
@@ -268,7 +268,7 @@ def test_the_summary_has_examples_of_conflicts(tmp_path: Path) -> None:
     """The summary counts all identities with several records, and lists the first hundred."""
     several = twice(150)
     corpus = normalized(write(tmp_path / "in.jsonl", several), tmp_path / "out")
-    found = corpus.summary["conflicts"]
+    found = corpus.summary["repeats"]
     assert (found["identities"], found["records"], len(found["examples"])) == (150, 300, 100)
     assert [example["sample_id"] for example in found["examples"]] == list(range(100))
     hashes = [reference.sample_hash(sample())]

@@ -405,8 +405,8 @@ def test_real_records_make_a_corpus(real: Path, tmp_path: Path) -> None:
             tuple(str(record[key]) for key in ("evaluation_id", "evaluation_name", "model_id", "sample_id"))
         ] += 1
     several = [count for count in identities.values() if count > 1]
-    assert corpus.summary["conflicts"]["identities"] == len(several)
-    assert corpus.summary["conflicts"]["records"] == sum(several)
+    assert corpus.summary["repeats"]["identities"] == len(several)
+    assert corpus.summary["repeats"]["records"] == sum(several)
     for line in corpus.lines[::1_000]:
         record = json.loads(line)
         assert reference.is_valid(record)

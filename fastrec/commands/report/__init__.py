@@ -18,7 +18,7 @@ from pathlib import Path
 from fastrec._version import __version__
 from fastrec.commands.report.evaluations import evaluation_tables, heat_maps, histograms, tokens
 from fastrec.commands.report.html import Html, fill, joined, tag
-from fastrec.commands.report.sections import conflicts, examples, hashes, inputs, line_counts, rejected_lines, skipped
+from fastrec.commands.report.sections import examples, hashes, inputs, line_counts, rejected_lines, repeats, skipped
 from fastrec.corpus.documents import read_manifest, read_summary
 from fastrec.errors import FastrecError, UsageError, counted, shown
 from fastrec.limits import LIMITS, Limits
@@ -74,7 +74,7 @@ def make_page(corpus: str | os.PathLike[str], limits: Limits = LIMITS, *, errors
         ("Models by evaluation", evaluation_tables(found, limits)),
         ("Distributions", histograms(found, limits)),
         ("Tokens", tokens(summary, limits)),
-        ("Duplicates and conflicts", conflicts(summary)),
+        ("Duplicates and repeats", repeats(summary)),
         ("Hashes and ids", hashes(summary)),
         ("Rejected lines", rejected_lines(summary, examples(directory, manifest))),
         ("Inputs", inputs(manifest)),

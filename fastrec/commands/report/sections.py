@@ -1,4 +1,4 @@
-"""Sections about the corpus as a whole: line counts, conflicts, hashes, rejected lines, inputs."""
+"""Sections about the corpus as a whole: line counts, repeats, hashes, rejected lines, inputs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from fastrec.corpus.rejects import decode_rejected, numbered_lines
 from fastrec.errors import counted
 from fastrec.judge.codes import CODES
 from fastrec.storage import join, parent_and_name
-from fastrec.summary.document import Summary
+from fastrec.summary.document import Identities, Summary
 
-__all__ = ["conflicts", "examples", "hashes", "inputs", "line_counts", "rejected_lines", "skipped"]
+__all__ = ["examples", "hashes", "inputs", "line_counts", "rejected_lines", "repeats", "skipped"]
 
 _MOST_INPUTS: Final = 5_000
 _COUNTS: Final = ("kept", "duplicates", "rejected", "blank")
@@ -54,21 +54,41 @@ def line_counts(summary: Summary, manifest: Manifest) -> Html:
     )
 
 
-def conflicts(summary: Summary) -> Html:
+def repeats(summary: Summary) -> Html:
     """Show how many duplicates were dropped, and the identities that have several records."""
-    found = summary.conflicts
-    rows = [
-        row(one.evaluation_name, one.model_id, one.evaluation_id, one.sample_id, num(one.records), code(hashes))
-        for one, hashes in ((one, ", ".join(one.sample_hashes)) for one in found.examples)
-    ]
+    repeated, contradicting = summary.repeats, summary.contradictions
     tiles = _tiles(
         ("duplicates dropped", summary.line_counts.duplicates),
-        ("identities with several records", found.identities),
-        ("records of these identities", found.records),
+        ("identities with repeats", repeated.identities),
+        ("their records", repeated.records),
+        ("identities with contradictions", contradicting.identities),
+        ("their records", contradicting.records),
     )
-    title = f"Conflicts: the first {len(rows):,} of {found.identities:,}"
-    heads = ("evaluation", "model", "evaluation_id", "sample_id", "records", "sample_hash")
-    return joined(tiles, table(title, heads, rows))
+    about = tag(
+        "p",
+        "Repeats: an epoch, a trial or the output tells the records of an identity apart. "
+        "Contradictions: the same output has different verdicts.",
+        class_="soft",
+    )
+    return joined(tiles, about, _identities("Contradictions", contradicting), _identities("Repeats", repeated))
+
+
+def _identities(kind: str, found: Identities) -> Html:
+    rows = [
+        row(
+            one.evaluation_name,
+            *[one.metric or ""] * any(example.metric is not None for example in found.examples),
+            one.model_id,
+            one.evaluation_id,
+            one.sample_id,
+            num(one.records),
+            code(", ".join(one.sample_hashes)),
+        )
+        for one in found.examples
+    ]
+    metric = ["metric"] * any(one.metric is not None for one in found.examples)
+    heads = ("evaluation", *metric, "model", "evaluation_id", "sample_id", "records", "sample_hash")
+    return table(f"{kind}: the first {len(rows):,} of {found.identities:,}", heads, rows)
 
 
 def hashes(summary: Summary) -> Html:

@@ -16,6 +16,8 @@ from fastrec.corpus.manifest import InputEntry, Manifest, RejectsEntry, tree_has
 from fastrec.corpus.rejects import decode_rejected, numbered_lines
 from fastrec.errors import CorpusError, ShardError
 from fastrec.normalize.options import Options
+from fastrec.schemas.registry import CORPUS_LABELS
+from fastrec.schemas.schema import Schema
 from fastrec.storage import join, storage_of
 from fastrec.storage.digests import sha256_of_file
 from fastrec.summary.document import LineCounts, Summary
@@ -88,7 +90,7 @@ def check_summary(
         return None, list(problems)
     _check_counts(summary, manifest, problems)
     if statistics is not None:
-        _check_statistics(summary, options, statistics, problems)
+        _check_statistics(summary, CORPUS_LABELS[manifest.schema], options, statistics, problems)
     return summary, list(problems)
 
 
@@ -119,7 +121,9 @@ def _total(inputs: Sequence[InputEntry], name: str) -> int:
     return sum(getattr(entry, name) for entry in inputs)
 
 
-def _check_statistics(summary: Summary, options: Options, statistics: Sequence[str], problems: Problems) -> None:
+def _check_statistics(
+    summary: Summary, schema: Schema, options: Options, statistics: Sequence[str], problems: Problems
+) -> None:
     """Build the summary again from the records, and compare everything that depends only on them."""
     tally = read_part_counts(statistics).tally
     found = summarize(
@@ -128,13 +132,18 @@ def _check_statistics(summary: Summary, options: Options, statistics: Sequence[s
         msgspec.structs.replace(summary.sample_hash, algorithm=options.hash),
         tally,
         read_census(statistics, across_hashes=False),
+        schema=schema,
+        versions=summary.versions,
+        notes=summary.notes,
+        repairable=summary.repairable,
+        same_run=summary.same_run,
     )
     if options.conflicts != "keep":
-        for conflict in found.conflicts.examples:
+        for conflict in (*found.repeats.examples, *found.contradictions.examples):
             name, sample_id, model = conflict.evaluation_name, conflict.sample_id, conflict.model_id
             message = f"the parts have {conflict.records:,} records of {name!r}, {model!r}, {sample_id!r}, although "
             problems.add("corpus.conflict", f"{message}{MANIFEST} says conflicts: {options.conflicts}")
-        found.conflicts = summary.conflicts
+        found.repeats, found.contradictions = summary.repeats, summary.contradictions
     claim, other = _summary_says(_plain(summary, options)), Statement("the parts give", _plain(found, options))
     problems.compare_documents("summary.statistics", "", claim, other)
 
@@ -146,8 +155,13 @@ def _plain(summary: Summary, options: Options) -> Any:
         evaluation["by_model"] = {model["model_id"]: model for model in evaluation["by_model"]}
         if options.conflicts != "keep":
             del evaluation["ids_with_many_hashes"]  # it also counts records that were left out
-    plain["evaluations"] = {evaluation["evaluation_name"]: evaluation for evaluation in plain["evaluations"]}
+    plain["evaluations"] = {_title(evaluation): evaluation for evaluation in plain["evaluations"]}
     return plain
+
+
+def _title(evaluation: dict[str, Any]) -> str:
+    name, metric = evaluation["evaluation_name"], evaluation["metric"]
+    return name if metric is None else f"{name} · {metric}"
 
 
 def check_rejects(
