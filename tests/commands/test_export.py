@@ -33,6 +33,7 @@ from fastrec.corpus.writer import ShardWriter
 from fastrec.csv_writer import escape_cell
 from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError
 from fastrec.limits import Limits
+from fastrec.schemas.registry import DEFAULT_SCHEMA
 from tests import strategies
 from tests.normalize.normalizing import Corpus, normalized, write
 from tests.reference import schema
@@ -117,7 +118,7 @@ def assert_equal(corpus: Corpus, output: Path) -> None:
     files = sorted((output / "data").glob("*.parquet"))
     assert len(files) == max(len(corpus.parts), 1)
     schemas = [pq.read_schema(file) for file in files]
-    assert all(each == table_schema() for each in schemas)
+    assert all(each == table_schema(DEFAULT_SCHEMA) for each in schemas)
     expected = [exactly(json.loads(line)) for line in corpus.lines]
     for reader in READERS:
         assert [exactly(restored(row)) for row in reader(files)] == expected, reader.__name__
@@ -210,9 +211,9 @@ def test_every_reader_restores_generated_records(tmp_path: Path) -> None:
 @given(st.lists(strategies.records, min_size=1, max_size=3))
 def test_any_records_can_be_restored(records: list[dict[str, Any]]) -> None:
     """Batches of random valid records, decoded by one decoder."""
-    decoder = Decoder()
+    decoder = Decoder(DEFAULT_SCHEMA)
     normal = [fastrec.judge(json.dumps(record).encode()).normal for record in records]
-    rows = batch_of([decoder.decode(line) for line in normal]).to_pylist()
+    rows = batch_of([decoder.decode(line) for line in normal], DEFAULT_SCHEMA).to_pylist()
     assert [exactly(restored(row)) for row in rows] == [exactly(json.loads(line)) for line in normal]
 
 
@@ -427,7 +428,7 @@ def test_tables_have_the_size_of_the_response(
     header, cells = table(exported(corpus, tmp_path / "csv", format="csv") / "records.csv")
     row = dict(zip(header, cells, strict=True))
     assert [row[name] for name in names] == ["" if size is None else str(size) for size in sizes]
-    columns = batch_of([Decoder().decode(corpus.lines[0])]).to_pylist()[0]
+    columns = batch_of([Decoder(DEFAULT_SCHEMA).decode(corpus.lines[0])], DEFAULT_SCHEMA).to_pylist()[0]
     assert tuple(columns[name] for name in names) == sizes
 
 
@@ -676,4 +677,4 @@ def test_every_property_of_the_schema_is_a_column() -> None:
             if "properties" in items:
                 check(inner.value_type if pa.types.is_list(inner) else inner, items)
 
-    check(table_schema(), schema())
+    check(table_schema(DEFAULT_SCHEMA), schema())

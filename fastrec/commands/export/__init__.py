@@ -12,7 +12,7 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,9 +22,9 @@ import msgspec
 
 from fastrec._version import __version__
 from fastrec.commands.export.card import card
-from fastrec.commands.export.matrix import write_answers, write_matrix
-from fastrec.commands.export.table import COLUMNS, ExportTask, write_table
-from fastrec.corpus.documents import read_manifest
+from fastrec.commands.export.matrix import LeftOut, Scope, write_answers, write_matrix
+from fastrec.commands.export.table import ExportTask, has_metrics, table_columns, write_table
+from fastrec.corpus.documents import read_manifest, read_summary
 from fastrec.corpus.local_output import LocalOutput, open_local_output
 from fastrec.corpus.manifest import Manifest, skipped_lines
 from fastrec.corpus.output import Kind
@@ -34,6 +34,8 @@ from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, counted, shown
 from fastrec.limits import LIMITS, Limits
 from fastrec.progress import Progress
+from fastrec.schemas.registry import CORPUS_LABELS
+from fastrec.schemas.schema import Schema
 from fastrec.storage import is_url
 
 __all__ = ["FORMATS", "Exported", "export"]
@@ -91,6 +93,8 @@ def export(
         raise UsageError(f"tables must be written to a local directory, not to {shown(target)}: copy them there")
     manifest = read_manifest(directory)
     parts = parts_of(directory, manifest)
+    schema = CORPUS_LABELS[manifest.schema]
+    graded = _graded_scopes(directory, manifest) if format == "matrix" and has_metrics(schema) else None
     check_output(target, [directory])
     kind = Kind("an export", _MARKER, _listed_files)
     with open_local_output(target, kind, overwrite=overwrite, fresh=True) as made, contextlib.ExitStack() as stack:
@@ -98,14 +102,14 @@ def export(
         task, folder, suffix = _plan(format, made)
         folder.mkdir(exist_ok=True)
         tasks = [
-            ExportTask(part, str(folder / f"part-{number:05d}{suffix}"), limits, raw_cells)
+            ExportTask(part, str(folder / f"part-{number:05d}{suffix}"), limits, raw_cells, manifest.schema)
             for number, part in enumerate(parts)
         ]
         done = run_in_order(task, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
         list(with_progress(done, parts, progress, "write"))
         skipped = " ".join(map(str.strip, skipped_lines(manifest.skipped)))
         notices = [skipped] if skipped else []
-        notices += _finish(format, made, [task.output for task in tasks], raw_cells=raw_cells)
+        notices += _finish(format, made, [task.output for task in tasks], schema, graded, raw_cells=raw_cells)
         files = _describe(format, made.staging, manifest, notices, raw_cells=raw_cells)
         made.publish()
     return Exported(
@@ -158,26 +162,46 @@ def _write_parquet(task: ExportTask) -> None:
     import_module("fastrec.commands.export.parquet").write_parquet(task)
 
 
-def _finish(form: str, made: LocalOutput, files: Sequence[str], *, raw_cells: bool) -> list[str]:
+def _finish(
+    form: str, made: LocalOutput, files: Sequence[str], schema: Schema, graded: set[Scope] | None, *, raw_cells: bool
+) -> list[str]:
     """Join the files of the parts if the format is a single table; return notices for the user."""
-    notices = []
+    notices: list[str] = []
     if form == "csv":
         with (made.staging / "records.csv").open("wb") as table:
-            table.write(",".join(COLUMNS).encode() + b"\n")
+            table.write(",".join(table_columns(schema)).encode() + b"\n")
             for path in files:
                 with open(path, "rb") as file:  # noqa: PTH123
                     shutil.copyfileobj(file, table, 1 << 20)
     elif form == "matrix":
-        failed, repeated = write_matrix(files, Path(made.work), made.staging, raw_cells=raw_cells)
-        if failed:
-            notices.append(f"{counted(failed, 'record')} with an error left out: their cells are empty")
-        if repeated:
-            notices.append(
-                f"{counted(repeated, 'answer')} left out: only a model's first answer to a question is in the matrix"
-            )
+        left_out = write_matrix(files, Path(made.work), made.staging, graded, raw_cells=raw_cells)
+        notices += _matrix_notices(left_out)
     elif not files:
-        import_module("fastrec.commands.export.parquet").write_empty(str(made.staging / "data" / "part-00000.parquet"))
+        import_module("fastrec.commands.export.parquet").write_empty(
+            str(made.staging / "data" / "part-00000.parquet"), schema
+        )
     return notices
+
+
+def _graded_scopes(corpus: str, manifest: Manifest) -> set[Scope]:
+    """Return the evaluations and metrics whose scores are other than 0 and 1, by the summary of the corpus."""
+    evaluations = read_summary(corpus, manifest).evaluations
+    return {(evaluation.evaluation_name, evaluation.metric) for evaluation in evaluations if evaluation.graded}
+
+
+def _matrix_notices(left_out: LeftOut) -> Iterator[str]:
+    if left_out.failed:
+        yield f"{counted(left_out.failed, 'record')} with an error left out: their cells are empty"
+    if left_out.repeated:
+        yield (
+            f"{counted(left_out.repeated, 'answer')} left out: only a model's first answer to a question is in the "
+            "matrix"
+        )
+    if left_out.graded:
+        yield (
+            f"correct.csv lacks {counted(left_out.graded, 'column')} of graded metrics: scores other than 0 and 1 are "
+            "neither right nor wrong"
+        )
 
 
 def _describe(form: str, staging: Path, manifest: Manifest, notices: list[str], *, raw_cells: bool) -> dict[str, int]:

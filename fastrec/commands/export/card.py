@@ -6,7 +6,9 @@ from typing import Final
 
 import msgspec
 
+from fastrec.commands.export.table import has_metrics
 from fastrec.corpus.manifest import Manifest
+from fastrec.schemas.registry import CORPUS_LABELS
 
 __all__ = ["card"]
 
@@ -29,15 +31,47 @@ _RAW_CELLS: Final = """\
 Text is exported as it is: a spreadsheet takes text that begins with `=`, `+`, `-` or `@` for a formula.
 """
 
+_WITHOUT_METRICS: Final = {
+    "parquet": """\
+- A field with several types has a second column for its type. `sample_id` is text, and `sample_id_type` is `integer` or
+  `string`. `score` and the times in `performance` are doubles, and their types are `integer`, `number` or `boolean`.
+  `tool_call_id` is a list, and `tool_call_id_type` is `string` if the record has a single id.
+""",
+    "csv": """\
+- `sample_id_type` distinguishes the integer 5 from the string 5.
+""",
+    "matrix": "",
+}
+"""By format, what is true only of versions whose records name no metric."""
+
+_WITH_METRICS: Final = {
+    "parquet": """\
+- `score` and the times in `performance` are doubles. Each has a second column, such as `score_type`, which is `integer`
+  or `number`.
+- `evaluation_result_id` is the metric that gave the score, null if the record names none. A sample has a record for
+  each metric, so group by metric before you count records or compute a mean.
+""",
+    "csv": """\
+- `evaluation_result_id` is the metric that gave the score, empty if the record names none. A sample has a row for each
+  metric, so group by metric before you count rows or compute a mean.
+- `sample_id_type` is always `string`.
+""",
+    "matrix": """
+A question has a column for each metric (`evaluation_result_id`), so no column mixes metrics. With a metric, the name of a
+column is `evaluation_name/evaluation_result_id/sample_hash`. `samples.csv` has the metric of each column, and whether it
+is graded: whether any of its scores is other than 0 and 1. `is_correct` means little for a graded metric, so
+`correct.csv` has no column for it.
+""",
+}
+"""The same of versions whose records may name one."""
+
 _ABOUT: Final = {
     "parquet": f"""\
 One row per record, in sort order. All files in `data` have the same columns, those of the record schema.
 
 - Objects are structs and arrays are lists. Absent fields are null.
 - Free-form objects (`metadata`, `arguments`) are JSON text.
-- A field with several types has a second column for its type. `sample_id` is text, and `sample_id_type` is `integer` or
-  `string`. `score` and the times in `performance` are doubles, and their types are `integer`, `number` or `boolean`.
-  `tool_call_id` is a list, and `tool_call_id_type` is `string` if the record has a single id.
+{{version}}
 - `extra` is null, or a JSON object of values that no column can hold, by path: keys that are not in the schema
   (`$.run`, `$.evaluation.judge`), and integers beyond 64 bits (beyond 2^53 in a double), whose own column is null.
 
@@ -48,7 +82,7 @@ Columns and `extra` together are the complete record. Three more columns are cou
 `records.csv` has one row per record, in sort order. An empty cell is an absent value; an empty `error` may also be an
 empty string.
 
-- `sample_id_type` distinguishes the integer 5 from the string 5.
+{{version}}
 - `score` and `latency_ms` always have a decimal point or an exponent, so that every reader takes them for doubles. The
   score `true` is 1.0; `score_type` is `integer`, `number` or `boolean`. Integers of any size have all their digits.
 {_MEASURES}
@@ -64,14 +98,17 @@ One row per model and one column per question, both sorted. The name of a column
 
 An empty cell is a question that the model did not answer: it has no record of it, or only records with an error. If a
 model answered a question several times, the first answer in sort order counts.
+{version}
 """,
 }
 
 
 def card(form: str, manifest: Manifest, notices: list[str], *, raw_cells: bool = False) -> str:
     """Return the README of an export."""
+    by_version = _WITH_METRICS if has_metrics(CORPUS_LABELS[manifest.schema]) else _WITHOUT_METRICS
+    columns = _ABOUT[form].replace("{version}\n", by_version[form])
     cells = "" if form == "parquet" else f"\n{_RAW_CELLS if raw_cells else _CELLS}"
-    about = f"{_front_matter(form)}# Evaluation records\n\n{_facts(manifest)}\n\n{_ABOUT[form]}{cells}"
+    about = f"{_front_matter(form)}# Evaluation records\n\n{_facts(manifest)}\n\n{columns}{cells}"
     return about + "".join(f"\n{notice}\n" for notice in notices)
 
 

@@ -1,10 +1,11 @@
-"""The columns of a Parquet table: one fixed schema, derived from the Structs of records.
+"""The columns of a Parquet table: one fixed schema for each version, derived from the Structs of its records.
 
     field of type                    becomes
     string, boolean                  the same
     integer                          int64
     number                           double, and a column NAME_type: integer, number or boolean
     string or integer, or array      string, or list of strings, and a column NAME_type: string, integer or array
+    array of strings                 list of strings
     object, array of objects         struct, list of structs
     free-form object                 string: its JSON text
 
@@ -29,7 +30,7 @@ from fastrec.commands.export.decode import DecodedRecord
 from fastrec.commands.export.measures import MEASURES, measure
 from fastrec.judge.findings import json_path
 from fastrec.judge.parse import LongInteger, spell
-from fastrec.schemas.registry import DEFAULT_SCHEMA
+from fastrec.schemas.schema import Schema
 
 __all__ = ["batch_of", "table_schema"]
 
@@ -46,8 +47,6 @@ _TYPE_NAMES: Final = {
 _BOUNDS: Final = {pa.int64(): (-(2**63), 2**63 - 1), pa.float64(): (-(2**53), 2**53)}
 """The integers that a type represents exactly."""
 
-_turns_of = attrgetter(DEFAULT_SCHEMA.turns_field)
-
 Steps = tuple[str | int, ...]
 Convert = Callable[[list[Any]], list[Any]]
 
@@ -56,26 +55,28 @@ class _InexactError(Exception):
     """A column cannot hold all of its values exactly."""
 
 
-def table_schema() -> pa.Schema:
-    """Return the schema of all files."""
+@functools.cache
+def table_schema(schema: Schema) -> pa.Schema:
+    """Return the schema of all files of a corpus whose records have this version."""
     measures = [pa.field(name, pa.int64()) for name in MEASURES]
-    return pa.schema([*_record().fields, *measures, pa.field("extra", pa.string())])
+    return pa.schema([*_columns_of(schema).fields, *measures, pa.field("extra", pa.string())])
 
 
-def batch_of(rows: Sequence[DecodedRecord]) -> pa.RecordBatch:
+def batch_of(rows: Sequence[DecodedRecord], schema: Schema) -> pa.RecordBatch:
     """Convert rows to columns."""
     records = [row.record for row in rows]
-    columns = _record()
+    columns = _columns_of(schema)
     try:
         arrays = columns.arrays(records)
     except _InexactError:  # rare: find the values and move them to `extra`
         for row in rows:
             row.extra.update(columns.take_out(row.record, ()))
         arrays = columns.arrays(records)
-    sizes = [measure(record.output, _turns_of(record)) for record in records]
+    turns_of = attrgetter(schema.turns_field)
+    sizes = [measure(record.output, turns_of(record)) for record in records]
     measures = [pa.array([size[number] for size in sizes], pa.int64()) for number in range(len(MEASURES))]
     extra = pa.array([spell(row.extra) if row.extra else None for row in rows], pa.string())
-    return pa.RecordBatch.from_arrays([*arrays, *measures, extra], schema=table_schema())
+    return pa.RecordBatch.from_arrays([*arrays, *measures, extra], schema=table_schema(schema))
 
 
 class _Scalar:
@@ -197,8 +198,8 @@ def _lists(values: list[Any]) -> list[Any]:
 
 
 @functools.cache
-def _record() -> _Object:
-    return _Object(DEFAULT_SCHEMA.record)
+def _columns_of(schema: Schema) -> _Object:
+    return _Object(schema.record)
 
 
 def _column(name: str, hint: Any) -> _Scalar | _Struct:

@@ -16,7 +16,7 @@ import msgspec
 
 from fastrec.judge.arbiter import judge_slowly
 from fastrec.judge.findings import Errors, json_path
-from fastrec.schemas.registry import DEFAULT_SCHEMA
+from fastrec.schemas.schema import Schema
 from fastrec.schemas.shape import Shape, build
 from fastrec.schemas.structs import rewrite_hint
 
@@ -35,8 +35,9 @@ class DecodedRecord(NamedTuple):
 class Decoder:
     """Decodes lines; raises MsgspecError or UnicodeDecodeError for a line that is not a record in normal form."""
 
-    def __init__(self) -> None:
-        record = DEFAULT_SCHEMA.record
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        record = schema.record
         self._strict = msgspec.json.Decoder(_raw_struct(record, forbid=True)).decode
         self._tolerant = msgspec.json.Decoder(_raw_struct(record, forbid=False)).decode
         self._plain = msgspec.json.Decoder().decode
@@ -50,13 +51,13 @@ class Decoder:
             except msgspec.ValidationError:
                 pass
         try:
-            row = DecodedRecord(self._tolerant(line), dict(_unknown(self._plain(line), DEFAULT_SCHEMA.shape, ())))
+            row = DecodedRecord(self._tolerant(line), dict(_unknown(self._plain(line), self._schema.shape, ())))
         except msgspec.ValidationError:
-            judged = judge_slowly(line, DEFAULT_SCHEMA)  # if valid, it has an integer of more than 4,300 digits
+            judged = judge_slowly(line, self._schema)  # if valid, it has an integer of more than 4,300 digits
             if isinstance(judged, Errors):
                 raise
             value, _ = judged
-            row = DecodedRecord(build(DEFAULT_SCHEMA.record, value), dict(_unknown(value, DEFAULT_SCHEMA.shape, ())))
+            row = DecodedRecord(build(self._schema.record, value), dict(_unknown(value, self._schema.shape, ())))
         self._refused = bool(row.extra)
         return row
 

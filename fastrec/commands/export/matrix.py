@@ -1,9 +1,10 @@
 """The matrix of models × questions, for item response theory: `scores.csv`, `correct.csv` and `samples.csv`.
 
 1. One task per part writes an answer per record: question, model, score.
-2. The names of all questions and models are collected and sorted. They are the columns and rows.
+2. The names of all questions and models are collected and sorted. They are the columns and rows. If records name a
+   metric, each question has a column for each metric, so that no column mixes metrics.
 3. Each cell gets the offset of its answer in a text file. The cells are a file too.
-4. The matrix is written row by row.
+4. The matrix is written row by row. `correct.csv` lacks the columns of graded metrics: their `is_correct` says little.
 
 Memory holds the names of questions and models, and one row.
 """
@@ -11,22 +12,38 @@ Memory holds the names of questions and models, and one row.
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, NamedTuple
 
 import msgspec
 from msgspec import Raw
 
-from fastrec.commands.export.table import CHUNK_BYTES, ExportTask, double_of
+from fastrec.commands.export.table import CHUNK_BYTES, ExportTask, double_of, has_metrics
 from fastrec.corpus.scan import decode_lines
 from fastrec.csv_writer import CsvWriter
+from fastrec.sorting.keys import METRIC
 
-__all__ = ["write_answers", "write_matrix"]
+__all__ = ["LeftOut", "Scope", "write_answers", "write_matrix"]
 
 _CELL: Final = 8  # bytes: the offset of the answer, or 0 if there is none
 
-_Question = tuple[str, str]  # evaluation_name and sample_hash
+Scope = tuple[str, str | None]
+"""An evaluation_name and one of its metrics; None for records without a metric."""
+
+_Metric = tuple[str, ...]  # the metric, or nothing: no metric sorts first
+_Question = tuple[str, _Metric, str]  # evaluation_name, metric and sample_hash
+
+
+class LeftOut(NamedTuple):
+    """What the matrix lacks."""
+
+    failed: int
+    """Records with an error, which are no answers."""
+    repeated: int
+    """Further answers of a model to the same question."""
+    graded: int
+    """Columns that `correct.csv` lacks, because their metric is graded."""
 
 
 class _Evaluation(msgspec.Struct):
@@ -43,6 +60,10 @@ class _Line(msgspec.Struct):
     error: str | None = None
 
 
+class _LineWithMetric(_Line):
+    metric: str | None = msgspec.field(name=METRIC, default=None)
+
+
 class _Answer(msgspec.Struct, array_like=True):
     """The values of a record that are in the matrix."""
 
@@ -53,11 +74,17 @@ class _Answer(msgspec.Struct, array_like=True):
     score: str
     is_correct: bool
     failed: bool
+    metric: _Metric = ()
+
+    @property
+    def question(self) -> _Question:
+        """The column of this answer."""
+        return self.evaluation_name, self.metric, self.sample_hash
 
 
 def write_answers(task: ExportTask) -> None:
     """Write the answers of one part, one per line. Runs in a worker."""
-    decode = msgspec.json.Decoder(_Line).decode
+    decode = msgspec.json.Decoder(_LineWithMetric if has_metrics(task.schema) else _Line).decode
     encode = msgspec.json.encode
     with open(task.output, "wb") as file:  # noqa: PTH123 - paths stay str through pickle
         for lines, _ in decode_lines(task.part, decode, CHUNK_BYTES):
@@ -70,33 +97,67 @@ def _answer(line: _Line) -> _Answer:
         sample_id = msgspec.json.decode(sample_id)
     score, _ = double_of(line.evaluation.score)
     names = (line.evaluation_name, line.sample_hash, line.model_id, sample_id)
-    return _Answer(*names, score, line.evaluation.is_correct, bool(line.error))
+    metric = (line.metric,) if isinstance(line, _LineWithMetric) and line.metric is not None else ()
+    return _Answer(*names, score, line.evaluation.is_correct, bool(line.error), metric)
 
 
-def write_matrix(answers: Sequence[str], scratch: Path, output: Path, *, raw_cells: bool = False) -> tuple[int, int]:
-    """Write the matrix, and return how many records it lacks: those with an error, and repeated answers."""
+def write_matrix(
+    answers: Sequence[str], scratch: Path, output: Path, graded: Collection[Scope] | None, *, raw_cells: bool = False
+) -> LeftOut:
+    """Write the matrix, and return what it lacks.
+
+    `graded` are the evaluations and metrics whose scores are other than 0 and 1; None if records name no metric.
+    """
     sample_ids: dict[_Question, str] = {}
     names: set[str] = set()
     for answer in _read(answers):
-        sample_ids.setdefault((answer.evaluation_name, answer.sample_hash), answer.sample_id)
+        sample_ids.setdefault(answer.question, answer.sample_id)
         names.add(answer.model_id)
     questions, models = sorted(sample_ids), sorted(names)
-    with (output / "samples.csv").open("w", encoding="utf-8", newline="") as file:
-        writer = CsvWriter(file, raw_cells=raw_cells)
-        writer.writerow(["sample", "evaluation_name", "sample_hash", "sample_id"])
-        writer.writerows(["/".join(question), *question, sample_ids[question]] for question in questions)
+    is_graded = [graded is not None and _scope(question) in graded for question in questions]
+    _write_samples(output, sample_ids, is_graded if graded is not None else None, raw_cells=raw_cells)
     size = len(questions) * len(models) * _CELL
     with (scratch / "cells").open("w+b") as cells, (scratch / "texts").open("w+b") as texts:
         cells.truncate(max(size, 1))  # an empty file cannot be mapped
         texts.write(b"\n")  # so that no answer has offset 0
         with mmap.mmap(cells.fileno(), 0) as mapped:
             offsets = memoryview(mapped)[:size].cast("Q")
-            left_out = _fill(offsets, texts, answers, questions, models)
+            failed, repeated = _fill(offsets, texts, answers, questions, models)
             texts.flush()
             with mmap.mmap(texts.fileno(), 0, access=mmap.ACCESS_READ) as text:
-                _write_rows(output, text, offsets, questions, models, raw_cells=raw_cells)
+                _write_rows(output, text, offsets, questions, models, is_graded, raw_cells=raw_cells)
             offsets.release()
-    return left_out
+    return LeftOut(failed, repeated, sum(is_graded))
+
+
+def _scope(question: _Question) -> Scope:
+    name, metric, _ = question
+    return name, metric[0] if metric else None
+
+
+def _column_name(question: _Question) -> str:
+    name, metric, sample_hash = question
+    return "/".join([name, *metric, sample_hash])
+
+
+def _write_samples(
+    output: Path, sample_ids: dict[_Question, str], is_graded: Sequence[bool] | None, *, raw_cells: bool
+) -> None:
+    """Write the table of columns; those of records that name a metric have two more fields."""
+    with (output / "samples.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = CsvWriter(file, raw_cells=raw_cells)
+        if is_graded is None:
+            writer.writerow(["sample", "evaluation_name", "sample_hash", "sample_id"])
+            writer.writerows(
+                [_column_name(question), question[0], question[2], sample_ids[question]]
+                for question in sorted(sample_ids)
+            )
+            return
+        writer.writerow(["sample", "evaluation_name", METRIC, "graded", "sample_hash", "sample_id"])
+        for question, graded in zip(sorted(sample_ids), is_graded, strict=True):
+            name, metric, sample_hash = question
+            cells = [name, *(metric or ("",)), "true" if graded else "false", sample_hash, sample_ids[question]]
+            writer.writerow([_column_name(question), *cells])
 
 
 def _read(answers: Sequence[str]) -> Iterator[_Answer]:
@@ -122,7 +183,7 @@ def _fill(
     failed = repeated = 0
     offset = texts.tell()
     for answer in _read(answers):
-        cell = rows[answer.model_id] + columns[answer.evaluation_name, answer.sample_hash]
+        cell = rows[answer.model_id] + columns[answer.question]
         if answer.failed:
             failed += 1
             continue
@@ -134,24 +195,28 @@ def _fill(
     return failed, repeated
 
 
-def _write_rows(
+def _write_rows(  # noqa: PLR0917
     output: Path,
     text: mmap.mmap,
     offsets: memoryview[int],
     questions: Sequence[_Question],
     models: Sequence[str],
+    is_graded: Sequence[bool],
     *,
     raw_cells: bool,
 ) -> None:
+    whole = range(len(questions))
+    columns = (whole, [number for number in whole if not is_graded[number]])  # of each of the two files
+    names = list(map(_column_name, questions))
     with (
         (output / "scores.csv").open("w", encoding="utf-8", newline="") as scores,
         (output / "correct.csv").open("w", encoding="utf-8", newline="") as correct,
     ):
         writers = [CsvWriter(file, raw_cells=raw_cells) for file in (scores, correct)]
-        for writer in writers:
-            writer.writerow(["model_id", *map("/".join, questions)])
+        for kind, writer in enumerate(writers):
+            writer.writerow(["model_id", *(names[column] for column in columns[kind])])
         for number, model in enumerate(models):
             row = offsets[number * len(questions) : (number + 1) * len(questions)].tolist()
             cells = [text[start : text.find(b"\n", start)].decode().split(",") if start else ("", "") for start in row]
             for kind, writer in enumerate(writers):
-                writer.writerow([model, *(cell[kind] for cell in cells)])
+                writer.writerow([model, *(cells[column][kind] for column in columns[kind])])

@@ -12,6 +12,7 @@ from fastrec.commands.export.columns import batch_of, table_schema
 from fastrec.commands.export.decode import Decoder
 from fastrec.commands.export.table import ExportTask
 from fastrec.corpus.scan import decode_lines
+from fastrec.schemas.schema import Schema
 
 __all__ = ["write_empty", "write_parquet"]
 
@@ -23,12 +24,13 @@ def write_parquet(task: ExportTask) -> None:
     """Write one part as a Parquet file. Runs in a worker."""
     pa.set_cpu_count(1)  # the other processes use the other cores
     pa.set_io_thread_count(1)
-    decoder = Decoder()
-    with pq.ParquetWriter(task.output, table_schema(), **_settings()) as writer:
+    schema = task.schema
+    decoder = Decoder(schema)
+    with pq.ParquetWriter(task.output, table_schema(schema), **_settings()) as writer:
         group: list[pa.RecordBatch] = []
         size = 0
         for rows, text_bytes in decode_lines(task.part, decoder.decode, _BATCH_BYTES):
-            group.append(batch_of(rows))
+            group.append(batch_of(rows, schema))
             size += text_bytes
             if size >= task.limits.parquet_group_bytes or sum(map(len, group)) >= _GROUP_ROWS:
                 writer.write_table(pa.Table.from_batches(group), row_group_size=_GROUP_ROWS)
@@ -37,9 +39,9 @@ def write_parquet(task: ExportTask) -> None:
             writer.write_table(pa.Table.from_batches(group), row_group_size=_GROUP_ROWS)
 
 
-def write_empty(path: str) -> None:
+def write_empty(path: str, schema: Schema) -> None:
     """Write a file without rows, for a corpus without records."""
-    with pq.ParquetWriter(path, table_schema(), **_settings()):
+    with pq.ParquetWriter(path, table_schema(schema), **_settings()):
         pass
 
 

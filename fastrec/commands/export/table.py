@@ -16,12 +16,13 @@ from fastrec.corpus.scan import PartFile, decode_lines
 from fastrec.csv_writer import CsvWriter
 from fastrec.errors import shown
 from fastrec.limits import LIMITS, Limits
-from fastrec.schemas.registry import DEFAULT_SCHEMA
+from fastrec.schemas.registry import CORPUS_LABELS
+from fastrec.schemas.schema import Schema
+from fastrec.sorting.keys import METRIC
 
-__all__ = ["CHUNK_BYTES", "COLUMNS", "ExportTask", "double_of", "write_table"]
+__all__ = ["CHUNK_BYTES", "ExportTask", "double_of", "has_metrics", "table_columns", "write_table"]
 
-COLUMNS: Final = (
-    "evaluation_name",
+_COLUMNS: Final = (
     "sample_hash",
     "model_id",
     "evaluation_id",
@@ -50,6 +51,13 @@ class ExportTask(msgspec.Struct, frozen=True):
     limits: Limits = LIMITS
     raw_cells: bool = False
     """Whether text that a spreadsheet would evaluate stays as it is."""
+    label: str = ""
+    """The schema version, as the manifest spells it."""
+
+    @property
+    def schema(self) -> Schema:
+        """The schema version of the records."""
+        return CORPUS_LABELS[self.label]
 
     def __str__(self) -> str:
         return f"exporting {shown(self.part.path)}"
@@ -71,7 +79,7 @@ class _Times(msgspec.Struct):
 
 
 class _Output(msgspec.Struct):
-    raw: str
+    raw: str | list[str]
 
 
 class _Turn(msgspec.Struct):
@@ -94,7 +102,24 @@ class _Line(msgspec.Struct):
     performance: _Times | UnsetType = UNSET
     error: str = ""
     output: _Output | None = None
-    turns: list[_Turn] | None = msgspec.field(name=DEFAULT_SCHEMA.turns_field, default=None)
+
+
+def has_metrics(schema: Schema) -> bool:
+    """Return whether records of this version name a metric: then an evaluation can have several."""
+    return METRIC in schema.sort_fields
+
+
+def table_columns(schema: Schema) -> tuple[str, ...]:
+    """Return the names of the columns for records of this version."""
+    return ("evaluation_name", *([METRIC] if has_metrics(schema) else []), *_COLUMNS)
+
+
+def _line_type(schema: Schema) -> type[msgspec.Struct]:
+    """Return `_Line` with the fields whose names depend on the version."""
+    turns = ("turns", list[_Turn] | None, msgspec.field(name=schema.turns_field, default=None))
+    # Only a version with metrics has this field. In others it is an unknown key, with a value of any type.
+    metric = ("metric", str | None, msgspec.field(name=METRIC, default=None))
+    return msgspec.defstruct("_Line", [turns, *([metric] if has_metrics(schema) else [])], bases=(_Line,))
 
 
 def double_of(value: Raw) -> tuple[str, str]:
@@ -111,14 +136,20 @@ def double_of(value: Raw) -> tuple[str, str]:
 
 def write_table(task: ExportTask) -> None:
     """Write the rows of one part without a header. Runs in a worker."""
-    decode = msgspec.json.Decoder(_Line).decode
+    decode = msgspec.json.Decoder(_line_type(task.schema)).decode
+    row_of = _row_with_metric if has_metrics(task.schema) else _row
     with open(task.output, "w", encoding="utf-8", newline="") as file:  # noqa: PTH123 - paths stay str through pickle
         writer = CsvWriter(file, raw_cells=task.raw_cells)
         for lines, _ in decode_lines(task.part, decode, CHUNK_BYTES):
-            writer.writerows(map(_row, lines))
+            writer.writerows(map(row_of, lines))
 
 
-def _row(line: _Line) -> tuple[Any, ...]:
+def _row_with_metric(line: Any) -> tuple[Any, ...]:
+    name, *others = _row(line)
+    return (name, line.metric or "", *others)
+
+
+def _row(line: Any) -> tuple[Any, ...]:
     usage, times = line.token_usage, line.performance
     tokens = (usage.input_tokens, usage.output_tokens, usage.total_tokens) if usage else (b"", b"", b"")
     sample_id = bytes(line.sample_id)
