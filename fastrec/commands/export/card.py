@@ -57,9 +57,9 @@ _WITH_METRICS: Final = {
 - `sample_id_type` is always `string`.
 """,
     "matrix": """
-A question has a column for each metric (`evaluation_result_id`), so no column mixes metrics. With a metric, the name of a
-column is `evaluation_name/evaluation_result_id/sample_hash`. `samples.csv` has the metric of each column, and whether it
-is graded: whether any of its scores is other than 0 and 1. `is_correct` means little for a graded metric, so
+A question has a column for each metric (`evaluation_result_id`), so no column mixes metrics. With a metric, the name of
+a column is `evaluation_name/evaluation_result_id/sample_hash`. `samples.csv` has the metric of each column, and whether
+it is graded: whether any of its scores is other than 0 and 1. `is_correct` means little for a graded metric, so
 `correct.csv` has no column for it.
 """,
 }
