@@ -26,12 +26,13 @@ from fastrec.judge.batch import Batch, HashReplaced, InvalidLine
 from fastrec.judge.findings import Errors, Finding, describe
 from fastrec.judge.parse import spell
 from fastrec.judge.warnings import label_code, warnings_of
+from fastrec.schemas.fast_upgrade import upgrade_record
 from fastrec.schemas.hashes import Hash, cached_hash
 from fastrec.schemas.recipes import ABSENT, WRONG, RecipeFinder
 from fastrec.schemas.registry import NEWEST_SCHEMA, SCHEMAS, Record
 from fastrec.schemas.schema import Schema
 from fastrec.schemas.shape import build
-from fastrec.schemas.upgrade import upgrade_record, upgrade_value
+from fastrec.schemas.upgrade import upgrade_value
 from fastrec.schemas.widen import LearningDecoder
 
 __all__ = ["Judge", "SampleHashMode"]

@@ -8,8 +8,8 @@
 3. A null that means the same as absence is left out.
 
 JSON text is the normal form: compact, with keys sorted by code point; integers keep their digits. Text stays as it is.
-Every step that loses or may confuse something has a code. `upgrade_value` works on dicts and can upgrade every record;
-`upgrade_record` does the same with Structs, for the fast path.
+Every step that loses or may confuse something has a code. This module works on dicts, and upgrades every record;
+`fast_upgrade` does the same with Structs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fastrec.schemas.schema import Schema
 from fastrec.schemas.shape import Shape
 from fastrec.schemas.v0_3_0 import SCHEMA as NEWEST
 
-__all__ = ["UPGRADES", "upgrade_record", "upgrade_value"]
+__all__ = ["UPGRADES", "add_moved", "as_text", "as_texts", "upgrade_value"]
 
 UPGRADES: Final[dict[str, str]] = {
     "upgrade.label": "`schema_version` was not a label of the record's version; it is kept in `metadata`",
@@ -56,7 +56,7 @@ def _spell_long_integer(value: Any) -> msgspec.Raw:
 _encode: Final = msgspec.json.Encoder(enc_hook=_spell_long_integer, order="deterministic").encode
 
 
-def _as_text(value: Any) -> str:
+def as_text(value: Any) -> str:
     """Return the JSON text of a value; a string stays as it is."""
     return value if isinstance(value, str) else _encode(value).decode()
 
@@ -96,9 +96,9 @@ def upgrade_value(value: dict[str, Any], schema: Schema) -> tuple[dict[str, Any]
     upgraded["evaluation"] = _evaluation(upgraded["evaluation"], found)
     if "performance" in upgraded:
         upgraded["performance"] = _performance(upgraded["performance"], moved, found)
-    metadata = _texts(upgraded.get("metadata", {}), "upgrade.metadata_text", found)
+    metadata = as_texts(upgraded.get("metadata", {}), "upgrade.metadata_text", found)
     if moved or "metadata" in upgraded:
-        upgraded["metadata"] = _add_moved(metadata, moved, found)
+        upgraded["metadata"] = add_moved(metadata, moved, found)
     return upgraded, sorted(found)
 
 
@@ -122,7 +122,7 @@ def _sample_id(sample_id: Any, found: set[str]) -> str:
     if isinstance(sample_id, str):
         return sample_id
     found.add("upgrade.sample_id_number")
-    return _as_text(int(sample_id) if isinstance(sample_id, float) else sample_id)  # 1.0 is an integer in JSON Schema
+    return as_text(int(sample_id) if isinstance(sample_id, float) else sample_id)  # 1.0 is an integer in JSON Schema
 
 
 def _with_lists(value: dict[str, Any], names: tuple[str, ...], code: str, found: set[str]) -> dict[str, Any]:
@@ -145,7 +145,7 @@ def _message(turn: dict[str, Any], found: set[str]) -> dict[str, Any]:
 def _tool_call(call: dict[str, Any], found: set[str]) -> dict[str, Any]:
     if "arguments" not in call:
         return call
-    return call | {"arguments": _texts(call["arguments"], "upgrade.arguments_text", found)}
+    return call | {"arguments": as_texts(call["arguments"], "upgrade.arguments_text", found)}
 
 
 def _look_at_turns(record: dict[str, Any], old: Schema, found: set[str]) -> None:
@@ -171,20 +171,20 @@ def _performance(performance: dict[str, Any], moved: dict[str, Any], found: set[
         return performance
     details = performance[name]
     if isinstance(details, dict):
-        return performance | {name: _texts(details, "upgrade.details_text", found)}
+        return performance | {name: as_texts(details, "upgrade.details_text", found)}
     moved[_DETAILS] = details
     found.add("upgrade.details_moved")
     return {key: child for key, child in performance.items() if key != name}
 
 
-def _texts(values: Mapping[str, Any], code: str, found: set[str]) -> dict[str, str]:
+def as_texts(values: Mapping[str, Any], code: str, found: set[str]) -> dict[str, str]:
     """Turn the values of an object into text."""
     if not all(isinstance(child, str) for child in values.values()):
         found.add(code)
-    return {key: _as_text(child) for key, child in values.items()}
+    return {key: as_text(child) for key, child in values.items()}
 
 
-def _add_moved(metadata: dict[str, str], moved: Mapping[str, Any], found: set[str]) -> dict[str, str]:
+def add_moved(metadata: dict[str, str], moved: Mapping[str, Any], found: set[str]) -> dict[str, str]:
     """Add values to `metadata` under their names; a name that is taken gets a suffix."""
     for key in sorted(moved):
         name, number = key, 1
@@ -192,10 +192,5 @@ def _add_moved(metadata: dict[str, str], moved: Mapping[str, Any], found: set[st
             number += 1
             name = f"{key}_{number}"
             found.add("upgrade.name_taken")
-        metadata[name] = _as_text(moved[key])
+        metadata[name] = as_text(moved[key])
     return metadata
-
-
-def upgrade_record(record: Any, schema: Schema) -> tuple[Any, list[str]] | None:
-    """Upgrade a decoded record; None if only `upgrade_value` can."""
-    return (record, []) if schema is NEWEST else None
