@@ -26,13 +26,16 @@ _share = partial(click.option, type=Number(0, 1), metavar="SHARE", default=0.0, 
 @click.option("--shards", type=Count(min=1), metavar="N", default=8, show_default=True, help="Number of files.")
 @choice_option("--compression", ["zst", "gz", "none", "mixed"], "Compression of the files.")
 @choice_option("--mix", ["mixed", "single_turn", "agentic"], "Interaction types of the records.")
+@click.option("--schema", metavar="VERSION", show_default="0.2.0",
+              help="Version of the records: 0.2.0, 0.2.0-released, 0.2.1, 0.3.0, or `mixed` for all of them. Records "
+                   "after 0.2.0 have several metrics and epochs, wrong labels, and hashes of all recipes.")  # fmt: skip
 @_share("--duplicates", help="Share of lines that repeat a record.")
 @_share("--conflicts", help="Share of lines with the identity of another record and other content.")
 @_share("--unknown-keys", help="Share of records with keys that the schema does not name.")
 @_share("--rejects", help="Share of invalid lines, of every code in turn.")
 @_share("--blanks", help="Share of blank lines.")
 @_share("--warnings", help="Share of records with a warning, besides a wrong sample_hash in one record of a thousand.")
-def generate(output: str, **options: Any) -> None:
+def generate(output: str, schema: str | None, **options: Any) -> None:
     """Make synthetic shards: many models that answer the same questions, in many JSON spellings.
 
     \b
@@ -45,9 +48,13 @@ def generate(output: str, **options: Any) -> None:
     Examples:
       fastrec generate -n 2000 -o runs/
       fastrec generate -n 2000 -o messy/ --duplicates 0.1 --rejects 0.01
+      fastrec generate -n 2000 -o new/ --schema 0.3.0
+      fastrec generate -n 2000 -o all/ --schema mixed --conflicts 0.02 --rejects 0.1
     """
     from fastrec.commands.generate import generate as run
 
+    if schema is not None:
+        options["schema"] = schema
     made = run(output, **options)
     sizes = f"{spell_bytes(made.text_bytes)} of text, {spell_bytes(made.file_bytes)} on disk"
     print_stderr(f"{counted(made.lines, 'line')} in {counted(len(made.paths), 'shard')}: {sizes}")

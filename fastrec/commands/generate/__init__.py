@@ -2,6 +2,7 @@
 
     words.toml → text → questions ─┐
     text → producers ──────────────┼─▶ records ─▶ variations, invalid ─▶ stream ─▶ shards on disk (here)
+                                   └─▶ versions ─▶ mistakes ───────────▶
 
 `labelled_lines` names the kind of each line, so a test knows what a run must find. The same recipe gives the same text
 on every platform and Python version. Compressed bytes may change with the version of zstd or zlib.
@@ -21,6 +22,7 @@ import zstandard
 
 from fastrec.commands.generate.stream import Recipe, labelled_lines
 from fastrec.errors import UsageError
+from fastrec.schemas.registry import DEFAULT_SCHEMA
 
 __all__ = ["FRAME_BYTES", "Generated", "generate"]
 
@@ -58,6 +60,7 @@ def generate(
     blanks: float = 0.0,
     warnings: float = 0.0,
     mix: str = "mixed",
+    schema: str = DEFAULT_SCHEMA.name,
 ) -> Generated:
     """Write synthetic shards into the directory `output`, which must be empty or not exist.
 
@@ -71,19 +74,23 @@ def generate(
         shards: Number of files.
         compression: `zst`, `gz`, `none`, or `mixed` for all three in turn.
         duplicates: Share of lines that repeat a record, in the same bytes or in another spelling.
-        conflicts: Share of lines with the identity of another record and other content.
+        conflicts: Share of lines with the identity of another record and other content: another answer or, in versions
+            after the oldest one, the same answer with another verdict in half of them.
         unknown_keys: Share of records with keys that the schema does not name.
         rejects: Share of invalid lines, of all codes in turn.
         blanks: Share of blank lines.
         warnings: Share of records with a warning, of all codes in turn.
         mix: `mixed` interaction types, or only `single_turn`, or only `agentic`.
+        schema: The version of the records, or `mixed`: each producer has one of the versions, so that most shards have
+            records of several. Versions after the oldest one have several metrics and epochs, labels of other versions,
+            and hashes of all recipes; their invalid lines are mistakes of known producers.
 
     Raises:
         UsageError: An argument is wrong, or the directory is not empty.
     """
     recipe = Recipe(
         records=records, seed=seed, duplicates=duplicates, conflicts=conflicts, unknown_keys=unknown_keys,
-        rejects=rejects, blanks=blanks, warnings=warnings, mix=mix,
+        rejects=rejects, blanks=blanks, warnings=warnings, mix=mix, schema=schema,
     )  # fmt: skip
     if shards < 1:
         raise UsageError("the number of shards must be at least 1")

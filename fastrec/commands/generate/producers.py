@@ -78,12 +78,18 @@ HABITS: Final = {
     "cached tokens": (9, 4),
     "latency": (10, 6),
     "metadata": (3, 8),
+    # Only in versions after the oldest one:
+    "wrong labels": (2, 2),
+    "few-shot prompts": (4, 1),
+    "trailing white space": (6, 1),
+    "indexed references": (8, 2),
 }
 
 
 class Producer(msgspec.Struct, frozen=True):
     """A model and the habits of the harness that evaluated it."""
 
+    number: int
     model_id: str
     run: str
     spelling: Spelling
@@ -101,6 +107,7 @@ def producer(seed: int, number: int) -> Producer:
         name for name, (stride, elevenths) in HABITS.items() if (stride * number + shifts.below(11)) % 11 < elevenths
     )
     return Producer(
+        number=number,
         model_id=f"{organisation}/{model}",
         run=f"{organisation}_{model}/{1_700_000_000 + 86_400 * number}",
         spelling=Spelling(

@@ -7,6 +7,7 @@ question occurs many times in a corpus, as in real data.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
@@ -27,14 +28,21 @@ class Evaluation(NamedTuple):
     choices: bool = False
     graded: bool = False
     integer_ids: bool = False
+    metrics: Mapping[str, float] = {}
+    """In versions that have metrics: each with the highest score of a graded one, or 0 if scores are 0 and 1. The score
+    of the first one is that of the evaluation."""
+    epochs: int = 1
+    """How often every question is asked, in versions after the oldest one."""
 
 
 EVALUATIONS: Final = (
-    Evaluation("trivia_choice", "single_turn", "regex", 25, 60, choices=True),
-    Evaluation("word_problems", "single_turn", "exact_match", 30, 70, integer_ids=True),
-    Evaluation("open_answers", "single_turn", "llm_judge", 20, 130, graded=True),
-    Evaluation("world_tongues", "single_turn", "custom", 20, 50, world=True),
-    Evaluation("help_desk", "multi_turn", "llm_judge", 30, 40, graded=True),
+    Evaluation("trivia_choice", "single_turn", "regex", 25, 60, choices=True, metrics={"acc": 0, "acc_norm": 0}),
+    Evaluation("word_problems", "single_turn", "exact_match", 30, 70, integer_ids=True, epochs=2),
+    Evaluation(
+        "open_answers", "single_turn", "llm_judge", 20, 130, graded=True, metrics={"judge": 1, "bleu": 100, "rouge": 1}
+    ),
+    Evaluation("world_tongues", "single_turn", "custom", 20, 50, world=True, metrics={"exact_match:strict": 0}),
+    Evaluation("help_desk", "multi_turn", "llm_judge", 30, 40, graded=True, metrics={"helpful": 1, "polite": 0}),
     Evaluation("small_talk_world", "multi_turn", "llm_judge", 20, 25, world=True, integer_ids=True),
     Evaluation("booking_agent", "agentic", "custom", 50, 35, integer_ids=True),
     Evaluation("shell_agent", "agentic", "exact_match", 60, 30),

@@ -8,6 +8,7 @@ not on the number of shards.
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterator
 from functools import lru_cache, partial
 from itertools import cycle
@@ -15,12 +16,24 @@ from itertools import cycle
 import msgspec
 
 from fastrec.commands.generate.invalid import INVALID_LINES
-from fastrec.commands.generate.producers import Record, Spelling, producer, respelling
+from fastrec.commands.generate.mistakes import MISTAKES
+from fastrec.commands.generate.producers import Producer, Record, producer, respelling
 from fastrec.commands.generate.questions import MIXES, Question, QuestionBank
 from fastrec.commands.generate.records import compose
 from fastrec.commands.generate.text import Rng, phrase_tables
 from fastrec.commands.generate.variations import WARNINGS, add_unknown_keys, answered_again, respelled
+from fastrec.commands.generate.versions import (
+    VERSIONS,
+    contradicted,
+    is_later,
+    later_records,
+    rewritten,
+    schema_of,
+    toggled,
+)
 from fastrec.errors import UsageError
+from fastrec.schemas.registry import DEFAULT_SCHEMA
+from fastrec.schemas.schema import Schema
 
 __all__ = ["Recipe", "labelled_lines", "lines"]
 
@@ -45,12 +58,15 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     blanks: float = 0.0
     warnings: float = 0.0
     mix: str = "mixed"
+    schema: str = DEFAULT_SCHEMA.name
 
     def __post_init__(self) -> None:
         if self.records < 0 or self.seed < 0:
             raise UsageError("the number of records and the seed must not be negative")
         if self.mix not in MIXES:
             raise UsageError(f"mix must be one of {', '.join(MIXES)}, not {self.mix!r}")
+        if self.schema not in VERSIONS:
+            raise UsageError(f"schema must be one of {', '.join(VERSIONS)}, not {self.schema!r}")
         kinds = (self.duplicates, self.conflicts, self.rejects, self.blanks)
         if not all(0 <= share <= 1 for share in (*kinds, self.unknown_keys, self.warnings)):
             raise UsageError("a share must be between 0 and 1")
@@ -87,6 +103,34 @@ def labelled_lines(recipe: Recipe) -> Iterator[tuple[str, bytes]]:
             yield source.record()
 
 
+class _Answer(msgspec.Struct, frozen=True):
+    """A record as composed, in the oldest version, with what is needed to write it."""
+
+    record: Record
+    question: Question
+    author: Producer
+    schema: Schema
+
+    def with_record(self, record: Record) -> _Answer:
+        """Return another answer of the same author to the same question."""
+        return _Answer(record, self.question, self.author, self.schema)
+
+    def written(self) -> Record:
+        """Return the record in the version that its author writes."""
+        if is_later(self.schema.name):
+            return rewritten(self.record, self.question, self.author, self.schema)
+        return self.record
+
+    def line(self) -> bytes:
+        return self.author.spelling.line(self.written())
+
+    def respelled(self, rng: Rng) -> bytes:
+        """Return a line with the same normal form."""
+        later = is_later(self.schema.name)
+        record = toggled(self.written(), self.schema) if later else respelled(self.record, self.question)
+        return HALF.sub(rb"\g<1>5E-1", respelling(rng).line(record))
+
+
 class _Source:
     """Makes lines; remembers the questions asked so far and a bounded pool of written records."""
 
@@ -94,55 +138,84 @@ class _Source:
         self.recipe = recipe
         self.rng = Rng(recipe.seed)
         self.tables = phrase_tables(recipe.seed)
-        self.bank = QuestionBank(self.rng, self.tables, recipe.records, recipe.mix)
-        self.pool: list[tuple[Record, Question, Spelling, bytes]] = []
+        # One answer in a later version has two records on average, one per metric and epoch.
+        answers = recipe.records // 2 if is_later(recipe.schema) else recipe.records
+        self.bank = QuestionBank(self.rng, self.tables, answers, recipe.mix)
+        self.pool: list[tuple[_Answer, bytes]] = []
+        self.waiting: deque[_Answer] = deque()
+        """Further records of the last answer: other metrics and epochs."""
         self.producer = lru_cache(maxsize=16)(partial(producer, recipe.seed))
         self.warnings = cycle([row for row in WARNINGS if any(kind in MIXES[recipe.mix] for kind in row.types)])
         self.invalid_lines = cycle(INVALID_LINES)
+        self.mistakes = cycle(MISTAKES)
 
-    def compose(self, kind: str) -> tuple[Record, Question, Spelling]:
+    def compose(self, kind: str) -> _Answer:
         number, question = self.bank.next(kind)
         author = self.producer(number)
-        return compose(self.rng, self.tables, author, question), question, author.spelling
+        record = compose(self.rng, self.tables, author, question)
+        return _Answer(record, question, author, schema_of(self.recipe.schema, author))
 
     def record(self) -> tuple[str, bytes]:
+        rng, recipe = self.rng, self.recipe
+        answer = self.waiting.popleft() if self.waiting else self.new()
+        line = answer.line()
+        # Keep the first records, then let one in eight replace a random one, so that the pool has old and new.
+        if recipe.duplicates or recipe.conflicts:
+            if len(self.pool) < POOL:
+                self.pool.append((answer, line))
+            elif rng.chance(0.125):
+                self.pool[rng.below(POOL)] = (answer, line)
+        return "record", line
+
+    def new(self) -> _Answer:
+        """Compose the next answer; if it has several records, the others wait."""
         rng, recipe = self.rng, self.recipe
         warning = next(self.warnings) if rng.chance(recipe.warnings) else None
         kind = rng.choice(self.bank.weighted_types)
         while warning and kind not in warning.types:
             kind = rng.choice(self.bank.weighted_types)
-        record, question, spelling = self.compose(kind)
+        answer = self.compose(kind)
         if warning:
-            warning.apply(record)
+            warning.apply(answer.record)
         if rng.chance(recipe.unknown_keys):
-            add_unknown_keys(rng, record)
-        line = spelling.line(record)
-        # Keep the first records, then let one in eight replace a random one, so that the pool has old and new.
-        if recipe.duplicates or recipe.conflicts:
-            if len(self.pool) < POOL:
-                self.pool.append((record, question, spelling, line))
-            elif rng.chance(0.125):
-                self.pool[rng.below(POOL)] = (record, question, spelling, line)
-        return "record", line
+            add_unknown_keys(rng, answer.record)
+        if is_later(answer.schema.name):
+            self.waiting.extend(self.further(answer))
+            return self.waiting.popleft()
+        return answer
+
+    def further(self, answer: _Answer) -> Iterator[_Answer]:
+        """Yield the records of an answer in a later version: one per metric and epoch."""
+        rng, question = self.rng, answer.question
+        for epoch in range(1, question.evaluation.epochs + 1):
+            again = compose(rng, self.tables, answer.author, question) if epoch > 1 else answer.record
+            for record in later_records(rng, again, question, answer.schema, epoch):
+                yield answer.with_record(record)
 
     def duplicate(self) -> tuple[str, bytes]:
         if not self.pool:
             return self.record()
-        record, question, _, line = self.rng.choice(self.pool)
-        if self.rng.chance(0.5):
-            line = HALF.sub(rb"\g<1>5E-1", respelling(self.rng).line(respelled(record, question)))
-        return "duplicate", line
+        answer, line = self.rng.choice(self.pool)
+        return "duplicate", answer.respelled(self.rng) if self.rng.chance(0.5) else line
 
     def conflict(self) -> tuple[str, bytes]:
         if not self.pool:
             return self.record()
-        record, question, spelling, _ = self.rng.choice(self.pool)
-        return "conflict", spelling.line(answered_again(self.rng, record, question))
+        answer, _ = self.rng.choice(self.pool)
+        if is_later(answer.schema.name) and self.rng.chance(0.5):
+            return "conflict", answer.with_record(contradicted(answer.record)).line()
+        again = answered_again(self.rng, answer.record, answer.question)
+        return "conflict", answer.with_record(again).line()
 
     def invalid(self) -> tuple[str, bytes]:
+        if is_later(self.recipe.schema):
+            answer = self.compose(self.rng.choice(self.bank.weighted_types))
+            kind, schema = answer.question.evaluation.interaction_type, answer.schema
+            mistake = next(row for row in self.mistakes if kind in row.types and row.fits(schema))
+            return mistake.code_in(schema), mistake.line(answer.written(), schema, answer.author.spelling)
         row = next(self.invalid_lines)
-        record, _, spelling = self.compose(row.needs or self.rng.choice(self.bank.weighted_types))
-        return row.code, row.line(record, spelling)
+        answer = self.compose(row.needs or self.rng.choice(self.bank.weighted_types))
+        return row.code, row.line(answer.record, answer.author.spelling)
 
     def blank(self) -> tuple[str, bytes]:
         return "blank", self.rng.choice(BLANKS)
