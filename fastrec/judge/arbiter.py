@@ -19,7 +19,7 @@ from fastrec.schemas.schema import Schema
 from fastrec.schemas.shape import Shape
 from fastrec.schemas.versions import closest_version, contradicts_itself, version_of
 
-__all__ = ["is_valid", "judge_slowly", "normal_form"]
+__all__ = ["is_valid", "judge_slowly", "judge_value", "normal_form"]
 
 _NO_VALUE: Final = frozenset({"json.utf8", "json.depth", "json.syntax", "json.surrogate"})
 _CONTRADICTION: Final[Report] = (
@@ -36,7 +36,13 @@ def judge_slowly(line: bytes, schema: Schema | None = None) -> tuple[dict[str, A
 
     Return the record as a dict and its version, or the errors of the version that the line comes closest to.
     """
-    value, flaws = parse(line)
+    return judge_value(*parse(line), schema)
+
+
+def judge_value(
+    value: Any, flaws: Iterable[Report], schema: Schema | None = None
+) -> tuple[dict[str, Any], Schema] | Errors:
+    """Judge the value of a line that was parsed, and its flaws."""
     if not schema and not flaws and (found := version_of(value, is_valid)):
         return value, found
     judged_by = schema or closest_version(value)

@@ -11,7 +11,7 @@ from fastrec.judge.findings import Finding
 from fastrec.schemas.recipes import ABSENT
 from fastrec.schemas.registry import Record
 
-__all__ = ["Batch", "HashReplaced", "InvalidLine"]
+__all__ = ["Batch", "HashReplaced", "InvalidLine", "RepairedLine"]
 
 
 class InvalidLine(msgspec.Struct, frozen=True):
@@ -31,6 +31,8 @@ class InvalidLine(msgspec.Struct, frozen=True):
     """By code, the number of further errors."""
     version: str | None = None
     """The schema version whose errors these are; None if the line has no value, or after a conflict."""
+    repairs: tuple[str, ...] = ()
+    """Codes of the repairs that would make the line a valid record; empty if there are none."""
 
 
 class HashReplaced(msgspec.Struct, frozen=True):
@@ -46,6 +48,17 @@ class HashReplaced(msgspec.Struct, frozen=True):
         """Return the key to sort by: evaluation, model, sample; integers before strings."""
         sample = isinstance(self.sample_id, str), self.sample_id
         return self.evaluation_name, self.model_id, *sample, self.given, self.computed
+
+
+class RepairedLine(msgspec.Struct, frozen=True):
+    """A line that is a valid record because it was repaired."""
+
+    line: int
+    evaluation_name: str
+    model_id: str
+    sample_id: int | str
+    findings: tuple[Finding, ...]
+    """The first change of each repair, by code."""
 
 
 class Batch(msgspec.Struct):
@@ -71,6 +84,8 @@ class Batch(msgspec.Struct):
     recipe gives it."""
     replaced: list[HashReplaced] = msgspec.field(default_factory=list)
     """Records whose `sample_hash` was wrong."""
+    repaired: list[RepairedLine] = msgspec.field(default_factory=list)
+    """Records that were repaired."""
     slow: int = 0
     """Valid records that took the slow path."""
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from fastrec.schemas.registry import SCHEMAS
 from fastrec.schemas.upgrade import UPGRADES
 
-__all__ = ["CODES", "ERRORS", "NOTES", "RANK", "WARNINGS", "Code"]
+__all__ = ["CODES", "ERRORS", "NOTES", "RANK", "REPAIRS", "WARNINGS", "Code"]
 
 
 class Code(NamedTuple):
@@ -65,7 +65,21 @@ WARNINGS: Final = (
     Code("version.mismatch", "warning", "`schema_version` is another version than the one that the record follows"),
 )
 
-NOTES: Final = tuple(Code(code, "note", meaning) for code, meaning in UPGRADES.items())
+REPAIRS: Final = {
+    "repair.result_id_null": "`evaluation_result_id` was null and is left out",
+    "repair.null": "an optional field that cannot be null was null and is left out",
+    "repair.value_not_text": "a value in `metadata`, `arguments` or `additional_details` was not text; it is JSON text",
+    "repair.number_from_text": "a number was written as text",
+    "repair.boolean_from_text": "true or false was written as text: true, yes, on, 1 …",
+    "repair.number_from_boolean": "true or false was written for a number; it is 1 or 0 now",
+    "repair.boolean_from_number": "1 or 0 was written for true or false",
+    "repair.output_and_turns": "a record had `output` and turns; what its `interaction_type` excludes is in `metadata`",
+    "repair.nan_score": "the score was NaN or infinite; `error` says so, and 0.0 is a placeholder that does not count",
+}
+"""What `--repair` does to records, by code."""
+
+NOTES: Final = tuple(Code(code, "note", meaning) for code, meaning in (UPGRADES | REPAIRS).items())
+"""Changes to valid records. They are no mistakes that are left, but the record differs from its line."""
 
 CODES: Final = {row.code: row for row in ERRORS + WARNINGS + NOTES}
 RANK: Final = {code: rank for rank, code in enumerate(CODES)}

@@ -14,17 +14,18 @@ does it compare line by line.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 from msgspec import UNSET
 from stringzilla import count, find
 
-from fastrec.judge.arbiter import judge_slowly, normal_form
-from fastrec.judge.batch import Batch, HashReplaced, InvalidLine
+from fastrec.judge.arbiter import judge_value, normal_form
+from fastrec.judge.batch import Batch, HashReplaced, InvalidLine, RepairedLine
 from fastrec.judge.findings import Errors, Finding, describe
-from fastrec.judge.parse import spell
+from fastrec.judge.parse import parse, spell
+from fastrec.judge.repair import LONGEST_TRIAL, repair
 from fastrec.judge.warnings import label_code, warnings_of
 from fastrec.schemas.fast_upgrade import upgrade_record
 from fastrec.schemas.hashes import Hash, cached_hash
@@ -57,6 +58,18 @@ class _Lane(NamedTuple):
     """Whether records keep their version: there is no other target."""
 
 
+class _Prepared(NamedTuple):
+    """A record of the slow path that can be kept."""
+
+    value: dict[str, Any]
+    lane: _Lane
+    target: Schema
+    notes: list[str]
+    given: str | None
+    computed: str
+    recipe: str
+
+
 class Judge:
     """Judges lines. Make one per process: it learns the unknown keys of its input, and decoders do not pickle."""
 
@@ -69,6 +82,7 @@ class Judge:
         sample_hash: SampleHashMode = "replace",
         warnings: bool = False,
         fill: bool = True,
+        repairs: frozenset[str] = frozenset(),
     ) -> None:
         """Make a judge that computes `sample_hash` with `algorithm`.
 
@@ -76,13 +90,14 @@ class Judge:
         upgraded to the version `target`; without it, each keeps its version.
 
         `sample_hash` says what to do with a wrong one. Without `fill` a missing one is not computed: judging is faster,
-        but normal forms may lack the field.
+        but normal forms may lack the field. `repairs` are the codes of repairs that may be made.
         """
         self._schema = schema
         self._target = target
         self._mode = sample_hash
         self._warnings = warnings
         self._fill = fill
+        self._repairs = repairs
         self._find_recipe = RecipeFinder().find
         self._encode_into = msgspec.json.Encoder(order="deterministic").encode_into
         # A record with `messages` may be of two versions at once, which only the slow path can tell.
@@ -265,22 +280,37 @@ class Judge:
         if not raw.strip(b" \t\r"):
             batch.blank += 1
             return
-        judged = judge_slowly(raw, self._schema)
-        if isinstance(judged, Errors):
-            batch.rejected.append(
-                InvalidLine(line, offset, judged.findings, raw, unlisted=judged.unlisted, version=judged.version)
-            )
+        value, flaws = parse(raw)
+        judged = judge_value(value, flaws, self._schema)
+        if not isinstance(judged, Errors):
+            prepared = self._prepare(*judged)
+            if isinstance(prepared, Finding):
+                batch.rejected.append(InvalidLine(line, offset, (prepared,), raw, version=judged[1].name))
+            else:
+                self._add(prepared, into, batch, line)
             return
-        value, schema = judged
+        repairs: tuple[str, ...] = ()
+        if self._repairs or len(raw) <= LONGEST_TRIAL:
+            repaired = repair(value, judged, self._schema)
+            if repaired and not isinstance(prepared := self._prepare(value, repaired.schema), Finding):
+                repairs = tuple(repaired.repairs)
+                if self._repairs.issuperset(repairs):
+                    self._add(prepared, into, batch, line, repaired.repairs)
+                    return
+        findings, unlisted, version = judged
+        batch.rejected.append(
+            InvalidLine(line, offset, findings, raw, unlisted=unlisted, version=version, repairs=repairs)
+        )
+
+    def _prepare(self, value: dict[str, Any], schema: Schema) -> _Prepared | Finding:
+        """Upgrade a valid record and compute its hash, or say why it cannot be kept although it is valid."""
         target = self._target or schema
         label = value["schema_version"]
         notes = [] if label in schema.labels else [label_code(label)]
         if target is not schema:
             if target is not NEWEST_SCHEMA:
                 problem = f"expected a record of {target.name}, found one of {schema.name}: give --schema 0.3.0 or auto"
-                finding = Finding("version.newer", "$", problem)
-                batch.rejected.append(InvalidLine(line, offset, (finding,), raw, version=schema.name))
-                return
+                return Finding("version.newer", "$", problem)
             value, upgrades = upgrade_value(value, schema)
             notes += upgrades
         lane = next(lane for lane in self._lanes if lane.schema is schema)
@@ -292,19 +322,33 @@ class Judge:
             is_own = given == computed
             recipe = lane.recipe if is_own else self._find_recipe(asked["raw"], asked["reference"], given) or WRONG
         if self._mode == "verify" and recipe == WRONG:
-            finding = Finding("hash.mismatch", "$.sample_hash", f"expected {computed}, found {describe(given)}")
-            batch.rejected.append(InvalidLine(line, offset, (finding,), raw, version=schema.name))
-            return
+            return Finding("hash.mismatch", "$.sample_hash", f"expected {computed}, found {describe(given)}")
         if self._mode == "replace" or given is None:
             value["sample_hash"] = computed
+        return _Prepared(value, lane, target, notes, given, computed, recipe)
+
+    def _add(
+        self,
+        prepared: _Prepared,
+        into: bytearray,
+        batch: Batch,
+        line: int,
+        repairs: Mapping[str, Finding] | None = None,
+    ) -> None:
+        """Add a record of the slow path to the batch; `repairs` has the repairs that made it valid."""
+        value, lane, target, notes, given, computed, recipe = prepared
         unknown: dict[str, set[str]] = {}
         normal = normal_form(value, target.shape, unknown)
         record = build(target.record, normal)
-        batch.versions[schema.name] += 1
+        names = record.evaluation_name, record.model_id, record.sample_id
+        batch.versions[lane.schema.name] += 1
         batch.notes.update(notes)
         batch.recipes[record.evaluation_name, record.model_id, recipe] += 1
         if given is not None and recipe == WRONG:
             batch.replaced.append(_replaced(record, given, computed))
+        if repairs:
+            batch.notes.update(repairs.keys())
+            batch.repaired.append(RepairedLine(line, *names, tuple(repairs.values())))
         if self._warnings:
             warnings = warnings_of(record, target, wrong_hash=recipe == WRONG)
             batch.warnings += [(line, finding) for finding in warnings]

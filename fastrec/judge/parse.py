@@ -19,7 +19,7 @@ import msgspec
 from fastrec.errors import UsageError
 from fastrec.judge.findings import NO_VALUE, Report
 
-__all__ = ["MAX_DEPTH", "LongInteger", "flaws_in", "parse", "spell"]
+__all__ = ["MAX_DEPTH", "LongInteger", "NoNumber", "flaws_in", "parse", "spell", "spell_sorted"]
 
 MAX_DEPTH: Final = 256
 """Levels of objects and arrays in a line; the record itself is the first level."""
@@ -53,9 +53,10 @@ def _spell_other(value: Any) -> msgspec.Raw:
 
 
 spell = msgspec.json.Encoder(enc_hook=_spell_other).encode
+spell_sorted = msgspec.json.Encoder(enc_hook=_spell_other, order="deterministic").encode  # keys by code point
 
 
-class _NoNumber(float):
+class NoNumber(float):
     """Placeholder for a number that is not finite: 0.0, which the arbiter accepts as a number."""
 
     __slots__ = ("text",)
@@ -137,7 +138,7 @@ class _Hooks:
 
     def _no_number(self, text: str) -> float:
         self.flawed = True
-        value = _NoNumber()
+        value = NoNumber()
         value.text = text
         return value
 
@@ -208,8 +209,8 @@ def _own_flaws(value: Any, steps: list[str | int]) -> Iterator[Report]:
     elif isinstance(value, str):
         if not _is_text(value):
             yield "json.surrogate", steps, _SURROGATE.format("string"), NO_VALUE
-    elif isinstance(value, _NoNumber) or (isinstance(value, float) and not math.isfinite(value)):
-        text = value.text if isinstance(value, _NoNumber) else str(value)
+    elif isinstance(value, NoNumber) or (isinstance(value, float) and not math.isfinite(value)):
+        text = value.text if isinstance(value, NoNumber) else str(value)
         found = text if len(text) <= 40 else f"one of {len(text):,} characters"
         yield "json.number", steps, f"expected a finite number, found {found}", NO_VALUE
 

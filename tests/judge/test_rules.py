@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fastrec.judge.codes import CODES, ERRORS, WARNINGS
+from fastrec.judge.codes import CODES, ERRORS, NOTES, WARNINGS
 from fastrec.schemas.labels import LABELS
 from fastrec.schemas.registry import SCHEMAS
 from tests.judge.helpers import codes, judge, warning_codes
@@ -284,5 +284,6 @@ def test_every_row_of_the_table_has_a_case() -> None:
     shown |= {"hash.mismatch", "line.too_long"}  # by options: above, and in the tests of validate
     shown |= {"version.newer"}  # by option: in the tests of versions
     shown |= {"conflict.not_first", "conflict.rejected"}  # by options: in the tests of normalize
+    shown |= {row.code for row in NOTES}  # by options: in the tests of repairs
     assert shown == set(CODES)
-    assert len(CODES) == len(ERRORS) + len(WARNINGS)
+    assert len(CODES) == len(ERRORS) + len(WARNINGS) + len(NOTES)
