@@ -12,10 +12,11 @@ import click
 
 from fastrec.cli.console import print_notice
 from fastrec.cli.memory import limit_memory
+from fastrec.errors import UsageError
 
 __all__ = [
     "Count", "Number", "Size", "choice_option", "command", "errors_as_wrong_option", "jobs_option",
-    "no_progress_option", "prepare_reading", "raw_cells_option", "reading_options",
+    "no_progress_option", "prepare_reading", "raw_cells_option", "reading_options", "repair_option",
 ]  # fmt: skip
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -48,6 +49,23 @@ class Number(click.FloatRange):
     """A number within bounds."""
 
     name = "number"
+
+
+class RepairNames(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """Names of repairs with commas in between, or `all`."""
+
+    name = "names"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check the names, and return them as they were given."""
+        from fastrec.arguments import field_names
+        from fastrec.judge.repair import repair_codes
+
+        try:
+            repair_codes(field_names("repair", str(value)))
+        except UsageError as exc:
+            self.fail(str(exc), param, ctx)
+        return str(value)
 
 
 def command(short_help: str) -> Callable[[Callable[..., None]], click.Command]:
@@ -86,6 +104,10 @@ errors_as_wrong_option = click.option("--errors-as-wrong", is_flag=True,
 raw_cells_option = click.option("--raw-cells", is_flag=True,
                                 help="CSV: do not put a single quote before text that a spreadsheet would take for "
                                      "a formula.")  # fmt: skip
+
+repair_option = click.option("--repair", type=RepairNames(), multiple=True, metavar="NAMES",
+                             help="Repair what known producers get wrong: all, or comma-separated names of repairs; "
+                                  "may be repeated.")  # fmt: skip
 
 
 def reading_options(function: _Command) -> _Command:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
-__all__ = ["UNSAFE", "safe", "spell_bytes", "spell_speed"]
+from fastrec.errors import counted
+
+__all__ = ["UNSAFE", "safe", "spell_bytes", "spell_codes", "spell_repairable", "spell_speed"]
+
+_MOST_CODES = 3
 
 # Control characters, and characters that reorder or hide text on a terminal.
 UNSAFE = re.compile(
@@ -38,3 +43,23 @@ def spell_speed(size: int, seconds: float) -> str:
     'in 2.00 s, 2,300 MB/s'
     """
     return f"in {seconds:.2f} s, {size / 1e6 / max(seconds, 1e-9):,.0f} MB/s"
+
+
+def spell_codes(by_code: Mapping[str, int]) -> str:
+    """Format counts by code, the largest first; of many codes only the first.
+
+    >>> spell_codes({"repair.nan_score": 7, "repair.null": 1_200})
+    '1,200 repair.null, 7 repair.nan_score'
+    """
+    rows = sorted(by_code.items(), key=lambda row: (-row[1], row[0]))
+    shown = [f"{count:,} {code}" for code, count in rows[:_MOST_CODES]]
+    return ", ".join([*shown, *(["…"] if len(rows) > _MOST_CODES else [])])
+
+
+def spell_repairable(lines: int, by_code: Mapping[str, int], of: int, kind: str = "rejected") -> str:
+    """Say how many of some rejected lines repairs would keep.
+
+    >>> spell_repairable(9, {"repair.null": 9}, 10)
+    '`--repair all` would keep 9 of 10 rejected lines (9 repair.null)'
+    """
+    return f"`--repair all` would keep {lines:,} of {counted(of, f'{kind} line')} ({spell_codes(by_code)})"

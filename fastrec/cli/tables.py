@@ -80,7 +80,7 @@ def print_groups(groups: Sequence[FindingGroup], count: int, rest: str) -> None:
     `rest` describes the findings that are not shown, out of `count`.
     """
     for group in groups[:_MOST_GROUPS]:
-        colour = "red" if group.severity == "error" else "yellow"
+        colour = {"error": "red", "warning": "yellow"}.get(group.severity, "cyan")
         locations = ", ".join(f"{safe(one.source)}:{one.line}" for one in group.locations)
         click.echo(f"{click.style(group.severity, fg=colour)} {group.code}  {group.count:,} ×")
         click.echo(f"    {safe(group.path)}: {safe(group.message)}")

@@ -15,9 +15,10 @@ from fastrec.cli.options import (
     no_progress_option,
     prepare_reading,
     reading_options,
+    repair_option,
 )
 from fastrec.cli.progress import make_progress
-from fastrec.cli.spelling import safe, spell_bytes, spell_speed
+from fastrec.cli.spelling import safe, spell_bytes, spell_repairable, spell_speed
 from fastrec.cli.tables import print_groups
 from fastrec.errors import counted
 
@@ -38,6 +39,7 @@ __all__ = ["validate"]
 @click.option("--strict", is_flag=True, help="Exit 1 for warnings too.")
 @reading_options
 @choice_option("--hash", ["sha256", "xxh3_128"], "Algorithm of sample_hash.")
+@repair_option
 @no_progress_option
 def validate(paths: tuple[str, ...], output_format: str, strict: bool, no_progress: bool, **options: Any) -> None:
     """Check every record of shards against the schema.
@@ -78,6 +80,9 @@ def validate(paths: tuple[str, ...], output_format: str, strict: bool, no_progre
             print_groups(report.groups, sum(report.codes.values()), "other findings; --json-log FILE has more")
         if output_format != "json":
             click.echo(_verdict(report, good=not failed and not report.bad_shards))
+        if report.repairable:
+            by_code = report.repairable_by_code
+            print_notice(spell_repairable(report.repairable, by_code, report.invalid, "invalid"))
     if failed or report.bad_shards:
         raise click.exceptions.Exit(3 if report.bad_shards else 1)
 
@@ -88,7 +93,8 @@ def _print_github(report: Validation) -> None:
         more = f" (and {group.count - 1:,} more)" if group.count > 1 else ""
         message = _workflow(f"{group.path}: {group.message} [{group.code}]{more}", "\r\n%")
         source = _workflow(first.source, "\r\n%:,")
-        click.echo(f"::{group.severity} file={source},line={first.line},title={group.code}::{message}")
+        level = "notice" if group.severity == "note" else group.severity
+        click.echo(f"::{level} file={source},line={first.line},title={group.code}::{message}")
 
 
 def _workflow(text: str, special: str) -> str:
@@ -99,7 +105,8 @@ def _workflow(text: str, special: str) -> str:
 def _verdict(report: Validation, *, good: bool) -> str:
     """Return the closing line."""
     word = click.style("valid" if good else "not valid", fg="green" if good else "red", bold=True)
-    counts = f"{counted(report.lines, 'line')}, {report.valid:,} valid, {report.invalid:,} invalid"
+    repaired = f" ({report.repaired:,} repaired)" if report.repaired else ""
+    counts = f"{counted(report.lines, 'line')}, {report.valid:,} valid{repaired}, {report.invalid:,} invalid"
     blank = f", {report.blank:,} blank" if report.blank else ""
     bad = f", {len(report.bad_shards):,} of {counted(report.shards, 'shard')} unreadable" if report.bad_shards else ""
     timing = f"{spell_bytes(report.text_bytes)} {spell_speed(report.text_bytes, report.seconds)}"

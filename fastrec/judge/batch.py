@@ -32,7 +32,9 @@ class InvalidLine(msgspec.Struct, frozen=True):
     version: str | None = None
     """The schema version whose errors these are; None if the line has no value, or after a conflict."""
     repairs: tuple[str, ...] = ()
-    """Codes of the repairs that would make the line a valid record; empty if there are none."""
+    """Codes of the repairs that would make the line a valid record that is kept; empty if there are none."""
+    is_later: bool = False
+    """Allowed repairs make the line a valid record of a later version than the default one, but it is not kept."""
 
 
 class HashReplaced(msgspec.Struct, frozen=True):

@@ -62,7 +62,7 @@ class Finding(msgspec.Struct, frozen=True):
 
     @property
     def severity(self) -> str:
-        """`error` or `warning`."""
+        """`error`, `warning` or `note`."""
         return CODES[self.code].severity
 
 
@@ -198,7 +198,7 @@ class FindingGroup(msgspec.Struct):
     message: str
     """The message of the first one: what was expected, and what was found."""
     severity: str
-    """`error` or `warning`."""
+    """`error`, `warning` or `note`."""
     count: int
     """How many there are."""
     locations: list[Location]

@@ -30,7 +30,7 @@ from fastrec.judge.warnings import label_code, warnings_of
 from fastrec.schemas.fast_upgrade import upgrade_record
 from fastrec.schemas.hashes import Hash, cached_hash
 from fastrec.schemas.recipes import ABSENT, WRONG, RecipeFinder
-from fastrec.schemas.registry import NEWEST_SCHEMA, SCHEMAS, Record
+from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, SCHEMAS, Record
 from fastrec.schemas.schema import Schema
 from fastrec.schemas.shape import build
 from fastrec.schemas.upgrade import upgrade_value
@@ -83,6 +83,7 @@ class Judge:
         warnings: bool = False,
         fill: bool = True,
         repairs: frozenset[str] = frozenset(),
+        is_guess: bool = False,
     ) -> None:
         """Make a judge that computes `sample_hash` with `algorithm`.
 
@@ -91,6 +92,8 @@ class Judge:
 
         `sample_hash` says what to do with a wrong one. Without `fill` a missing one is not computed: judging is faster,
         but normal forms may lack the field. `repairs` are the codes of repairs that may be made.
+        With `is_guess`, the target becomes the newest version as soon as there is a record of a later version: such a
+        record counts as one that repairs would keep.
         """
         self._schema = schema
         self._target = target
@@ -98,6 +101,7 @@ class Judge:
         self._warnings = warnings
         self._fill = fill
         self._repairs = repairs
+        self._is_guess = is_guess
         self._find_recipe = RecipeFinder().find
         self._encode_into = msgspec.json.Encoder(order="deterministic").encode_into
         # A record with `messages` may be of two versions at once, which only the slow path can tell.
@@ -290,16 +294,26 @@ class Judge:
                 self._add(prepared, into, batch, line)
             return
         repairs: tuple[str, ...] = ()
+        is_later = False
         if self._repairs or len(raw) <= LONGEST_TRIAL:
             repaired = repair(value, judged, self._schema)
-            if repaired and not isinstance(prepared := self._prepare(value, repaired.schema), Finding):
-                repairs = tuple(repaired.repairs)
-                if self._repairs.issuperset(repairs):
+            if repaired:
+                prepared = self._prepare(value, repaired.schema)
+                is_allowed = self._repairs.issuperset(repaired.repairs)
+                if isinstance(prepared, Finding):
+                    is_later = is_allowed and repaired.schema is not DEFAULT_SCHEMA
+                    is_kept = prepared.code == "version.newer" and self._is_guess
+                elif is_allowed:
                     self._add(prepared, into, batch, line, repaired.repairs)
                     return
+                else:
+                    is_kept = True
+                repairs = tuple(repaired.repairs) if is_kept else ()
         findings, unlisted, version = judged
         batch.rejected.append(
-            InvalidLine(line, offset, findings, raw, unlisted=unlisted, version=version, repairs=repairs)
+            InvalidLine(
+                line, offset, findings, raw, unlisted=unlisted, version=version, repairs=repairs, is_later=is_later
+            )
         )
 
     def _prepare(self, value: dict[str, Any], schema: Schema) -> _Prepared | Finding:

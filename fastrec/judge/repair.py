@@ -13,7 +13,7 @@ Repairs change the record in place: a copy of a large record takes as much memor
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, Final, NamedTuple
 
@@ -25,7 +25,7 @@ from fastrec.judge.parse import NoNumber, flaws_in, parse, spell, spell_sorted
 from fastrec.schemas.schema import MANY, ONE, Schema
 from fastrec.schemas.versions import closest_version, version_of
 
-__all__ = ["LONGEST_TRIAL", "Repaired", "repair", "repair_names"]
+__all__ = ["LONGEST_TRIAL", "Repaired", "repair", "repair_codes"]
 
 LONGEST_TRIAL: Final = 16 << 20
 """Longer lines are only repaired if that is asked for; nobody counts whether they could be."""
@@ -85,20 +85,23 @@ class _Place(NamedTuple):
         return not self.types or kind in self.types or (kind == "integer" and "number" in self.types)
 
 
-def repair_names(given: Sequence[str]) -> frozenset[str]:
+def repair_codes(names: Iterable[str]) -> tuple[str, ...]:
     """Return the codes of repairs that are given by name, with or without the prefix; `all` stands for all of them.
 
-    >>> sorted(repair_names(["null", "repair.nan_score"]))
-    ['repair.nan_score', 'repair.null']
+    >>> repair_codes(["nan_score", "repair.null"])
+    ('repair.null', 'repair.nan_score')
+
+    Raises:
+        UsageError: There is no such repair.
     """
     codes: set[str] = set()
-    for name in given:
+    for name in names:
         code = _PREFIX + name.removeprefix(_PREFIX)
         if name != "all" and code not in REPAIRS:
-            names = ", ".join(code.removeprefix(_PREFIX) for code in REPAIRS)
-            raise UsageError(f"there is no repair {name!r}; the repairs are all, or some of {names}")
+            known = ", ".join(code.removeprefix(_PREFIX) for code in REPAIRS)
+            raise UsageError(f"there is no repair {name!r}; give all, or some of {known}")
         codes.update(REPAIRS if name == "all" else [code])
-    return frozenset(codes)
+    return tuple(code for code in REPAIRS if code in codes)
 
 
 def repair(value: Any, errors: Errors, schema: Schema | None = None) -> Repaired | None:

@@ -91,6 +91,7 @@ def value_for(key: str, corpus: Path) -> str:
     (code, *_) = fastrec.rejects(corpus).codes
     values = {"evaluation": record["evaluation_name"], "model": record["model_id"], "hash": record["sample_hash"]}
     values |= {"sample_id": str(record["sample_id"]), "code": code, "sort_by": "model_id,sample_id"}
+    values |= {"repair": "null,nan_score"}
     return values.get(key, "evaluation_name,model_id,sample_hash")
 
 
@@ -98,9 +99,9 @@ def value_for(key: str, corpus: Path) -> str:
 def test_one_string_or_several(name: str, key: str, corpus: Path, tmp_path: Path) -> None:
     """An option that can be repeated takes a string or a list of strings in Python; anything else is refused."""
     value = value_for(key, corpus)
-    several = value.split(",") if key in ("by", "sort_by") else [value]
+    several = value.split(",") if key in ("by", "repair", "sort_by") else [value]
     one, listed = (call(name, key, given, corpus, tmp_path / "out") for given in (value, several))
-    if name == "diff":
+    if name in ("diff", "validate"):
         one.seconds = listed.seconds
     assert one == listed
     assert one

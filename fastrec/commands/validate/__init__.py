@@ -20,12 +20,14 @@ from itertools import groupby
 import msgspec
 from msgspec.structs import replace
 
+from fastrec.arguments import Strings, field_names
 from fastrec.commands.validate.reporter import Reporter
 from fastrec.commands.validate.result import FindingLog, SliceFindings, Validation, log_findings
 from fastrec.engine import jobs_for, make_engine
 from fastrec.errors import ShardError, UsageError, shown, utf8
 from fastrec.judge.findings import FindingGroups, Location
 from fastrec.judge.judge import Judge
+from fastrec.judge.repair import repair_codes
 from fastrec.judge.shards import judge_slice
 from fastrec.limits import LIMITS, Limits
 from fastrec.progress import Progress
@@ -49,6 +51,7 @@ class _SliceTask(msgspec.Struct, frozen=True):
     log: str | None
     """The beginning of the names of the slices' logs."""
     algorithm: str
+    repairs: frozenset[str]
     limits: Limits
 
     def __str__(self) -> str:
@@ -65,6 +68,7 @@ def validate(
     max_line_bytes: int = MAX_LINE_BYTES,
     max_window: int = MAX_WINDOW,
     hash: str = "sha256",  # noqa: A002 - the name of the option
+    repair: Strings = (),
     progress: Progress | None = None,
     limits: Limits = LIMITS,
 ) -> Validation:
@@ -79,6 +83,7 @@ def validate(
         max_line_bytes: A longer line is invalid, and never held in memory.
         max_window: The largest zstd window to accept.
         hash: The algorithm of the hash that `sample_hash` is compared with.
+        repair: Names of repairs to make before a line is called invalid, or `all`; each is a finding of its own.
         progress: Receives the progress.
         limits: Sizes that bound the work.
 
@@ -88,6 +93,7 @@ def validate(
     """
     started = time.perf_counter()
     _check(jobs, max_errors, hash)
+    repairs = frozenset(repair_codes(field_names("repair", repair)))
     names = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     shards, notices = find_shards([os.fspath(path) for path in names], files_from=files_from)
     validation = Validation(shards=len(shards), notices=notices)
@@ -95,7 +101,7 @@ def validate(
     with ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="fastrec-"))
         log = stack.enter_context(closing(_open_log(os.fspath(json_log), shards))) if json_log else None
-        task = _SliceTask((), max_line_bytes, max_window, max_errors, None, hash, limits)
+        task = _SliceTask((), max_line_bytes, max_window, max_errors, None, hash, repairs, limits)
         tasks = [
             replace(task, slices=slices, log=f"{scratch}/{number}" if log else None)
             for number, slices in enumerate(tasks_of(shards, limits.task_bytes))
@@ -161,8 +167,8 @@ def _in_order(
 
 
 @lru_cache(maxsize=1)
-def _judge(algorithm: str) -> Judge:
-    return Judge(algorithm=algorithm, warnings=True, fill=False)
+def _judge(algorithm: str, repairs: frozenset[str]) -> Judge:
+    return Judge(algorithm=algorithm, warnings=True, fill=False, repairs=repairs)
 
 
 def _validate_task(task: _SliceTask, reporter: Reporter | None = None) -> list[SliceFindings]:
@@ -185,7 +191,7 @@ def _validate_slice(piece: Slice, task: _SliceTask, log: str | None, reporter: R
     source = utf8(piece.shard.path)
     try:
         for judged in judge_slice(
-            _judge(task.algorithm),
+            _judge(task.algorithm, task.repairs),
             piece,
             chunk_bytes=task.limits.chunk_bytes,
             max_line_bytes=task.max_line_bytes,
@@ -197,15 +203,20 @@ def _validate_slice(piece: Slice, task: _SliceTask, log: str | None, reporter: R
                 lines=batch.lines,
                 valid=len(batch.records),
                 invalid=len(batch.rejected),
+                repaired=len(batch.repaired),
+                repairable=sum(bool(invalid.repairs) for invalid in batch.rejected),
                 blank=batch.blank,
                 warnings=len(batch.warnings),
             )
             if reporter:
                 reporter.reading(piece, stats, found)
-            if not batch.rejected and not batch.warnings:
+            if not batch.rejected and not batch.warnings and not batch.repaired:
                 continue
+            for invalid in batch.rejected:
+                found.repairable.update(invalid.repairs)
             findings = [(invalid.line, finding) for invalid in batch.rejected for finding in invalid.findings]
             findings += batch.warnings
+            findings += [(repaired.line, finding) for repaired in batch.repaired for finding in repaired.findings]
             findings.sort(key=lambda pair: pair[0])
             for line, finding in findings:
                 found.groups.add(finding, Location(source, line))

@@ -29,9 +29,15 @@ class Validation(msgspec.Struct):
     lines: int = 0
     """Lines read, blank ones included."""
     valid: int = 0
-    """Lines that are valid records."""
+    """Lines that are valid records, repaired ones included."""
+    repaired: int = 0
+    """Lines that are valid records because they were repaired."""
     invalid: int = 0
     """Lines that are not valid records."""
+    repairable: int = 0
+    """Invalid lines that repairs would make valid."""
+    repairable_by_code: dict[str, int] = msgspec.field(default_factory=dict)
+    """These lines by the code of a repair; a line may need several repairs."""
     blank: int = 0
     """Lines of white space only."""
     warnings: int = 0
@@ -65,6 +71,8 @@ class Validation(msgspec.Struct):
             return
         for name, count in found.counts.items():
             setattr(self, name, getattr(self, name) + count)
+        for code, count in sorted(found.repairable.items()):
+            self.repairable_by_code[code] = self.repairable_by_code.get(code, 0) + count
         if found.bom:
             self.notices.append(f"{shown(path)} begins with a byte order mark, which was skipped")
 
@@ -75,6 +83,8 @@ class SliceFindings(msgspec.Struct):
     groups: FindingGroups
     counts: Counter[str] = msgspec.field(default_factory=Counter)
     """By field of `Validation`."""
+    repairable: Counter[str] = msgspec.field(default_factory=Counter)
+    """Lines that repairs would make valid, by the code of a repair."""
     bom: bool = False
     logs: list[tuple[str, int]] = msgspec.field(default_factory=list)
     """Files with every finding, and the number to add to the line numbers in each."""
@@ -87,6 +97,7 @@ class SliceFindings(msgspec.Struct):
         self.groups.merge(other.groups, lines)
         self.logs += [(path, lines + base) for path, base in other.logs]
         self.counts += other.counts
+        self.repairable += other.repairable
         self.bom |= other.bom
         self.error = self.error or other.error
         return self
@@ -100,7 +111,7 @@ class LoggedFinding(msgspec.Struct):
     line: int
     """Number of the line in the shard, from 1."""
     severity: str
-    """`error` or `warning`."""
+    """`error`, `warning` or `note`."""
     code: str
     """The code."""
     path: str
