@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from hashlib import sha256
-from json.encoder import encode_basestring_ascii as _ascii
 from typing import Any, Final
 
 from xxhash import xxh3_128_hexdigest
 
 from fastrec.errors import UsageError
+from fastrec.schemas.json_text import ascii_json
 
 __all__ = ["HASHES", "LIST_HASHES", "TEXT_HASHES", "Hash", "cached_hash", "sample_hash"]
 
@@ -40,8 +40,7 @@ TEXT_HASHES: Final[dict[str, Hash]] = {"sha256": _sha256, "xxh3_128": _xxh3_128}
 def _as_json(raw: str, reference: str | list[str]) -> bytes:
     """Spell a question for recipe R5: compact JSON in ASCII, with sorted keys."""
     references = [reference] if isinstance(reference, str) else reference
-    spelled = ",".join(map(_ascii, references))
-    return f'{{"raw":{_ascii(raw)},"reference":[{spelled}]}}'.encode("ascii")
+    return b'{"raw":%b,"reference":[%b]}' % (ascii_json(raw), b",".join(map(ascii_json, references)))
 
 
 LIST_HASHES: Final[dict[str, Hash]] = {

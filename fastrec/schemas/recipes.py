@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from hashlib import sha256
-from json.encoder import encode_basestring as _unicode
-from json.encoder import encode_basestring_ascii as _ascii
 from typing import Final
+
+from fastrec.schemas.json_text import ascii_json, unicode_json
 
 __all__ = ["ABSENT", "RECIPES", "WRONG", "RecipeFinder"]
 
@@ -30,7 +30,7 @@ ABSENT: Final = "absent"
 WRONG: Final = "wrong"
 """Counted in place of a recipe for hashes that no recipe gives."""
 
-Text = Callable[[str, list[str]], str]
+Text = Callable[[str, list[str]], bytes]
 """From `input.raw` and the references to the text that is hashed."""
 
 
@@ -38,47 +38,88 @@ def _first(references: list[str]) -> str:
     return references[0] if references else ""
 
 
-RECIPES: Final[dict[str, Text]] = {
-    "R1": lambda raw, references: raw + _first(references),
-    "R2": lambda raw, references: raw + "".join(references),
-    "R3": lambda raw, references: raw + _first(references),
-    "R4": lambda raw, references: f'{{"raw": {_ascii(raw)}, "reference": {_ascii(_first(references))}}}',
-    "R5": lambda raw, references: f'{{"raw":{_ascii(raw)},"reference":[{",".join(map(_ascii, references))}]}}',
-    "R6": lambda raw, references: f'{{"raw": {_ascii(raw)}, "reference": [{", ".join(map(_ascii, references))}]}}',
-    "R7": lambda raw, references: raw + "\n" + "\n".join(references),
-    "R8": lambda raw, references: f'{{"raw": {_unicode(raw)}, "reference": {_unicode(_first(references))}}}',
-    "R9": lambda raw, references: f'{{"input":{_unicode(raw)},"reference":[{",".join(map(_unicode, references))}]}}',
-    "R10": lambda raw, references: f'{{"raw":{_unicode(raw)},"reference":[{",".join(map(_unicode, references))}]}}',
-}
-"""By name, the text that each recipe hashes."""
+def _ascii(references: list[str], separator: bytes) -> bytes:
+    return separator.join(map(ascii_json, references))
 
-_ORDER: Final = tuple(RECIPES)
+
+def _unicode(references: list[str]) -> bytes:
+    return b",".join(map(unicode_json, references))
+
+
+RECIPES: Final[dict[str, Text]] = {
+    "R1": lambda raw, refs: (raw + _first(refs)).encode(),
+    "R2": lambda raw, refs: (raw + "".join(refs)).encode(),
+    "R3": lambda raw, refs: (raw + _first(refs)).encode(),
+    "R4": lambda raw, refs: b'{"raw": %b, "reference": %b}' % (ascii_json(raw), ascii_json(_first(refs))),
+    "R5": lambda raw, refs: b'{"raw":%b,"reference":[%b]}' % (ascii_json(raw), _ascii(refs, b",")),
+    "R6": lambda raw, refs: b'{"raw": %b, "reference": [%b]}' % (ascii_json(raw), _ascii(refs, b", ")),
+    "R7": lambda raw, refs: (raw + "\n" + "\n".join(refs)).encode(),
+    "R8": lambda raw, refs: b'{"raw": %b, "reference": %b}' % (unicode_json(raw), unicode_json(_first(refs))),
+    "R9": lambda raw, refs: b'{"input":%b,"reference":[%b]}' % (unicode_json(raw), _unicode(refs)),
+    "R10": lambda raw, refs: b'{"raw":%b,"reference":[%b]}' % (unicode_json(raw), _unicode(refs)),
+}
+"""By name, the text that each recipe hashes.
+
+Half of a surrogate pair raises UnicodeEncodeError, except in R4 to R6, which escape it.
+"""
+
+_EARLIER: Final[dict[str, tuple[str, ...]]] = {
+    "R2": ("R1",),
+    "R3": ("R1", "R2"),
+    "R4": ("R2",),  # only if a reference imitates the JSON text
+    "R8": ("R2", "R4"),
+    "R10": ("R5",),
+}
+"""For each recipe, the earlier ones that can hash the same text. All other pairs differ in length or in a character."""
+
+_HEX_DIGITS: Final = 64
 
 
 class RecipeFinder:
-    """Finds the recipe of a hash. It tries the recipe of the last hash first: a shard has one producer."""
+    """Finds the recipe of a hash.
+
+    It tries the recipe of the last hash first, because a shard has one producer. So a hash usually takes one digest.
+    The name that it returns depends on the question and the hash alone, not on earlier ones.
+    """
 
     def __init__(self) -> None:
-        self._last = _ORDER[0]
+        self._last = "R1"
 
     def find(self, raw: str, reference: str | list[str], given: str) -> str | None:
         """Return the name of the recipe that gives this hash; None if there is none."""
+        if len(given) != _HEX_DIGITS:
+            return None
         references = [reference] if isinstance(reference, str) else reference
-        if _digest(self._last, raw, references) == given:
-            return _name(self._last, raw, references)
-        for name in _ORDER:
-            if name != self._last and _digest(name, raw, references) == given:
+        tried = set()
+        for name in (self._last, *RECIPES):
+            text = _text(name, raw, references)
+            if text is None or text in tried:
+                continue
+            if _digest(text) == given:
                 self._last = name
-                return _name(name, raw, references)
+                return _name(name, text, raw, references)
+            tried.add(text)
         return None
 
 
-def _digest(name: str, raw: str, references: list[str]) -> str:
-    return sha256(RECIPES[name](raw, references).encode(errors="surrogatepass")).hexdigest()
+def _digest(text: bytes) -> str:
+    return sha256(text).hexdigest()
 
 
-def _name(found: str, raw: str, references: list[str]) -> str:
-    """Return the first name of the recipes that give the same text as this one; R1 is for one reference."""
-    text = RECIPES[found](raw, references)
-    names = _ORDER[1:] if len(references) > 1 else _ORDER
-    return next(name for name in names if RECIPES[name](raw, references) == text)
+def _text(name: str, raw: str, references: list[str]) -> bytes | None:
+    """Return the text that a recipe hashes; None if no producer could encode it."""
+    try:
+        return RECIPES[name](raw, references)
+    except UnicodeEncodeError:
+        return None
+
+
+def _name(found: str, text: bytes, raw: str, references: list[str]) -> str:
+    """Return the first of the recipes that hash this text; R1 is only for one reference, R3 is the same for several."""
+    several = len(references) > 1
+    if several and found == "R1":
+        found = "R3"
+    for name in _EARLIER.get(found, ()):
+        if not (several and name == "R1") and _text(name, raw, references) == text:
+            return name
+    return found

@@ -145,7 +145,7 @@ def _input(asked: Record, question: Question, producer: Producer) -> Record:
 
 def _hash(producer: Producer, asked: Record) -> str:
     text = list(RECIPES.values())[producer.number % len(RECIPES)](asked["raw"], asked["reference"])
-    return sha256(text.encode()).hexdigest()
+    return sha256(text).hexdigest()
 
 
 def _turn(turn: Record, schema: Schema) -> Record:

@@ -1,0 +1,27 @@
+"""Strings as JSON text, as Python's `json` writes them, but several times as fast."""
+
+from __future__ import annotations
+
+from json.encoder import encode_basestring_ascii
+from typing import Final
+
+import msgspec
+
+__all__ = ["ascii_json", "unicode_json"]
+
+unicode_json: Final = msgspec.json.Encoder().encode
+"""Spell a string as `json.dumps(…, ensure_ascii=False)` does, in UTF-8.
+
+Raises UnicodeEncodeError if it contains half of a surrogate pair.
+"""
+
+
+def ascii_json(text: str) -> bytes:
+    r"""Spell a string as `json.dumps` does by default: in ASCII. It escapes DEL, too, which is ASCII.
+
+    >>> ascii_json("1 €")
+    b'"1 \\u20ac"'
+    """
+    if text.isascii() and "\x7f" not in text:
+        return unicode_json(text)
+    return encode_basestring_ascii(text).encode("ascii")
