@@ -148,7 +148,19 @@ class SimulatedWorkers(Engine):
         self._read(1, _INPUT_READ)
         self._result.tasks += 1
         self._result.runs += len(runs)
-        return SortResult(task.number, tuple(pieces), tuple(runs), rejects, {}, hashes, files)
+        return SortResult(
+            task=task.number,
+            pieces=tuple(pieces),
+            runs=tuple(runs),
+            rejects=rejects,
+            codes={},
+            hashes=hashes,
+            versions={},
+            notes={},
+            recipes="",
+            is_later=False,
+            files=files,
+        )
 
     def _sample_run(self, wanted: tuple[str, int, int]) -> list[SampledKey]:
         """Simulate reading an index. Its keys are new, so a resumed run cannot reuse parts."""

@@ -20,6 +20,8 @@ _MOST_NAMES = 10  # in a message
 @click.argument("corpus", type=click.Path())
 @click.option("--evaluation", multiple=True, metavar="NAME",
               help="Only records with this evaluation_name; may be repeated, for any of them.")  # fmt: skip
+@click.option("--metric", multiple=True, metavar="ID",
+              help="Only records with this evaluation_result_id; may be repeated.")  # fmt: skip
 @click.option("--model", multiple=True, metavar="ID", help="Only records with this model_id; may be repeated.")
 @click.option("--sample-id", multiple=True, metavar="ID",
               help='Only records with this sample_id; 5 matches the integer 5 and the string "5"; may be '

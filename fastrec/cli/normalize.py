@@ -50,8 +50,12 @@ class MaxRejects(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @choice_option("--compression", ["zst", "gz", "none"], "Compression of the parts.")
 @click.option("--level", type=int, default=3, show_default=True, help="Compression level.")
 @click.option("--sort-by", metavar="FIELDS",
-              show_default="evaluation_name, sample_hash, model_id, evaluation_id, sample_id",
+              show_default="evaluation_name, sample_hash, model_id, evaluation_id, sample_id, and "
+              "evaluation_result_id if records have it",
               help="Sort by these comma-separated fields first, then by the others.")  # fmt: skip
+@choice_option("--schema", ["auto", "0.2.0", "0.3.0"],
+               "Schema version of the corpus; auto: 0.2.0 if all valid records are of that version, else "
+               "0.3.0.")  # fmt: skip
 @choice_option("--hash", ["sha256", "xxh3_128"], "Algorithm of sample_hash.")
 @choice_option("--sample-hash", ["replace", "fill", "verify"],
                "What to do if a record's sample_hash is wrong: replace it, keep it (fill), or reject the record "

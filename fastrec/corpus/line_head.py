@@ -1,33 +1,31 @@
 r"""The head of a line: the fields that a record is sorted by, read without decoding the rest of the line.
 
-A line in normal form begins with fields that are always present, always in this order, and never hold an object:
+A line in normal form begins with fields that are always in this order, and never hold an object:
 
     {"schema_version":…,"evaluation_id":…,"model_id":…,"evaluation_name":…,"sample_id":…,"sample_hash":…,"interaction_…
      \______________________________________________ head _____________________________________________/
                                         \______________________ key ___________________________________/
 
-Quotes inside a string are escaped, so the first `,"interaction_type":` of a line ends its head. The *key* is the head
-without the run (`evaluation_id`), as it is spelled in the line: equal bytes are equal fields.
+All of them are always present, but for the metric (`evaluation_result_id`), which later versions have after
+`evaluation_name`. Quotes inside a string are escaped, so the first `,"interaction_type":` of a line ends its head. The
+*key* is the head without the run (`evaluation_id`), as it is spelled in the line: equal bytes are equal fields.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw, UnsetType
 
 from fastrec.corpus.manifest import KeyEntry
 from fastrec.judge.parse import parse
 from fastrec.schemas.registry import DEFAULT_SCHEMA
+from fastrec.sorting.keys import METRIC
 
 __all__ = ["LineHead", "Position", "PositionOf", "field_bytes", "key_mark", "key_of", "position_maker", "read_head"]
-
-_NEXT: Final = dict(pairwise(DEFAULT_SCHEMA.head_fields))
-"""By field of the head, the field after it."""
 
 Position = tuple[Any, ...]
 """Where a record belongs in the sort order: the values of some sort fields, which compare as records are sorted."""
@@ -42,6 +40,7 @@ class LineHead(msgspec.Struct, gc=False):
     sample_id: Raw
     """As it is spelled: equal ids are spelled alike, and an integer may have more digits than msgspec decodes."""
     sample_hash: str
+    evaluation_result_id: str | UnsetType = UNSET
 
     def decoded_sample_id(self) -> int | str:
         """Decode the `sample_id`."""
@@ -64,7 +63,7 @@ def key_mark(field: str) -> bytes:
 
 
 _KEY_START: Final = key_mark("model_id")
-_HEAD_END: Final = key_mark(_NEXT["sample_hash"])
+_HEAD_END: Final = key_mark(DEFAULT_SCHEMA.head_fields[-1])
 
 
 def read_head(data: bytes | bytearray, start: int = 0) -> LineHead:
@@ -80,23 +79,31 @@ def key_of(data: bytes | bytearray, start: int = 0) -> bytes:
 
 
 def field_bytes(field: str, spelled: bytes) -> bytes:
-    """Return what a line with this value in a field of its head contains: the field and the mark of the next one.
+    """Return what a line with this value in a field of its head contains: the field, and the start of the next one.
 
     Inside a string the quotes would be escaped, so these bytes rarely occur elsewhere in a line.
     """
-    return key_mark(field)[1:] + spelled + key_mark(_NEXT[field])
+    return key_mark(field)[1:] + spelled + b',"'
 
 
 def position_maker(fields: Sequence[str]) -> PositionOf:
     """Return the function from a head, or from a key of the manifest, to its position by some sort fields."""
-    if "sample_id" not in fields and len(fields) > 1:
+    if len(fields) > 1 and _POSITIONS.keys().isdisjoint(fields):
         return attrgetter(*fields)
-    return lambda head: tuple(
-        [_sample_position(head) if field == "sample_id" else getattr(head, field) for field in fields]
-    )
+    values: list[Callable[[Any], Any]] = [_POSITIONS.get(field) or attrgetter(field) for field in fields]
+    return lambda head: tuple([value(head) for value in values])
 
 
 def _sample_position(head: LineHead | KeyEntry) -> tuple[bool, int | str]:
     """Sort integers by value and before strings."""
     value = head.decoded_sample_id() if isinstance(head, LineHead) else head.sample_id
     return isinstance(value, str), value
+
+
+def _metric_position(head: LineHead | KeyEntry) -> tuple[bool, str]:
+    """Sort records without a metric before others."""
+    value = head.evaluation_result_id
+    return (True, value) if isinstance(value, str) else (False, "")
+
+
+_POSITIONS: Final[dict[str, Callable[[Any], Any]]] = {"sample_id": _sample_position, METRIC: _metric_position}

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from fastrec.errors import counted
-from fastrec.sorting.keys import FIELDS, key_splitter, sample_id_of, text_of
+from fastrec.sorting.keys import FIELDS, METRIC, key_splitter, sample_id_of, split_scope, text_of
 from fastrec.summary.document import json_safe
 
 __all__ = [
@@ -39,6 +39,8 @@ class KeyEntry(msgspec.Struct, kw_only=True, frozen=True):
     model_id: str
     evaluation_id: str
     sample_id: int | str
+    evaluation_result_id: str | msgspec.UnsetType | None = msgspec.UNSET
+    """Null if the record has none; absent if its schema version has no such field."""
 
 
 class PartEntry(msgspec.Struct, kw_only=True):
@@ -183,9 +185,13 @@ def listed_files(document: bytes) -> set[str]:
 
 def key_entry(key: bytes, sort_fields: Sequence[str]) -> KeyEntry:
     """Decode a sort key."""
-    *strings, sample_id = key_splitter(sort_fields)(key)
+    scope, *strings, sample_id = key_splitter(sort_fields)(key)
+    evaluation, metric = split_scope(scope)
     return KeyEntry(
-        **dict(zip(FIELDS, map(text_of, strings), strict=False)), sample_id=json_safe(sample_id_of(sample_id))
+        evaluation_name=evaluation,
+        **dict(zip(FIELDS[1:], map(text_of, strings), strict=False)),
+        sample_id=json_safe(sample_id_of(sample_id)),
+        evaluation_result_id=metric if METRIC in sort_fields else msgspec.UNSET,
     )
 
 

@@ -21,7 +21,7 @@ import msgspec
 import zstandard
 
 from fastrec.corpus.documents import MANIFEST, is_plain
-from fastrec.corpus.manifest import KeyEntry, Manifest, PartEntry
+from fastrec.corpus.manifest import Manifest, PartEntry
 from fastrec.engine import jobs_for, make_engine
 from fastrec.errors import CorpusError
 from fastrec.limits import Limits
@@ -61,8 +61,9 @@ def parts_of(corpus: str, manifest: Manifest) -> list[PartFile]:
         known = ", ".join(CORPUS_LABELS)
         reason = f"its records have schema {manifest.schema}, but this version of fastrec reads {known}"
         raise CorpusError(path, reason)
-    if sorted(manifest.sort_fields) != sorted(KeyEntry.__struct_fields__):
-        expected, found = ", ".join(KeyEntry.__struct_fields__), ", ".join(manifest.sort_fields)
+    sort_fields = CORPUS_LABELS[manifest.schema].sort_fields
+    if sorted(manifest.sort_fields) != sorted(sort_fields):
+        expected, found = ", ".join(sort_fields), ", ".join(manifest.sort_fields)
         raise CorpusError(path, f"sort_fields must name {expected}, found {found}")
     for part in manifest.parts:
         if not is_plain(part.file):

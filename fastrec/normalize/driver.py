@@ -31,7 +31,6 @@ from fastrec.normalize.parts import close_gaps, make_parts
 from fastrec.normalize.pass1_driver import SortedShards, sort_shards
 from fastrec.normalize.results import Part
 from fastrec.normalize.rounds import merge_rounds
-from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.sorting.key_sample import cut_keys
 from fastrec.sources.shard import Shard
 from fastrec.summary.document import Summary
@@ -46,7 +45,7 @@ def purpose_of(options: Options) -> dict[str, Any]:
     recorded = {name: getattr(options, name) for name in (*RECORDED, "max_window", "sort_fields")}
     limits = options.limits
     cuts = (limits.sample_one_in, limits.sampled_keys, limits.most_parts)
-    return {"build": identity(), "cuts": cuts, **recorded}
+    return {"build": identity(), "cuts": cuts, "schema": options.target.name, **recorded}
 
 
 def make_corpus(shards: Sequence[Shard], context: RunContext) -> tuple[Manifest, Summary]:
@@ -107,7 +106,7 @@ def _write_documents(
     summary_file = context.output.named("summary", ".json")
     manifest = Manifest(
         fastrec=__version__,
-        schema=DEFAULT_SCHEMA.label,
+        schema=options.target.label,
         options={name: getattr(options, name) for name in RECORDED},
         sort_fields=options.sort_fields,
         records=summary.line_counts.kept,

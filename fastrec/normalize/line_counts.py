@@ -8,15 +8,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec.structs import asdict, astuple
 
 from fastrec.corpus.manifest import InputEntry
+from fastrec.engine.base import Engine
 from fastrec.errors import FastrecError, utf8
 from fastrec.normalize.results import PIECES, HashCounts, Part, SortResult
 from fastrec.schemas.registry import DEFAULT_SCHEMA
+from fastrec.sorting.files import read_blocks
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Shard
 from fastrec.summary.document import HashExample, LineCounts, SampleHashes, json_safe
 from fastrec.summary.part_statistics import PartCounts
 
-__all__ = ["check_line_counts", "count_codes", "count_hashes", "input_entries", "total_line_counts"]
+__all__ = [
+    "Recipes",
+    "check_line_counts",
+    "count_codes",
+    "count_hashes",
+    "count_recipes",
+    "input_entries",
+    "total_line_counts",
+]
+
+Recipes = Counter[tuple[str, str, str]]
+"""Valid lines by evaluation_name, model_id and the recipe of the given hash."""
 
 
 def count_codes(results: Iterable[SortResult], parts: Iterable[Part]) -> Counter[str]:
@@ -41,6 +54,27 @@ def count_hashes(results: Sequence[SortResult], algorithm: str) -> SampleHashes:
         by_recipe={},
         by_model=[],
     )
+
+
+def count_recipes(results: Iterable[SortResult], engine: Engine, at_once: int) -> Recipes:
+    """Count valid lines by evaluation, model and recipe of the given hash; many files are read in tasks of some."""
+    paths = [result.recipes for result in results if result.recipes]
+    if len(paths) <= at_once:
+        return _read_recipes(paths)
+    total: Recipes = Counter()
+    groups = (paths[first : first + at_once] for first in range(0, len(paths), at_once))
+    for _, counted in engine.run(_read_recipes, groups):
+        total.update(counted)
+    return total
+
+
+def _read_recipes(paths: Sequence[str]) -> Recipes:
+    """Add up the counts of some tasks. Runs in a worker if there are many."""
+    total: Recipes = Counter()
+    for path in paths:
+        for recipe, count in next(read_blocks(path)):
+            total[tuple(recipe)] += count
+    return total
 
 
 def input_entries(

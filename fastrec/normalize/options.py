@@ -11,14 +11,19 @@ from fastrec.errors import UsageError
 from fastrec.limits import LIMITS, Limits
 from fastrec.normalize.gate import MaxRejects, parse_max_rejects
 from fastrec.schemas.hashes import HASHES
-from fastrec.sorting.keys import FIELDS, sort_order
+from fastrec.schemas.registry import DEFAULT_SCHEMA, TARGETS
+from fastrec.schemas.schema import Schema
+from fastrec.sorting.keys import METRIC_FIELDS, sort_order
 from fastrec.sources.formats import MAX_WINDOW
 from fastrec.sources.lines import MAX_LINE_BYTES
 
-__all__ = ["MEMORY_PER_JOB", "PART_BYTES", "RECORDED", "Conflicts", "Options"]
+__all__ = ["AUTO", "MEMORY_PER_JOB", "PART_BYTES", "RECORDED", "Conflicts", "Options"]
 
 MEMORY_PER_JOB: Final = 512 << 20
 PART_BYTES: Final = 64 << 20
+
+AUTO: Final = "auto"
+"""The `schema` that follows from the content."""
 
 Conflicts = Literal["keep", "first", "reject"]
 
@@ -32,6 +37,8 @@ RECORDED: Final = ("hash", "sample_hash", "conflicts", "part_size", "compression
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How to normalize. Only the first group of options influences the corpus."""
 
+    schema: str = AUTO
+    """The schema version of the corpus, or `auto`."""
     hash: str = "sha256"
     sample_hash: Literal["replace", "fill", "verify"] = "replace"
     sort_by: tuple[str, ...] = ()
@@ -64,12 +71,15 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         _one_of("engine", self.engine, ("pool", "dask"))
         if self.scheduler and self.engine != "dask":
             raise UsageError("a scheduler needs the engine dask: give --engine dask")
+        _one_of("schema", self.schema, (*TARGETS, AUTO))
         _one_of("hash", self.hash, tuple(HASHES))
         _one_of("sample_hash", self.sample_hash, ("replace", "fill", "verify"))
         _one_of("conflicts", self.conflicts, ("keep", "first", "reject"))
         _one_of("compression", self.compression, COMPRESSIONS)
         for field in self.sort_by:
-            _one_of("sort_by", field, FIELDS)
+            _one_of("sort_by", field, METRIC_FIELDS)
+            if self.schema != AUTO and field not in self.target.sort_fields:
+                raise UsageError(f"sort_by: records of schema {self.schema} have no {field}")
         if self.part_size < 1 << 10:
             raise UsageError("part_size must be at least 1 KiB")
         if self.memory is not None and self.memory < 1 << 20:
@@ -80,9 +90,20 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError(f"level must be from {levels[0]} to {levels[-1]} for {self.compression}, not {self.level}")
 
     @property
+    def target(self) -> Schema:
+        """The schema version of the corpus; the default one if it is not known yet."""
+        return TARGETS.get(self.schema, DEFAULT_SCHEMA)
+
+    def with_target(self, target: Schema) -> Options:
+        """Return the options for a corpus of this version, which may lack some of the fields to sort by."""
+        sort_by = tuple(field for field in self.sort_by if field in target.sort_fields)
+        return msgspec.structs.replace(self, schema=target.name, sort_by=sort_by)
+
+    @property
     def sort_fields(self) -> tuple[str, ...]:
         """All fields of the sort key, in order."""
-        return sort_order(self.sort_by)
+        fields = self.target.sort_fields
+        return sort_order((field for field in self.sort_by if field in fields), fields)
 
     @property
     def gate(self) -> MaxRejects | None:

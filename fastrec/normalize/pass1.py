@@ -24,13 +24,15 @@ from fastrec.judge.judge import Judge
 from fastrec.judge.shards import invalid_line, judge_slice
 from fastrec.normalize.options import Options
 from fastrec.normalize.results import HashCounts, Piece, PieceCounts, SortResult
-from fastrec.schemas.registry import DEFAULT_SCHEMA
+from fastrec.normalize.targets import has_later
+from fastrec.schemas.registry import TARGETS
+from fastrec.sorting.files import write_blocks
 from fastrec.sorting.keys import key_maker
 from fastrec.sorting.spill import Run, spill
 from fastrec.sources.lines import ReadStats
 from fastrec.storage import storage_of
-from fastrec.storage.digests import digest_of
-from fastrec.summary.rows import row_of
+from fastrec.storage.digests import FileDigest, digest_of
+from fastrec.summary.rows import row_maker
 
 __all__ = ["SortTask", "release_buffer", "sort_pieces"]
 
@@ -59,8 +61,8 @@ def sort_pieces(task: SortTask) -> SortResult:
 
 
 @lru_cache(maxsize=4)
-def _judge(algorithm: str, mode: Any) -> Judge:
-    return Judge(target=DEFAULT_SCHEMA, algorithm=algorithm, sample_hash=mode)
+def _judge(target: str, algorithm: str, mode: Any) -> Judge:
+    return Judge(target=TARGETS[target], algorithm=algorithm, sample_hash=mode)
 
 
 @lru_cache(maxsize=1)
@@ -81,6 +83,7 @@ class _RunBuffer:
         options = task.options
         self._most_bytes = options.large_run_bytes if task.large else options.run_bytes
         self._key_of: Callable[[Any], bytes] = key_maker(options.sort_fields)
+        self._row_of = row_maker(options.target)
         self._text = _text_buffer(self._most_bytes)
         self._size = 0
         self._ends: list[int] = []
@@ -96,7 +99,7 @@ class _RunBuffer:
 
     def add(self, number: int, batch: Batch, normal: bytearray) -> None:
         """Add the records of a chunk of a piece, with their normal forms."""
-        key_of = self._key_of
+        key_of, row_of = self._key_of, self._row_of
         start, self._size = self._size, self._size + len(normal)
         self._text[start : self._size] = normal  # in place: the buffer is large enough, unless a line is huge
         self._ends += [start + end for end in batch.ends]
@@ -116,13 +119,17 @@ class _Sorter:
 
     def __init__(self, task: SortTask) -> None:
         self._task = task
-        self._judge = _judge(task.options.hash, task.options.sample_hash)
+        self._judge = _judge(task.options.target.name, task.options.hash, task.options.sample_hash)
         self._buffer = _RunBuffer(task)
         # The random suffix keeps two workers apart if one was wrongly taken for dead.
         self._name = f"{task.number:06d}-{secrets.token_hex(4)}"
         self._runs: list[Run] = []
         self._codes: Counter[str] = Counter()
         self._hashes = HashCounts()
+        self._versions: Counter[str] = Counter()
+        self._notes: Counter[str] = Counter()
+        self._recipes: Counter[tuple[str, str, str]] = Counter()
+        self._is_later = False
         self._reject_bytes = 0
 
     def run(self) -> SortResult:
@@ -131,8 +138,23 @@ class _Sorter:
             pieces = tuple(self._sort(piece, rejects) for piece in task.pieces)
         if self._buffer:
             self._spill()
-        files = (*(file for run in self._runs for file in run.files), digest_of(path))
-        return SortResult(task.number, pieces, tuple(self._runs), path, self._codes, self._hashes, files)
+        files = [*(file for run in self._runs for file in run.files), digest_of(path)]
+        recipes = f"{task.directory}/recipes-{self._name}" if self._recipes else ""
+        if recipes:
+            files.append(FileDigest(recipes, *write_blocks(recipes, [list(self._recipes.items())])))
+        return SortResult(
+            task=task.number,
+            pieces=pieces,
+            runs=tuple(self._runs),
+            rejects=path,
+            codes=self._codes,
+            hashes=self._hashes,
+            versions=self._versions,
+            notes=self._notes,
+            recipes=recipes,
+            is_later=self._is_later,
+            files=tuple(files),
+        )
 
     def _sort(self, piece: Piece, rejects: Any) -> PieceCounts:
         try:
@@ -160,6 +182,10 @@ class _Sorter:
                 self._spill()
             buffer.add(piece.number, batch, normal)
             self._hashes.add(batch.verified, batch.filled, len(batch.replaced), batch.replaced)
+            self._versions.update(batch.versions)
+            self._notes.update(batch.notes)
+            self._recipes.update(batch.recipes)
+            self._is_later = self._is_later or has_later(batch)
             blank += batch.blank
             invalid += batch.rejected
             if invalid:

@@ -84,6 +84,10 @@ class SortResult(msgspec.Struct, frozen=True, tag="task"):
     rejects: str  # path of the rejected lines
     codes: dict[str, int]  # rejected lines by code
     hashes: HashCounts
+    versions: dict[str, int]  # valid lines by their schema version
+    notes: dict[str, int]  # valid lines by the code of a note
+    recipes: str  # path of the valid lines by evaluation, model and recipe of the given hash; empty if there are none
+    is_later: bool  # whether a line is a record of a later version than the default one
     files: tuple[FileDigest, ...]  # all files that the task wrote
 
     @property

@@ -108,9 +108,9 @@ def normalize(
         output: The directory to publish; it must not exist, unless `overwrite` is given.
         files_from: A file with further paths, one per line.
         progress: Receives the progress of the run.
-        **options: The fields of `Options`: `jobs`, `memory`, `part_size`, `level`, `compression`, `sort_by`, `hash`,
-            `sample_hash`, `conflicts`, `max_rejects`, `skip_bad_shards`, `fresh`, `overwrite`, `work_dir`,
-            `max_line_bytes`, `max_window`, `engine`, `scheduler`.
+        **options: The fields of `Options`: `jobs`, `memory`, `part_size`, `level`, `compression`, `schema`,
+            `sort_by`, `hash`, `sample_hash`, `conflicts`, `max_rejects`, `skip_bad_shards`, `fresh`, `overwrite`,
+            `work_dir`, `max_line_bytes`, `max_window`, `engine`, `scheduler`.
 
     Raises:
         UsageError: An argument is wrong; nothing was done.

@@ -37,6 +37,7 @@ def cat(
     corpus: str | os.PathLike[str],
     *,
     evaluation: Strings = (),
+    metric: Strings = (),
     model: Strings = (),
     sample_id: int | str | Iterable[int | str] = (),
     hash: Strings = (),  # noqa: A002 - the name of the option
@@ -50,6 +51,7 @@ def cat(
     Args:
         corpus: A directory that `normalize` published.
         evaluation: Only records with this `evaluation_name`, or one of these.
+        metric: Only records with this `evaluation_result_id`, or one of these.
         model: Only records with this `model_id`, or one of these.
         sample_id: Only records with this `sample_id`, or one of these; 5 and "5" match the integer and the string.
         hash: Only records with this `sample_hash`, or one of these.
@@ -66,6 +68,7 @@ def cat(
     ids = sample_id if isinstance(sample_id, Iterable) and not isinstance(sample_id, (str, bytes)) else [sample_id]
     selection = Selection(
         evaluation=several("evaluation", evaluation),
+        metric=several("metric", metric),
         model=several("model", model),
         sample_id=several("sample_id", [str(one) if type(one) is int else one for one in ids]),  # type: ignore[misc]
         hash=several("hash", hash),

@@ -20,13 +20,14 @@ from stringzilla import find
 from fastrec.corpus.line_head import LineHead, Position, field_bytes, position_maker, read_head
 from fastrec.corpus.manifest import PartEntry
 from fastrec.errors import UsageError
+from fastrec.sorting.keys import METRIC
 
 __all__ = ["Finder", "Selection", "SortRange"]
 
 _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,4000}")
 _HEXADECIMAL: Final = re.compile(r"-?0x[0-9a-f]+")
 _ERROR: Final = b'},"error":"'  # the field before `error` is always an object
-_RAREST_FIRST: Final = ("sample_hash", "sample_id", "model_id", "evaluation_name")
+_RAREST_FIRST: Final = ("sample_hash", "sample_id", METRIC, "model_id", "evaluation_name")
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +35,8 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 
     evaluation: tuple[str, ...] = ()
     """The `evaluation_name`."""
+    metric: tuple[str, ...] = ()
+    """The `evaluation_result_id`."""
     model: tuple[str, ...] = ()
     sample_id: tuple[str, ...] = ()
     """The string, or the integer with these digits."""
@@ -43,7 +46,12 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 
     def values(self) -> dict[str, tuple[int | str, ...]]:
         """Return the values that match, by field of the head; fields without a filter are left out."""
-        texts = {"evaluation_name": self.evaluation, "sample_hash": self.hash, "model_id": self.model}
+        texts = {
+            "evaluation_name": self.evaluation,
+            METRIC: self.metric,
+            "sample_hash": self.hash,
+            "model_id": self.model,
+        }
         values: dict[str, tuple[int | str, ...]] = {name: found for name, found in texts.items() if found}
         if self.sample_id:
             values["sample_id"] = (*map(int, filter(_INTEGER.fullmatch, self.sample_id)), *self.sample_id)
@@ -57,7 +65,10 @@ class SortRange:
         wanted: dict[str, Sequence[Any]] = {**selection.values()}
         if "sample_id" in wanted:  # a position has integers before strings
             wanted["sample_id"] = [(isinstance(value, str), value) for value in wanted["sample_id"]]
+        if METRIC in wanted:  # it has records without a metric before all others
+            wanted[METRIC] = [(True, value) for value in wanted[METRIC]]
         self._sort_fields = tuple(sort_fields)
+        self._is_impossible = not wanted.keys() <= {*sort_fields}
         self._position_of = position_maker(sort_fields)
         self._allowed = [wanted.get(field) for field in sort_fields]
         leading = self._allowed[: len(wanted)]
@@ -68,6 +79,8 @@ class SortRange:
 
     def may_be_in(self, part: PartEntry) -> bool:
         """Return whether a part may have a matching record."""
+        if self._is_impossible:  # records of this schema version have no metrics
+            return False
         first = list(self._position_of(part.first))
         # The manifest has huge integers as hexadecimal strings. They sort after all integers, which is harmless for
         # a last key, but wrong for a first one.

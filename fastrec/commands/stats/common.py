@@ -27,12 +27,13 @@ from fastrec.judge.judge import Judge
 from fastrec.judge.shards import judge_slice
 from fastrec.limits import Limits
 from fastrec.progress import Progress
+from fastrec.schemas.registry import CORPUS_LABELS, TARGETS
 from fastrec.sorting.keys import encode_text, key_maker, key_splitter, text_of
 from fastrec.sources.shard import Slice, shard_at
 from fastrec.summary.census import QuestionCounts
 from fastrec.summary.choosing import Chosen
 from fastrec.summary.means import add_repeats
-from fastrec.summary.rows import Column, row_of
+from fastrec.summary.rows import Column, row_maker
 from fastrec.summary.summarize import model_summary
 from fastrec.summary.sums import Sums
 from fastrec.summary.tally import Tally
@@ -59,6 +60,8 @@ class PartTask(msgspec.Struct, frozen=True):
     """A task: read one part."""
 
     part: PartFile
+    schema: str
+    """The name of the schema version of the corpus."""
     sort_fields: tuple[str, ...]
     models: Models
     limits: Limits
@@ -94,7 +97,8 @@ def only_common(
     """
     models = {encode_text(one.evaluation.evaluation_name): _models(one, errors_as_wrong) for one in chosen}
     parts = parts_of(corpus, manifest)
-    tasks = [PartTask(part, manifest.sort_fields, models, limits) for part in parts]
+    schema = CORPUS_LABELS[manifest.schema].name
+    tasks = [PartTask(part, schema, manifest.sort_fields, models, limits) for part in parts]
     found = CommonQuestions()
     results = run_in_order(_read_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
     for part in with_progress(results, parts, progress, "count"):
@@ -143,8 +147,8 @@ def _count(questions: Iterable[list[Answer]], models: Models, limits: Limits) ->
 
 
 @lru_cache(maxsize=1)
-def _judge() -> Judge:
-    return Judge(sample_hash="fill")  # keeps the hashes of the corpus, which identify its questions
+def _judge(schema: str) -> Judge:
+    return Judge(TARGETS[schema], sample_hash="fill")  # keeps the hashes of the corpus, which identify its questions
 
 
 def _read_part(task: PartTask) -> CommonQuestions:
@@ -167,10 +171,11 @@ def _read_part(task: PartTask) -> CommonQuestions:
 def _answers(task: PartTask) -> Iterator[Answer]:
     """Read the records of chosen models."""
     path, expected = task.part.path, task.part.entry.records
+    row_of = row_maker(TARGETS[task.schema])
     key_of, split = key_maker(task.sort_fields), key_splitter(task.sort_fields)
     records = 0
     # No limit on the line length: `normalize` accepted these lines.
-    for judged in judge_slice(_judge(), Slice(shard_at(path)), max_line_bytes=sys.maxsize):
+    for judged in judge_slice(_judge(task.schema), Slice(shard_at(path)), max_line_bytes=sys.maxsize):
         batch = judged.batch
         for invalid in batch.rejected:
             raise CorpusError(path, f"not a valid record: {invalid.findings[0].message}; {VERIFY_HINT}", invalid.line)

@@ -100,8 +100,9 @@ def _options_of(manifest: Manifest) -> Options | str:
         return f"schema: expected {' or '.join(CORPUS_LABELS)}, found {manifest.schema}"
     if unknown := sorted(manifest.options.keys() - set(RECORDED)):
         return f"expected only {', '.join(RECORDED)}, found {', '.join(unknown)}"
+    schema = CORPUS_LABELS[manifest.schema].name
     try:
-        options = msgspec.convert({**manifest.options, "sort_by": manifest.sort_fields}, Options)
+        options = msgspec.convert({**manifest.options, "sort_by": manifest.sort_fields, "schema": schema}, Options)
     except (msgspec.ValidationError, UsageError) as exc:
         return str(exc)
     if options.sort_fields != manifest.sort_fields:

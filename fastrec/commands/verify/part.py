@@ -25,12 +25,13 @@ from fastrec.errors import ShardError, shown
 from fastrec.judge.judge import Judge, SampleHashMode
 from fastrec.judge.shards import JudgedChunk, judge_slice
 from fastrec.normalize.options import Options
+from fastrec.schemas.registry import TARGETS
 from fastrec.sorting.keys import key_maker, key_splitter
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Slice, shard_at
 from fastrec.storage.digests import sha256_of_file
 from fastrec.summary.part_statistics import PartCounts, write_statistics
-from fastrec.summary.rows import Column, row_of
+from fastrec.summary.rows import Column, row_maker
 from fastrec.summary.tally import Tally
 
 __all__ = ["CheckTask", "CheckedPart", "check_part"]
@@ -68,9 +69,9 @@ def check_part(task: CheckTask) -> CheckedPart:
     """Check one part. Runs in a worker."""
     path, options = task.part.path, task.options
     problems = Problems(task.part.entry.file)
-    lines = _LineChecker(options.sort_fields, problems)
+    lines = _LineChecker(options, problems)
     # A wrong hash is an error in a corpus, unless given hashes were to be left as they are.
-    judge = _judge(options.hash, "fill" if options.sample_hash == "fill" else "verify")
+    judge = _judge(options.schema, options.hash, "fill" if options.sample_hash == "fill" else "verify")
     longest = max(task.part.entry.text_bytes, options.max_line_bytes)
     stats, text_hash = ReadStats(), sha256()
     size, digest, read = 0, "", False
@@ -103,16 +104,17 @@ def check_part(task: CheckTask) -> CheckedPart:
 
 
 @lru_cache(maxsize=1)
-def _judge(algorithm: str, mode: SampleHashMode) -> Judge:
-    return Judge(algorithm=algorithm, sample_hash=mode)
+def _judge(schema: str, algorithm: str, mode: SampleHashMode) -> Judge:
+    return Judge(TARGETS[schema], algorithm=algorithm, sample_hash=mode)
 
 
 class _LineChecker:
     """Checks the lines of a part, chunk by chunk, and collects the keys and rows of its records."""
 
-    def __init__(self, sort_fields: Sequence[str], problems: Problems) -> None:
-        self._key_of = key_maker(sort_fields)
-        self._split = key_splitter(sort_fields)
+    def __init__(self, options: Options, problems: Problems) -> None:
+        self._key_of = key_maker(options.sort_fields)
+        self._split = key_splitter(options.sort_fields)
+        self._row_of = row_maker(options.target)
         self._problems = problems
         self.valid = True
         self.first = self.last = b""
@@ -136,6 +138,7 @@ class _LineChecker:
         self.last = keys[-1]
         self._last_text = _text(chunk, len(keys) - 1)
         self.fields += map(self._split, keys)
+        row_of = self._row_of
         self.rows += [row_of(record, 0, line) for record, line in zip(batch.records, batch.numbers, strict=True)]
 
     def _check_order(self, before: list[bytes], keys: list[bytes], chunk: JudgedChunk) -> None:
