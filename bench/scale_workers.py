@@ -17,7 +17,7 @@ from fastrec.engine.base import Engine
 from fastrec.limits import LIMITS
 from fastrec.normalize.pass1 import SortTask
 from fastrec.normalize.pass2 import PartTask
-from fastrec.normalize.results import HashCounts, Part, PieceCounts, SortResult
+from fastrec.normalize.results import Part, PieceCounts, SortResult
 from fastrec.normalize.rounds import MergeTask
 from fastrec.sorting.files import read_blocks
 from fastrec.sorting.gather import RunSlice
@@ -135,7 +135,6 @@ class SimulatedWorkers(Engine):
             size, text_hash = piece.slice.shard.size, f"{self._rng.getrandbits(128):032x}"
             read = ReadStats(lines=lines, text_bytes=lines * RECORD, raw_bytes=size, raw_hash=text_hash)
             pieces.append(PieceCounts(piece=piece, read=read))
-        hashes = HashCounts(verified=waiting)
         while waiting:
             count = min(waiting, at_once)
             waiting -= count
@@ -154,7 +153,7 @@ class SimulatedWorkers(Engine):
             runs=tuple(runs),
             rejects=rejects,
             codes={},
-            hashes=hashes,
+            wrong_hashes=[],
             versions={},
             notes={},
             recipes="",

@@ -23,6 +23,7 @@ from fastrec.normalize.line_counts import (
     check_line_counts,
     count_codes,
     count_hashes,
+    count_versions,
     input_entries,
     total_line_counts,
 )
@@ -62,8 +63,17 @@ def make_corpus(shards: Sequence[Shard], context: RunContext) -> tuple[Manifest,
     results, skipped = sorted_shards.results, sorted_shards.skipped
     inputs = input_entries(shards, results, counts, sorted_shards.decompressed)
     check_line_counts(inputs, parts)
-    codes, hashes = count_codes(results, parts), count_hashes(results, options.hash)
-    summary = summarize(total_line_counts(inputs), codes, hashes, counts.tally, census)
+    versions, notes = count_versions(results)
+    summary = summarize(
+        total_line_counts(inputs),
+        count_codes(results, parts),
+        count_hashes(results, options, context.engine),
+        counts.tally,
+        census,
+        schema=options.target,
+        versions=versions,
+        notes=notes,
+    )
     rejects = _write_rejects(context, shards, sorted_shards, prefixes, summary.line_counts.rejected)
     inputs = [entry for number, entry in enumerate(inputs) if number not in skipped]
     errors = [str(error) for _, error in sorted(skipped.items())]

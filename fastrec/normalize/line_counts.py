@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from msgspec.structs import asdict, astuple
+from msgspec.structs import asdict
 
 from fastrec.corpus.manifest import InputEntry
 from fastrec.engine.base import Engine
 from fastrec.errors import FastrecError, utf8
-from fastrec.normalize.results import PIECES, HashCounts, Part, SortResult
-from fastrec.schemas.registry import DEFAULT_SCHEMA
+from fastrec.normalize.options import Options
+from fastrec.normalize.results import PIECES, Part, SortResult, hash_examples
 from fastrec.sorting.files import read_blocks
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Shard
 from fastrec.summary.document import HashExample, LineCounts, SampleHashes, json_safe
 from fastrec.summary.part_statistics import PartCounts
+from fastrec.summary.summarize import hash_counts
 
 __all__ = [
-    "Recipes",
     "check_line_counts",
     "count_codes",
     "count_hashes",
-    "count_recipes",
+    "count_versions",
     "input_entries",
     "total_line_counts",
 ]
@@ -40,23 +40,27 @@ def count_codes(results: Iterable[SortResult], parts: Iterable[Part]) -> Counter
     return codes
 
 
-def count_hashes(results: Sequence[SortResult], algorithm: str) -> SampleHashes:
-    """Count how given sample hashes compared with computed ones."""
-    total = HashCounts()
+def count_versions(results: Iterable[SortResult]) -> tuple[Counter[str], Counter[str]]:
+    """Count valid lines by their schema version, and by the code of a note."""
+    versions: Counter[str] = Counter()
+    notes: Counter[str] = Counter()
     for result in results:
-        total.add(*astuple(result.hashes))
+        versions.update(result.versions)
+        notes.update(result.notes)
+    return versions, notes
+
+
+def count_hashes(results: Sequence[SortResult], options: Options, engine: Engine) -> SampleHashes:
+    """Count how given sample hashes compared with computed ones."""
     examples = [
-        HashExample(**asdict(example) | {"sample_id": json_safe(example.sample_id)}) for example in total.examples
+        HashExample(**asdict(example) | {"sample_id": json_safe(example.sample_id)})
+        for example in hash_examples(example for result in results for example in result.wrong_hashes)
     ]
-    return SampleHashes(
-        **asdict(total) | {"algorithm": algorithm, "examples": examples},
-        recipe=DEFAULT_SCHEMA.recipe,
-        by_recipe={},
-        by_model=[],
-    )
+    recipes = _count_recipes(results, engine, options.limits.part_counts_per_task)
+    return hash_counts(options.hash, options.target, recipes, examples)
 
 
-def count_recipes(results: Iterable[SortResult], engine: Engine, at_once: int) -> Recipes:
+def _count_recipes(results: Iterable[SortResult], engine: Engine, at_once: int) -> Recipes:
     """Count valid lines by evaluation, model and recipe of the given hash; many files are read in tasks of some."""
     paths = [result.recipes for result in results if result.recipes]
     if len(paths) <= at_once:

@@ -19,11 +19,11 @@ import msgspec
 from fastrec.corpus.rejects import rejected_line
 from fastrec.engine.base import collector_off
 from fastrec.errors import ShardError, out_of_memory, utf8
-from fastrec.judge.batch import Batch, InvalidLine
+from fastrec.judge.batch import Batch, HashReplaced, InvalidLine
 from fastrec.judge.judge import Judge
 from fastrec.judge.shards import invalid_line, judge_slice
 from fastrec.normalize.options import Options
-from fastrec.normalize.results import HashCounts, Piece, PieceCounts, SortResult
+from fastrec.normalize.results import Piece, PieceCounts, SortResult, hash_examples
 from fastrec.normalize.targets import has_later
 from fastrec.schemas.registry import TARGETS
 from fastrec.sorting.files import write_blocks
@@ -125,7 +125,7 @@ class _Sorter:
         self._name = f"{task.number:06d}-{secrets.token_hex(4)}"
         self._runs: list[Run] = []
         self._codes: Counter[str] = Counter()
-        self._hashes = HashCounts()
+        self._wrong_hashes: list[HashReplaced] = []
         self._versions: Counter[str] = Counter()
         self._notes: Counter[str] = Counter()
         self._recipes: Counter[tuple[str, str, str]] = Counter()
@@ -148,7 +148,7 @@ class _Sorter:
             runs=tuple(self._runs),
             rejects=path,
             codes=self._codes,
-            hashes=self._hashes,
+            wrong_hashes=self._wrong_hashes,
             versions=self._versions,
             notes=self._notes,
             recipes=recipes,
@@ -181,7 +181,8 @@ class _Sorter:
             if buffer and not buffer.has_room(len(normal)):
                 self._spill()
             buffer.add(piece.number, batch, normal)
-            self._hashes.add(batch.verified, batch.filled, len(batch.replaced), batch.replaced)
+            if batch.replaced:
+                self._wrong_hashes = hash_examples(self._wrong_hashes + batch.replaced)
             self._versions.update(batch.versions)
             self._notes.update(batch.notes)
             self._recipes.update(batch.recipes)

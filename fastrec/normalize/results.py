@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
@@ -15,7 +16,7 @@ from fastrec.sources.lines import LongLine, ReadStats
 from fastrec.sources.shard import Slice
 from fastrec.storage.digests import FileDigest
 
-__all__ = ["PIECES", "HashCounts", "MergedRun", "Part", "Piece", "PieceCounts", "SortResult"]
+__all__ = ["PIECES", "MergedRun", "Part", "Piece", "PieceCounts", "SortResult", "hash_examples"]
 
 PIECES: Final = 1 << 24
 """More pieces than a shard is ever cut into. The number of a piece divided by this is the number of its shard."""
@@ -58,21 +59,9 @@ class PieceCounts(msgspec.Struct, frozen=True, kw_only=True):
         return self.read.lines + len(self.piece.long_lines)
 
 
-class HashCounts(msgspec.Struct):
-    """How given sample hashes compared with computed ones."""
-
-    verified: int = 0
-    filled: int = 0
-    replaced: int = 0
-    examples: list[HashReplaced] = msgspec.field(default_factory=list)
-
-    def add(self, verified: int, filled: int, replaced: int, examples: list[HashReplaced]) -> None:
-        """Add the counts of further records."""
-        self.verified += verified
-        self.filled += filled
-        if replaced:
-            self.replaced += replaced
-            self.examples = heapq.nsmallest(_EXAMPLES, self.examples + examples, key=HashReplaced.sort_key)
+def hash_examples(wrong: Iterable[HashReplaced]) -> list[HashReplaced]:
+    """Return the first records whose `sample_hash` was wrong, as examples."""
+    return heapq.nsmallest(_EXAMPLES, wrong, key=HashReplaced.sort_key)
 
 
 class SortResult(msgspec.Struct, frozen=True, tag="task"):
@@ -83,7 +72,7 @@ class SortResult(msgspec.Struct, frozen=True, tag="task"):
     runs: tuple[Run, ...]
     rejects: str  # path of the rejected lines
     codes: dict[str, int]  # rejected lines by code
-    hashes: HashCounts
+    wrong_hashes: list[HashReplaced]  # the first records whose `sample_hash` was wrong
     versions: dict[str, int]  # valid lines by their schema version
     notes: dict[str, int]  # valid lines by the code of a note
     recipes: str  # path of the valid lines by evaluation, model and recipe of the given hash; empty if there are none

@@ -24,5 +24,6 @@ def has_later(batch: Batch) -> bool:
     """
     default = DEFAULT_SCHEMA.name
     return any(name != default for name, count in batch.versions.items() if count) or any(
-        line.version != default and line.findings[0].code in _VALID_ELSEWHERE for line in batch.rejected
+        line.is_later or (line.version != default and line.findings[0].code in _VALID_ELSEWHERE)
+        for line in batch.rejected
     )
