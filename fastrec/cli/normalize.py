@@ -131,9 +131,10 @@ def normalize(
             elif verbose:
                 from fastrec.cli.stats_tables import print_stats
                 from fastrec.summary.choosing import choose
+                from fastrec.summary.facts import facts_of
                 from fastrec.summary.ranking import rank
 
-                print_stats(rank(choose(result.summary)), most=_MOST_MODELS)
+                print_stats(rank(choose(result.summary), facts_of(result.summary)), most=_MOST_MODELS)
     except OSError as exc:
         verb = "refused: it is in" if result.refused else "published as"
         exc.add_note(f"The corpus was {verb} {shown(result.output)}.")

@@ -15,7 +15,7 @@ from fastrec.cli.memory import limit_memory
 from fastrec.errors import UsageError
 
 __all__ = [
-    "Count", "Number", "Size", "choice_option", "command", "errors_as_wrong_option", "jobs_option",
+    "Count", "Number", "Size", "accuracy_option", "choice_option", "command", "errors_as_wrong_option", "jobs_option",
     "no_progress_option", "prepare_reading", "raw_cells_option", "reading_options", "repair_option",
 ]  # fmt: skip
 
@@ -101,6 +101,8 @@ no_progress_option = click.option("--no-progress", is_flag=True, envvar="FASTREC
 errors_as_wrong_option = click.option("--errors-as-wrong", is_flag=True,
                                       help="Count records with an error as wrong answers. By default they do not "
                                            "count.")  # fmt: skip
+accuracy_option = click.option("--accuracy", is_flag=True,
+                               help="Show the accuracy even where scores are other than 0 and 1.")  # fmt: skip
 raw_cells_option = click.option("--raw-cells", is_flag=True,
                                 help="CSV: do not put a single quote before text that a spreadsheet would take for "
                                      "a formula.")  # fmt: skip

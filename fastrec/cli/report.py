@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from fastrec.cli.console import allow_broken_pipe, explain_damage
-from fastrec.cli.options import command, errors_as_wrong_option
+from fastrec.cli.options import accuracy_option, command, errors_as_wrong_option
 from fastrec.cli.spelling import spell_bytes
 from fastrec.errors import shown
 
@@ -17,9 +17,10 @@ __all__ = ["report"]
 @click.option("-o", "--output", type=click.Path(allow_dash=True), metavar="FILE", required=True,
               help="File to write, such as report.html; - for stdout.")  # fmt: skip
 @click.option("--overwrite", is_flag=True, help="Replace an existing file.")
+@accuracy_option
 @errors_as_wrong_option
-def report(corpus: str, output: str, overwrite: bool, errors_as_wrong: bool) -> None:
-    """Write an HTML page about CORPUS: line counts, models and evaluations, conflicts, hashes, rejected lines.
+def report(corpus: str, output: str, overwrite: bool, accuracy: bool, errors_as_wrong: bool) -> None:
+    """Write an HTML page about CORPUS: line counts, versions, models and evaluations, repeats, hashes, rejected lines.
 
     The page is one self-contained file: it can be mailed, put on any server, and opened offline. Its tables can be
     sorted and searched. It depends on the corpus alone, and is written atomically.
@@ -40,11 +41,11 @@ def report(corpus: str, output: str, overwrite: bool, errors_as_wrong: bool) -> 
 
     if output == "-":
         with explain_damage(corpus):
-            page = make_page(corpus, errors_as_wrong=errors_as_wrong)
+            page = make_page(corpus, accuracy=accuracy, errors_as_wrong=errors_as_wrong)
         with allow_broken_pipe():
             click.echo(page, nl=False)
         return
     with explain_damage(corpus):
-        size = run(corpus, output, overwrite=overwrite, errors_as_wrong=errors_as_wrong)
+        size = run(corpus, output, overwrite=overwrite, accuracy=accuracy, errors_as_wrong=errors_as_wrong)
     with allow_broken_pipe():
         click.echo(f"{shown(output)}: {spell_bytes(size)}", err=True)

@@ -14,6 +14,7 @@ from fastrec.cli.console import (
     print_warning,
 )
 from fastrec.cli.options import (
+    accuracy_option,
     choice_option,
     command,
     errors_as_wrong_option,
@@ -31,13 +32,17 @@ __all__ = ["stats"]
 _RANKINGS: Final = ["accuracy", "score", "coverage", "errors", "tokens", "latency", "model"]
 
 
-@command("Compare the models of each evaluation.")
+@command("Compare the models of each evaluation and metric.")
 @click.argument("paths", nargs=-1, type=click.Path())
-@choice_option("--by", _RANKINGS, "Rank models by this, best first; tokens are per record, latency is the median.")
+@click.option("--by", type=click.Choice(_RANKINGS), show_default="accuracy; score where scores are not only 0 and 1",
+              help="Rank models by this, best first; tokens are per record, latency is the median.")  # fmt: skip
 @click.option("--evaluation", multiple=True, metavar="PATTERN",
               help="Only evaluations whose name matches, for example 'mmlu*'; may be repeated.")  # fmt: skip
+@click.option("--metric", multiple=True, metavar="PATTERN",
+              help="Only metrics (evaluation_result_id) that match, such as 'exact*'; may be repeated.")  # fmt: skip
 @click.option("--model", multiple=True, metavar="PATTERN",
               help="Only models whose id matches, for example 'org/*'; may be repeated.")  # fmt: skip
+@accuracy_option
 @click.option("--common", is_flag=True, help="Count only questions that all of these models answered.")
 @errors_as_wrong_option
 @choice_option("--format", ["table", "json", "csv", "markdown"], "Output format.", to="output_format")
@@ -50,7 +55,7 @@ _RANKINGS: Final = ["accuracy", "score", "coverage", "errors", "tokens", "latenc
 def stats(
     paths: tuple[str, ...], output_format: str, raw_cells: bool, quiet: bool, no_progress: bool, **options: Any
 ) -> None:
-    """Compare the models of each evaluation: accuracy, score, errors, tokens, latency, coverage.
+    """Compare the models of each evaluation and metric: accuracy, score, errors, tokens, latency, coverage.
 
     PATHS are either one corpus that `fastrec normalize` published, whose summary has all the numbers, or any shards.
     Shards are read and sorted, so that duplicates count once; nothing is published.
@@ -59,6 +64,9 @@ def stats(
     a question counts with their mean. In the tables, n is the number of questions that a model answered, and coverage
     is their share of the evaluation's questions. Models that answered different questions are not comparable; --common
     counts only the questions that all models with answers have answered.
+
+    A metric is an evaluation_result_id. Each metric has its own table. If a metric has scores other than 0 and 1, its
+    table shows the mean score and its interval instead of the accuracy, and models are ranked by score.
 
     \b
     Exit codes:
@@ -69,6 +77,7 @@ def stats(
     \b
     Examples:
       fastrec stats corpus
+      fastrec stats corpus --metric exact_match --metric 'rouge*'
       fastrec stats corpus --common --model 'org/*' --model other/model
       fastrec stats runs/ --by latency --format csv > models.csv
     """

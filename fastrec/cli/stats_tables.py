@@ -30,6 +30,7 @@ _COLUMNS: Final[dict[str, Callable[[ModelStats], str]]] = {
     "accuracy": lambda model: "–" if model.accuracy is None else f"{model.accuracy:.1%}",
     "95% interval": lambda model: _interval(model.accuracy_low, model.accuracy_high),
     "score": lambda model: _or_empty(model.mean_score, "{:.4g}"),
+    "score, 95% interval": lambda model: _score_interval(model.score_low, model.score_high),
     "score ±": lambda model: _or_empty(model.score_standard_error, "± {:.2g}"),
     "errors": lambda model: f"{model.errors:,}",
     "tokens": lambda model: _total(model.tokens),
@@ -39,11 +40,14 @@ _COLUMNS: Final[dict[str, Callable[[ModelStats], str]]] = {
 }
 _REPEATS: Final = ("questions", "answers", "answers/question")
 """Columns instead of n, if a model has several answers to a question."""
+_ACCURACY: Final = ("accuracy", "95% interval", "score ±")
+_GRADED: Final = ("score, 95% interval",)
+"""Columns instead of these, if accuracy is not shown."""
 # Columns that a narrow terminal hides, the least important first. The column that models are ranked by stays, and so
 # does the number of errors: without it, accuracy can mislead.
 _OPTIONAL: Final = (
     "tokens", "p99 ms", "score ±", "tokens/record", "p50 ms", "answers", "score", "coverage", "answers/question",
-    "95% interval",
+    "95% interval", "score, 95% interval",
 )  # fmt: skip
 _RANKED_BY: Final = {"tokens": "tokens/record", "latency": "p50 ms"}
 _NO_COMMON: Final = "no question was answered by all of them; choose fewer models with --model, or omit --common"
@@ -63,6 +67,8 @@ _CSV_FIELDS: Final = dict(zip(_CSV_ATTRIBUTES, _CSV_ATTRIBUTES, strict=True)) | 
     "latency_ms_p50": "latency_ms.p50",
     "latency_ms_p90": "latency_ms.p90",
     "latency_ms_p99": "latency_ms.p99",
+    "score_low": "score_low",
+    "score_high": "score_high",
 }
 
 
@@ -74,6 +80,10 @@ def _interval(low: float | None, high: float | None) -> str:
     return "" if low is None or high is None else f"{100 * low:.1f}–{high:.1%}"
 
 
+def _score_interval(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f"{low:.4g} to {high:.4g}"
+
+
 def _total(tokens: Tokens) -> str:
     if not tokens.records:
         return ""
@@ -82,30 +92,32 @@ def _total(tokens: Tokens) -> str:
 
 def print_stats(found: Stats, most: int | None = None) -> None:
     """Print a table for each evaluation, with at most `most` models."""
+    from fastrec.summary.facts import facts_in_words
     from fastrec.summary.legend import about, legend
 
-    optional = [name for name in _OPTIONAL if name != _RANKED_BY.get(found.by, found.by)]
     hidden: list[str] = []
     for number, evaluation in enumerate(found.evaluations):
-        name = click.style(safe(evaluation.evaluation_name), bold=True)
+        name = click.style(safe(evaluation.title), bold=True)
         click.echo(f"{'' if number == 0 else chr(10)}{name}: {about(evaluation)}")
         if not evaluation.by_model:
             click.echo(f"  {_NO_COMMON if evaluation.answering else _NO_ANSWERS}")
             continue
         first = evaluation.by_model[:most]
-        hidden += print_table(*_table(first, found.by), optional)
+        optional = [name for name in _OPTIONAL if name != _RANKED_BY.get(evaluation.by, evaluation.by)]
+        hidden += print_table(*_table(first, evaluation.by, accuracy=found.shows_accuracy(evaluation)), optional)
         print_more(len(evaluation.by_model) - len(first), "model", "`fastrec stats`")
-    for number, line in enumerate(legend(found)):
-        click.echo(f"{'' if number else chr(10)}{click.style(line, dim=True)}")
+    for lines in (legend(found), facts_in_words(found.corpus)):
+        for number, line in enumerate(lines):
+            click.echo(f"{'' if number else chr(10)}{click.style(safe(line), dim=True)}")
     print_hidden(hidden)
 
 
-def _table(models: Sequence[ModelStats], by: str) -> tuple[list[str], list[list[str]]]:
+def _table(models: Sequence[ModelStats], by: str, *, accuracy: bool) -> tuple[list[str], list[list[str]]]:
     """Return the names of the columns that say something, and the rows."""
     columns = {name: [spell(model) for model in models] for name, spell in _COLUMNS.items()}
     columns = {name: cells for name, cells in columns.items() if any(cells)}
     repeats = any(model.answers > model.questions for model in models)
-    for name in ("n",) if repeats else _REPEATS:
+    for name in (*(("n",) if repeats else _REPEATS), *(_GRADED if accuracy else _ACCURACY)):
         columns.pop(name, None)
     if by != "errors" and not any(model.errors for model in models):
         del columns["errors"]
@@ -114,21 +126,22 @@ def _table(models: Sequence[ModelStats], by: str) -> tuple[list[str], list[list[
 
 def markdown_tables(found: Stats) -> Iterator[str]:
     """Yield the lines of a Markdown table for each evaluation."""
+    from fastrec.summary.facts import facts_in_words
     from fastrec.summary.legend import about, legend
 
     for number, evaluation in enumerate(found.evaluations):
         if number:
             yield ""
-        yield f"**{_escaped(safe(evaluation.evaluation_name))}**: {about(evaluation)}"
+        yield f"**{_escaped(safe(evaluation.title))}**: {about(evaluation)}"
         yield ""
         if not evaluation.by_model:
             yield _NO_COMMON if evaluation.answering else _NO_ANSWERS
             continue
-        names, rows = _table(evaluation.by_model, found.by)
+        names, rows = _table(evaluation.by_model, evaluation.by, accuracy=found.shows_accuracy(evaluation))
         yield from markdown_table(names, [[_escaped(cell) for cell in row] for row in rows])
-    if lines := legend(found):
+    for lines in filter(None, (legend(found), facts_in_words(found.corpus))):
         yield ""
-        yield from map(_escaped, lines)
+        yield from (_escaped(safe(line)) for line in lines)
 
 
 def markdown_item(line: str) -> str:
@@ -142,15 +155,20 @@ def _escaped(text: str) -> str:
 
 
 def csv_table(found: Stats, *, raw_cells: bool) -> str:
-    """Return all models of all evaluations as one CSV table, with numbers in full precision."""
+    """Return all models of all evaluations and metrics as one CSV table, with numbers in full precision.
+
+    New columns are at the end, for readers that go by position.
+    """
     from fastrec.csv_writer import CsvWriter
 
     out = io.StringIO()
     writer = CsvWriter(out, raw_cells=raw_cells)
-    writer.writerow(["evaluation_name", "rank", *_CSV_FIELDS])
+    writer.writerow(["evaluation_name", "rank", *_CSV_FIELDS, "metric", "graded"])
     values_of = attrgetter(*_CSV_FIELDS.values())
     for evaluation in found.evaluations:
         for rank, model in enumerate(evaluation.by_model, 1):
             model_id, *numbers = values_of(model)
-            writer.writerow([safe(evaluation.evaluation_name), rank, safe(model_id), *numbers])
+            metric = None if evaluation.metric is None else safe(evaluation.metric)
+            name, graded = safe(evaluation.evaluation_name), str(evaluation.graded).lower()
+            writer.writerow([name, rank, safe(model_id), *numbers, metric, graded])
     return out.getvalue()

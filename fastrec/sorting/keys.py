@@ -31,6 +31,7 @@ __all__ = [
     "join_key",
     "key_maker",
     "key_splitter",
+    "question_of",
     "sample_id_of",
     "scope_of",
     "sort_order",
@@ -199,6 +200,11 @@ def split_scope(scope: bytes) -> tuple[str, str | None]:
     """Decode a scope into its evaluation and its metric, if it has one."""
     name, mark, metric = scope.partition(b"\0" + _HAS_METRIC)  # a NUL within a string is followed by FF
     return text_of(name), text_of(metric) if mark else None
+
+
+def question_of(fields: Sequence[bytes]) -> tuple[bytes, bytes]:
+    """Return the evaluation and the sample_hash of a record, given the fields that a splitter returned."""
+    return fields[0].partition(b"\0" + _HAS_METRIC)[0], fields[1]
 
 
 def encode_text(text: str) -> bytes:

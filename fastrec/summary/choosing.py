@@ -1,4 +1,4 @@
-"""Choose evaluations and models of a summary by patterns."""
+"""Choose evaluations, metrics and models of a summary by patterns."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import msgspec
 
 from fastrec.errors import UsageError
 from fastrec.summary.document import EvaluationSummary, ModelSummary, Summary
+from fastrec.summary.titles import metrics_of
 
 __all__ = ["Chosen", "choose"]
 
@@ -17,9 +18,11 @@ _MOST_NAMES: Final = 10  # listed in a message
 
 
 class Chosen(msgspec.Struct):
-    """An evaluation, and the models of it to rank."""
+    """An evaluation with one of its metrics, and the models of it to rank."""
 
     evaluation: EvaluationSummary
+    metrics: int
+    """How many metrics the evaluation has."""
     count: int
     """How many models were chosen."""
     answering: int
@@ -31,9 +34,16 @@ class Chosen(msgspec.Struct):
 
 
 def choose(
-    summary: Summary, evaluations: Sequence[str] = (), models: Sequence[str] = (), *, errors_as_wrong: bool = False
+    summary: Summary,
+    evaluations: Sequence[str] = (),
+    models: Sequence[str] = (),
+    metrics: Sequence[str] = (),
+    *,
+    errors_as_wrong: bool = False,
 ) -> list[Chosen]:
-    """Choose the evaluations and models that match any shell-style pattern of their kind; no patterns choose all.
+    """Choose the evaluations, models and metrics that match any shell-style pattern of their kind.
+
+    No patterns choose all. Records without a metric have an empty one.
 
     With `errors_as_wrong`, records with an error are answers as well.
 
@@ -42,6 +52,9 @@ def choose(
     """
     _check("evaluation", evaluations, {one.evaluation_name for one in summary.evaluations})
     found = [one for one in summary.evaluations if _matches(one.evaluation_name, evaluations)]
+    _check_metrics(metrics, found)
+    found = [one for one in found if _matches(one.metric or "", metrics)]
+    counts = metrics_of(summary.evaluations)
     _check("model", models, {model.model_id for one in found for model in one.by_model}, summary.evaluations)
     chosen = []
     for one in found:
@@ -49,13 +62,23 @@ def choose(
         if some:
             answering = sum(errors_as_wrong or model.answers > 0 for model in some)
             common = one.questions_all_models if errors_as_wrong else one.questions_answered_by_all
-            chosen.append(Chosen(one, len(some), answering, some, common if len(some) == one.models else None))
+            known = common if len(some) == one.models else None
+            chosen.append(Chosen(one, counts[one.evaluation_name], len(some), answering, some, known))
     return chosen
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:
     # A name that contains brackets still matches itself.
     return not patterns or any(name == pattern or fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _check_metrics(patterns: Sequence[str], evaluations: Sequence[EvaluationSummary]) -> None:
+    """Check that each pattern matches a metric of these evaluations."""
+    names = {one.metric for one in evaluations if one.metric is not None}
+    for pattern in patterns:
+        if not any(_matches(one.metric or "", [pattern]) for one in evaluations):
+            available = f"available: {_some(names)}" if names else "the records name no metric (evaluation_result_id)"
+            raise UsageError(f"no metric of the chosen evaluations matches {pattern!r}; {available}")
 
 
 def _check(
@@ -66,11 +89,11 @@ def _check(
         if any(_matches(name, [pattern]) for name in names):
             continue
         available = f"available: {_some(names)}" if names else f"there are no {kind}s"
-        others = [
+        others = {
             one.evaluation_name
             for one in everywhere
             if any(_matches(model.model_id, [pattern]) for model in one.by_model)
-        ]
+        }
         if not others:
             raise UsageError(f"no {kind} matches {pattern!r}; {available}")
         raise UsageError(

@@ -1,11 +1,11 @@
-"""95 % intervals of an accuracy."""
+"""95 % intervals of an accuracy and of a mean score."""
 
 from __future__ import annotations
 
 import math
 from typing import Final
 
-__all__ = ["wilson_interval"]
+__all__ = ["score_interval", "wilson_interval"]
 
 _Z: Final = 1.959963984540054  # 97.5 % of a normal distribution lie below
 
@@ -35,3 +35,17 @@ def wilson_interval(
     half = _Z / (1 + z2 / n) * math.sqrt(variance / n + z2 / (4 * n * n))
     # Rounding must not move an end to the wrong side of 0, of 1 or of the accuracy itself.
     return max(min(middle - half, p), 0.0) if p else 0.0, min(max(middle + half, p), 1.0) if p < 1 else 1.0
+
+
+def score_interval(mean: float | None, standard_error: float | None) -> tuple[float | None, float | None]:
+    """Return the interval of a mean score with a confidence of 95 %: the mean ± 1.96 standard errors over questions.
+
+    A score has any scale, so nothing better is known about its distribution than that a mean of many is nearly normal.
+
+    >>> score_interval(0.5, 0.1)
+    (0.304..., 0.695...)
+    """
+    if mean is None or standard_error is None:
+        return None, None
+    low, high = mean - _Z * standard_error, mean + _Z * standard_error
+    return low if math.isfinite(low) else None, high if math.isfinite(high) else None

@@ -37,9 +37,13 @@ def legend(stats: Stats) -> list[str]:
     if not any(evaluation.by_model for evaluation in stats.evaluations):
         return []
     lines = []
-    if any(evaluation.answering for evaluation in stats.evaluations):
+    answered = [evaluation for evaluation in stats.evaluations if evaluation.answering]
+    if any(map(stats.shows_accuracy, answered)):
         lines.append("95% interval: the range of accuracies that agree with the answers (Wilson).")
         lines.append("±: one standard error of the mean score. Both are computed over questions.")
+    if not all(map(stats.shows_accuracy, answered)):
+        lines.append("Where scores are other than 0 and 1, there is no accuracy; --accuracy shows it.")
+        lines.append("95% interval of a score: 1.96 standard errors over questions on each side.")
     if any(map(has_repeats, stats.evaluations)):
         lines.append("A question with several answers counts once, with the mean of its answers.")
     if any(evaluation.errors for evaluation in stats.evaluations):

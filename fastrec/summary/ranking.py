@@ -1,4 +1,4 @@
-"""Model statistics: the numbers that follow from a summary, with the models of each evaluation ranked.
+"""Model statistics: the numbers that follow from a summary, with the models of each evaluation and metric ranked.
 
 `rank` builds the `Stats` document that `fastrec stats --format json` prints and that the HTML report shows.
 """
@@ -12,14 +12,16 @@ import msgspec
 
 from fastrec.summary.choosing import Chosen
 from fastrec.summary.document import ErrorsAsWrong, Latency, ModelSummary, Tokens
-from fastrec.summary.intervals import wilson_interval
+from fastrec.summary.facts import CorpusFacts
+from fastrec.summary.intervals import score_interval, wilson_interval
 from fastrec.summary.rows import from_portable
+from fastrec.summary.titles import title_of
 
 __all__ = ["RANKINGS", "EvaluationStats", "ModelStats", "Stats", "rank"]
 
 
 class ModelStats(msgspec.Struct, kw_only=True):
-    """One model on one evaluation."""
+    """One model on one metric of an evaluation."""
 
     model_id: str
     records: int
@@ -48,6 +50,10 @@ class ModelStats(msgspec.Struct, kw_only=True):
     """Mean over questions of the mean of evaluation.score, where true is 1; null without answers."""
     score_standard_error: float | None
     """Its standard error, over questions; null for fewer than two questions."""
+    score_low: float | None
+    """Lower end of the 95 % interval of the mean score: 1.96 standard errors below it."""
+    score_high: float | None
+    """Upper end of this interval."""
     tokens: Tokens
     tokens_per_record: float | None
     """Mean over the records that have a token_usage."""
@@ -55,9 +61,17 @@ class ModelStats(msgspec.Struct, kw_only=True):
 
 
 class EvaluationStats(msgspec.Struct, kw_only=True):
-    """One evaluation."""
+    """One metric of an evaluation, or an evaluation without metrics."""
 
     evaluation_name: str
+    metric: str | None
+    """evaluation_result_id of the records; null if they have none."""
+    metrics: int
+    """Metrics that the evaluation has, chosen or not; records without a metric count as one."""
+    graded: bool
+    """Whether an answer of any model has a score other than 0 and 1. Then accuracy means little: see mean_score."""
+    by: str
+    """What its models are ranked by."""
     records: int
     """Records of the chosen models; with --common, only those on common questions."""
     errors: int
@@ -76,20 +90,32 @@ class EvaluationStats(msgspec.Struct, kw_only=True):
     by_model: list[ModelStats]
     """The chosen models, best first; empty with --common if they have no question in common."""
 
+    @property
+    def title(self) -> str:
+        """The name of the evaluation, with the metric if it has several."""
+        return title_of(self.evaluation_name, self.metric, self.metrics)
+
 
 class Stats(msgspec.Struct, kw_only=True):
     """How the models of each evaluation compare."""
 
     by: str
-    """What models are ranked by."""
+    """What models are ranked by. Unless it was chosen, graded metrics are ranked by score."""
+    accuracy: bool
+    """Whether tables show the accuracy of graded metrics, too."""
     common: bool
     """Whether only common questions count: those answered by all chosen models of the evaluation that have answers."""
     errors_as_wrong: bool
     """Whether records with an error count as wrong answers. If not, they do not count."""
     skipped: list[str]
     """Shards that could not be read when the corpus was made, with `--skip-bad-shards`; their records do not count."""
+    corpus: CorpusFacts
     evaluations: list[EvaluationStats]
-    """Ordered by evaluation_name."""
+    """Ordered by evaluation_name, then by metric."""
+
+    def shows_accuracy(self, evaluation: EvaluationStats) -> bool:
+        """Return whether to show the accuracy of models. `is_correct` of a graded metric means little."""
+        return self.accuracy or not evaluation.graded
 
 
 RANKINGS: Final[dict[str, Callable[[ModelStats], Any]]] = {
@@ -110,34 +136,56 @@ def _highest_first(value: float | None) -> float | None:
 
 def rank(
     chosen: Sequence[Chosen],
-    by: str = "accuracy",
+    corpus: CorpusFacts,
+    by: str | None = None,
     *,
+    accuracy: bool = False,
     common: bool = False,
     errors_as_wrong: bool = False,
     skipped: Sequence[str] = (),
 ) -> Stats:
-    """Rank the models of each evaluation; ties are broken by accuracy, then by name.
+    """Rank the models of each evaluation and metric.
 
-    With `errors_as_wrong`, records with an error count as wrong answers. Otherwise they do not count. `skipped` is only
-    passed on.
+    By default, models are ranked by accuracy, or by score if the metric is graded. This also breaks ties, then the name
+    does. With `errors_as_wrong`, records with an error count as wrong answers. Otherwise they do not count. `skipped`
+    and `corpus` are only passed on.
     """
-    key = RANKINGS[by]
-
-    def order(model: ModelStats) -> tuple[Any, ...]:
-        keys = (key(model), _highest_first(model.accuracy))
-        return *((value is None, 0 if value is None else value) for value in keys), model.model_id
-
     evaluations = []
     for one in chosen:
+        usual = "score" if one.evaluation.graded else "accuracy"
         models = [_model(model, one.evaluation.questions, errors_as_wrong=errors_as_wrong) for model in one.models]
-        evaluations.append(_evaluation(one, sorted(models, key=order)))
-    return Stats(by=by, common=common, errors_as_wrong=errors_as_wrong, skipped=list(skipped), evaluations=evaluations)
+        models.sort(key=_order(by or usual, usual))
+        evaluations.append(_evaluation(one, by or usual, models))
+    return Stats(
+        by=by or "accuracy",
+        accuracy=accuracy or by == "accuracy",
+        common=common,
+        errors_as_wrong=errors_as_wrong,
+        skipped=list(skipped),
+        corpus=corpus,
+        evaluations=evaluations,
+    )
 
 
-def _evaluation(chosen: Chosen, models: list[ModelStats]) -> EvaluationStats:
+def _order(*names: str) -> Callable[[ModelStats], tuple[Any, ...]]:
+    """Return the key to sort models by, given the names of rankings."""
+    keys = [RANKINGS[name] for name in names]
+
+    def order(model: ModelStats) -> tuple[Any, ...]:
+        values = [key(model) for key in keys]
+        return *((value is None, 0 if value is None else value) for value in values), model.model_id
+
+    return order
+
+
+def _evaluation(chosen: Chosen, by: str, models: list[ModelStats]) -> EvaluationStats:
     evaluation = chosen.evaluation
     return EvaluationStats(
         evaluation_name=evaluation.evaluation_name,
+        metric=evaluation.metric,
+        metrics=chosen.metrics,
+        graded=evaluation.graded,
+        by=by,
         records=sum(model.records for model in models),
         errors=sum(model.errors for model in models),
         models=evaluation.models,
@@ -157,6 +205,7 @@ def _model(model: ModelSummary, all_questions: int, *, errors_as_wrong: bool) ->
         means, answers, questions = model, model.answers, model.questions_answered
     accuracy, error = means.accuracy, means.accuracy_standard_error
     low, high = wilson_interval(accuracy, error, questions, answers)
+    score_low, score_high = score_interval(means.mean_score, means.score_standard_error)
     tokens = model.tokens
     try:
         per_record = from_portable(tokens.total) / tokens.records if tokens.records else None
@@ -177,6 +226,8 @@ def _model(model: ModelSummary, all_questions: int, *, errors_as_wrong: bool) ->
         accuracy_high=high,
         mean_score=means.mean_score,
         score_standard_error=means.score_standard_error,
+        score_low=score_low,
+        score_high=score_high,
         tokens=tokens,
         tokens_per_record=per_record,
         latency_ms=model.latency_ms,

@@ -101,7 +101,9 @@ def test_page_content(demo: Path) -> None:
     for evaluation in summary["evaluations"]:
         assert f"{evaluation['evaluation_name']}: {evaluation['records']} record" in page.text
         for model in evaluation["by_model"]:
-            assert f"{model['model_id']}{model['accuracy']:.1%}" in page.text
+            result = f"{model['mean_score']:.4g}" if evaluation["graded"] else f"{model['accuracy']:.1%}"
+            assert f"{model['model_id']}{result}" in page.text
+    assert {evaluation["graded"] for evaluation in summary["evaluations"]} == {False, True}
     assert "shard-00002.jsonl.gz" in page.text
 
 

@@ -27,6 +27,7 @@ from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError
 from fastrec.limits import Limits
 from fastrec.sorting.keys import sort_order
 from fastrec.sources.formats import Format
+from fastrec.summary.facts import facts_in_words
 from fastrec.summary.legend import about, legend
 from fastrec.summary.ranking import RANKINGS, Stats
 from tests.normalize.normalizing import Corpus, write
@@ -261,12 +262,15 @@ def test_cli_lists_all_rankings() -> None:
     ],
 )
 def test_ranking(corpus: Path, by: str, value: Any) -> None:
-    """Best first, models without a number last, ties by accuracy."""
+    """Best first, models without a number last, ties by accuracy, or by score if it is graded."""
     found = stats(corpus, by=by)
     assert numbers(found) == numbers(stats(corpus))
     for evaluation in found.evaluations:
-        ranks = [(value(model), -(model.accuracy or 0)) for model in evaluation.by_model]
+        assert evaluation.by == by
+        ties = [model.mean_score if evaluation.graded else model.accuracy for model in evaluation.by_model]
+        ranks = [(value(model), -(tie or 0)) for model, tie in zip(evaluation.by_model, ties, strict=True)]
         assert ranks == sorted(ranks)
+    assert {evaluation.graded for evaluation in found.evaluations} == {False, True}
 
 
 def test_patterns(corpus: Path) -> None:
@@ -316,7 +320,8 @@ def test_table_output(corpus: Path) -> None:
     assert lines[1].split()[:5] == ["model", "questions", "answers", "answers/question", "coverage"]
     blank = lines.index("")
     assert [line.split()[0] for line in lines[2:blank]] == [model.model_id for model in evaluation.by_model]
-    assert lines[blank + 1 :] == legend(stats(corpus, evaluation=["trivia_choice"]))
+    found = stats(corpus, evaluation=["trivia_choice"])
+    assert lines[blank + 1 :] == [*legend(found), "", *facts_in_words(found.corpus)]
     assert max(map(len, legend(stats(corpus)))) < 80
     assert f"{evaluation.by_model[0].accuracy:.1%}" in lines[2]
     assert "\x1b" not in run(corpus).stdout.decode()

@@ -18,13 +18,23 @@ from pathlib import Path
 from fastrec._version import __version__
 from fastrec.commands.report.evaluations import evaluation_tables, heat_maps, histograms, tokens
 from fastrec.commands.report.html import Html, fill, joined, tag
-from fastrec.commands.report.sections import examples, hashes, inputs, line_counts, rejected_lines, repeats, skipped
+from fastrec.commands.report.sections import (
+    examples,
+    hashes,
+    inputs,
+    line_counts,
+    rejected_lines,
+    repeats,
+    skipped,
+    versions,
+)
 from fastrec.corpus.documents import read_manifest, read_summary
 from fastrec.errors import FastrecError, UsageError, counted, shown
 from fastrec.limits import LIMITS, Limits
 from fastrec.storage import is_url, parent_and_name
 from fastrec.storage.local import LOCAL
 from fastrec.summary.choosing import choose
+from fastrec.summary.facts import facts_of
 from fastrec.summary.ranking import rank
 
 __all__ = ["make_page", "report"]
@@ -35,11 +45,13 @@ def report(
     output: str | os.PathLike[str],
     *,
     overwrite: bool = False,
+    accuracy: bool = False,
     errors_as_wrong: bool = False,
 ) -> int:
     """Write the report about a corpus to a file, and return its size.
 
-    With `errors_as_wrong`, records with an error count as wrong answers. By default they do not count.
+    With `accuracy`, the accuracy is shown even where scores are other than 0 and 1. With `errors_as_wrong`, records
+    with an error count as wrong answers. By default they do not count.
 
     Raises:
         UsageError: The directory is not a corpus, or the file exists or is inside the corpus.
@@ -54,7 +66,7 @@ def report(
         raise UsageError(f"{shown(str(target))} exists; choose another file, or add --overwrite to replace it")
     if not is_url(os.fspath(corpus)) and Path(corpus).resolve() in target.resolve().parents:
         raise UsageError(f"{shown(str(target))} is inside the corpus; choose a file outside of it")
-    page = make_page(corpus, errors_as_wrong=errors_as_wrong)
+    page = make_page(corpus, accuracy=accuracy, errors_as_wrong=errors_as_wrong)
     try:
         LOCAL.write_all(str(target.resolve()), page)  # replaces the file that a symbolic link points to, not the link
     except OSError as exc:
@@ -62,14 +74,18 @@ def report(
     return len(page)
 
 
-def make_page(corpus: str | os.PathLike[str], limits: Limits = LIMITS, *, errors_as_wrong: bool = False) -> bytes:
+def make_page(
+    corpus: str | os.PathLike[str], limits: Limits = LIMITS, *, accuracy: bool = False, errors_as_wrong: bool = False
+) -> bytes:
     """Make the report about a corpus. It depends on the corpus alone: no time, no host name."""
     directory = os.fspath(corpus)
     manifest = read_manifest(directory)
     summary = read_summary(directory, manifest)
-    found = rank(choose(summary, errors_as_wrong=errors_as_wrong), errors_as_wrong=errors_as_wrong)
+    chosen = choose(summary, errors_as_wrong=errors_as_wrong)
+    found = rank(chosen, facts_of(summary), accuracy=accuracy, errors_as_wrong=errors_as_wrong)
     sections = [
         ("Line counts", line_counts(summary, manifest)),
+        ("Schema versions", versions(summary)),
         ("Evaluations × models", heat_maps(found, limits)),
         ("Models by evaluation", evaluation_tables(found, limits)),
         ("Distributions", histograms(found, limits)),
@@ -80,9 +96,12 @@ def make_page(corpus: str | os.PathLike[str], limits: Limits = LIMITS, *, errors
         ("Inputs", inputs(manifest)),
     ]
     models = len({model.model_id for evaluation in summary.evaluations for model in evaluation.by_model})
+    evaluations = counted(len({one.evaluation_name for one in summary.evaluations}), "evaluation")
+    metrics = len({one.metric for one in summary.evaluations} - {None})
+    with_metrics = f" with {counted(metrics, 'metric')}" if metrics else ""
     about = (
-        f"{summary.line_counts.kept:,} records of {counted(models, 'model')} on "
-        f"{counted(len(summary.evaluations), 'evaluation')}; {counted(len(manifest.parts), 'part')} of "
+        f"{summary.line_counts.kept:,} records of {counted(models, 'model')} on {evaluations}{with_metrics}; "
+        f"{counted(len(manifest.parts), 'part')} of "
         f"{sum(part.bytes for part in manifest.parts) / 1e6:,.1f} MB, {manifest.text_bytes / 1e6:,.1f} MB of text; "
         f"made by fastrec {manifest.fastrec}, schema {manifest.schema}"
     )

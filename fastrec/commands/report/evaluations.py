@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from fastrec.commands.report.charts import bar, histogram, latency_range, latency_scale
@@ -14,6 +15,7 @@ from fastrec.summary.document import Summary
 from fastrec.summary.legend import about, has_repeats, legend
 from fastrec.summary.ranking import EvaluationStats, ModelStats, Stats
 from fastrec.summary.rows import from_portable
+from fastrec.summary.titles import metrics_of
 
 __all__ = ["evaluation_tables", "heat_maps", "histograms", "tokens"]
 
@@ -22,9 +24,9 @@ _MOST_UPRIGHT: Final = 10  # with more columns their headings are rotated
 
 
 def heat_maps(stats: Stats, limits: Limits) -> Html:
-    """Show the accuracy and the coverage of every model on every evaluation."""
+    """Show the accuracy (or the score, if it is graded) and the coverage of every model on every evaluation."""
     evaluations = sorted(stats.evaluations, key=lambda one: -one.records)[: limits.report_columns]
-    evaluations.sort(key=lambda one: one.evaluation_name)
+    evaluations.sort(key=lambda one: (one.evaluation_name, one.metric or ""))
     records: Counter[str] = Counter()
     for evaluation in evaluations:
         records.update({model.model_id: model.records for model in evaluation.by_model})
@@ -32,50 +34,68 @@ def heat_maps(stats: Stats, limits: Limits) -> Html:
         return Html("")
     by_model = [{model.model_id: model for model in one.by_model} for one in evaluations]
     names = sorted(name for name, _ in records.most_common(max(limits.report_cells // len(evaluations), 1)))
-    heads = ("model", *(one.evaluation_name for one in evaluations))
+    heads = ("model", *(one.title for one in evaluations))
 
-    def map_of(title: str, kind: str, cell: Callable[[ModelStats], Html]) -> Html:
+    def map_of(title: str, kind: str, cells: Sequence[Callable[[ModelStats], Html]]) -> Html:
         none = tag("td", "", class_="num none")
-        rows = [row(name, *(cell(found[name]) if name in found else none for found in by_model)) for name in names]
+        columns = list(zip(cells, by_model, strict=True))
+        rows = [row(name, *(cell(found[name]) if name in found else none for cell, found in columns)) for name in names]
         return table(title, heads, rows, class_=f"heat {kind}" + " turned" * (len(evaluations) > _MOST_UPRIGHT))
 
+    accuracies = list(map(stats.shows_accuracy, evaluations))
+    title = "Accuracy of models on evaluations" if any(accuracies) else "Mean score of models on evaluations"
+    if any(accuracies) and not all(accuracies):
+        title += "; the mean score where scores are other than 0 and 1"
+    results = [_accuracy_heat if accuracy else _score_heat for accuracy in accuracies]
     coverage = "Coverage: the share of an evaluation's questions that a model answered"
     return joined(
         _left_out(len(names), len(records), "models with the most records"),
         _left_out(len(evaluations), len(stats.evaluations), "evaluations with the most records"),
-        map_of("Accuracy of models on evaluations", "accuracy", lambda model: _heat(model.accuracy, model.errors)),
-        map_of(coverage, "coverage", lambda model: _heat(model.coverage)),
+        map_of(title, "accuracy", results),
+        map_of(coverage, "coverage", [lambda model: _heat(model.coverage, ".1%")] * len(evaluations)),
     )
 
 
-def _heat(share: float | None, errors: int = 0) -> Html:
+def _accuracy_heat(model: ModelStats) -> Html:
+    return _heat(model.accuracy, ".1%", model.errors)
+
+
+def _score_heat(model: ModelStats) -> Html:
+    return _heat(model.mean_score, ".4g", model.errors)
+
+
+def _heat(value: float | None, spec: str, errors: int = 0) -> Html:
+    """Make a cell of a heat map; a value that is not from 0 to 1 has no colour."""
     note = tag("small", counted(errors, "error")) if errors else None
-    return num(share, ".1%", note, class_="num none" if share is None else f"num h{round(share * 10)}", none="–")
+    colour = "none" if value is None else f"h{round(value * 10)}" if 0 <= value <= 1 else "h0"
+    return num(value, spec, note, class_=f"num {colour}", none="–")
 
 
 def evaluation_tables(stats: Stats, limits: Limits) -> Html:
-    """Show all models of each evaluation, the most accurate first."""
+    """Show all models of each evaluation, the best first."""
     most = max(limits.report_rows // max(len(stats.evaluations), 1), 10)
     lines = tag("p", " ".join(legend(stats)), class_="soft") if stats.evaluations else Html("")
-    return joined(lines, *(_evaluation(one, most) for one in stats.evaluations))
+    return joined(lines, *(_evaluation(one, most, accuracy=stats.shows_accuracy(one)) for one in stats.evaluations))
 
 
-def _evaluation(evaluation: EvaluationStats, most: int) -> Html:
+def _evaluation(evaluation: EvaluationStats, most: int, *, accuracy: bool) -> Html:
     models = evaluation.by_model[:most]
     latencies = [model.latency_ms for model in models]
     scale = latency_scale([value for one in latencies for value in (one.p50, one.p99) if value is not None])
     columns = _Columns(
-        scale, has_repeats(evaluation), evaluation.errors > 0, any(model.tokens.records for model in models)
+        accuracy, scale, has_repeats(evaluation), evaluation.errors > 0, any(model.tokens.records for model in models)
     )
     rows = [row(model.model_id, *columns.cells(model)) for model in models]
-    left_out = _left_out(len(models), len(evaluation.by_model), "most accurate models")
-    title = f"{evaluation.evaluation_name}: {about(evaluation)}"
+    best = "models with the highest score" if evaluation.by == "score" else "most accurate models"
+    left_out = _left_out(len(models), len(evaluation.by_model), best)
+    title = f"{evaluation.title}: {about(evaluation)}"
     return joined(table(title, columns.heads(), rows, class_="models"), left_out)
 
 
 class _Columns(NamedTuple):
     """The columns of the table of an evaluation. Those that would say nothing are left out."""
 
+    accuracy: bool
     latency: tuple[float, float] | None
     """The scale of latencies, if there are any."""
     repeats: bool
@@ -83,20 +103,17 @@ class _Columns(NamedTuple):
     tokens: bool
 
     def heads(self) -> list[str]:
-        heads = ["model", "accuracy, 95% interval", *["errors"] * self.errors, "score"]
+        heads = ["model", f"{'accuracy' if self.accuracy else 'score'}, 95% interval", *["errors"] * self.errors]
+        heads += ["score"] * self.accuracy
         heads += [*(_REPEATS if self.repeats else ["n"]), "coverage", *["tokens/record"] * self.tokens]
         return heads + ["latency p50 · p99, ms"] * (self.latency is not None)
 
     def cells(self, model: ModelStats) -> Iterator[Html]:
-        accuracy, low, high = model.accuracy, model.accuracy_low, model.accuracy_high
-        if accuracy is None or low is None or high is None:
-            yield num(None, none="–")
-        else:
-            interval = tag("small", f" {100 * low:.1f}–{high:.1%}")
-            yield num(accuracy, ".1%", interval, bar(accuracy, low, high))
+        yield _accuracy(model) if self.accuracy else _score(model)
         if self.errors:
             yield num(model.errors)
-        yield num(model.mean_score, ".4g", _error(model.score_standard_error, ".2g"))
+        if self.accuracy:
+            yield num(model.mean_score, ".4g", _error(model.score_standard_error, ".2g"))
         yield num(model.questions)
         if self.repeats:
             yield num(model.answers)
@@ -109,6 +126,21 @@ class _Columns(NamedTuple):
             p99 = None if latency.p99 is None else f" · {latency.p99:,.0f}"
             quantiles = (latency.p50, latency.p90, latency.p99)
             yield num(latency.p50, ",.0f", p99, latency_range(quantiles, self.latency))
+
+
+def _accuracy(model: ModelStats) -> Html:
+    accuracy, low, high = model.accuracy, model.accuracy_low, model.accuracy_high
+    if accuracy is None or low is None or high is None:
+        return num(None, none="–")
+    return num(accuracy, ".1%", tag("small", f" {100 * low:.1f}–{high:.1%}"), bar(accuracy, low, high))
+
+
+def _score(model: ModelStats) -> Html:
+    score, low, high = model.mean_score, model.score_low, model.score_high
+    if score is None or low is None or high is None:
+        return num(score, ".4g", none="–")
+    interval = tag("small", f" {low:.4g} to {high:.4g}")
+    return num(score, ".4g", interval, bar(score, max(low, 0), min(high, 1)) if 0 <= score <= 1 else None)
 
 
 def _error(error: float | None, spec: str) -> Html | None:
@@ -124,7 +156,7 @@ def histograms(stats: Stats, limits: Limits) -> Html:
         by_latency = histogram("Median latency, logarithmic", latencies, unit=" ms", logarithmic=True)
         charts = joined(histogram("Mean score", scores), by_latency)
         if charts:
-            cards.append(tag("article", tag("h3", evaluation.evaluation_name), charts))
+            cards.append(tag("article", tag("h3", evaluation.title), charts))
     if not cards:
         return Html("")
     return joined(
@@ -136,19 +168,25 @@ def histograms(stats: Stats, limits: Limits) -> Html:
 
 def tokens(summary: Summary, limits: Limits) -> Html:
     """Show the tokens of each model, over all evaluations."""
-    sums: dict[str, list[int]] = {}
+    found: dict[tuple[str, str], tuple[int, ...]] = {}
     for evaluation in summary.evaluations:
         for model in evaluation.by_model:
-            used = model.tokens
+            used, key = model.tokens, (model.model_id, evaluation.evaluation_name)
             if used.records:
                 counts = (model.records, used.records, *map(from_portable, (used.input, used.output, used.total)))
-                total = sums.get(model.model_id, [0] * len(counts))
-                sums[model.model_id] = [sum(pair) for pair in zip(total, counts, strict=True)]
+                # All metrics of an evaluation are about the same answers, so their tokens are not added up.
+                found[key] = max(found.get(key, counts), counts, key=itemgetter(1))
+    sums: dict[str, list[int]] = {}
+    for (name, _), counts in found.items():
+        total = sums.get(name, [0] * len(counts))
+        sums[name] = [sum(pair) for pair in zip(total, counts, strict=True)]
     if not sums:
         return tag("p", "No record has token counts.")
     rows = [row(name, *map(_big, counts)) for name, counts in sorted(sums.items(), key=lambda item: -item[1][-1])]
     heads = ("model", "records", "with token counts", "input", "output", "total")
     title = "Tokens by model, over the evaluations that have token counts for it"
+    if len(metrics_of(summary.evaluations)) < len(summary.evaluations):
+        title += "; of an evaluation with several metrics, the metric with the most token counts"
     left_out = _left_out(min(len(rows), limits.report_rows), len(rows), "models with the most tokens")
     return joined(table(title, heads, rows[: limits.report_rows]), left_out)
 

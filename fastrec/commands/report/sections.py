@@ -1,7 +1,8 @@
-"""Sections about the corpus as a whole: line counts, repeats, hashes, rejected lines, inputs."""
+"""Sections about the corpus as a whole: line counts, versions, repeats, hashes, rejected lines, inputs."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from fastrec.commands.report.charts import stacked
@@ -11,9 +12,11 @@ from fastrec.corpus.rejects import decode_rejected, numbered_lines
 from fastrec.errors import counted
 from fastrec.judge.codes import CODES
 from fastrec.storage import join, parent_and_name
-from fastrec.summary.document import Identities, Summary
+from fastrec.summary.document import Identities, SampleHashes, Summary
+from fastrec.summary.facts import facts_of
+from fastrec.summary.titles import titles
 
-__all__ = ["examples", "hashes", "inputs", "line_counts", "rejected_lines", "repeats", "skipped"]
+__all__ = ["examples", "hashes", "inputs", "line_counts", "rejected_lines", "repeats", "skipped", "versions"]
 
 _MOST_INPUTS: Final = 5_000
 _COUNTS: Final = ("kept", "duplicates", "rejected", "blank")
@@ -35,11 +38,8 @@ def line_counts(summary: Summary, manifest: Manifest) -> Html:
     """Show the line counts of the corpus."""
     counts = [(name, getattr(summary.line_counts, name)) for name in _COUNTS]
     kinds = [
-        table(title, (head, "records"), [row(name, num(count)) for name, count in counts.items()])
-        for title, head, counts in (
-            ("Kept records by interaction type", "type", summary.interaction_types),
-            ("Kept records by schema version", "version", summary.schema_versions),
-        )
+        _counts("Kept records by interaction type", "type", "records", summary.interaction_types),
+        _counts("Kept records by schema_version", "schema_version", "records", summary.schema_versions),
     ]
     whose = " of the shards that were read" if manifest.skipped else ""
     return joined(
@@ -51,6 +51,29 @@ def line_counts(summary: Summary, manifest: Manifest) -> Html:
             class_="soft",
         ),
         tag("div", *kinds, class_="pair"),
+    )
+
+
+def versions(summary: Summary) -> Html:
+    """Show which schema versions the lines follow, and what was noted about them."""
+    facts = facts_of(summary)
+    mismatches = summary.notes.get("version.mismatch", 0)
+    notes = [
+        row(name, CODES[name].meaning if name in CODES else "", num(count)) for name, count in summary.notes.items()
+    ]
+    return joined(
+        _tiles(
+            ("valid lines", sum(summary.versions.values())),
+            ("upgraded", facts.upgraded),
+            ("with a label of another version", mismatches),
+        ),
+        tag(
+            "p",
+            f"The corpus has schema {summary.schema}. The version of a line is told by its shape; duplicates count.",
+            class_="soft",
+        ),
+        _counts("Valid lines by schema version", "version", "lines", summary.versions),
+        table("Notes on valid lines", ("code", "meaning", "lines"), notes),
     )
 
 
@@ -99,8 +122,8 @@ def hashes(summary: Summary) -> Html:
         for one in found.examples
     ]
     mismatches = [
-        row(one.evaluation_name, *map(num, (one.questions, one.ids_with_many_hashes, one.hashes_with_many_ids)))
-        for one in summary.evaluations
+        row(title, *map(num, (one.questions, one.ids_with_many_hashes, one.hashes_with_many_ids)))
+        for title, one in zip(titles(summary.evaluations), summary.evaluations, strict=True)
         if one.ids_with_many_hashes or one.hashes_with_many_ids
     ]
     wrong_title = f"Wrong hashes: the first {len(wrong):,} of {found.replaced:,}"
@@ -108,11 +131,30 @@ def hashes(summary: Summary) -> Html:
     heads = ("evaluation", "questions", "ids with several hashes", "hashes with several ids")
     return joined(
         _tiles(("verified", found.verified), ("filled in", found.filled), ("replaced", found.replaced)),
-        tag("p", f"Computed with {found.algorithm}; the numbers count lines, duplicates too.", class_="soft"),
+        tag(
+            "p",
+            f"The corpus has hashes of recipe {found.recipe}, computed with {found.algorithm}. A given hash is "
+            "verified if any known recipe gives it. The numbers count lines, duplicates too.",
+            class_="soft",
+        ),
+        _recipes(found),
         table(wrong_title, wrong_heads, wrong),
         table("Ids and hashes that do not match one to one", heads, mismatches)
         or tag("p", "Every id has one hash, and every hash has one id."),
     )
+
+
+def _recipes(found: SampleHashes) -> Html:
+    """Show which recipes gave the hashes of each evaluation and model, if there are several."""
+    names = sorted(found.by_recipe, key=lambda name: -found.by_recipe[name])
+    if len(names) < 2:
+        return Html("")
+    rows = [
+        row(one.evaluation_name, one.model_id, *(num(one.recipes.get(name, 0)) for name in names))
+        for one in found.by_model[:_MOST_INPUTS]
+    ]
+    title = "Valid lines by the recipe of their hash; absent: without a hash; wrong: no recipe gives it"
+    return table(title, ("evaluation", "model", *names), rows)
 
 
 def rejected_lines(summary: Summary, examples: dict[str, list[Html]]) -> Html:
@@ -173,6 +215,10 @@ def inputs(manifest: Manifest) -> Html:
         reasons = tag("ul", *(tag("li", reason) for reason in manifest.skipped))
         parts += [tag("p", "Skipped, because they could not be read:"), reasons]
     return joined(*parts)
+
+
+def _counts(title: str, head: str, unit: str, counts: Mapping[str, int]) -> Html:
+    return table(title, (head, unit), [row(name, num(count)) for name, count in counts.items()])
 
 
 def _tiles(*numbers: tuple[str, int]) -> Html:

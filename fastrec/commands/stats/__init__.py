@@ -1,9 +1,9 @@
-"""`stats`: compare the models of each evaluation.
+"""`stats`: compare the models of each evaluation and metric.
 
 1. The input is either one published corpus, whose summary has all the numbers, or any shards. Shards go through both
    passes of `normalize` in a scratch directory, so that duplicates count once and every number is the one that their
    corpus would have. Nothing is published.
-2. Choose evaluations and models (`summary.choosing`).
+2. Choose evaluations, metrics and models (`summary.choosing`).
 3. With `common`, recount the chosen models on the questions that all of them answered (`common`).
 4. Rank the models (`summary.ranking`).
 """
@@ -14,6 +14,7 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +36,7 @@ from fastrec.sources.inputs import find_shards
 from fastrec.storage import join, storage_of
 from fastrec.summary.choosing import choose
 from fastrec.summary.document import Summary
+from fastrec.summary.facts import facts_of
 from fastrec.summary.ranking import RANKINGS, Stats, rank
 
 __all__ = ["stats"]
@@ -47,9 +49,11 @@ _QUESTION_FIELDS: Final = set(FIELDS[:2])
 def stats(
     paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
     *,
-    by: str = "accuracy",
+    by: str | None = None,
     evaluation: Strings = (),
+    metric: Strings = (),
     model: Strings = (),
+    accuracy: bool = False,
     common: bool = False,
     errors_as_wrong: bool = False,
     jobs: int = 1,
@@ -58,13 +62,15 @@ def stats(
     notice: Callable[[str], None] | None = None,
     limits: Limits = LIMITS,
 ) -> Stats:
-    """Compare the models of each evaluation.
+    """Compare the models of each evaluation and metric.
 
     Args:
         paths: One corpus that `normalize` published; or shards: files, directories, globs, or `-`.
-        by: What to rank by, one of `RANKINGS`.
+        by: What to rank by, one of `RANKINGS`; by default accuracy, or score where scores are other than 0 and 1.
         evaluation: Only evaluations whose name matches this shell-style pattern, or one of these.
+        metric: Only metrics (`evaluation_result_id`) that match this pattern, or one of these.
         model: Only models whose id matches this pattern, or one of these.
+        accuracy: Tables show the accuracy even where scores are other than 0 and 1.
         common: Count only questions that all of the chosen models of an evaluation have answered.
         errors_as_wrong: Count records with an error as wrong answers. By default they do not count.
         jobs: Processes to use.
@@ -79,10 +85,10 @@ def stats(
         ShardError: A part of the corpus could not be read completely.
         FastrecError: Some shards could not be read completely; the message lists all of them.
     """
-    if by not in RANKINGS:
+    if by is not None and by not in RANKINGS:
         raise UsageError(f"by must be one of {', '.join(RANKINGS)}, not {by!r}")
     names = [os.fspath(name) for name in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
-    patterns = several("evaluation", evaluation), several("model", model)
+    patterns = several("evaluation", evaluation), several("model", model), several("metric", metric)
     note = notice or (lambda _message: None)
     options = Options(level=_LEVEL, jobs=jobs, work_dir=None if work_dir is None else os.fspath(work_dir))
     with contextlib.ExitStack() as stack:
@@ -96,9 +102,17 @@ def stats(
             if counts.rejected:
                 note(f"{counts.rejected:,} of {counts.lines:,} lines are invalid and do not count")
         chosen = choose(summary, *patterns, errors_as_wrong=errors_as_wrong)
-        skipped = manifest.skipped
+        ranked = partial(
+            rank,
+            corpus=facts_of(summary),
+            by=by,
+            accuracy=accuracy,
+            common=common,
+            errors_as_wrong=errors_as_wrong,
+            skipped=manifest.skipped,
+        )
         if not common:
-            return rank(chosen, by, errors_as_wrong=errors_as_wrong, skipped=skipped)
+            return ranked(chosen)
         if set(manifest.sort_fields[:2]) != _QUESTION_FIELDS:
             order = ", ".join(manifest.sort_fields[:2])
             note(f"the corpus is sorted by {order}; sorting it again to find the common questions")
@@ -107,7 +121,7 @@ def stats(
         recounted = only_common(
             chosen, corpus, manifest, errors_as_wrong=errors_as_wrong, jobs=jobs, progress=progress, limits=limits
         )
-        return rank(recounted, by, common=True, errors_as_wrong=errors_as_wrong, skipped=skipped)
+        return ranked(recounted)
 
 
 @contextlib.contextmanager

@@ -1,5 +1,7 @@
 """Statistics on common questions: those that all of the chosen models of an evaluation have answered.
 
+With metrics, each metric has its own common questions. The records of a question are adjacent, whatever their metrics.
+
 An answer is a record without an error. A model without any answer has no say in what is common; of such a model, only
 the errors on common questions count. If errors count as wrong, every record is an answer.
 
@@ -28,7 +30,7 @@ from fastrec.judge.shards import judge_slice
 from fastrec.limits import Limits
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS, TARGETS
-from fastrec.sorting.keys import encode_text, key_maker, key_splitter, text_of
+from fastrec.sorting.keys import encode_text, key_maker, key_splitter, question_of, scope_of, text_of
 from fastrec.sources.shard import Slice, shard_at
 from fastrec.summary.census import QuestionCounts
 from fastrec.summary.choosing import Chosen
@@ -51,9 +53,9 @@ class ChosenModels(NamedTuple):
 
 
 Models = dict[bytes, ChosenModels]
-"""By evaluation, as spelled in sort keys."""
+"""By scope (an evaluation with a metric, if it has one), as spelled in sort keys."""
 Answer = tuple[Sequence[bytes], Any]
-"""A record of a chosen model: the fields of its sort key (evaluation_name, sample_hash, model_id, …), and its row."""
+"""A record of a chosen model: the fields of its sort key (scope, sample_hash, model_id, …), and its row."""
 
 
 class PartTask(msgspec.Struct, frozen=True):
@@ -71,7 +73,7 @@ class PartTask(msgspec.Struct, frozen=True):
 
 
 class CommonQuestions(Sums):
-    """The common questions of some records: their counts by evaluation, and the tally of their records."""
+    """The common questions of some records: their counts by scope, and the tally of their records."""
 
     questions: dict[bytes, QuestionCounts] = msgspec.field(default_factory=lambda: defaultdict(QuestionCounts))
     tally: Tally = msgspec.field(default_factory=Tally)
@@ -95,7 +97,9 @@ def only_common(
         CorpusError: A part does not hold the records that the manifest says.
         ShardError: A part could not be read completely.
     """
-    models = {encode_text(one.evaluation.evaluation_name): _models(one, errors_as_wrong) for one in chosen}
+    models = {
+        scope_of(one.evaluation.evaluation_name, one.evaluation.metric): _models(one, errors_as_wrong) for one in chosen
+    }
     parts = parts_of(corpus, manifest)
     schema = CORPUS_LABELS[manifest.schema].name
     tasks = [PartTask(part, schema, manifest.sort_fields, models, limits) for part in parts]
@@ -103,17 +107,17 @@ def only_common(
     results = run_in_order(_read_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
     for part in with_progress(results, parts, progress, "count"):
         found += part
-    pieces = groupby(found.edges, key=lambda answers: answers[0][0][:2])
+    pieces = groupby(found.edges, key=lambda answers: question_of(answers[0][0]))
     found += _count((list(chain.from_iterable(group)) for _, group in pieces), models, limits)
     recounted = []
-    for one, (evaluation, names) in zip(chosen, models.items(), strict=True):
-        counts = found.questions[evaluation]
+    for one, (scope, names) in zip(chosen, models.items(), strict=True):
+        counts = found.questions[scope]
         summaries = [
-            model_summary(text_of(name), found.tally.models[evaluation, name], counts.repeats[name])
+            model_summary(text_of(name), found.tally.models[scope, name], counts.repeats[name])
             for name in sorted(names.all)
-            if (evaluation, name) in found.tally.models
+            if (scope, name) in found.tally.models
         ]
-        recounted.append(Chosen(one.evaluation, one.count, one.answering, summaries, counts.questions))
+        recounted.append(msgspec.structs.replace(one, models=summaries, common_questions=counts.questions))
     return recounted
 
 
@@ -130,12 +134,11 @@ def _count(questions: Iterable[list[Answer]], models: Models, limits: Limits) ->
     found = CommonQuestions()
 
     def common() -> Iterator[Answer]:
-        for answers in questions:
-            evaluation = answers[0][0][0]
-            chosen = models[evaluation]
+        for scope, answers in chain.from_iterable(map(_by_scope, questions)):
+            chosen = models[scope]
             answering = {fields[2] for fields, row in answers if chosen.errors_as_wrong or not row[Column.ERROR]}
             if chosen.answering <= answering:
-                counts = found.questions[evaluation]
+                counts = found.questions[scope]
                 counts.questions += 1
                 add_repeats(counts.repeats, ((fields[2], row[Column.OUTCOME]) for fields, row in answers))
                 yield from answers
@@ -146,6 +149,14 @@ def _count(questions: Iterable[list[Answer]], models: Models, limits: Limits) ->
     return found
 
 
+def _by_scope(answers: list[Answer]) -> Iterable[tuple[bytes, list[Answer]]]:
+    """Group the records of a question by scope."""
+    scopes: dict[bytes, list[Answer]] = {}
+    for answer in answers:
+        scopes.setdefault(answer[0][0], []).append(answer)
+    return scopes.items()
+
+
 @lru_cache(maxsize=1)
 def _judge(schema: str) -> Judge:
     return Judge(TARGETS[schema], sample_hash="fill")  # keeps the hashes of the corpus, which identify its questions
@@ -154,7 +165,7 @@ def _judge(schema: str) -> Judge:
 def _read_part(task: PartTask) -> CommonQuestions:
     """Find the common questions of one part. Runs in a worker."""
     # The sort order makes the records of a question adjacent.
-    groups = groupby(_answers(task), key=lambda answer: answer[0][:2])
+    groups = groupby(_answers(task), key=lambda answer: question_of(answer[0]))
     questions = (list(answers) for _, answers in groups)
     edges = list(islice(questions, 2))
 
