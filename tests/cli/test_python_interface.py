@@ -91,7 +91,7 @@ def value_for(key: str, corpus: Path) -> str:
     (code, *_) = fastrec.rejects(corpus).codes
     values = {"evaluation": record["evaluation_name"], "model": record["model_id"], "hash": record["sample_hash"]}
     values |= {"sample_id": str(record["sample_id"]), "code": code, "sort_by": "model_id,sample_id"}
-    values |= {"repair": "null,nan_score"}
+    values |= {"repair": "null,nan_score", "metric": "*"}
     return values.get(key, "evaluation_name,model_id,sample_hash")
 
 
