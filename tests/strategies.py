@@ -100,6 +100,75 @@ conversations = objects(
 records = single_turns | conversations
 
 
+def _with_result_id(name: str) -> dict[str, str]:
+    return {"evaluation_result_id": name}
+
+
+# The later versions: lists of texts, free-form objects of texts, more nulls, and a closed root.
+_lists = st.lists(text, max_size=2)
+_texts = st.dictionaries(text, text, max_size=3)
+_released = {"input": objects({"raw": text, "reference": text | _lists}, {"formatted": text, "choices": _lists})}
+_released_output = objects({"raw": text | _lists}, {"reasoning_trace": text | _lists})
+_messages = objects(
+    {"turn_idx": counts, "role": text | st.just("assistant")},
+    {
+        "content": st.none() | text,
+        "reasoning_trace": st.none() | text,
+        "tool_calls": st.none()
+        | st.lists(objects({"id": text, "name": text}, {"arguments": st.none() | _texts}), max_size=2),
+        "tool_call_id": st.none() | _lists,
+    },
+)
+_later_required = {
+    **_required,
+    "sample_id": text,
+    "input": objects(
+        {"raw": text, "reference": _lists}, {"formatted": st.none() | text, "choices": st.none() | _lists}
+    ),
+    "evaluation": objects(
+        {"score": integers | floats, "is_correct": st.booleans()},
+        {"num_turns": st.none() | st.integers(1, 9), "tool_calls_count": st.none() | counts},
+    ),
+}
+_later_optional = {
+    **_optional,
+    "sample_hash": st.none() | text,
+    "performance": st.none() | objects({}, {"latency_ms": times, "additional_details": st.none() | _texts}),
+    "metadata": st.none() | _texts,
+}
+_later_output = objects({"raw": _lists}, {"reasoning_trace": st.none() | _lists})
+_of_0_2_1 = st.fixed_dictionaries(
+    {**_later_required, "interaction_type": st.just("single_turn"), "output": _later_output},
+    optional={**_later_optional, "messages": st.none()},
+) | st.fixed_dictionaries(
+    {
+        **_later_required,
+        "interaction_type": st.sampled_from(["multi_turn", "agentic"]),
+        "messages": st.lists(_messages, max_size=3),
+    },
+    optional={**_later_optional, "output": st.none()},
+)
+records_of: dict[str, st.SearchStrategy[dict[str, Any]]] = {
+    "0.2.0": records,
+    "0.2.0-released": objects(
+        {**_required, **_released, "interaction_type": st.just("single_turn"), "output": _released_output},
+        {**_optional, "interactions": st.none()},
+    )
+    | objects(
+        {
+            **_required,
+            **_released,
+            "interaction_type": st.sampled_from(["multi_turn", "agentic"]),
+            "interactions": st.lists(turns, max_size=3),
+        },
+        {**_optional, "output": st.none()},
+    ),
+    "0.2.1": _of_0_2_1,
+    "0.3.0": st.builds(lambda record, more: record | more, _of_0_2_1, st.just({}) | text.map(_with_result_id)),
+}
+"""Random valid records of each schema version."""
+
+
 def respelled(value: Any, rng: random.Random) -> str:
     """Encode a value at random: keys shuffled, white space anywhere, characters plain or escaped."""
 
