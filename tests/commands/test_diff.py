@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 import fastrec
 from fastrec.commands.diff import Difference, diff, plan, total
 from fastrec.commands.diff.changes import OTHER_FIELDS
-from fastrec.commands.diff.fields import compare_lines, verdict_of
+from fastrec.commands.diff.fields import compare_lines, value_of
 from fastrec.commands.generate.stream import Recipe, lines
 from fastrec.corpus.manifest import KeyEntry, PartEntry
 from fastrec.corpus.scan import PartFile
@@ -167,9 +167,9 @@ def test_the_fields_of_two_records_that_differ_are_found(old: dict[str, Any], ne
     wanted = differing(*map(spelled, lines)) - {"$.evaluation_id"}
     assert set(paths) == wanted
     assert len(paths) == len(wanted)
-    assert verdicts == ([verdict_of(line) for line in lines] if wanted else [None, None])
+    assert verdicts == ([value_of(line) for line in lines] if wanted else [None, None])
     for line, record in zip(lines, map(json.loads, lines), strict=True):
-        assert verdict_of(line) is (None if record.get("error") else record["evaluation"]["is_correct"])
+        assert value_of(line) is (None if record.get("error") else record["evaluation"]["is_correct"])
 
 
 # The result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterable
 from fractions import Fraction
 from math import erfc, sqrt
 
@@ -77,6 +78,18 @@ def test_differences_of_one_size_give_the_p_value_of_mcnemar(one: int, other: in
     assert sign_flip({Fraction(-1, 3): one, Fraction(1, 3): other}) == mcnemar(one, other)
 
 
+def sums(values: Iterable[Fraction]) -> tuple[Fraction, Fraction]:
+    """The sum of all differences, and that of their squares."""
+    values = list(values)
+    return sum(values, Fraction()), sum((value**2 for value in values), Fraction())
+
+
+def paired(counts: Counter[Fraction], questions: int) -> tuple[str, float]:
+    """The test of differences that are not all -1 or 1."""
+    total, squares = sums(counts.elements())
+    return paired_test(counts, questions, total=total, squares=squares, binary=False)
+
+
 def drawn(questions: int, trials: int, seed: int = 1) -> list[Fraction]:
     dice = random.Random(seed)
     return [Fraction(dice.randint(-trials, trials + 1), trials) for _ in range(questions)]
@@ -88,7 +101,7 @@ def test_the_t_test_is_that_of_scipy(questions: int, trials: int) -> None:
     stats = pytest.importorskip("scipy.stats")
     values = drawn(questions, trials)
     expected = stats.ttest_1samp([float(value) for value in values], 0).pvalue
-    assert t_test(Counter(filter(None, values)), questions) == pytest.approx(expected, rel=1e-9)
+    assert t_test(*sums(values), questions) == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize(("t", "degrees", "p"), [(1, 1, 0.5), (sqrt(2), 2, 1 - sqrt(1 / 2)), (2, 2, 1 - 2 / sqrt(6))])
@@ -97,15 +110,14 @@ def test_the_t_test_of_few_degrees_of_freedom(t: float, degrees: int, p: float) 
     questions = degrees + 1
     # 1 + x and 1 - x, and 1 in between, have mean 1 and variance 2x²/degrees.
     x = Fraction(sqrt(questions * degrees / 2) / t)
-    values = Counter([1 + x, 1 - x] + [Fraction(1)] * (questions - 2))
-    assert t_test(values, questions) == pytest.approx(p)
+    assert t_test(*sums([1 + x, 1 - x] + [Fraction(1)] * (questions - 2)), questions) == pytest.approx(p)
 
 
 def test_many_questions_get_a_t_test_close_to_the_normal_distribution() -> None:
     """It is fast, and named."""
     values = drawn(20_000, 40, seed=6)
     counts = Counter(filter(None, values))
-    name, p = paired_test(counts, len(values), repeats=True)
+    name, p = paired(counts, len(values))
     mean = sum(values) / len(values)
     deviation = sqrt(sum((float(value) - float(mean)) ** 2 for value in values) / len(values))
     assert name == "t"
@@ -119,14 +131,14 @@ def test_the_approximation_begins_where_it_is_good() -> None:
     exact = sign_flip(counts)
     assert exact is not None
     assert 0.01 < exact < 0.5
-    assert t_test(counts, len(values)) == pytest.approx(exact, rel=0.05)
+    assert t_test(*sums(values), len(values)) == pytest.approx(exact, rel=0.05)
     assert sign_flip(Counter(filter(None, drawn(400, 4)))) is None
 
 
 def test_few_questions_are_tested_exactly_whatever_their_numbers_of_repeats() -> None:
     """The smallest common denominator of 1/11, 1/13, … is large; the number of choices of signs is small."""
     values = [Fraction(-1, trials) for trials in (11, 13, 17, 19, 23, 29)]
-    assert paired_test(Counter(values), 20, repeats=True) == ("sign-flip", 2 / 2**6)
+    assert paired(Counter(values), 20) == ("sign-flip", 2 / 2**6)
 
 
 @given(st.lists(st.floats(0, 1), max_size=12))

@@ -1,4 +1,4 @@
-"""`diff`: what changed between two corpora: records, fields, and the share of right answers to each question.
+"""`diff`: what changed between two corpora: records, fields, and the accuracy or score of each question.
 
 1. Read both manifests and summaries; refuse corpora that cannot be compared (`plan`).
 2. Skip parts that are the same in both; cut the rest into ranges of sort positions (`plan`).
@@ -40,6 +40,7 @@ def diff(
     min_compared: float = 95,
     allow_missing: Strings = (),
     errors_as_wrong: bool = False,
+    accuracy: bool = False,
     examples: int = 10,
     jobs: int = 1,
     limits: Limits = LIMITS,
@@ -49,15 +50,17 @@ def diff(
     Args:
         old: The earlier corpus.
         new: The later corpus.
-        by: The fields in which matched records must agree.
-        fail_on: A model regressed if its accuracy on an evaluation fell by more than this many percentage points …
+        by: The fields in which matched records must agree. Their metrics (`evaluation_result_id`) always agree.
+        fail_on: A model regressed if its accuracy on an evaluation fell by more than this many percentage points, or
+            its mean score by more than this many hundredths …
         p: … and the p-value is below this one. Without `fail_on`, nothing is a failure.
         p_adjust: `bh` compares the p-value adjusted for the number of models with `p`, `none` the p-value itself.
         min_compared: A model is incomplete if less than this percentage of the questions that it answered in OLD could
             be compared.
-        allow_missing: Shell-style patterns of model ids, evaluation names, or `evaluation/model`: these may be missing
-            in NEW, or incomplete.
+        allow_missing: Shell-style patterns of model ids, evaluation names, metrics, `evaluation/model`,
+            `evaluation/metric` or `evaluation/metric/model`: these may be missing in NEW, or incomplete.
         errors_as_wrong: Count a record with an error as a wrong answer, instead of as none.
+        accuracy: Compare accuracies for graded metrics, too, instead of their scores.
         examples: Flips to list per direction, evaluation and model, and records to list per kind of change.
         jobs: Processes to use; small corpora are compared in this process.
         limits: Sizes of buffers and ranges.
@@ -76,8 +79,9 @@ def diff(
     gate.check()
     match_by = check_by(field_names("by", by))
     before, after = read_corpus(os.fspath(old)), read_corpus(os.fspath(new))
-    plan = make_plan(before, after, match_by, errors_as_wrong=errors_as_wrong, examples=examples, limits=limits)
-    changes = Changes()
+    scored = frozenset() if accuracy else before.graded | after.graded
+    plan = make_plan(before, after, match_by, scored, errors_as_wrong=errors_as_wrong, examples=examples, limits=limits)
+    changes = Changes(scored)
     for result in run_in_order(compare_range, plan.tasks, text_bytes=plan.text_bytes, jobs=jobs, limits=limits):
         changes.add(result, examples)
     models = compare_models(
@@ -92,9 +96,10 @@ def diff(
     return Difference(
         old=sides[0],
         new=sides[1],
-        by=match_by,
+        by=plan.by,
         question=plan.fields,
         errors_as_wrong=errors_as_wrong,
+        accuracy=accuracy,
         fail_on=fail_on,
         p=p,
         p_adjust=p_adjust,

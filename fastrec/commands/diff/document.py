@@ -2,7 +2,7 @@
 
 Except for `seconds`, it depends only on the two corpora and the options. It accounts for every record of both:
 `old.records = unchanged + changed + removed + repeats_old` and
-`new.records = unchanged + changed + added + repeats_new`, in total and for each evaluation and model.
+`new.records = unchanged + changed + added + repeats_new`, in total and for each evaluation, metric and model.
 """
 
 from __future__ import annotations
@@ -61,6 +61,8 @@ class RecordName(msgspec.Struct, kw_only=True):
     """The fields that are needed to find a record."""
 
     evaluation_name: str
+    metric: str | None
+    """Its evaluation_result_id; null if it has none."""
     model_id: str
     sample_id: int | str
     sample_hash: str
@@ -70,25 +72,31 @@ class RecordName(msgspec.Struct, kw_only=True):
 
 
 class Flip(msgspec.Struct, kw_only=True):
-    """A question whose share of right answers changed."""
+    """A question whose mean changed: the share of right answers, or for `measure` score the mean score."""
 
     sample_id: int | str
     sample_hash: str
     old: float
-    """The share of right answers in OLD: 0 or 1 if there is one answer."""
+    """The mean in OLD. A share is 0 or 1 if there is one answer."""
     new: float
-    """The share of right answers in NEW."""
+    """The mean in NEW."""
 
 
 class ModelDifference(msgspec.Struct, kw_only=True):
-    """One model on one evaluation. Accuracies are those of the questions that could be compared.
+    """One model on one evaluation and metric. Means are those of the questions that could be compared.
 
     A question can be compared if both corpora have an answer to it: a record without an error, or any record with
-    `--errors-as-wrong`. Its share of right answers in a corpus is the mean over its records there.
+    `--errors-as-wrong`. Its mean in a corpus is that of its records there: of whether they are right, or of their scores.
     """
 
     evaluation_name: str
+    metric: str | None
+    """The evaluation_result_id of the records; null if they have none."""
     model_id: str
+    graded: bool
+    """Whether the metric has scores other than 0 and 1, in OLD or in NEW. Then `is_correct` means little."""
+    measure: Literal["accuracy", "score"]
+    """What is compared: the score of a graded metric, unless `--accuracy` is given, else the share of right answers."""
     status: Status
     """`missing`: NEW has no record of it. `new`: OLD has none. `incomplete`: less than `--min-compared` percent of the
     questions that OLD answered could be compared. `unanswered`: OLD has no answer, so nothing can be compared."""
@@ -109,25 +117,32 @@ class ModelDifference(msgspec.Struct, kw_only=True):
     questions: int
     """Questions that could be compared."""
     old_accuracy: float | None
-    """Mean over the compared questions of the share of right answers in OLD; null if there are none."""
+    """Mean over the compared questions of the share of right answers in OLD; null if there are none, or if scores are
+    compared."""
     new_accuracy: float | None
     """The same in NEW."""
+    old_score: float | None
+    """Mean over the compared questions of the mean score in OLD; null if there are none, if accuracies are compared, or
+    if the summary has no mean score because it overflows a double."""
+    new_score: float | None
+    """The same in NEW."""
     points: float | None
-    """The difference in percentage points: 100 × (new_accuracy - old_accuracy), computed exactly and rounded once."""
+    """The difference in hundredths, of the accuracy or of the mean score: 100 × (new - old), computed exactly and
+    rounded once; null if there are no questions."""
     worse: int
-    """Questions whose share of right answers fell."""
+    """Questions whose mean fell."""
     better: int
-    """Questions whose share of right answers rose."""
+    """Questions whose mean rose."""
     test: Test | None
-    """The test that gave `p`: `mcnemar` (exact) if every compared question has one answer in each corpus, else
-    `sign-flip` (exact), or `t` for many questions. All are two-sided. null if no question was compared."""
+    """The test that gave `p`: `mcnemar` (exact) if every compared question has one answer in each corpus that is right
+    or wrong, else `sign-flip` (exact), or `t` for many questions. All are two-sided. null if no question was compared."""
     p: float | None
     """p-value: how likely chance alone makes the differences at least this one-sided."""
     p_adjusted: float | None = None
     """`p` adjusted by the method of Benjamini and Hochberg for the number of models that have one, counted per
-    evaluation."""
+    evaluation and metric."""
     regressed: bool = False
-    """Whether accuracy fell by more than `--fail-on`, with the adjusted p (or `p`, by `--p-adjust`) below `--p`; always
+    """Whether accuracy or score fell by more than `--fail-on`, with the adjusted p (or `p`, by `--p-adjust`) below `--p`; always
     false without `--fail-on`."""
     counts: Counts
     flips: list[Flip]
@@ -135,9 +150,11 @@ class ModelDifference(msgspec.Struct, kw_only=True):
 
 
 class Failure(msgspec.Struct, kw_only=True):
-    """Why the exit code is 1: one reason, for one model on one evaluation."""
+    """Why the exit code is 1: one reason, for one model on one evaluation and metric."""
 
     evaluation_name: str
+    metric: str | None
+    """The metric; null if the records have none."""
     model_id: str
     reason: Literal["regressed", "missing", "incomplete"]
     """What is wrong, in one word."""
@@ -170,7 +187,7 @@ class Examples(msgspec.Struct, kw_only=True):
 class Difference(msgspec.Struct, kw_only=True):
     """What changed between two corpora."""
 
-    format: int = 2
+    format: int = 3
     """Version of this document's format."""
     old: Side
     """The earlier corpus."""
@@ -180,9 +197,11 @@ class Difference(msgspec.Struct, kw_only=True):
     """The fields in which matched records agree."""
     question: tuple[str, ...]
     """The fields that identify a question of a model: `sample_hash` or `sample_id`, whichever the corpora are sorted by
-    first, and the sort fields before it."""
+    first, and the sort fields before it. Each metric of a question is compared by itself."""
     errors_as_wrong: bool
     """`--errors-as-wrong`: whether a record with an error counts as a wrong answer, instead of as none."""
+    accuracy: bool
+    """`--accuracy`: whether accuracies are compared for graded metrics, too."""
     fail_on: float | None
     """`--fail-on`: a model that lost more percentage points, with a small enough p, regressed; null if not given."""
     p: float
@@ -197,7 +216,7 @@ class Difference(msgspec.Struct, kw_only=True):
     """Why the exit code is 1; empty without `--fail-on`."""
     counts: Counts
     models: list[ModelDifference]
-    """Sorted by evaluation_name and model_id."""
+    """Sorted by evaluation_name, metric and model_id."""
     fields: list[ChangedField]
     """The most frequent first."""
     examples: Examples

@@ -13,6 +13,8 @@ text from there on has a closing bracket too many, the decoder refuses it, and b
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from fractions import Fraction
 from functools import lru_cache
 
 import msgspec
@@ -20,11 +22,15 @@ from msgspec import Raw
 
 from fastrec.corpus.line_head import key_mark
 from fastrec.judge.findings import json_path
+from fastrec.judge.parse import parse
 
-__all__ = ["Verdict", "compare_lines", "verdict_of"]
+__all__ = ["Rate", "Value", "compare_lines", "correctness", "rate_maker", "value_of"]
 
-Verdict = bool | None
-"""Whether an answer is right; None for a record with an error, which is no answer."""
+Value = bool | Fraction | None
+"""What a record adds to the mean of its question: whether the answer is right, or its score; None if it is no answer."""
+
+Rate = Callable[[Raw, bool], Value]
+"""From the `evaluation` of a record, and whether the record has an error, to its value."""
 
 _RUN, _MODEL, _OUTPUT, _TAIL = map(key_mark, ("evaluation_id", "model_id", "output", "answer_attribution"))
 
@@ -36,30 +42,66 @@ _decode_object = msgspec.json.Decoder(_Object).decode
 _decode_array = msgspec.json.Decoder(list[Raw]).decode
 
 
-class _Evaluation(msgspec.Struct):
+class _Correctness(msgspec.Struct):
     is_correct: bool
 
 
+class _Score(msgspec.Struct):
+    score: Raw
+
+
 class _Record(msgspec.Struct):
-    evaluation: _Evaluation
+    evaluation: Raw
     error: str | None = None
 
 
 _decode_record = msgspec.json.Decoder(_Record).decode
-_decode_evaluation = msgspec.json.Decoder(_Evaluation).decode
+_decode_correctness = msgspec.json.Decoder(_Correctness).decode
+_decode_score = msgspec.json.Decoder(_Score).decode
 
 
-def verdict_of(line: bytes) -> Verdict:
-    """Return whether the answer of a record is right; None if it has an error."""
+def rate_maker(*, scored: bool, errors_as_wrong: bool) -> Rate:
+    """Return the function that reads the value of a record.
+
+    With `errors_as_wrong`, a record with an error is an answer: a wrong one, or with the score that it has.
+    """
+    if scored:
+        return lambda evaluation, failed: (
+            None if failed and not errors_as_wrong else _score_of(bytes(_decode_score(evaluation).score))
+        )
+    of_failed = False if errors_as_wrong else None
+    return lambda evaluation, failed: of_failed if failed else _decode_correctness(evaluation).is_correct
+
+
+correctness = rate_maker(scored=False, errors_as_wrong=False)
+"""Whether the answer is right; None if the record has an error."""
+
+
+@lru_cache(maxsize=4_096)
+def _score_of(spelled: bytes) -> Fraction:
+    """Return a score exactly as it is spelled: 0.1 is a tenth, not the double next to it.
+
+    So the mean of 0.1 and 0.2 is that of 0 and 0.3, and equal steps have equal sizes.
+    """
+    if spelled in {b"true", b"false"}:
+        return Fraction(spelled == b"true")
+    try:
+        return Fraction(spelled.decode())
+    except ValueError:  # more digits than Python converts by default
+        return Fraction(parse(spelled)[0])
+
+
+def value_of(line: bytes, rate: Rate = correctness) -> Value:
+    """Return the value of a record."""
     record = _decode_record(line)
-    return None if record.error else record.evaluation.is_correct
+    return rate(record.evaluation, bool(record.error))
 
 
-def compare_lines(old: bytes, new: bytes) -> tuple[list[str], Verdict, Verdict]:
+def compare_lines(old: bytes, new: bytes, rate: Rate = correctness) -> tuple[list[str], Value, Value]:
     """Compare two records in normal form, each without its newline.
 
-    Returns the paths that differ, each once, without `evaluation_id`, and the verdicts of both. If there are no such
-    paths, the verdicts are not looked up.
+    Returns the paths that differ, each once, without `evaluation_id`, and the values of both. If there are no such
+    paths, the values are not looked up.
     """
     found: dict[str, None] = {}
     if not new.startswith(old[: old.find(_RUN) + len(_RUN)]):
@@ -75,14 +117,12 @@ def compare_lines(old: bytes, new: bytes) -> tuple[list[str], Verdict, Verdict]:
         before, after = _decode_object(old), _decode_object(new)
         del before["evaluation_id"], after["evaluation_id"]
     _compare_objects(before, after, "$", found)
-    return (list(found), _verdict(before), _verdict(after)) if found else ([], None, None)
+    return (list(found), _value(before, rate), _value(after, rate)) if found else ([], None, None)
 
 
-def _verdict(record: _Object) -> Verdict:
-    """Return the verdict of a record, of which the fields from `answer_attribution` on are enough."""
-    if record.get("error", _NO_ERROR) not in _NO_ERRORS:
-        return None
-    return _decode_evaluation(record["evaluation"]).is_correct
+def _value(record: _Object, rate: Rate) -> Value:
+    """Return the value of a record, of which the fields from `answer_attribution` on are enough."""
+    return rate(record["evaluation"], record.get("error", _NO_ERROR) not in _NO_ERRORS)
 
 
 def _compare_objects(old: _Object, new: _Object, path: str, found: dict[str, None]) -> None:

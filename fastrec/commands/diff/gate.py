@@ -1,7 +1,7 @@
 """The gate: which models make the comparison fail, and why.
 
-regressed    the accuracy fell by more than the limit, and chance does not explain it
-missing      OLD has records of the model on this evaluation, NEW has none
+regressed    the accuracy or the mean score fell by more than the limit, and chance does not explain it
+missing      OLD has records of the model on this evaluation and metric, NEW has none
 incomplete   too few of the questions that it answered in OLD could be compared
 
 A model without any answer in OLD has nothing to lose, so it is no failure; its status says that it was not compared.
@@ -78,8 +78,11 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _matches(pattern: str, model: ModelDifference) -> bool:
-    """Return whether a shell-style pattern matches the model, the evaluation, or `evaluation/model`."""
-    names = (model.model_id, model.evaluation_name, f"{model.evaluation_name}/{model.model_id}")
+    """Return whether a shell-style pattern matches the model, the evaluation, the metric, or them joined by `/`."""
+    names = [model.model_id, model.evaluation_name, f"{model.evaluation_name}/{model.model_id}"]
+    if model.metric is not None:
+        scope = f"{model.evaluation_name}/{model.metric}"
+        names += [model.metric, scope, f"{scope}/{model.model_id}"]
     return any(fnmatchcase(name, pattern) for name in names)
 
 
@@ -92,4 +95,10 @@ def _shortfall(model: ModelDifference) -> str:
 
 
 def _failure(model: ModelDifference, reason: Literal["regressed", "missing", "incomplete"], message: str) -> Failure:
-    return Failure(evaluation_name=model.evaluation_name, model_id=model.model_id, reason=reason, message=message)
+    return Failure(
+        evaluation_name=model.evaluation_name,
+        metric=model.metric,
+        model_id=model.model_id,
+        reason=reason,
+        message=message,
+    )

@@ -5,7 +5,8 @@
 2. Two lines with the same key match if the neighbours belong to another model; nothing is decoded for that. Otherwise
    the records of a question are collected from both corpora.
 3. Of these, records that agree in the fields to compare by are compared: equal lines match, so do two records that have
-   no other counterpart, and two of the same run. The others are repeats. All of them count in the question's means.
+   no other counterpart, and two of the same run. The others are repeats. All of them count in the question's means. If
+   records name a metric, the question is compared for each metric by itself.
 4. Compare matched records field by field.
 
 Only differences are counted: the numbers of the other questions follow from the two summaries. Memory holds one buffer
@@ -20,22 +21,22 @@ from typing import Any, Final
 
 import msgspec
 
-from fastrec.commands.diff.changes import OTHER_FIELDS, Changes, name_of
+from fastrec.commands.diff.changes import OTHER_FIELDS, Changes, ModelName, Scope, metric_of, name_of
 from fastrec.commands.diff.document import Flip
-from fastrec.commands.diff.fields import Verdict, compare_lines, verdict_of
-from fastrec.commands.diff.questions import Answers, Outcome, count_answers
+from fastrec.commands.diff.fields import Rate, Value, compare_lines, rate_maker, value_of
+from fastrec.commands.diff.questions import Outcome, count_answers
 from fastrec.commands.diff.reader import Bounds, HeldLines, Reader, equal_bytes
 from fastrec.corpus.line_head import Position, key_mark, key_of, position_maker, read_head
 from fastrec.corpus.scan import VERIFY_HINT, PartFile
 from fastrec.engine.base import collector_off
 from fastrec.errors import CorpusError, shown
 from fastrec.limits import Limits
-from fastrec.sorting.keys import FIELDS
+from fastrec.sorting.keys import FIELDS, METRIC
 
 __all__ = ["CompareTask", "compare_range"]
 
 _AFTER_MODEL: Final = key_mark("evaluation_name")
-_AFTER_EVALUATION: Final = key_mark("sample_id")
+_AFTER_METRIC: Final = key_mark("sample_id")
 
 _Pair = tuple[list[bytes], list[bytes]]
 
@@ -50,6 +51,10 @@ class CompareTask(msgspec.Struct, frozen=True):
     """The fields of a position."""
     rest: tuple[str, ...]
     """The other fields to compare by: they distinguish the records of one position."""
+    by_metric: bool
+    """Whether the records of one position may have several metrics."""
+    scored: frozenset[Scope]
+    """What is compared by score; all else is compared by the share of right answers."""
     errors_as_wrong: bool
     read_all: bool
     """Whether to read the questions without a difference, too: the summaries do not have their numbers."""
@@ -69,6 +74,7 @@ def compare_range(task: CompareTask) -> Changes:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, KeyError) as exc:
         reason = f"or {shown(merger.old.path)} has a line that is not a record in normal form; {VERIFY_HINT}"
         raise CorpusError(merger.new.path, reason) from exc
+    merger.changes.finish()
     return merger.changes
 
 
@@ -82,10 +88,13 @@ class _Merger:
         self.new = Reader(task.new, task.bounds, self._position_of, task.limits)
         self._by_key = "evaluation_id" not in (*task.fields, *task.rest) and not task.read_all
         self._held = HeldLines(self.old, task.limits.diff_position_bytes)
-        self.changes = Changes()
-        self._models: dict[bytes, tuple[str, str]] = {}  # by the beginning of keys, up to evaluation_name
-        answers = {verdict: self._count_answers([verdict]) for verdict in (True, False, None)}
-        self._single = {  # the outcome of a question with one record in each corpus, by their verdicts
+        self.changes = Changes(task.scored)
+        self._models: dict[bytes, ModelName] = {}  # by the beginning of keys, up to the metric
+        self._correctness, self._score = (
+            rate_maker(scored=scored, errors_as_wrong=task.errors_as_wrong) for scored in (False, True)
+        )
+        answers = {value: count_answers([value]) for value in (True, False, None)}
+        self._single = {  # the outcome of a question with one record in each corpus, by whether they are right
             (was, now): Outcome(answers[was], answers[now], answers[was], answers[now])
             for was in answers
             for now in answers
@@ -128,21 +137,36 @@ class _Merger:
         follows = (old.key() or b"").startswith(model) or (new.key() or b"").startswith(model)
         if follows or self._held.key.startswith(model):
             self._compare_position(self._position_of(read_head(first)), [first], [second])
-        elif verdicts := self._compare(first, second, key):
-            self._add_outcome(second, key, self._single[verdicts])
+        elif values := self._compare(first, second, key):
+            self._add_outcome(second, key, self._outcome_of(*values))
+
+    def _outcome_of(self, was: Value, now: Value) -> Outcome:
+        """Return the outcome of a question with one record in each corpus."""
+        if isinstance(was, bool | None) and isinstance(now, bool | None):
+            return self._single[was, now]
+        old, new = count_answers([was]), count_answers([now])
+        return Outcome(old, new, old, new)
 
     def _compare_position(self, position: Position, olds: Sequence[bytes] = (), news: Sequence[bytes] = ()) -> None:
-        """Compare the records of a question: equal lines before, the given ones, and those that are still to be read.
-
-        Records that agree in all fields to compare by are a group. If both corpora have records of it, all of them are
-        compared: in pairs where that is clear, and always by the mean of the question.
-        """
+        """Compare the records at a position: equal lines before, the given ones, and those that are still to be read."""
         held = self._held.at(position)
         olds, news = [*held, *olds], [*held, *news]
         for reader, lines in ((self.old, olds), (self.new, news)):
             reader.take_position(position, lines, self._task.limits.diff_position_bytes)
+        for old, new in _group(olds, news, (METRIC,)) if self._task.by_metric else [(olds, news)]:
+            self._compare_question(old, new)
+
+    def _compare_question(self, olds: Sequence[bytes], news: Sequence[bytes]) -> None:
+        """Compare the records of a question.
+
+        Records that agree in all fields to compare by are a group. If both corpora have records of it, all of them are
+        compared: in pairs where that is clear, and always by the mean of the question.
+        """
+        line = (news or olds)[0]
+        key = key_of(line)
+        rate = self._rate(line, key)
         equal = set(olds) & set(news)
-        verdicts = {line: verdict_of(line) for line in {*olds, *news}}
+        values = {each: value_of(each, rate) for each in {*olds, *news}}
         compared: tuple[list[bytes], list[bytes]] = ([], [])
         for old, new in _group(olds, news, self._task.rest):
             if old and new:
@@ -153,9 +177,8 @@ class _Merger:
                 self._count("removed", old)
                 self._count("added", new)
         sides = (olds, news, *compared)
-        outcome = Outcome(*(self._count_answers([verdicts[line] for line in lines]) for lines in sides))
-        line = (news or olds)[0]
-        self._add_outcome(line, key_of(line), outcome)
+        outcome = Outcome(*(count_answers([values[each] for each in lines]) for lines in sides))
+        self._add_outcome(line, key, outcome)
 
     def _match(self, olds: Sequence[bytes], news: Sequence[bytes]) -> None:
         """Pair records of a group, each the only one of its run in both corpora; the others are repeats."""
@@ -172,20 +195,22 @@ class _Merger:
             self._count("repeats_old", left[0])
             self._count("repeats_new", left[1])
 
-    def _model(self, line: bytes, key: bytes) -> tuple[str, str]:
-        known = key[: key.find(_AFTER_EVALUATION)]
+    def _model(self, line: bytes, key: bytes) -> ModelName:
+        known = key[: key.find(_AFTER_METRIC)]
         model = self._models.get(known)
         if model is None:
             head = read_head(line)
-            model = self._models[known] = head.evaluation_name, head.model_id
+            model = self._models[known] = head.evaluation_name, metric_of(head), head.model_id
         return model
 
-    def _count_answers(self, verdicts: Sequence[Verdict]) -> Answers:
-        return count_answers(verdicts, errors_as_wrong=self._task.errors_as_wrong)
+    def _rate(self, line: bytes, key: bytes) -> Rate:
+        """Return how to rate the records of the same evaluation and metric."""
+        scored = self._task.scored
+        return self._score if scored and self._model(line, key)[:2] in scored else self._correctness
 
-    def _compare(self, old: bytes, new: bytes, key: bytes) -> tuple[Verdict, Verdict] | None:
-        """Count the differences of two matched records, and return their verdicts; None if there are no differences."""
-        paths, was, now = compare_lines(old, new)
+    def _compare(self, old: bytes, new: bytes, key: bytes) -> tuple[Value, Value] | None:
+        """Count the differences of two matched records, and return their values; None if there are no differences."""
+        paths, was, now = compare_lines(old, new, self._rate(new, key))
         if not paths:
             return None
         model, fields, examples = self._model(new, key), self.changes.fields, self.changes.examples["changed"]
@@ -200,7 +225,7 @@ class _Merger:
     def _add_outcome(self, line: bytes, key: bytes, outcome: Outcome) -> None:
         """Count a question; `line` is one of its records, in NEW if it has any there."""
         model = self._model(line, key)
-        self.changes.outcomes[model][outcome] += 1
+        self.changes.count(model, outcome, self._task.limits.diff_outcomes)
         if outcome.old_compared != outcome.new_compared and (difference := outcome.difference()):
             examples = self.changes.examples[*model, "better" if difference > 0 else "worse"]
             if len(examples) < self._task.examples:

@@ -1,12 +1,14 @@
-"""One model on one evaluation: combine what the tasks counted with the two summaries."""
+"""One model on one evaluation and metric: combine what the tasks counted with the two summaries."""
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from fastrec.commands.diff.changes import Changes
+from fastrec.commands.diff.changes import Changes, ModelName
 from fastrec.commands.diff.document import Counts, ModelDifference, Status
 from fastrec.commands.diff.plan import Corpus
 from fastrec.commands.diff.questions import Compared, MismatchError, Totals, compare_questions
@@ -21,30 +23,39 @@ __all__ = ["compare_models"]
 def compare_models(
     old: Corpus, new: Corpus, changes: Changes, *, min_compared: float, errors_as_wrong: bool, all_read: bool
 ) -> list[ModelDifference]:
-    """Compare all models on all evaluations; CorpusError if the numbers do not add up."""
+    """Compare all models on all evaluations and metrics; CorpusError if the numbers do not add up."""
     models = []
-    for name in sorted(old.models.keys() | new.models.keys() | changes.outcomes.keys()):
+    graded = old.graded | new.graded
+    for name in sorted(old.models.keys() | new.models.keys() | changes.read.keys(), key=_position):
+        evaluation, metric, model_id = name
         before, after = old.models.get(name), new.models.get(name)
-        totals = tuple(Totals.of_summary(model, errors_as_wrong=errors_as_wrong) for model in (before, after))
+        scored = (evaluation, metric) in changes.scored
+        totals = tuple(
+            Totals.of_summary(model, errors_as_wrong=errors_as_wrong, scored=scored) for model in (before, after)
+        )
         try:
-            compared = compare_questions(totals, changes.outcomes[name], all_read=all_read)
+            compared = compare_questions(totals, changes.read_of(name), all_read=all_read)
             counts = _count_records(totals, changes.counts[name])
         except MismatchError:
-            reason = f"its records of {name[1]!r} on {name[0]!r}, those of {shown(old.path)} and the two summaries"
+            of = repr(evaluation) if metric is None else f"{evaluation!r} by the metric {metric!r}"
+            reason = f"its records of {model_id!r} on {of}, those of {shown(old.path)} and the two summaries"
             reason += f" do not add up: one of the corpora is damaged; {VERIFY_HINT}"
             raise CorpusError(new.path, reason) from None
         flips = [flip for kind in ("worse", "better") for flip in changes.examples[*name, kind]]
         enough = 100 * compared.questions >= Fraction(str(min_compared)) * compared.old_answered
         models.append(
             ModelDifference(
-                evaluation_name=name[0],
-                model_id=name[1],
+                evaluation_name=evaluation,
+                metric=metric,
+                model_id=model_id,
+                graded=(evaluation, metric) in graded,
+                measure="score" if scored else "accuracy",
                 status=_status(before, after, compared, enough=enough),
                 old_records=totals[0].records,
                 new_records=totals[1].records,
                 old_errors=before.errors if before else 0,
                 new_errors=after.errors if after else 0,
-                **_statistics(compared),
+                **_statistics(compared, scored=scored),
                 counts=counts,
                 flips=flips,
             )
@@ -53,6 +64,12 @@ def compare_models(
     for (model, _), value in zip(tested, adjust([p for _, p in tested]), strict=True):
         model.p_adjusted = value
     return models
+
+
+def _position(name: ModelName) -> tuple[str, bool, str, str]:
+    """Sort by evaluation, then by metric, records without one first, then by model."""
+    evaluation, metric, model_id = name
+    return evaluation, metric is not None, metric or "", model_id
 
 
 def _status(before: ModelSummary | None, after: ModelSummary | None, compared: Compared, *, enough: bool) -> Status:
@@ -72,21 +89,42 @@ def _count_records(totals: tuple[Totals, ...], counts: Mapping[str, int]) -> Cou
     return Counts(unchanged=pairs - kinds["changed"], **kinds)
 
 
-def _statistics(compared: Compared) -> dict[str, Any]:
+def _statistics(compared: Compared, *, scored: bool) -> dict[str, Any]:
     """Return the fields of a `ModelDifference` about its questions."""
-    number, differences = compared.questions, compared.differences
-    test, p = paired_test(differences, number, repeats=compared.repeats) if number else (None, None)
-    gain = sum((difference * count for difference, count in differences.items()), Fraction())
+    number, read = compared.questions, compared.read
+    test, p = (
+        paired_test(
+            read.differences, number, total=read.gain, squares=read.squares, binary=not (scored or compared.repeats)
+        )
+        if number
+        else (None, None)
+    )
+    means = [
+        _double(total / number) if number and total is not None else None
+        for total in (compared.old_means, compared.new_means)
+    ]
+    unused = [None, None]
+    accuracies, scores = (unused, means) if scored else (means, unused)
     return {
         "old_questions": compared.old_questions,
         "new_questions": compared.new_questions,
         "old_answered": compared.old_answered,
         "questions": number,
-        "old_accuracy": float(compared.old_means / number) if number else None,
-        "new_accuracy": float(compared.new_means / number) if number else None,
-        "points": float(100 * gain / number) if number else None,
-        "worse": sum(count for difference, count in differences.items() if difference < 0),
-        "better": sum(count for difference, count in differences.items() if difference > 0),
+        "old_accuracy": accuracies[0],
+        "new_accuracy": accuracies[1],
+        "old_score": scores[0],
+        "new_score": scores[1],
+        "points": _double(100 * read.gain / number) if number else None,
+        "worse": read.worse,
+        "better": read.better,
         "test": test,
         "p": p,
     }
+
+
+def _double(value: Fraction) -> float:
+    """Round to a double; beyond its range, return the largest one: a gate must see a loss of any size."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.copysign(sys.float_info.max, value)

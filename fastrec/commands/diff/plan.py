@@ -7,18 +7,22 @@ r"""Planning a comparison: can the two corpora be compared, and which ranges of 
 The leading sort fields that name an evaluation, a model and a sample are a record's *position*. Both corpora are sorted
 by it, so they can be merged. The records of one model for one question have one position. The rest distinguishes them.
 
+If records name a metric (`evaluation_result_id`), it is the last sort field, and always one to compare by. The records
+of a position then belong to several *scopes*: an evaluation with one of its metrics. Each of them is compared by itself.
+
 Ranges begin where parts begin. They do not depend on the number of jobs, so neither does the result.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise, takewhile
 from typing import Final
 
 import msgspec
 
+from fastrec.commands.diff.changes import ModelName, Scope
 from fastrec.commands.diff.merge import CompareTask
 from fastrec.corpus.documents import MANIFEST, read_manifest, read_summary
 from fastrec.corpus.line_head import Position, PositionOf, position_maker
@@ -26,14 +30,17 @@ from fastrec.corpus.manifest import Manifest, skipped_lines
 from fastrec.corpus.scan import PartFile, parts_of
 from fastrec.errors import CorpusError, UsageError, shown
 from fastrec.limits import Limits
-from fastrec.sorting.keys import FIELDS
+from fastrec.schemas.registry import CORPUS_LABELS
+from fastrec.schemas.schema import Schema
+from fastrec.sorting.keys import METRIC, METRIC_FIELDS
 from fastrec.storage import join, storage_of
 from fastrec.summary.document import ModelSummary
 
 __all__ = ["BY", "Corpus", "Plan", "check_by", "make_plan", "read_corpus"]
 
 BY: Final = ("evaluation_name", "sample_hash", "model_id", "sample_id")
-"""The fields to compare by if none are given: the whole sort key except the run, which is new every night."""
+"""The fields to compare by if none are given: the whole sort key except the run, which is new every night. The metric
+is always compared by, where records name one."""
 
 _QUESTION: Final = {"evaluation_name", "sample_hash", "model_id"}
 _RANGES: Final = 16  # enough to keep many workers busy
@@ -45,8 +52,12 @@ class Corpus(msgspec.Struct):
     path: str
     manifest: Manifest
     parts: list[PartFile]
-    models: dict[tuple[str, str], ModelSummary]
-    """By evaluation_name and model_id."""
+    schema: Schema
+    models: dict[ModelName, ModelSummary]
+    metrics: dict[str, list[str | None]]
+    """The metrics of each evaluation; None for records that name none."""
+    graded: frozenset[Scope]
+    """What has scores other than 0 and 1."""
     one_id_per_hash: bool
     """Whether in each evaluation, every sample_hash has one sample_id, and the other way round."""
 
@@ -55,6 +66,8 @@ class Plan(msgspec.Struct):
     """What is to be done."""
 
     tasks: list[CompareTask]
+    by: tuple[str, ...]
+    """The fields in which matched records agree."""
     fields: tuple[str, ...]
     """The fields that identify a question of a model."""
     read_all: bool
@@ -70,38 +83,65 @@ def read_corpus(path: str) -> Corpus:
     manifest = read_manifest(path)
     parts = parts_of(path, manifest)
     summary = read_summary(path, manifest)
-    models = {
-        (evaluation.evaluation_name, model.model_id): model
-        for evaluation in summary.evaluations
-        for model in evaluation.by_model
-    }
+    models: dict[ModelName, ModelSummary] = {}
+    metrics: dict[str, list[str | None]] = {}
+    for evaluation in summary.evaluations:
+        metrics.setdefault(evaluation.evaluation_name, []).append(evaluation.metric)
+        for model in evaluation.by_model:
+            models[evaluation.evaluation_name, evaluation.metric, model.model_id] = model
+    graded = frozenset((each.evaluation_name, each.metric) for each in summary.evaluations if each.graded)
     one_id_per_hash = not any(
         evaluation.ids_with_many_hashes or evaluation.hashes_with_many_ids for evaluation in summary.evaluations
     )
-    return Corpus(path, manifest, parts, models, one_id_per_hash)
+    return Corpus(path, manifest, parts, CORPUS_LABELS[manifest.schema], models, metrics, graded, one_id_per_hash)
 
 
 def check_by(by: Sequence[str]) -> tuple[str, ...]:
     """Return the fields to compare by in the default sort order; UsageError if they do not identify a sample."""
     for field in by:
-        if field not in FIELDS:
-            raise UsageError(f"records cannot be compared by {field!r}; the fields are {', '.join(FIELDS)}")
+        if field not in METRIC_FIELDS:
+            raise UsageError(f"records cannot be compared by {field!r}; the fields are {', '.join(METRIC_FIELDS)}")
     if not _names_a_sample(by):
         raise UsageError(
             "records must be compared by evaluation_name, model_id and at least one of sample_hash and sample_id, not "
             f"by {', '.join(by) or 'nothing'}"
         )
-    return tuple(field for field in FIELDS if field in by)
+    return tuple(field for field in METRIC_FIELDS if field in by)
 
 
 def _names_a_sample(fields: Sequence[str]) -> bool:
     return {"evaluation_name", "model_id"} <= set(fields) and bool({"sample_hash", "sample_id"} & set(fields))
 
 
-def make_plan(
-    old: Corpus, new: Corpus, by: tuple[str, ...], *, errors_as_wrong: bool, examples: int, limits: Limits
+def _fields_of(old: Corpus, new: Corpus, by: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the fields to compare by, with the metric if records name one; UsageError if the schema versions differ."""
+    if old.schema is not new.schema:
+        versions = list(CORPUS_LABELS.values())  # the oldest first
+        earlier, later = sorted((old, new), key=lambda corpus: versions.index(corpus.schema))
+        raise UsageError(
+            f"{shown(old.path)} has records of schema {old.schema.name}, and {shown(new.path)} of {new.schema.name}, with "
+            f"hashes of another recipe: upgrade the first of these versions with `fastrec normalize "
+            f"{shown(earlier.path)} -o UPGRADED --schema {later.schema.name}`, and compare that"
+        )
+    if METRIC in old.schema.sort_fields:
+        return (*(field for field in by if field != METRIC), METRIC)
+    if METRIC in by:
+        raise UsageError(f"records of schema {old.schema.name} have no {METRIC}: they cannot be compared by it")
+    return by
+
+
+def make_plan(  # noqa: PLR0917
+    old: Corpus,
+    new: Corpus,
+    by: tuple[str, ...],
+    scored: frozenset[Scope],
+    *,
+    errors_as_wrong: bool,
+    examples: int,
+    limits: Limits,
 ) -> Plan:
     """Check that two corpora can be compared, and cut the work into ranges."""
+    by = _fields_of(old, new, by)
     fields = _position_fields(old, new, by)
     read_all = not _in_summaries(fields, old, new)
     same = set() if read_all else _same_parts(old.parts, new.parts, position_maker(fields))
@@ -119,7 +159,7 @@ def make_plan(
         return [part for part in parts if low is None or position_of(part.entry.last) >= low]
 
     cuts = _cuts(olds, news, position_of, limits.diff_range_parts) if cut_fields else []
-    rest = tuple(field for field in by if field not in fields)
+    rest = tuple(field for field in by if field not in (*fields, METRIC))
     tasks = [
         CompareTask(
             old=within(olds, *bounds),
@@ -127,6 +167,8 @@ def make_plan(
             bounds=bounds,
             fields=fields,
             rest=rest,
+            by_metric=METRIC in by and METRIC not in fields,
+            scored=scored,
             errors_as_wrong=errors_as_wrong,
             read_all=read_all,
             examples=examples,
@@ -144,12 +186,24 @@ def make_plan(
     for name, corpus in (("OLD", old), ("NEW", new)):
         if skipped := skipped_lines(corpus.manifest.skipped):
             notices.append(f"{name} is {skipped[0]} {'; '.join(map(str.strip, skipped[1:]))}")
-    return Plan(tasks if olds or news else [], fields, read_all, text_bytes, len(same), notices)
+    notices += _metric_notices(old, new)
+    return Plan(tasks if olds or news else [], by, fields, read_all, text_bytes, len(same), notices)
+
+
+def _metric_notices(old: Corpus, new: Corpus) -> Iterator[str]:
+    """Yield a notice for each evaluation that has no metric in common, although both corpora have it."""
+    for name in sorted(old.metrics.keys() & new.metrics.keys()):
+        if set(old.metrics[name]).isdisjoint(new.metrics[name]):
+            ours, theirs = (
+                ", ".join("none" if metric is None else repr(metric) for metric in corpus.metrics[name])
+                for corpus in (old, new)
+            )
+            yield f"{name!r} has no metric in common, so nothing of it is compared: OLD has {ours}, NEW has {theirs}"
 
 
 def _in_summaries(fields: Sequence[str], old: Corpus, new: Corpus) -> bool:
     """Return whether the summaries count the same questions: those of a sample_hash."""
-    if set(fields) == _QUESTION:
+    if set(fields) - {METRIC} == _QUESTION:
         return True
     return "evaluation_id" not in fields and old.one_id_per_hash and new.one_id_per_hash
 

@@ -1,9 +1,11 @@
-"""Comparing question by question: the share of right answers to each question in OLD and in NEW.
+"""Comparing question by question: the mean of each question in OLD and in NEW.
 
-A question may have several records of a model, its *repeats*. Their mean counts, so every question has the same weight.
-A record with an error is no answer, unless errors count as wrong.
+A record counts as 1 if its answer is right, else as 0; for a graded metric it counts with its score. A question may have
+several records of a model, its *repeats*. Their mean counts, so every question has the same weight. A record with an
+error is no answer, unless errors count as wrong.
 
     merge       reads the questions that differ ──▶ how many questions have which answers (`Outcome`)
+    Read        adds them up: scores may be different in every question
     summaries   all questions of a model (`Totals`)
     all - read  the questions that were not read: they are the same in both corpora, and both must give the same numbers
 """
@@ -17,7 +19,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fastrec.commands.diff.fields import Verdict
+from fastrec.commands.diff.fields import Value
 from fastrec.summary.document import ModelSummary
 
 __all__ = [
@@ -26,12 +28,14 @@ __all__ = [
     "Compared",
     "MismatchError",
     "Outcome",
+    "Read",
     "Totals",
     "compare_questions",
     "count_answers",
 ]
 
-_ROUNDING = Fraction(1, 10**12)  # of an accuracy
+_ROUNDING = Fraction(1, 10**12)  # of a mean
+_MOST_SIZES = 1_000  # of differences; the exact sign-flip test gives up far below
 
 
 class MismatchError(Exception):
@@ -43,11 +47,12 @@ class Answers(NamedTuple):
 
     records: int
     answers: int
-    correct: int
+    total: int | Fraction
+    """The number of right answers, or the sum of scores."""
 
     def mean(self) -> Fraction:
-        """Return the share of right answers."""
-        return Fraction(self.correct, self.answers)
+        """Return the share of right answers, or the mean score."""
+        return Fraction(self.total) / self.answers
 
 
 NO_ANSWERS = Answers(0, 0, 0)
@@ -64,65 +69,117 @@ class Outcome(NamedTuple):
     """Without records that have no counterpart in OLD."""
 
     def difference(self) -> Fraction | None:
-        """Return how much the share of right answers grew; None if the question cannot be compared."""
+        """Return how much the mean grew; None if the question cannot be compared."""
         if not (self.old_compared.answers and self.new_compared.answers):
             return None
         return self.new_compared.mean() - self.old_compared.mean()
 
 
-def count_answers(verdicts: Iterable[Verdict], *, errors_as_wrong: bool) -> Answers:
-    """Count records, answers and right answers."""
-    counts = Counter(verdicts)
-    records = counts.total()
-    return Answers(records, records if errors_as_wrong else records - counts[None], counts[True])
+def count_answers(values: Iterable[Value]) -> Answers:
+    """Count records and answers, and add up the answers."""
+    values = list(values)
+    answers = [value for value in values if value is not None]
+    return Answers(len(values), len(answers), sum(answers))
 
 
-class Totals(msgspec.Struct, frozen=True):
-    """All records of a model on an evaluation in one corpus."""
+class Totals(msgspec.Struct):
+    """Some or all records of a model on an evaluation and metric in one corpus."""
 
     records: int = 0
     answers: int = 0
-    correct: int = 0
+    correct: int | None = 0
+    """Right answers; None if scores are compared."""
     questions: int = 0
     answered: int = 0
     """Questions with at least one answer."""
-    means: Fraction = Fraction()
-    """Sum over these questions of the share of right answers."""
+    means: Fraction | None = Fraction()
+    """Sum of the means of these questions; None if the summary has no mean, because it overflows a double."""
 
     @classmethod
-    def of_summary(cls, model: ModelSummary | None, *, errors_as_wrong: bool) -> Totals:
+    def of_summary(cls, model: ModelSummary | None, *, errors_as_wrong: bool, scored: bool) -> Totals:
         """Take the numbers from a summary; None is a model without records."""
         if model is None:
-            return cls()
-        answers, answered, accuracy = model.answers, model.questions_answered, model.accuracy
+            return cls(correct=None if scored else 0)
+        means, answers, answered = model, model.answers, model.questions_answered
         if errors_as_wrong:
-            answers, answered, accuracy = model.records, model.questions, model.errors_as_wrong.accuracy
+            means, answers, answered = model.errors_as_wrong, model.records, model.questions
+        if scored:
+            mean = means.mean_score if answered else 0.0
+            total = None if mean is None else Fraction(mean) * answered
+            return cls(model.records, answers, None, model.questions, answered, total)
         # An accuracy is rounded. Without repeats, the number of right answers is exact.
-        means = Fraction(accuracy or 0) * answered if answers > answered else Fraction(model.correct)
-        return cls(model.records, answers, model.correct, model.questions, answered, means)
+        right = Fraction(means.accuracy or 0) * answered if answers > answered else Fraction(model.correct)
+        return cls(model.records, answers, model.correct, model.questions, answered, right)
 
-    @classmethod
-    def of_answers(cls, counts: Iterable[tuple[Answers, int]]) -> Totals:
-        """Add up the answers to some questions; each comes with a number of questions."""
-        records = answers = correct = questions = answered = 0
-        means = Fraction()
-        for each, number in counts:
-            records += number * each.records
-            answers += number * each.answers
-            correct += number * each.correct
-            questions += number * bool(each.records)
-            if each.answers:
-                answered += number
-                means += number * each.mean()
-        return cls(records, answers, correct, questions, answered, means)
+    def add(self, each: Answers, number: int) -> None:
+        """Add a number of questions with these answers."""
+        self.records += number * each.records
+        self.answers += number * each.answers
+        self.questions += number * bool(each.records)
+        if self.correct is not None:
+            self.correct += number * int(each.total)
+        if each.answers:
+            self.answered += number
+            self.means = (self.means or Fraction()) + number * each.mean()
 
-    def __sub__(self, other: Totals) -> Totals:
-        names = self.__struct_fields__
-        return Totals(**{name: getattr(self, name) - getattr(other, name) for name in names})
+    def plus(self, other: Totals, sign: int = 1) -> Totals:
+        """Return the sum, or with sign -1 the difference; what one of the two does not know is None."""
+        pairs = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)
+        return Totals(*(None if one is None or two is None else one + sign * two for one, two in pairs))
+
+
+class Read:
+    """The questions of a model on an evaluation and metric that were read."""
+
+    def __init__(self, *, scored: bool) -> None:
+        self.scored = scored
+        self.sides = [Totals(correct=None if scored else 0) for _ in Outcome._fields]
+        """As in `Outcome`; the last two have only questions that can be compared."""
+        self.size = Fraction()
+        """Sum of the absolute values of all means, which bounds what rounding may amount to."""
+        self.differences: Counter[Fraction] | None = Counter()
+        """Number of compared questions by difference, without those that did not change; None if there are too many
+        different ones for an exact test."""
+        self.worse = self.better = 0
+        self.gain = self.squares = Fraction()
+        """Sums of all differences, and of their squares."""
+
+    def add(self, outcomes: Mapping[Outcome, int]) -> None:
+        """Add questions; each outcome comes with its number of questions."""
+        for outcome, number in outcomes.items():
+            difference = outcome.difference()
+            for side, answers in enumerate(outcome):
+                if side < 2 or difference is not None:
+                    self.sides[side].add(answers, number)
+                if side < 2 and answers.answers:
+                    self.size += number * abs(answers.mean())
+            if difference:
+                self._count(difference, number)
+
+    def _count(self, difference: Fraction, number: int) -> None:
+        self.worse += number * (difference < 0)
+        self.better += number * (difference > 0)
+        self.gain += number * difference
+        self.squares += number * difference**2
+        if self.differences is not None:
+            self.differences[difference] += number
+            if len(self.differences) > _MOST_SIZES:
+                self.differences = None
+
+    def merge(self, other: Read) -> None:
+        """Add the questions of a later range."""
+        self.sides = [ours.plus(theirs) for ours, theirs in zip(self.sides, other.sides, strict=True)]
+        self.size += other.size
+        self.worse, self.better = self.worse + other.worse, self.better + other.better
+        self.gain, self.squares = self.gain + other.gain, self.squares + other.squares
+        if self.differences is not None and other.differences is not None:
+            self.differences.update(other.differences)
+        if other.differences is None or len(self.differences or ()) > _MOST_SIZES:
+            self.differences = None
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """The questions of a model on an evaluation that could be compared."""
+    """The questions of a model on an evaluation and metric that could be compared."""
 
     questions: int
     old_questions: int
@@ -130,58 +187,47 @@ class Compared(msgspec.Struct, frozen=True):
     new_questions: int
     old_answered: int
     """Questions of OLD with an answer, compared or not."""
-    old_means: Fraction
-    """Sum over the compared questions of the share of right answers in OLD."""
-    new_means: Fraction
-    differences: Mapping[Fraction, int]
-    """Number of compared questions by difference, without those that did not change."""
+    old_means: Fraction | None
+    """Sum of the means of the compared questions in OLD; None if it overflows a double."""
+    new_means: Fraction | None
+    read: Read
+    """The questions that differ, and maybe some that do not."""
     repeats: bool
     """Whether a compared question has several answers in a corpus."""
 
 
-def compare_questions(totals: tuple[Totals, ...], outcomes: Mapping[Outcome, int], *, all_read: bool) -> Compared:
+def compare_questions(totals: tuple[Totals, ...], read: Read, *, all_read: bool) -> Compared:
     """Combine the questions that were read with those that are the same in both corpora.
 
     `totals` are those of OLD and NEW. With `all_read`, every question was read, and the summaries only say how many
     records there must be.
     """
     old, new = totals
-    old_read, new_read = (
-        Totals.of_answers((outcome[side], number) for outcome, number in outcomes.items()) for side in (0, 1)
-    )
+    old_read, new_read, *compared = read.sides
     if all_read:
         if (old_read.records, new_read.records) != (old.records, new.records):
             raise MismatchError
-        same = Totals()
+        same = Totals(correct=None if read.scored else 0)
         old, new = old_read, new_read
     else:
-        same, other = old - old_read, new - new_read
+        same, other = old.plus(old_read, -1), new.plus(new_read, -1)
         counts = [msgspec.structs.astuple(side)[:-1] for side in (same, other)]
-        if (
-            counts[0] != counts[1]
-            or min(counts[0]) < 0
-            or abs(same.means - other.means) > _ROUNDING * (1 + old.answered)
-        ):
+        if counts[0] != counts[1] or min(filter(None, counts[0]), default=0) < 0:
             raise MismatchError
-        if same.answers == same.answered:  # no repeats are left, so the sum is exact
-            same = msgspec.structs.replace(same, means=Fraction(same.correct))
-    differences: Counter[Fraction] = Counter()
-    compared = []
-    for outcome, number in outcomes.items():
-        difference = outcome.difference()
-        if difference is not None:
-            compared.append((outcome, number))
-            differences[difference] += number
-    questions = differences.total() + same.answered
-    del differences[Fraction()]
-    sums = [Totals.of_answers((outcome[side], number) for outcome, number in compared) for side in (2, 3)]
+        if same.means is not None and other.means is not None:
+            size = 1 + abs(old.means or 0) + abs(new.means or 0) + read.size
+            if abs(same.means - other.means) > _ROUNDING * size:
+                raise MismatchError
+        if same.correct is not None and same.answers == same.answered:  # no repeats are left, so the sum is exact
+            same.means = Fraction(same.correct)
+    sums = [same.plus(side) for side in compared]
     return Compared(
-        questions=questions,
+        questions=sums[0].answered,
         old_questions=old.questions,
         new_questions=new.questions,
         old_answered=old.answered,
-        old_means=same.means + sums[0].means,
-        new_means=same.means + sums[1].means,
-        differences=differences,
-        repeats=any(total.answers > total.answered for total in (same, *sums)),
+        old_means=sums[0].means,
+        new_means=sums[1].means,
+        read=read,
+        repeats=any(total.answers > total.answered for total in (same, *compared)),
     )

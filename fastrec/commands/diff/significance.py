@@ -1,10 +1,10 @@
 """Is a difference between two corpora more than chance? Tests of paired answers, and the adjustment for many models.
 
-Each question that both corpora answered gives one difference: its share of right answers in NEW minus that in OLD. If
-nothing really changed, each difference is as likely to have one sign as the other.
+Each question that both corpora answered gives one difference: its share of right answers, or its mean score, in NEW
+minus that in OLD. If nothing really changed, each difference is as likely to have one sign as the other.
 
     one answer per question and corpus   exact McNemar test: differences are -1, 0 or 1
-    several answers                      exact sign-flip test: counts all ways to choose the signs
+    several answers, or scores           exact sign-flip test: counts all ways to choose the signs
     … and too many different sums        t-test over questions
 
 All of them are two-sided, and use no random numbers. The first two are computed with integers and rounded once.
@@ -27,16 +27,23 @@ _MOST_STEPS: Final = 1 << 17  # of the exact sign-flip test: some hundredths of 
 _TINY: Final = 1e-300
 
 
-def paired_test(differences: Mapping[Fraction, int], questions: int, *, repeats: bool) -> tuple[Test, float]:
+def paired_test(
+    differences: Mapping[Fraction, int] | None, questions: int, *, total: Fraction, squares: Fraction, binary: bool
+) -> tuple[Test, float]:
     """Choose a test and return its name and p-value.
 
-    `differences` has the number of questions by difference, without those that did not change. `questions` is the
-    number of all compared questions, and `repeats` says whether any of them has several answers in a corpus.
+    Args:
+        differences: The number of questions by difference, without those that did not change; None if there are too
+            many different ones for an exact test.
+        questions: The number of all compared questions.
+        total: Sum of all differences.
+        squares: Sum of their squares.
+        binary: Whether every question has one answer in each corpus, which is right or wrong.
     """
-    if not repeats:
+    if binary and differences is not None:
         return "mcnemar", mcnemar(differences.get(Fraction(-1), 0), differences.get(Fraction(1), 0))
-    exact = sign_flip(differences)
-    return ("t", t_test(differences, questions)) if exact is None else ("sign-flip", exact)
+    exact = None if differences is None else sign_flip(differences)
+    return ("t", t_test(total, squares, questions)) if exact is None else ("sign-flip", exact)
 
 
 def mcnemar(one_way: int, other_way: int) -> float:
@@ -93,10 +100,11 @@ def sign_flip(differences: Mapping[Fraction, int]) -> float | None:
     return sum(count for total, count in ways.items() if abs(total) >= observed) / (1 << number)
 
 
-def t_test(differences: Mapping[Fraction, int], questions: int) -> float:
-    """Return the p-value of the paired t-test: is the mean difference over all compared questions 0?"""
-    total = sum((difference * count for difference, count in differences.items()), Fraction())
-    squares = sum((difference**2 * count for difference, count in differences.items()), Fraction())
+def t_test(total: Fraction, squares: Fraction, questions: int) -> float:
+    """Return the p-value of the paired t-test: is the mean difference over all compared questions 0?
+
+    `total` is the sum of all differences, and `squares` that of their squares.
+    """
     spread = squares - total**2 / questions
     degrees = questions - 1
     if not total or not spread:
