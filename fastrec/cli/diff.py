@@ -28,10 +28,11 @@ class Percentage(Number):
 @click.argument("new", type=click.Path())
 @click.option("--by", metavar="FIELDS", default="evaluation_name,sample_hash,model_id,sample_id",
               show_default="evaluation_name, sample_hash, model_id, sample_id",
-              help="Match records that have the same values in these comma-separated fields.")  # fmt: skip
+              help="Match records that have the same values in these comma-separated fields; and the same metric "
+              "(evaluation_result_id), where they name one.")  # fmt: skip
 @click.option("--fail-on", type=Number(0, 100), metavar="POINTS",
-              help="Exit 1 if a model lost more than this many percentage points on an evaluation with p < --p, is "
-              "missing, or could not be compared.")  # fmt: skip
+              help="Exit 1 if a model lost more than this many percentage points (hundredths of a score) on an "
+              "evaluation with p < --p, is missing, or could not be compared.")  # fmt: skip
 @click.option("--p", type=Number(0, 1), metavar="P", default=0.05, show_default=True,
               help="Significance level.")  # fmt: skip
 @choice_option("--p-adjust", ["bh", "none"], "Which p --fail-on uses: adjusted for the number of models by the method "
@@ -40,10 +41,13 @@ class Percentage(Number):
               help="With --fail-on, exit 1 if less than this percentage of the questions that a model answered in "
               "OLD could be compared.")  # fmt: skip
 @click.option("--allow-missing", multiple=True, metavar="PATTERN",
-              help="Models that may be missing or incomplete: a pattern of model ids, evaluation names, or "
-              "evaluation/model. Can be repeated.")  # fmt: skip
+              help="Models that may be missing or incomplete: a pattern of model ids, evaluation names, metrics, "
+              "evaluation/model, or evaluation/metric/model. Can be repeated.")  # fmt: skip
 @click.option("--errors-as-wrong", is_flag=True,
               help="Count a record with an error as a wrong answer, instead of as none.")  # fmt: skip
+@click.option("--accuracy", is_flag=True,
+              help="Compare the accuracy of graded metrics (scores other than 0 and 1), too, instead of the "
+              "score.")  # fmt: skip
 @click.option("--examples", type=Count(min=0), metavar="N", show_default="10 in JSON, else 0",
               help="List this many flips per model, and this many records of each kind.")  # fmt: skip
 @choice_option("--format", ["table", "json", "markdown"], "Output format; markdown suits a pull request.",
@@ -52,12 +56,14 @@ class Percentage(Number):
 def diff(old: str, new: str, by: str, examples: int | None, output_format: str, **options: Any) -> None:
     """Compare two corpora: records, fields, and how many questions were answered better or worse.
 
-    OLD and NEW are directories that `fastrec normalize` published, with the same sort order and the same hash. Records
+    OLD and NEW are directories that `fastrec normalize` published, with the same schema, sort order and hash. Records
     match if they have the same evaluation, question, model and sample_id. The run (evaluation_id) is ignored, because
-    it is a new one every night. Several records of one question, such as trials, are compared by their mean.
+    it is a new one every night. Several records of one question, such as trials, are compared by their mean. Each
+    metric of an evaluation (evaluation_result_id) is compared by itself.
 
-    Accuracies cover questions that both corpora answered; a record with an error is no answer. p is the p-value of the
-    exact McNemar test, or of a sign-flip test or t-test over questions if some have several answers.
+    Accuracies cover questions that both corpora answered; a record with an error is no answer. Graded metrics, which
+    have scores other than 0 and 1, are compared by mean score; higher is better. p is the p-value of the exact McNemar
+    test, or of a sign-flip test or t-test over questions if some have several answers, or if scores are compared.
 
     Without --fail-on, the exit code is 0 whatever changed. With it, a model that NEW lacks or that could hardly be
     compared is a failure, too.

@@ -13,9 +13,11 @@ import click
 from fastrec.cli.spelling import safe, spell_bytes, spell_speed
 from fastrec.cli.tables import markdown_table, print_hidden, print_more, print_table
 from fastrec.errors import counted
+from fastrec.summary.titles import title_of
 
 if TYPE_CHECKING:
     from fastrec.commands.diff import Difference, ModelDifference
+    from fastrec.commands.diff.document import Flip
 
 __all__ = ["markdown_of", "outcome_of", "print_tables"]
 
@@ -32,6 +34,7 @@ _TESTS: Final = {
     "sign-flip": "exact sign-flip test over questions, because some have several answers",
     "t": "t-test over questions, because many have several answers",
 }
+_SCORE_TESTS: Final = {"sign-flip": "exact sign-flip test over scores", "t": "t-test over scores"}
 
 
 def _ranked(models: Sequence[ModelDifference]) -> list[ModelDifference]:
@@ -47,15 +50,22 @@ def _cells(model: ModelDifference, *, errors: bool) -> tuple[str, ...]:
         return ("–",) * len(_HEAD) + numbers * errors
     numbers = (f"{model.old_errors:,} → {model.new_errors:,}" if model.old_errors or model.new_errors else "0",)
     of = f" of {model.old_answered:,}" if model.questions < model.old_answered else ""
+    means = (model.old_accuracy, model.new_accuracy)
+    if model.measure == "score":
+        means = (model.old_score, model.new_score)
     return (
         f"{model.questions:,}{of}",
-        *("–" if share is None else f"{share:.1%}" for share in (model.old_accuracy, model.new_accuracy)),
+        *("–" if mean is None else _spell_mean(mean, model.measure) for mean in means),
         "–" if model.points is None else f"{model.points:+.2f}" if model.points else "0.00",
         f"{model.worse:,}",
         f"{model.better:,}",
         *(_spell_p(p) for p in (model.p, model.p_adjusted)),
         *(numbers * errors),
     )
+
+
+def _spell_mean(mean: float, measure: str) -> str:
+    return f"{mean:.1%}" if measure == "accuracy" else f"{mean:.4g}"
 
 
 def _spell_p(p: float | None) -> str:
@@ -73,6 +83,17 @@ def _columns(models: Sequence[ModelDifference]) -> tuple[bool, tuple[str, ...]]:
     return errors, (*_HEAD, *(("errors",) * errors), "")
 
 
+def _test_of(model: ModelDifference) -> str:
+    return (_SCORE_TESTS if model.measure == "score" else _TESTS)[model.test or ""]
+
+
+def _titles(found: Difference) -> dict[tuple[str, str | None], str]:
+    """Return the titles of all evaluations and metrics: the metric is in it only if the evaluation has several."""
+    scopes = {(model.evaluation_name, model.metric) for model in found.models}
+    metrics = Counter(name for name, _ in scopes)
+    return {(name, metric): title_of(name, metric, metrics[name]) for name, metric in scopes}
+
+
 def _legend(found: Difference) -> Iterator[str]:
     """Yield what the numbers mean."""
     answers = "questions that both corpora answered"
@@ -80,11 +101,21 @@ def _legend(found: Difference) -> Iterator[str]:
         answers += "; a record with an error is a wrong answer"
     elif any(model.old_errors or model.new_errors for model in found.models):
         answers += "; a record with an error is no answer"
-    yield f"old, new: accuracy on the {answers}"
-    used: Counter[str] = Counter(model.test for model in found.models if model.test)
+    measures = {model.measure for model in found.models}
+    if measures == {"score"}:
+        yield f"old, new: mean score on the {answers}; a point is a hundredth"
+    elif "score" in measures:
+        yield f"old, new: accuracy, or mean score if without %, on the {answers}; a point is a hundredth"
+    else:
+        yield f"old, new: accuracy on the {answers}"
+    if "score" in measures:
+        yield "graded metrics (scores other than 0 and 1) are compared by score; --accuracy compares their accuracy"
+    used = Counter(_test_of(model) for model in found.models if model.test)
     several = len(used) > 1
     tests = [
-        f"{text} ({counted(used[name], 'model')})" if several else text for name, text in _TESTS.items() if used[name]
+        f"{text} ({counted(used[text], 'model')})" if several else text
+        for text in (*_TESTS.values(), *_SCORE_TESTS.values())
+        if used[text]
     ]
     if tests:
         adjusted = f"adjusted p: for {counted(used.total(), 'model')}, by Benjamini and Hochberg"
@@ -94,7 +125,8 @@ def _legend(found: Difference) -> Iterator[str]:
 def print_tables(found: Difference) -> None:
     """Print a table per evaluation, changed fields, examples, and the result."""
     hidden: list[str] = []
-    for name, group in groupby(found.models, key=lambda model: model.evaluation_name):
+    titles = _titles(found)
+    for name, group in groupby(found.models, key=lambda model: titles[model.evaluation_name, model.metric]):
         models = _ranked(list(group))
         errors, head = _columns(models)
         rows = [(safe(m.model_id), *_cells(m, errors=errors), _remark(m)) for m in models]
@@ -122,8 +154,9 @@ def print_tables(found: Difference) -> None:
 
 def _lists(found: Difference) -> Iterator[tuple[str, tuple[str, ...], Sequence[Sequence[str]]]]:
     """Yield the examples, if any: a title, column names and rows for each kind."""
+    titles = _titles(found)
     flips = [
-        (m.evaluation_name, m.model_id, str(flip.sample_id), f"{flip.old:.0%}", f"{flip.new:.0%}")
+        (titles[m.evaluation_name, m.metric], m.model_id, str(flip.sample_id), *_spell_flip(flip, m.measure))
         for m in found.models
         for flip in m.flips
     ]
@@ -131,8 +164,18 @@ def _lists(found: Difference) -> Iterator[tuple[str, tuple[str, ...], Sequence[S
         yield "worse or better", ("evaluation", "model", "sample_id", "old", "new"), flips
     for kind in ("added", "removed", "changed", "repeats"):
         if records := getattr(found.examples, kind):
-            rows = [(name.evaluation_name, name.model_id, str(name.sample_id), name.evaluation_id) for name in records]
+            rows = [
+                (titles[name.evaluation_name, name.metric], name.model_id, str(name.sample_id), name.evaluation_id)
+                for name in records
+            ]
             yield kind, ("evaluation", "model", "sample_id", "run"), rows
+
+
+def _spell_flip(flip: Flip, measure: str) -> tuple[str, str]:
+    """Return the means of a question in OLD and NEW."""
+    if measure == "score":
+        return f"{flip.old:.4g}", f"{flip.new:.4g}"
+    return f"{flip.old:.0%}", f"{flip.new:.0%}"
 
 
 def _counts(found: Difference) -> str:
@@ -146,11 +189,13 @@ def _counts(found: Difference) -> str:
 
 def outcome_of(found: Difference, spell: Callable[[str], str]) -> tuple[str, str]:
     """Return the result as a word and a sentence; `spell` escapes names."""
+    titles = _titles(found)
     of = Counter(model.status for model in found.models)
     numbers = f"{counted(of['compared'], 'model')} compared, {of['missing']:,} missing, {of['incomplete']:,} incomplete"
     if of["unanswered"]:
         numbers += f", {of['unanswered']:,} without answers in OLD"
     p_value = f"{'adjusted p' if found.p_adjust == 'bh' else 'p'} < {found.p:g}"
+    per_metric = " and metric" if len(titles) > len({name for name, _ in titles}) else ""
     if found.fail_on is None:
         sure = [
             m
@@ -159,12 +204,15 @@ def outcome_of(found: Difference, spell: Callable[[str], str]) -> tuple[str, str
         ]
         worse = sum((model.points or 0) < 0 for model in sure)
         changes = f"{worse:,} worse and {len(sure) - worse:,} better with {p_value}"
-        return "compared", f"{changes}; {numbers} (counted per evaluation)"
+        return "compared", f"{changes}; {numbers} (counted per evaluation{per_metric})"
     if not found.failed:
         return "no regression", f"no model lost more than {found.fail_on:g} points with {p_value}; {numbers}"
     reasons = []
     for message, group in groupby(found.failures, key=lambda failure: failure.message):
-        names = [f"{spell(failure.model_id)} on {spell(failure.evaluation_name)}" for failure in group]
+        names = [
+            f"{spell(failure.model_id)} on {spell(titles[failure.evaluation_name, failure.metric])}"
+            for failure in group
+        ]
         more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
         reasons.append(f"{', '.join(names[:_MOST_NAMES])}{more} {_plural(message) if len(names) > 1 else message}")
     more = f"; and {len(reasons) - _MOST_NAMES:,} more" if len(reasons) > _MOST_NAMES else ""
@@ -183,8 +231,14 @@ def markdown_of(found: Difference) -> Iterator[str]:
     corpora = f"{_code(found.old.corpus)} → {_code(found.new.corpus)}"
     yield from (f"**{word}**: {sentence}", "", f"{corpora}: {_counts(found)}")
     errors, head = _columns(found.models)
+    titles = _titles(found)
     rows = [
-        (_code(m.evaluation_name), _code(m.model_id), *_cells(m, errors=errors), f"**{remark}**" * bool(remark))
+        (
+            _code(titles[m.evaluation_name, m.metric]),
+            _code(m.model_id),
+            *_cells(m, errors=errors),
+            f"**{remark}**" * bool(remark),
+        )
         for m in _ranked(found.models)
         for remark in [_remark(m)]
     ]

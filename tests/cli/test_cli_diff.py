@@ -199,7 +199,7 @@ def test_json_output() -> None:
     plain = json.loads(done.stdout)
     assert list(plain) == list(Difference.__struct_fields__)
     assert [plain["models"][0][name] for name in ("test", "p", "p_adjusted")] == ["mcnemar", 2 / 512, 4 / 512]
-    assert plain["format"] == 2
+    assert plain["format"] == 3
     assert [failure["reason"] for failure in plain["failures"]] == ["regressed"]
     assert plain["examples"]["changed"][0]["fields"] == ["$.evaluation.score", "$.evaluation.is_correct"]
 

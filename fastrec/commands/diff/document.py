@@ -86,7 +86,7 @@ class ModelDifference(msgspec.Struct, kw_only=True):
     """One model on one evaluation and metric. Means are those of the questions that could be compared.
 
     A question can be compared if both corpora have an answer to it: a record without an error, or any record with
-    `--errors-as-wrong`. Its mean in a corpus is that of its records there: of whether they are right, or of their scores.
+    `--errors-as-wrong`. Its mean in a corpus is the share of right answers there, or the mean of their scores.
     """
 
     evaluation_name: str
@@ -134,16 +134,17 @@ class ModelDifference(msgspec.Struct, kw_only=True):
     better: int
     """Questions whose mean rose."""
     test: Test | None
-    """The test that gave `p`: `mcnemar` (exact) if every compared question has one answer in each corpus that is right
-    or wrong, else `sign-flip` (exact), or `t` for many questions. All are two-sided. null if no question was compared."""
+    """The test that gave `p`: `mcnemar` (exact) if accuracies are compared and every question has one answer in each
+    corpus; else `sign-flip` (exact), or `t` for many questions. All are two-sided. null if no question was
+    compared."""
     p: float | None
     """p-value: how likely chance alone makes the differences at least this one-sided."""
     p_adjusted: float | None = None
     """`p` adjusted by the method of Benjamini and Hochberg for the number of models that have one, counted per
     evaluation and metric."""
     regressed: bool = False
-    """Whether accuracy or score fell by more than `--fail-on`, with the adjusted p (or `p`, by `--p-adjust`) below `--p`; always
-    false without `--fail-on`."""
+    """Whether accuracy or score fell by more than `--fail-on`, with the adjusted p (or `p`, by `--p-adjust`) below
+    `--p`; always false without `--fail-on`."""
     counts: Counts
     flips: list[Flip]
     """The first questions that changed in sort order, worse before better, at most `--examples` of each."""

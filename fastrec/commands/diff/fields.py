@@ -27,7 +27,7 @@ from fastrec.judge.parse import parse
 __all__ = ["Rate", "Value", "compare_lines", "correctness", "rate_maker", "value_of"]
 
 Value = bool | Fraction | None
-"""What a record adds to the mean of its question: whether the answer is right, or its score; None if it is no answer."""
+"""What a record adds to the mean of its question: whether it is right, or its score; None if it is no answer."""
 
 Rate = Callable[[Raw, bool], Value]
 """From the `evaluation` of a record, and whether the record has an error, to its value."""

@@ -148,7 +148,7 @@ class _Merger:
         return Outcome(old, new, old, new)
 
     def _compare_position(self, position: Position, olds: Sequence[bytes] = (), news: Sequence[bytes] = ()) -> None:
-        """Compare the records at a position: equal lines before, the given ones, and those that are still to be read."""
+        """Compare the records at a position: equal lines before, the given ones, and those that are yet to be read."""
         held = self._held.at(position)
         olds, news = [*held, *olds], [*held, *news]
         for reader, lines in ((self.old, olds), (self.new, news)):

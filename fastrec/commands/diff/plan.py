@@ -7,8 +7,8 @@ r"""Planning a comparison: can the two corpora be compared, and which ranges of 
 The leading sort fields that name an evaluation, a model and a sample are a record's *position*. Both corpora are sorted
 by it, so they can be merged. The records of one model for one question have one position. The rest distinguishes them.
 
-If records name a metric (`evaluation_result_id`), it is the last sort field, and always one to compare by. The records
-of a position then belong to several *scopes*: an evaluation with one of its metrics. Each of them is compared by itself.
+If records name a metric (`evaluation_result_id`), it is the last sort field, and always one to compare by. Records of a
+position may then belong to several *scopes*: an evaluation with one of its metrics. Each scope is compared by itself.
 
 Ranges begin where parts begin. They do not depend on the number of jobs, so neither does the result.
 """
@@ -114,14 +114,14 @@ def _names_a_sample(fields: Sequence[str]) -> bool:
 
 
 def _fields_of(old: Corpus, new: Corpus, by: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the fields to compare by, with the metric if records name one; UsageError if the schema versions differ."""
+    """Return the fields to compare by, with the metric if records name one; UsageError if schema versions differ."""
     if old.schema is not new.schema:
         versions = list(CORPUS_LABELS.values())  # the oldest first
         earlier, later = sorted((old, new), key=lambda corpus: versions.index(corpus.schema))
         raise UsageError(
-            f"{shown(old.path)} has records of schema {old.schema.name}, and {shown(new.path)} of {new.schema.name}, with "
-            f"hashes of another recipe: upgrade the first of these versions with `fastrec normalize "
-            f"{shown(earlier.path)} -o UPGRADED --schema {later.schema.name}`, and compare that"
+            f"{shown(old.path)} has records of schema {old.schema.name} and {shown(new.path)} of {new.schema.name}: their "
+            f"hashes differ. Upgrade the earlier version with `fastrec normalize {shown(earlier.path)} -o "
+            f"UPGRADED --schema {later.schema.name}`, and compare UPGRADED"
         )
     if METRIC in old.schema.sort_fields:
         return (*(field for field in by if field != METRIC), METRIC)
@@ -130,7 +130,7 @@ def _fields_of(old: Corpus, new: Corpus, by: tuple[str, ...]) -> tuple[str, ...]
     return by
 
 
-def make_plan(  # noqa: PLR0917
+def make_plan(
     old: Corpus,
     new: Corpus,
     by: tuple[str, ...],

@@ -1,8 +1,8 @@
 """Comparing question by question: the mean of each question in OLD and in NEW.
 
-A record counts as 1 if its answer is right, else as 0; for a graded metric it counts with its score. A question may have
-several records of a model, its *repeats*. Their mean counts, so every question has the same weight. A record with an
-error is no answer, unless errors count as wrong.
+A record counts as 1 if its answer is right, else as 0; with a graded metric, it counts with its score. A question may
+have several records of a model, its *repeats*. Their mean counts, so every question has the same weight. A record with
+an error is no answer, unless errors count as wrong.
 
     merge       reads the questions that differ ──▶ how many questions have which answers (`Outcome`)
     Read        adds them up: scores may be different in every question
@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from fastrec.commands.diff.fields import Value
-from fastrec.summary.document import ModelSummary
+from fastrec.summary.document import ErrorsAsWrong, ModelSummary
 
 __all__ = [
     "NO_ANSWERS",
@@ -100,9 +100,10 @@ class Totals(msgspec.Struct):
         """Take the numbers from a summary; None is a model without records."""
         if model is None:
             return cls(correct=None if scored else 0)
-        means, answers, answered = model, model.answers, model.questions_answered
+        means: ModelSummary | ErrorsAsWrong = model.errors_as_wrong if errors_as_wrong else model
+        answers, answered = model.answers, model.questions_answered
         if errors_as_wrong:
-            means, answers, answered = model.errors_as_wrong, model.records, model.questions
+            answers, answered = model.records, model.questions
         if scored:
             mean = means.mean_score if answered else 0.0
             total = None if mean is None else Fraction(mean) * answered
@@ -124,8 +125,9 @@ class Totals(msgspec.Struct):
 
     def plus(self, other: Totals, sign: int = 1) -> Totals:
         """Return the sum, or with sign -1 the difference; what one of the two does not know is None."""
-        pairs = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)
-        return Totals(*(None if one is None or two is None else one + sign * two for one, two in pairs))
+        pairs = ((name, getattr(self, name), getattr(other, name)) for name in self.__struct_fields__)
+        sums: dict[str, Any] = {name: None if None in (a, b) else a + sign * b for name, a, b in pairs}
+        return Totals(**sums)
 
 
 class Read:
@@ -215,7 +217,7 @@ def compare_questions(totals: tuple[Totals, ...], read: Read, *, all_read: bool)
         if counts[0] != counts[1] or min(filter(None, counts[0]), default=0) < 0:
             raise MismatchError
         if same.means is not None and other.means is not None:
-            size = 1 + abs(old.means or 0) + abs(new.means or 0) + read.size
+            size = 1 + read.size + sum(abs(side.means) for side in totals if side.means)
             if abs(same.means - other.means) > _ROUNDING * size:
                 raise MismatchError
         if same.correct is not None and same.answers == same.answered:  # no repeats are left, so the sum is exact
