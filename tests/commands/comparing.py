@@ -19,6 +19,7 @@ import fastrec
 from tests.normalize.normalizing import Corpus
 
 BY = ("evaluation_name", "sample_hash", "model_id", "sample_id")
+Model = tuple[str, str | None, str]
 KINDS = ("unchanged", "changed", "added", "removed", "repeats_old", "repeats_new")
 
 
@@ -72,21 +73,36 @@ def matched(olds: list[Any], news: list[Any]) -> tuple[list[tuple[Any, Any]], li
 
 def question_fields(sort_fields: Sequence[str], by: Sequence[str]) -> list[str]:
     """The first fields of the sort order that name an evaluation, a model, and a sample."""
-    for end in range(1, 6):
+    for end in range(1, len(sort_fields) + 1):
         fields = set(sort_fields[:end])
         if {"evaluation_name", "model_id"} <= fields <= set(by) and fields & {"sample_hash", "sample_id"}:
             return list(sort_fields[:end])
     raise AssertionError
 
 
-def mean(records: Sequence[Any], errors_as_wrong: bool) -> Fraction | None:
-    """The share of right answers; None if there are no answers."""
+def mean(records: Sequence[Any], errors_as_wrong: bool, scored: bool) -> Fraction | None:
+    """The share of right answers, or the mean score; None if there are no answers."""
     answers = [
-        record["evaluation"]["is_correct"] and not record.get("error")
+        score(record) if scored else Fraction(record["evaluation"]["is_correct"] and not record.get("error"))
         for record in records
         if errors_as_wrong or not record.get("error")
     ]
-    return Fraction(sum(answers), len(answers)) if answers else None
+    return sum(answers, Fraction()) / len(answers) if answers else None
+
+
+def score(record: Any) -> Fraction:
+    """The score as it is spelled in a record of `spelled`."""
+    value = record["evaluation"]["score"]
+    return Fraction(value) if isinstance(value, bool) else Fraction(value[1])
+
+
+def graded(records: Iterable[Any]) -> set[tuple[str, str | None]]:
+    """The evaluations and metrics of which an answer has another score than 0 and 1."""
+    return {scope(record) for record in records if not record.get("error") and score(record) not in (0, 1)}
+
+
+def scope(record: Any) -> tuple[str, str | None]:
+    return record["evaluation_name"], record.get("evaluation_result_id")
 
 
 def p_value(one: int, other: int) -> float:
@@ -111,25 +127,32 @@ def adjusted(values: Mapping[Any, float]) -> dict[Any, float]:
     }
 
 
-def reference(old: Path, new: Path, by: Sequence[str] = BY, *, errors_as_wrong: bool = False) -> dict[str, Any]:
+def reference(
+    old: Path, new: Path, by: Sequence[str] = BY, *, errors_as_wrong: bool = False, accuracy: bool = False
+) -> dict[str, Any]:
     """The result of `diff`, in the form of `found`, computed from all records of both corpora."""
     corpora = Corpus(old), Corpus(new)
+    if "evaluation_result_id" in corpora[0].manifest["sort_fields"]:
+        by = [*by, "evaluation_result_id"]
+    scored = set() if accuracy else graded(spelled(line) for corpus in corpora for line in corpus.lines)
     fields = question_fields(corpora[0].manifest["sort_fields"], by)
     same = set(corpora[0].lines) & set(corpora[1].lines)
     questions: dict[str, dict[str, Any]] = defaultdict(lambda: defaultdict(lambda: ([], [])))
     for side, corpus in enumerate(corpora):
         for line in corpus.lines:
             record = spelled(line) | {"line": line}
-            question, group = (json.dumps([record[field] for field in some]) for some in (fields, by))
+            metric = "evaluation_result_id"
+            question, group = (json.dumps([record.get(field) for field in some]) for some in ([*fields, metric], by))
             questions[question][group][side].append(record)
     changed: Counter[str] = Counter()
-    counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-    means: dict[tuple[str, str], list[tuple[Fraction, Fraction]]] = defaultdict(list)
-    repeats: Counter[tuple[str, str]] = Counter()
-    flips: dict[tuple[str, str], list[tuple[str, float, float]]] = defaultdict(list)
+    counts: dict[Model, Counter[str]] = defaultdict(Counter)
+    means: dict[Model, list[tuple[Fraction, Fraction]]] = defaultdict(list)
+    repeats: Counter[Model] = Counter()
+    flips: dict[Model, list[tuple[str, float, float]]] = defaultdict(list)
     for groups in questions.values():
         first = next(record for group in groups.values() for side in group for record in side)
-        model = first["evaluation_name"], first["model_id"]
+        model = *scope(first), first["model_id"]
+        by_score = scope(first) in scored
         count = counts[model]
         whole = [[record for group in groups.values() for record in group[side]] for side in (0, 1)]
         compared: list[list[Any]] = [[], []]
@@ -151,9 +174,9 @@ def reference(old: Path, new: Path, by: Sequence[str] = BY, *, errors_as_wrong: 
         for side, name in enumerate(("old", "new")):
             count[f"{name}_records"] += len(whole[side])
             count[f"{name}_questions"] += bool(whole[side])
-            count[f"{name}_answered"] += mean(whole[side], errors_as_wrong) is not None
+            count[f"{name}_answered"] += mean(whole[side], errors_as_wrong, by_score) is not None
             count[f"{name}_errors"] += sum(bool(record.get("error")) for record in whole[side])
-        was, now = (mean(side, errors_as_wrong) for side in compared)
+        was, now = (mean(side, errors_as_wrong, by_score) for side in compared)
         if was is None or now is None:
             continue
         means[model].append((was, now))
@@ -164,16 +187,16 @@ def reference(old: Path, new: Path, by: Sequence[str] = BY, *, errors_as_wrong: 
             flips[model].append((compared[1][0]["sample_hash"], float(was), float(now)))
     ps = {
         model: flipped([now - was for was, now in some])
-        if repeats[model]
+        if repeats[model] or model[:2] in scored
         else p_value(sum(was > now for was, now in some), sum(was < now for was, now in some))
         for model, some in means.items()
     }
     return {
         "models": {
             model: {name: count[name] for name in (*KINDS, *FIGURES)}
-            | _statistics(means[model])
+            | _statistics(means[model], "score" if model[:2] in scored else "accuracy")
             | {
-                "test": ("sign-flip" if repeats[model] else "mcnemar") if means[model] else None,
+                "test": ("sign-flip" if repeats[model] or model[:2] in scored else "mcnemar") if means[model] else None,
                 "p": ps.get(model),
                 "p_adjusted": adjusted(ps).get(model),
                 "flips": sorted(flips[model]),
@@ -184,13 +207,17 @@ def reference(old: Path, new: Path, by: Sequence[str] = BY, *, errors_as_wrong: 
     }
 
 
-def _statistics(means: Sequence[tuple[Fraction, Fraction]]) -> dict[str, Any]:
+def _statistics(means: Sequence[tuple[Fraction, Fraction]], measure: str) -> dict[str, Any]:
     number = len(means)
     olds, news = (sum((pair[side] for pair in means), Fraction()) for side in (0, 1))
+    other = {"accuracy": "score", "score": "accuracy"}[measure]
     return {
         "questions": number,
-        "old_accuracy": pytest.approx(float(olds / number), abs=1e-12) if number else None,
-        "new_accuracy": pytest.approx(float(news / number), abs=1e-12) if number else None,
+        "measure": measure,
+        f"old_{measure}": pytest.approx(float(olds / number), abs=1e-12) if number else None,
+        f"new_{measure}": pytest.approx(float(news / number), abs=1e-12) if number else None,
+        f"old_{other}": None,
+        f"new_{other}": None,
         "points": float(100 * (news - olds) / number) if number else None,
         "worse": sum(was > now for was, now in means),
         "better": sum(was < now for was, now in means),
@@ -198,14 +225,15 @@ def _statistics(means: Sequence[tuple[Fraction, Fraction]]) -> dict[str, Any]:
 
 
 FIGURES = ("old_records", "new_records", "old_errors", "new_errors", "old_questions", "new_questions", "old_answered")
-STATISTICS = ("questions", "old_accuracy", "new_accuracy", "points", "worse", "better", "test", "p", "p_adjusted")
+MEANS = ("measure", "old_accuracy", "new_accuracy", "old_score", "new_score", "points")
+STATISTICS = ("questions", *MEANS, "worse", "better", "test", "p", "p_adjusted")
 
 
 def found(difference: fastrec.Difference) -> dict[str, Any]:
     """The result of `diff` in the form of `reference`."""
     return {
         "models": {
-            (model.evaluation_name, model.model_id): msgspec.to_builtins(model.counts)
+            (model.evaluation_name, model.metric, model.model_id): msgspec.to_builtins(model.counts)
             | {name: getattr(model, name) for name in (*FIGURES, *STATISTICS)}
             | {"flips": sorted((flip.sample_hash, flip.old, flip.new) for flip in model.flips)}
             for model in difference.models

@@ -137,9 +137,9 @@ def test_the_result_agrees_with_loading_both_corpora(
             corpus_of(records, Path(folder, name), sort_by=order, part_size=part_size, limits=MANY_PARTS)
             for name, records in zip(("old", "new"), both, strict=True)
         )
-        for errors_as_wrong in (False, True):
-            difference = diff(old, new, by=by, errors_as_wrong=errors_as_wrong, examples=MANY, limits=limits)
-            assert found(difference) == reference(old, new, by, errors_as_wrong=errors_as_wrong)
+        for options in ({}, {"errors_as_wrong": True}, {"accuracy": True}):
+            difference = diff(old, new, by=by, **options, examples=MANY, limits=limits)
+            assert found(difference) == reference(old, new, by, **options)
             check_totals(difference)
 
 

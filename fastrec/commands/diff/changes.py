@@ -10,7 +10,6 @@ import msgspec
 from fastrec.commands.diff.document import RecordName
 from fastrec.commands.diff.questions import Outcome, Read
 from fastrec.corpus.line_head import LineHead, read_head
-from fastrec.sorting.keys import METRIC
 from fastrec.summary.document import json_safe
 
 __all__ = ["OTHER_FIELDS", "Changes", "ModelName", "Scope", "metric_of", "name_of"]
@@ -73,7 +72,7 @@ class Changes(msgspec.Struct):
 
 def metric_of(head: LineHead) -> str | None:
     """Return the metric of a record; None if it names none."""
-    metric = getattr(head, METRIC, None)
+    metric = head.evaluation_result_id
     return metric if isinstance(metric, str) else None
 
 

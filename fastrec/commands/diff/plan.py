@@ -119,8 +119,8 @@ def _fields_of(old: Corpus, new: Corpus, by: tuple[str, ...]) -> tuple[str, ...]
         versions = list(CORPUS_LABELS.values())  # the oldest first
         earlier, later = sorted((old, new), key=lambda corpus: versions.index(corpus.schema))
         raise UsageError(
-            f"{shown(old.path)} has records of schema {old.schema.name} and {shown(new.path)} of {new.schema.name}: their "
-            f"hashes differ. Upgrade the earlier version with `fastrec normalize {shown(earlier.path)} -o "
+            f"{shown(old.path)} has records of schema {old.schema.name} and {shown(new.path)} of {new.schema.name}: "
+            f"their hashes differ. Upgrade the earlier version with `fastrec normalize {shown(earlier.path)} -o "
             f"UPGRADED --schema {later.schema.name}`, and compare UPGRADED"
         )
     if METRIC in old.schema.sort_fields:
