@@ -8,6 +8,7 @@ import click
 
 from fastrec.cli.console import allow_broken_pipe, explain_damage, print_json, print_notice, print_stderr
 from fastrec.cli.options import choice_option, command
+from fastrec.cli.spelling import spell_repairable
 from fastrec.cli.tables import print_groups
 from fastrec.errors import counted, shown
 
@@ -24,8 +25,9 @@ __all__ = ["rejects"]
 def rejects(corpus: str, code: tuple[str, ...], output_format: str, extract: str | None) -> None:
     """List the rejected lines of CORPUS, or extract them.
 
-    Each line is listed under its first error, which is also how the summary counts it. Extracted lines are the exact
-    bytes of the input, so that they can be fixed and given to `fastrec normalize` again.
+    Each line is listed under its first error, which is also how the summary counts it, with the number of lines that
+    `fastrec normalize --repair` would keep. Extracted lines are the exact bytes of the input, so that they can be fixed
+    and given to `fastrec normalize` again.
 
     \b
     Exit codes:
@@ -50,11 +52,20 @@ def rejects(corpus: str, code: tuple[str, ...], output_format: str, extract: str
         if output_format == "json":
             print_json(found)
         elif found.lines:
-            print_groups(found.groups, found.lines, "lines with other errors; --code CODE lists one code")
+            remarks = [_remark(group.repairable, group.count) for group in found.groups]
+            print_groups(found.groups, found.lines, "lines with other errors; --code CODE lists one code", remarks)
             counts = ", ".join(f"{count:,} {code}" for code, count in found.codes.items())
             click.echo(f"{counted(found.lines, 'rejected line')}: {counts}")
+            if found.repairable:
+                print_notice(spell_repairable(found.repairable, found.repairable_by_code, found.lines))
         else:
             click.echo(f"no line was rejected{' as ' if code else ''}{' or '.join(code)}")
+
+
+def _remark(repairable: int, count: int) -> str:
+    if not repairable:
+        return ""
+    return f"; --repair would keep {'all' if repairable == count else f'{repairable:,}'} of them"
 
 
 def _extract(corpus: str, code: tuple[str, ...], target: str) -> None:

@@ -74,15 +74,17 @@ def markdown_table(names: Row, rows: Sequence[Row], left: int = 1) -> Iterator[s
         yield f"| {' | '.join(row)} |"
 
 
-def print_groups(groups: Sequence[FindingGroup], count: int, rest: str) -> None:
+def print_groups(groups: Sequence[FindingGroup], count: int, rest: str, remarks: Sequence[str] = ()) -> None:
     """Print the first groups of findings, each with its number and an example.
 
-    `rest` describes the findings that are not shown, out of `count`.
+    `rest` describes the findings that are not shown, out of `count`. `remarks` has a remark for each group, or is
+    empty.
     """
-    for group in groups[:_MOST_GROUPS]:
+    for number, group in enumerate(groups[:_MOST_GROUPS]):
         colour = {"error": "red", "warning": "yellow"}.get(group.severity, "cyan")
         locations = ", ".join(f"{safe(one.source)}:{one.line}" for one in group.locations)
-        click.echo(f"{click.style(group.severity, fg=colour)} {group.code}  {group.count:,} ×")
+        remark = remarks[number] if remarks else ""
+        click.echo(f"{click.style(group.severity, fg=colour)} {group.code}  {group.count:,} ×{remark}")
         click.echo(f"    {safe(group.path)}: {safe(group.message)}")
         click.echo(f"    {locations}{', …' if group.count > len(group.locations) else ''}")
     if hidden := count - sum(group.count for group in groups[:_MOST_GROUPS]):

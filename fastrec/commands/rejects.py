@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections import Counter
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
+from msgspec.structs import asdict
 
 from fastrec.arguments import Strings, several
 from fastrec.corpus.documents import read_manifest
@@ -21,7 +23,14 @@ from fastrec.judge.findings import Finding, FindingGroup, FindingGroups, Locatio
 from fastrec.limits import LIMITS, Limits
 from fastrec.storage import join
 
-__all__ = ["Rejects", "rejects"]
+__all__ = ["RejectGroup", "Rejects", "rejects"]
+
+
+class RejectGroup(FindingGroup):
+    """Rejected lines whose first errors have the same code and the same path, whatever the indices in the path."""
+
+    repairable: int = 0
+    """How many of them `--repair all` would keep."""
 
 
 class Rejects(msgspec.Struct, kw_only=True):
@@ -31,8 +40,12 @@ class Rejects(msgspec.Struct, kw_only=True):
     """Rejected lines with the chosen codes."""
     codes: dict[str, int]
     """Lines by code."""
-    groups: list[FindingGroup]
+    groups: list[RejectGroup]
     """Lines whose first errors have the same code and path together, the most frequent first."""
+    repairable: int
+    """How many of the lines `--repair all` would keep."""
+    repairable_by_code: dict[str, int]
+    """These lines by the code of a repair; a line may need several repairs."""
     truncated: list[Location]
     """With `extract`, lines that were not written because they were too long to be kept; only the shard has them."""
 
@@ -61,11 +74,19 @@ def rejects(
     """
     found = FindingGroups(limits.finding_groups)
     truncated: list[Location] = []
+    repairs: Counter[str] = Counter()
+    repairable: Counter[tuple[str, str]] = Counter()
+    kept = 0
     lines = _rejected_lines(corpus, several("code", code))
     with contextlib.nullcontext() if extract is None else _opened(extract) as file:
         for line in lines:
             location = Location(line.source, line.line)
-            found.add(Finding(line.code, line.path, line.message), location)
+            group = found.add(Finding(line.code, line.path, line.message), location)
+            if line.repairs:
+                kept += 1
+                repairs.update(line.repairs)
+                if group:
+                    repairable[group.code, group.path] += 1
             if file is None:
                 continue
             if line.truncated is True:
@@ -73,7 +94,15 @@ def rejects(
             else:
                 file.write(line.exact_bytes() + b"\n")
     codes = dict(sorted(found.codes.items()))
-    return Rejects(lines=found.codes.total(), codes=codes, groups=found.in_order(), truncated=truncated)
+    groups = [RejectGroup(**asdict(group), repairable=repairable[group.code, group.path]) for group in found.in_order()]
+    return Rejects(
+        lines=found.codes.total(),
+        codes=codes,
+        groups=groups,
+        repairable=kept,
+        repairable_by_code=dict(sorted(repairs.items())),
+        truncated=truncated,
+    )
 
 
 @contextlib.contextmanager

@@ -69,6 +69,8 @@ class RejectedLine(msgspec.Struct):
     """The exact bytes of the line if they are not UTF-8."""
     truncated: bool | UnsetType = UNSET
     """The line was too long to be kept: only its head is here, the rest is in the shard."""
+    repairs: list[str] | UnsetType = UNSET
+    """Codes of the repairs with which the line would be kept, if there are any."""
 
     def exact_bytes(self) -> bytes:
         """Return the exact bytes of the line."""
@@ -112,6 +114,8 @@ def rejected_line(source: str, line: InvalidLine) -> RejectedLine:
         rejected.raw_base64 = base64.b64encode(line.raw).decode()
     if line.truncated:
         rejected.truncated = True
+    if line.repairs:
+        rejected.repairs = list(line.repairs)
     return rejected
 
 

@@ -212,10 +212,10 @@ class FindingGroups(msgspec.Struct):
     codes: Counter[str] = msgspec.field(default_factory=Counter)
     groups: dict[tuple[str, str], FindingGroup] = msgspec.field(default_factory=dict)
 
-    def add(self, finding: Finding, location: Location) -> None:
-        """Count a finding, and remember its location if it is among the first."""
+    def add(self, finding: Finding, location: Location) -> FindingGroup | None:
+        """Count a finding, and remember its location if it is among the first; return its group, if there is one."""
         self.codes[finding.code] += 1
-        self._add(finding, 1, [location])
+        return self._add(finding, 1, [location])
 
     def merge(self, other: FindingGroups, line_base: int = 0) -> None:
         """Add the groups of lines that come later, with `line_base` added to their line numbers."""
@@ -224,18 +224,19 @@ class FindingGroups(msgspec.Struct):
             first = Finding(group.code, group.path, group.message)
             self._add(first, group.count, [Location(one.source, line_base + one.line) for one in group.locations])
 
-    def _add(self, finding: Finding, count: int, locations: list[Location]) -> None:
+    def _add(self, finding: Finding, count: int, locations: list[Location]) -> FindingGroup | None:
         kind = finding.code, _INDEX.sub("[]", finding.path)
         group = self.groups.get(kind)
         if group is None:
             if len(self.groups) >= self.limit:
-                return
+                return None
             group = FindingGroup(finding.code, finding.path, finding.message, finding.severity, 0, [])
             self.groups[kind] = group
         group.count += count
         if len(group.locations) < _LOCATIONS:
             new = [location for location in locations if location not in group.locations]
             group.locations += new[: _LOCATIONS - len(group.locations)]
+        return group
 
     def in_order(self) -> list[FindingGroup]:
         """List the groups, errors first, then the most frequent first."""
