@@ -49,7 +49,7 @@ def version_of(value: Any, is_valid: Callable[[Any, Schema], bool]) -> Schema | 
 def closest_version(value: Any) -> Schema:
     """Return the version that an invalid record comes closest to."""
     record = value if isinstance(value, dict) else {}
-    label = record.get("schema_version")
+    label = given if isinstance(given := record.get("schema_version"), str) else ""
     lists = _has_lists(record)
     earliest = V0_2_0_RELEASED if lists else V0_2_0
     if "interactions" in record and record.get("messages") is None:
