@@ -126,8 +126,8 @@ def _free(value: Any) -> Any:
 def _validator(schema: Schema) -> Any:
     import jsonschema_rs  # noqa: PLC0415 - takes 20 ms to load, and most lines never need it
 
-    # The validator raises ValueError for the parser's own numbers, but not where only numbers are allowed: there it takes
-    # them for something else. Every integer is a number, so both names mean the same as one, and it raises again.
+    # The validator raises ValueError for the parser's own numbers, but not where only numbers are allowed: there it
+    # takes them for something else. Every integer is a number, so both names mean the same, and it raises again.
     source = schema.source.replace(b'"type": "number"', b'"type": ["number", "integer"]')
     return jsonschema_rs.Draft7Validator(source.decode())
 
