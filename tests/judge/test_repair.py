@@ -357,7 +357,7 @@ def damaged_records(count: int) -> Iterator[tuple[dict[str, Any], dict[str, Any]
             if rng.random() < 0.5:
                 owner, step = rng.choice(LIKELY)
                 owner = damaged.setdefault(owner, {})
-            if isinstance(owner, (dict, list)):
+            if isinstance(owner, list if isinstance(step, int) else dict):
                 owner[step] = copy.deepcopy(rng.choice(WRONG))
         if rng.random() < 0.1:
             damaged["evaluation_result_id"] = None
