@@ -30,7 +30,6 @@ _COLUMNS: Final[dict[str, Callable[[ModelStats], str]]] = {
     "accuracy": lambda model: "–" if model.accuracy is None else f"{model.accuracy:.1%}",
     "95% interval": lambda model: _interval(model.accuracy_low, model.accuracy_high),
     "score": lambda model: _or_empty(model.mean_score, "{:.4g}"),
-    "score, 95% interval": lambda model: _score_interval(model.score_low, model.score_high),
     "score ±": lambda model: _or_empty(model.score_standard_error, "± {:.2g}"),
     "errors": lambda model: f"{model.errors:,}",
     "tokens": lambda model: _total(model.tokens),
@@ -40,14 +39,13 @@ _COLUMNS: Final[dict[str, Callable[[ModelStats], str]]] = {
 }
 _REPEATS: Final = ("questions", "answers", "answers/question")
 """Columns instead of n, if a model has several answers to a question."""
-_ACCURACY: Final = ("accuracy", "95% interval", "score ±")
-_GRADED: Final = ("score, 95% interval",)
-"""Columns instead of these, if accuracy is not shown."""
+_NOT_GRADED: Final = ("accuracy", "95% interval", "score ±")
+"""Columns that are left out if the score is shown instead of the accuracy."""
 # Columns that a narrow terminal hides, the least important first. The column that models are ranked by stays, and so
 # does the number of errors: without it, accuracy can mislead.
 _OPTIONAL: Final = (
     "tokens", "p99 ms", "score ±", "tokens/record", "p50 ms", "answers", "score", "coverage", "answers/question",
-    "95% interval", "score, 95% interval",
+    "95% interval",
 )  # fmt: skip
 _RANKED_BY: Final = {"tokens": "tokens/record", "latency": "p50 ms"}
 _NO_COMMON: Final = "no question was answered by all of them; choose fewer models with --model, or omit --common"
@@ -114,10 +112,16 @@ def print_stats(found: Stats, most: int | None = None) -> None:
 
 def _table(models: Sequence[ModelStats], by: str, *, accuracy: bool) -> tuple[list[str], list[list[str]]]:
     """Return the names of the columns that say something, and the rows."""
-    columns = {name: [spell(model) for model in models] for name, spell in _COLUMNS.items()}
+    spellings: dict[str, Callable[[ModelStats], str]] = {}
+    for name, spell in _COLUMNS.items():
+        if accuracy or name not in _NOT_GRADED:
+            spellings[name] = spell
+        if name == "score" and not accuracy:
+            spellings["95% interval"] = lambda model: _score_interval(model.score_low, model.score_high)
+    columns = {name: [spell(model) for model in models] for name, spell in spellings.items()}
     columns = {name: cells for name, cells in columns.items() if any(cells)}
     repeats = any(model.answers > model.questions for model in models)
-    for name in (*(("n",) if repeats else _REPEATS), *(_GRADED if accuracy else _ACCURACY)):
+    for name in ("n",) if repeats else _REPEATS:
         columns.pop(name, None)
     if by != "errors" and not any(model.errors for model in models):
         del columns["errors"]

@@ -55,7 +55,8 @@ def facts_in_words(facts: CorpusFacts) -> list[str]:
     """Describe a corpus in a few short lines. What is as usual is left out, apart from the schema version."""
     lines = [f"schema {facts.schema}"]
     if facts.upgraded:
-        lines[0] += f": {counted(facts.upgraded, 'line')} upgraded; lines by version: {_listed(facts.versions)}"
+        by_version = {f"of {version}": count for version, count in facts.versions.items()}
+        lines[0] += f": {counted(facts.upgraded, 'line')} upgraded; lines: {_listed(by_version)}"
     if facts.notes:
         lines.append(f"notes on lines: {_listed(facts.notes)}")
     if facts.repeats or facts.contradictions:

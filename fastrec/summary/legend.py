@@ -42,7 +42,7 @@ def legend(stats: Stats) -> list[str]:
         lines.append("95% interval: the range of accuracies that agree with the answers (Wilson).")
         lines.append("±: one standard error of the mean score. Both are computed over questions.")
     if not all(map(stats.shows_accuracy, answered)):
-        lines.append("Where scores are other than 0 and 1, there is no accuracy; --accuracy shows it.")
+        lines.append("Where scores are other than 0 and 1, the score counts; --accuracy shows both.")
         lines.append("95% interval of a score: 1.96 standard errors over questions on each side.")
     if any(map(has_repeats, stats.evaluations)):
         lines.append("A question with several answers counts once, with the mean of its answers.")

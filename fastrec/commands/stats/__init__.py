@@ -31,6 +31,7 @@ from fastrec.limits import LIMITS, Limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run_passes
 from fastrec.progress import Progress
+from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.sorting.keys import FIELDS
 from fastrec.sources.inputs import find_shards
 from fastrec.storage import join, storage_of
@@ -116,7 +117,8 @@ def stats(
         if set(manifest.sort_fields[:2]) != _QUESTION_FIELDS:
             order = ", ".join(manifest.sort_fields[:2])
             note(f"the corpus is sorted by {order}; sorting it again to find the common questions")
-            options = msgspec.structs.replace(options, sample_hash="fill")  # keeps the hashes of the corpus
+            schema = CORPUS_LABELS[manifest.schema].name
+            options = msgspec.structs.replace(options, schema=schema, sample_hash="fill")  # keeps versions and hashes
             corpus, manifest, _ = stack.enter_context(_sorted([corpus], options, progress=progress, notice=note))
         recounted = only_common(
             chosen, corpus, manifest, errors_as_wrong=errors_as_wrong, jobs=jobs, progress=progress, limits=limits
