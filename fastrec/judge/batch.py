@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from operator import attrgetter
 from typing import Self
 
 import msgspec
@@ -81,9 +82,8 @@ class Batch(msgspec.Struct):
     """Records by schema version."""
     notes: Counter[str] = msgspec.field(default_factory=Counter)
     """By code, records with a label of another version, and records that were changed by an upgrade or a repair."""
-    recipes: Counter[tuple[str, str, str]] = msgspec.field(default_factory=Counter)
-    """By evaluation_name, model_id and the recipe of the given `sample_hash`; ABSENT if none was given, WRONG if no
-    recipe gives it."""
+    recipe_names: list[str] = msgspec.field(default_factory=list)
+    """The recipe of each record's given `sample_hash`; ABSENT if none was given, WRONG if no recipe gives it."""
     replaced: list[HashReplaced] = msgspec.field(default_factory=list)
     """Records whose `sample_hash` was wrong."""
     repaired: list[RepairedLine] = msgspec.field(default_factory=list)
@@ -94,12 +94,18 @@ class Batch(msgspec.Struct):
     @property
     def verified(self) -> int:
         """Records whose `sample_hash` is right by some recipe."""
-        return self.recipes.total() - self.filled - len(self.replaced)
+        return len(self.recipe_names) - self.filled - len(self.replaced)
 
     @property
     def filled(self) -> int:
         """Records without a `sample_hash`."""
-        return sum(count for (_, _, recipe), count in self.recipes.items() if recipe == ABSENT)
+        return self.recipe_names.count(ABSENT)
+
+    @property
+    def recipes(self) -> Counter[tuple[str, str, str]]:
+        """Number of records by evaluation_name, model_id and recipe."""
+        names = map(attrgetter("evaluation_name", "model_id"), self.records)
+        return Counter((*pair, recipe) for pair, recipe in zip(names, self.recipe_names, strict=True))
 
     def __iadd__(self, other: Batch) -> Self:
         for name in self.__struct_fields__:

@@ -50,18 +50,24 @@ class _Lane(NamedTuple):
 
     schema: Schema
     decoder: LearningDecoder
+    sure_labels: frozenset[str]
+    claims: Callable[[Any], bool]
     follows_rules: Callable[[Any], bool]
     drop_nulls: Callable[[Any], int]
     compute_hash: Hash
     recipe: str
-    is_target: bool
-    """Whether records keep their version: there is no other target."""
+    target: Schema
+    """The version that records are upgraded to; the last four fields but `schema` are of that version."""
 
 
 class _Prepared(NamedTuple):
     """A record of the slow path that can be kept."""
 
-    value: dict[str, Any]
+    normal: dict[str, Any]
+    unknown: dict[str, set[str]]
+    """The unknown keys of the line by the path of their object."""
+    label: str
+    """The `schema_version` of the line."""
     lane: _Lane
     target: Schema
     notes: list[str]
@@ -104,18 +110,19 @@ class Judge:
         self._is_guess = is_guess
         self._find_recipe = RecipeFinder().find
         self._encode_into = msgspec.json.Encoder(order="deterministic").encode_into
-        # A record with `messages` may be of two versions at once, which only the slow path can tell.
-        never = () if schema else ("messages",)
         hashes = {one.recipe: cached_hash(one.hashes[algorithm]) for one in SCHEMAS.values()}
         self._lanes = [
             _Lane(
                 one,
-                LearningDecoder(one.record, never),
+                # A record with `messages` may be of two versions at once, which only the slow path can tell.
+                LearningDecoder(one.record, never=() if schema else ("messages",)),
+                one.labels if schema else one.sure_labels,
+                _always if schema else one.claims,
                 one.follows_rules,
                 (target or one).drop_nulls,
                 hashes[(target or one).recipe],
                 (target or one).recipe,
-                target is None or target is one,
+                target or one,
             )
             for one in ([schema] if schema else SCHEMAS.values())
         ]
@@ -159,72 +166,67 @@ class Judge:
         its steps. It passes views into the chunk to the decoder, which saves a copy of every line.
         """
         batch = Batch()
-        records, numbers, ends, recipes = batch.records, batch.numbers, batch.ends, batch.recipes
+        records, numbers, ends, recipes = batch.records, batch.numbers, batch.ends, batch.recipe_names
         encode_into, mode, with_warnings, fill = self._encode_into, self._mode, self._warnings, self._fill
-        schema, decoder, follows_rules, drop_nulls, compute_hash, own_recipe, is_target = self._lane
-        decode, sure_labels = decoder.decode, schema.sure_labels
-        evaluation = model = ""
+        schema, decoder, sure_labels, claims, follows_rules, drop_nulls, compute_hash, own_recipe, target = self._lane
+        decode = decoder.decode
         view = memoryview(data)
         size = len(data)
         start = len(into)
         next_newline = data.find
         next_null = find(data, b"null") % (size + 1)  # -1 becomes size: after every line
         excess = 0  # colons that the input has more than the output for good reason
-        filled = verified = number = position = counted = 0
+        number = position = counted = 0
         while position < size:
             end = next_newline(b"\n", position)
             if end < 0:
                 end = size
             try:
                 record = decode(view[position:end])
-                valid = follows_rules(record) and (record.schema_version in sure_labels or self._claims(schema, record))
+                label = record.schema_version
+                valid = follows_rules(record) and (label in sure_labels or claims(record))
             except _REFUSALS:
                 valid = False
             if not valid and (found := self._decode_as_other(view[position:end])):
-                batch.versions[schema.name] += len(records) - batch.slow - counted
-                counted = len(records) - batch.slow
+                fast = len(records) - batch.slow
+                batch.versions[schema.name] += fast - counted
+                counted = fast
                 self._lane, record = found
-                schema, decoder, follows_rules, drop_nulls, compute_hash, own_recipe, is_target = self._lane
-                decode, sure_labels = decoder.decode, schema.sure_labels
-                valid = True
-            if valid:
+                schema, decoder, sure_labels, claims, follows_rules, drop_nulls, compute_hash, own_recipe, target = (
+                    self._lane
+                )
+                decode = decoder.decode
                 label = record.schema_version
-                if not is_target:
-                    balance, length = excess, len(into)
-                    record, upgrades = self._upgraded(record, view[position:end], schema)
-                    valid = record is not None
+                valid = True
+            upgrades: list[str] | None = None
+            if target is not schema and valid:
+                record, upgrades = self._upgraded(record, view[position:end], schema)
+                valid = record is not None
             if valid:
-                wrong = False
+                balance, length = excess, len(into)
                 asked = record.input
                 given = record.sample_hash
-                is_given = given is not UNSET and given is not None
-                computed = compute_hash(asked.raw, asked.reference) if fill or is_given else ""
-                if record.model_id != model or record.evaluation_name != evaluation:
-                    recipes[evaluation, model, own_recipe] += verified
-                    recipes[evaluation, model, ABSENT] += filled
-                    evaluation, model, verified, filled = record.evaluation_name, record.model_id, 0, 0
+                is_absent = given is UNSET or given is None
+                computed = "" if is_absent and not fill else compute_hash(asked.raw, asked.reference)
                 if given == computed:
-                    verified += 1
-                elif not is_given:
-                    filled += 1
+                    recipe = own_recipe
+                elif is_absent:
+                    recipe = ABSENT
                     if fill:
                         excess -= given is UNSET
                         record.sample_hash = computed
-                elif recipe := self._find_recipe(asked.raw, asked.reference, given):
-                    recipes[evaluation, model, recipe] += 1
-                    if mode == "replace":
-                        record.sample_hash = computed
-                elif mode == "verify":
-                    valid = False
                 else:
-                    wrong = True
-                    recipes[evaluation, model, WRONG] += 1
-                    batch.replaced.append(_replaced(record, given, computed))
+                    recipe = self._find_recipe(asked.raw, asked.reference, given) or WRONG
+                    if recipe == WRONG:
+                        if mode == "verify":
+                            valid = False
+                        else:
+                            batch.replaced.append(_replaced(record, given, computed))
                     if mode == "replace":
                         record.sample_hash = computed
             if valid:
                 if with_warnings:
-                    for finding in warnings_of(record, schema, wrong_hash=wrong):
+                    for finding in warnings_of(record, target, label, schema, wrong_hash=recipe == WRONG):
                         batch.warnings.append((line + number, finding))
                 if next_null < end:
                     excess += drop_nulls(record)
@@ -232,11 +234,12 @@ class Judge:
                 encode_into(record, into, -1)
                 if label not in sure_labels and label not in schema.labels:
                     batch.notes[label_code(label)] += 1
-                if not is_target:
+                if upgrades is not None:
                     batch.notes.update(upgrades)
                     excess = balance + _colons(view[position:end]) - count(memoryview(into)[length:], b":")
                 into.append(10)
                 records.append(record)
+                recipes.append(recipe)
                 numbers.append(line + number)
                 ends.append(len(into))
             else:
@@ -249,14 +252,7 @@ class Judge:
             number += 1
         batch.lines = number
         batch.versions[schema.name] += len(records) - batch.slow - counted
-        recipes[evaluation, model, own_recipe] += verified
-        recipes[evaluation, model, ABSENT] += filled
-        batch.recipes = +recipes  # without zeros
         return batch, _colons(data) - count(memoryview(into)[start:], b":") == excess
-
-    def _claims(self, schema: Schema, record: Any) -> bool:
-        """Return whether a record that decodes as a version, with the label of another, is surely of that version."""
-        return self._schema is not None or schema.claims(record)
 
     def _decode_as_other(self, line: memoryview) -> tuple[_Lane, Any] | None:
         """Decode a line as a record of another version than the line before."""
@@ -267,9 +263,7 @@ class Judge:
                 record = lane.decoder.decode(line)
             except _REFUSALS:
                 continue
-            if lane.follows_rules(record) and (
-                record.schema_version in lane.schema.sure_labels or lane.schema.claims(record)
-            ):
+            if lane.follows_rules(record) and (record.schema_version in lane.sure_labels or lane.claims(record)):
                 return lane, record
         return None
 
@@ -319,13 +313,14 @@ class Judge:
     def _prepare(self, value: dict[str, Any], schema: Schema) -> _Prepared | Finding:
         """Upgrade a valid record and compute its hash, or say why it cannot be kept although it is valid."""
         target = self._target or schema
+        unknown: dict[str, set[str]] = {}
         label = value["schema_version"]
         notes = [] if label in schema.labels else [label_code(label)]
         if target is not schema:
             if target is not NEWEST_SCHEMA:
                 problem = f"expected a record of {target.name}, found one of {schema.name}: give --schema 0.3.0 or auto"
                 return Finding("version.newer", "$", problem)
-            value, upgrades = upgrade_value(value, schema)
+            value, upgrades = upgrade_value(normal_form(value, schema.shape, unknown), schema)
             notes += upgrades
         lane = next(lane for lane in self._lanes if lane.schema is schema)
         asked = value["input"]
@@ -339,7 +334,8 @@ class Judge:
             return Finding("hash.mismatch", "$.sample_hash", f"expected {computed}, found {describe(given)}")
         if self._mode == "replace" or given is None:
             value["sample_hash"] = computed
-        return _Prepared(value, lane, target, notes, given, computed, recipe)
+        normal = normal_form(value, target.shape, unknown if target is schema else {})
+        return _Prepared(normal, unknown, label, lane, target, notes, given, computed, recipe)
 
     def _add(
         self,
@@ -350,21 +346,19 @@ class Judge:
         repairs: Mapping[str, Finding] | None = None,
     ) -> None:
         """Add a record of the slow path to the batch; `repairs` has the repairs that made it valid."""
-        value, lane, target, notes, given, computed, recipe = prepared
-        unknown: dict[str, set[str]] = {}
-        normal = normal_form(value, target.shape, unknown)
+        normal, unknown, label, lane, target, notes, given, computed, recipe = prepared
         record = build(target.record, normal)
         names = record.evaluation_name, record.model_id, record.sample_id
         batch.versions[lane.schema.name] += 1
         batch.notes.update(notes)
-        batch.recipes[record.evaluation_name, record.model_id, recipe] += 1
+        batch.recipe_names.append(recipe)
         if given is not None and recipe == WRONG:
             batch.replaced.append(_replaced(record, given, computed))
         if repairs:
             batch.notes.update(repairs.keys())
             batch.repaired.append(RepairedLine(line, *names, tuple(repairs.values())))
         if self._warnings:
-            warnings = warnings_of(record, target, wrong_hash=recipe == WRONG)
+            warnings = warnings_of(record, target, label, lane.schema, wrong_hash=recipe == WRONG)
             batch.warnings += [(line, finding) for finding in warnings]
         into += spell(normal)
         into.append(10)
@@ -374,6 +368,10 @@ class Judge:
         batch.slow += 1
         if unknown:
             lane.decoder.learn(unknown)
+
+
+def _always(record: Any) -> bool:  # noqa: ARG001 - it stands for the claims of a version
+    return True
 
 
 def _colons(text: bytes | memoryview) -> int:

@@ -86,8 +86,11 @@ _CONVERSATION: Final = list(ROWS.items())
 _SINGLE_TURN: Final = [(code, ROWS[code]) for code in ("warn.attribution_turn", "warn.total_tokens")]
 
 
-def warnings_of(record: Any, schema: Schema, *, wrong_hash: bool) -> list[Finding]:
-    """List the warnings about a valid record of a version; `wrong_hash` says that no recipe gives its `sample_hash`."""
+def warnings_of(record: Any, schema: Schema, label: str, source: Schema, *, wrong_hash: bool) -> list[Finding]:
+    """List the warnings about a record of a version, which was a valid one of the version `source` with this label.
+
+    `wrong_hash` says that no recipe gives its `sample_hash`.
+    """
     turns = getattr(record, schema.turns_field) or []
     found = [
         Finding(code, path, message)
@@ -96,8 +99,8 @@ def warnings_of(record: Any, schema: Schema, *, wrong_hash: bool) -> list[Findin
     ]
     if wrong_hash:
         found.append(Finding("warn.sample_hash", "$.sample_hash", "not a hash of input.raw and input.reference"))
-    if record.schema_version not in schema.labels:
-        found.append(_about_label(record.schema_version, schema))
+    if label not in source.labels:
+        found.append(_about_label(label, source))
     return found
 
 

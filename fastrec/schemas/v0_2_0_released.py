@@ -59,7 +59,8 @@ class Record(Base, kw_only=True):
 
 
 _LABELS: Final = labels_of("0.2.0")
-_KNOWN: Final = Record.__struct_fields__
+_KNOWN: Final = len(Record.__struct_fields__)
+_RESULT_ID: Final = "evaluation_result_id"
 
 
 def _claims(record: Any) -> bool:
@@ -68,14 +69,18 @@ def _claims(record: Any) -> bool:
     texts = [asked.reference, *((output.raw, output.reasoning_trace) if output else ())]
     if all(text.__class__ is not list for text in texts):
         return False
-    return (
-        record.schema_version in _LABELS
-        or any(text.__class__ is str for text in texts)
+    if (
+        any(text.__class__ is str for text in texts)
         or record.interactions is not UNSET
         or record.sample_id.__class__ is not str
         or record.evaluation.score.__class__ is bool
-        or any(getattr(record, name) is not UNSET for name in record.__struct_fields__[len(_KNOWN) :])
-    )
+        or any(value.__class__ is not str for value in (record.metadata or {}).values())
+    ):
+        return True
+    unknown = [name for name in record.__struct_fields__[_KNOWN:] if getattr(record, name) is not UNSET]
+    if unknown == [_RESULT_ID] and record.evaluation_result_id.__class__ is str:
+        return False  # one of 0.3.0, whatever its label says
+    return bool(unknown) or record.schema_version in _LABELS
 
 
 SCHEMA: Final = Schema(

@@ -49,9 +49,17 @@ def _claims(record: Any) -> bool:
     if record.evaluation_result_id is not UNSET:
         return True
     if label in _EARLIEST:
-        conversation: bool = record.interaction_type != "single_turn"  # with `messages`, which 0.2.0 does not have
-        return conversation
+        # Version 0.2.0 has no `messages`, and fewer fields may be null.
+        return record.interaction_type != "single_turn" or _has_null(record)
     return label not in _EARLIER
+
+
+def _has_null(record: Any) -> bool:
+    """Return whether a field is null that cannot be null in the released 0.2.0."""
+    asked, output, evaluation = record.input, record.output, record.evaluation
+    return None in (record.sample_hash, record.metadata, asked.formatted, asked.choices, output.reasoning_trace) or (
+        None in (evaluation.num_turns, evaluation.tool_calls_count)
+    )
 
 
 SCHEMA: Final = Schema(
