@@ -83,8 +83,9 @@ def print_groups(groups: Sequence[FindingGroup], count: int, rest: str, remarks:
     for number, group in enumerate(groups[:_MOST_GROUPS]):
         colour = {"error": "red", "warning": "yellow"}.get(group.severity, "cyan")
         locations = ", ".join(f"{safe(one.source)}:{one.line}" for one in group.locations)
+        judged = f", judged as {group.version}" if group.version else ""
         remark = remarks[number] if remarks else ""
-        click.echo(f"{click.style(group.severity, fg=colour)} {group.code}  {group.count:,} ×{remark}")
+        click.echo(f"{click.style(group.severity, fg=colour)} {group.code}  {group.count:,} ×{judged}{remark}")
         click.echo(f"    {safe(group.path)}: {safe(group.message)}")
         click.echo(f"    {locations}{', …' if group.count > len(group.locations) else ''}")
     if hidden := count - sum(group.count for group in groups[:_MOST_GROUPS]):

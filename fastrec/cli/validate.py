@@ -24,6 +24,7 @@ from fastrec.errors import counted
 
 if TYPE_CHECKING:
     from fastrec.commands.validate.result import Validation
+    from fastrec.commands.validate.upgrades import UpgradeReport
 
 __all__ = ["validate"]
 
@@ -36,6 +37,10 @@ __all__ = ["validate"]
 @click.option("--max-errors", type=Count(min=1), metavar="N", help="Stop after this many invalid lines.")
 @click.option("--json-log", type=click.Path(dir_okay=False), metavar="FILE",
               help="Write all findings to this file as JSON lines (of a line, at most 100 errors).")  # fmt: skip
+@choice_option("--schema", ["auto", "0.2.0", "0.2.0-released", "0.2.1", "0.3.0"],
+               "Judge every record by this schema version; auto: by the version that its shape belongs to.")  # fmt: skip
+@click.option("--upgrade-report", is_flag=True,
+              help="List what an upgrade to the newest schema version would lose or may confuse.")  # fmt: skip
 @click.option("--strict", is_flag=True, help="Exit 1 for warnings too.")
 @reading_options
 @choice_option("--hash", ["sha256", "xxh3_128"], "Algorithm of sample_hash.")
@@ -48,6 +53,7 @@ def validate(paths: tuple[str, ...], output_format: str, strict: bool, no_progre
     bz2 and xz files are recognized by their first bytes.
 
     Findings are counted by code and field, each with one example: the first message, and the first three locations.
+    Errors are those of the schema version that the record comes closest to ("judged as"), or that --schema names.
 
     \b
     Exit codes:
@@ -61,6 +67,8 @@ def validate(paths: tuple[str, ...], output_format: str, strict: bool, no_progre
       fastrec validate runs/
       fastrec validate 'runs/2026-*/*.jsonl.zst' --json-log findings.jsonl
       fastrec validate runs/ --format github --strict
+      fastrec validate runs/ --schema 0.3.0
+      fastrec validate runs/ --upgrade-report
     """
     from fastrec.commands.validate import validate as run
 
@@ -79,6 +87,9 @@ def validate(paths: tuple[str, ...], output_format: str, strict: bool, no_progre
         else:
             print_groups(report.groups, sum(report.codes.values()), "other findings; --json-log FILE has more")
         if output_format != "json":
+            _print_upgrade(report.upgrade)
+            if len(report.versions) > 1:
+                click.echo("versions: " + ", ".join(f"{name} ({count:,})" for name, count in report.versions.items()))
             click.echo(_verdict(report, good=not failed and not report.bad_shards))
         if report.repairable:
             by_code = report.repairable_by_code
@@ -97,6 +108,17 @@ def _print_github(report: Validation) -> None:
         click.echo(f"::{level} file={source},line={first.line},title={group.code}::{message}")
 
 
+def _print_upgrade(upgrade: UpgradeReport | None) -> None:
+    if upgrade is None:
+        return
+    click.echo(f"upgrade to {upgrade.target}: {counted(upgrade.records, 'record')} of earlier versions")
+    for step in upgrade.steps:
+        locations = ", ".join(f"{safe(one.source)}:{one.line}" for one in step.locations)
+        click.echo(f"  {click.style(step.code, fg='cyan')}  {step.count:,} ×")
+        click.echo(f"    {step.meaning}")
+        click.echo(f"    {locations}{', …' if step.count > len(step.locations) else ''}")
+
+
 def _workflow(text: str, special: str) -> str:
     """Escape characters that have a meaning in a workflow command."""
     return safe("".join(f"%{ord(char):02X}" if char in special else char for char in text))
@@ -110,5 +132,6 @@ def _verdict(report: Validation, *, good: bool) -> str:
     blank = f", {report.blank:,} blank" if report.blank else ""
     bad = f", {len(report.bad_shards):,} of {counted(report.shards, 'shard')} unreadable" if report.bad_shards else ""
     timing = f"{spell_bytes(report.text_bytes)} {spell_speed(report.text_bytes, report.seconds)}"
+    schema = f", schema {next(iter(report.versions))}" if len(report.versions) == 1 else ""
     early = "; stopped at --max-errors" if report.stopped_early else ""
-    return f"{word}: {counts}, {counted(report.warnings, 'warning')}{blank}{bad} ({timing}){early}"
+    return f"{word}: {counts}, {counted(report.warnings, 'warning')}{blank}{bad}{schema} ({timing}){early}"

@@ -9,6 +9,7 @@ level; a `null` that means the same as absence left out; integers in integer fie
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import cache
 from typing import Any, Final
 
@@ -134,11 +135,12 @@ def _validator(schema: Schema) -> Any:
 
 def is_valid(value: Any, schema: Schema) -> bool:
     """Return the verdict of draft-07 on a value, by a version."""
-    valid: bool
-    try:
-        valid = _validator(schema).is_valid(value)
-    except ValueError:
-        valid = _validator(schema).is_valid(_plain(value))
+    validator = _validator(schema)
+    # The validator does not know the parser's own numbers: it raises an error, or refuses the object around them.
+    with suppress(ValueError):
+        if validator.is_valid(value):
+            return True
+    valid: bool = validator.is_valid(_plain(value))
     return valid
 
 

@@ -189,7 +189,7 @@ class Location(msgspec.Struct, frozen=True):
 
 
 class FindingGroup(msgspec.Struct):
-    """Findings with the same code and the same path, whatever the indices in the path."""
+    """Findings with the same code, path and version, whatever the indices in the path."""
 
     code: str
     """The code."""
@@ -203,34 +203,39 @@ class FindingGroup(msgspec.Struct):
     """How many there are."""
     locations: list[Location]
     """The first three lines with one."""
+    version: str | None = None
+    """The schema version whose errors these are; null for warnings and notes, and for lines without a value."""
 
 
 class FindingGroups(msgspec.Struct):
-    """Counts of findings by code, and by code and path. Further groups than `limit` are not remembered."""
+    """Counts of findings by code, and by code, path and version. Further groups than `limit` are not remembered."""
 
     limit: int
     codes: Counter[str] = msgspec.field(default_factory=Counter)
-    groups: dict[tuple[str, str], FindingGroup] = msgspec.field(default_factory=dict)
+    groups: dict[tuple[str, str, str | None], FindingGroup] = msgspec.field(default_factory=dict)
 
-    def add(self, finding: Finding, location: Location) -> FindingGroup | None:
+    def add(self, finding: Finding, location: Location, version: str | None = None) -> FindingGroup | None:
         """Count a finding, and remember its location if it is among the first; return its group, if there is one."""
         self.codes[finding.code] += 1
-        return self._add(finding, 1, [location])
+        return self._add(finding, 1, [location], version)
 
     def merge(self, other: FindingGroups, line_base: int = 0) -> None:
         """Add the groups of lines that come later, with `line_base` added to their line numbers."""
         self.codes += other.codes
         for group in other.groups.values():
             first = Finding(group.code, group.path, group.message)
-            self._add(first, group.count, [Location(one.source, line_base + one.line) for one in group.locations])
+            locations = [Location(one.source, line_base + one.line) for one in group.locations]
+            self._add(first, group.count, locations, group.version)
 
-    def _add(self, finding: Finding, count: int, locations: list[Location]) -> FindingGroup | None:
-        kind = finding.code, _INDEX.sub("[]", finding.path)
+    def _add(
+        self, finding: Finding, count: int, locations: list[Location], version: str | None
+    ) -> FindingGroup | None:
+        kind = finding.code, _INDEX.sub("[]", finding.path), version
         group = self.groups.get(kind)
         if group is None:
             if len(self.groups) >= self.limit:
                 return None
-            group = FindingGroup(finding.code, finding.path, finding.message, finding.severity, 0, [])
+            group = FindingGroup(finding.code, finding.path, finding.message, finding.severity, 0, [], version)
             self.groups[kind] = group
         group.count += count
         if len(group.locations) < _LOCATIONS:
@@ -240,4 +245,8 @@ class FindingGroups(msgspec.Struct):
 
     def in_order(self) -> list[FindingGroup]:
         """List the groups, errors first, then the most frequent first."""
-        return sorted(self.groups.values(), key=lambda group: (group.severity, -group.count, group.code, group.path))
+        return sorted(self.groups.values(), key=_group_rank)
+
+
+def _group_rank(group: FindingGroup) -> tuple[str, int, str, str, str]:
+    return group.severity, -group.count, group.code, group.path, group.version or ""

@@ -12,7 +12,16 @@ from fastrec.schemas.v0_2_0_released import SCHEMA as V0_2_0_RELEASED
 from fastrec.schemas.v0_2_1 import SCHEMA as V0_2_1
 from fastrec.schemas.v0_3_0 import SCHEMA as V0_3_0
 
-__all__ = ["CORPUS_LABELS", "DEFAULT_SCHEMA", "NEWEST_SCHEMA", "SCHEMAS", "TARGETS", "Record", "schema_named"]
+__all__ = [
+    "CORPUS_LABELS",
+    "DEFAULT_SCHEMA",
+    "NEWEST_SCHEMA",
+    "SCHEMAS",
+    "TARGETS",
+    "Record",
+    "chosen_schema",
+    "schema_named",
+]
 
 SCHEMAS: Final[dict[str, Schema]] = {schema.name: schema for schema in (V0_2_0, V0_2_0_RELEASED, V0_2_1, V0_3_0)}
 """Every version by name, the oldest first."""
@@ -28,6 +37,11 @@ TARGETS: Final[dict[str, Schema]] = {schema.name: schema for schema in (DEFAULT_
 
 CORPUS_LABELS: Final[dict[str, Schema]] = {schema.label: schema for schema in TARGETS.values()}
 """The same by what manifests say."""
+
+
+def chosen_schema(name: str) -> Schema | None:
+    """Return the version that a user chose, or None for `auto`: the version of each record, told by its shape."""
+    return None if name == "auto" else schema_named(name)
 
 
 def schema_named(name: str) -> Schema:

@@ -165,9 +165,9 @@ def test_text_output_groups_findings(corpus: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "start", "end"),
     [
-        (["good.jsonl"], "valid: 1 line, 1 valid, 0 invalid, 0 warnings (", "MB/s)"),
-        (["warned.jsonl"], "valid: 2 lines, 2 valid, 0 invalid, 1 warning (", "MB/s)"),
-        (["warned.jsonl", "--strict"], "not valid: 2 lines, 2 valid, 0 invalid, 1 warning (", "MB/s)"),
+        (["good.jsonl"], "valid: 1 line, 1 valid, 0 invalid, 0 warnings, schema 0.2.0 (", "MB/s)"),
+        (["warned.jsonl"], "valid: 2 lines, 2 valid, 0 invalid, 1 warning, schema 0.2.0 (", "MB/s)"),
+        (["warned.jsonl", "--strict"], "not valid: 2 lines, 2 valid, 0 invalid, 1 warning, schema 0.2.0 (", "MB/s)"),
         (["good.jsonl", "truncated.jsonl.zst"], "not valid: 1 line, 1 valid", "MB/s)"),
         (["bad.jsonl", "--max-errors", "1"], "not valid: 3 lines", "MB/s); stopped at --max-errors"),
     ],

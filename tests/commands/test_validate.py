@@ -21,12 +21,16 @@ from fastrec.commands.validate import validate
 from fastrec.commands.validate.result import Validation
 from fastrec.engine import make_engine
 from fastrec.errors import FastrecError, UsageError
+from fastrec.judge.arbiter import is_valid
 from fastrec.judge.codes import CODES
 from fastrec.judge.judge import Judge
 from fastrec.limits import LIMITS, Limits
+from fastrec.schemas.registry import NEWEST_SCHEMA, SCHEMAS
+from fastrec.schemas.upgrade import UPGRADES, upgrade_value
+from fastrec.schemas.versions import version_of
 from fastrec.sources.formats import Format
 from tests.judge.test_hostile import FIELDS, line_with
-from tests.samples import sample
+from tests.samples import sample, sample_of
 from tests.sources.compressing import FORMATS, compressed
 from tests.systems import needs_dev_full
 
@@ -99,7 +103,7 @@ def test_the_log_has_every_finding_in_input_order(tmp_path: Path) -> None:
     made = generate(tmp_path / "in", shards=4, compression="mixed", **recipe)
     found = validate([tmp_path / "in"], json_log=tmp_path / "log.jsonl")
     log = log_of(tmp_path / "log.jsonl")
-    assert all(list(entry) == ["source", "line", "severity", "code", "path", "message"] for entry in log)
+    assert all(list(entry) == ["source", "line", "severity", "code", "path", "message", "version"] for entry in log)
     locations = [(made.paths.index(entry["source"]), entry["line"]) for entry in log]
     assert locations == sorted(locations)
     assert Counter(entry["code"] for entry in log) == found.codes
@@ -503,3 +507,100 @@ def test_real_records_are_all_valid(real: Path) -> None:
     found = balanced(validate([real], jobs=2))
     assert found.ok
     assert found.valid == found.lines == expected > 10_000
+
+
+# Schema versions
+
+
+def mixed_shard(path: Path) -> Path:
+    """Write a shard with two records of each version, and an invalid one of each."""
+    records = []
+    for version in SCHEMAS:
+        good = sample_of(version, "agentic")
+        bad = sample_of(version, "agentic", model_id=7)
+        records += [good, bad, sample_of(version)]
+    return write(path, [json.dumps(record).encode() for record in records])
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_valid_lines_are_counted_by_version(tmp_path: Path, jobs: int) -> None:
+    """The counts have the order of the versions, and errors say which version they are of."""
+    path = mixed_shard(tmp_path / "a.jsonl")
+    found = balanced(validate(path, jobs=jobs, limits=SMALL_TASKS, json_log=tmp_path / "log.jsonl"))
+    assert list(found.versions.items()) == [(name, 2) for name in SCHEMAS]
+    errors = [group for group in found.groups if group.severity == "error"]
+    assert {(group.code, group.path, group.version, group.count) for group in errors} == {
+        ("schema.type", "$.model_id", name, 1) for name in SCHEMAS
+    }
+    assert [(entry["line"], entry["version"]) for entry in log_of(tmp_path / "log.jsonl") if entry["version"]] == [
+        (3 * number + 2, name) for number, name in enumerate(SCHEMAS)
+    ]
+    assert all(group.version is None for group in found.groups if group.severity == "warning")
+
+
+@pytest.mark.parametrize("version", SCHEMAS)
+def test_everything_can_be_judged_by_one_version(tmp_path: Path, version: str) -> None:
+    """With `schema`, a record is valid exactly if it follows that version, and all errors are of it."""
+    lines = [json.dumps(sample_of(name, kind)).encode() for name in SCHEMAS for kind in ("single_turn", "agentic")]
+    found = balanced(validate(write(tmp_path / "a.jsonl", lines), schema=version))
+    valid = [is_valid(json.loads(line), SCHEMAS[version]) for line in lines]
+    assert (found.valid, found.versions) == (sum(valid), {version: sum(valid)})
+    assert {group.version for group in found.groups if group.severity == "error"} == {version}
+
+
+def test_an_unknown_version_is_refused(tmp_path: Path) -> None:
+    """The error lists the versions."""
+    with pytest.raises(UsageError, match=r"no schema version '0\.9'; the versions are 0\.2\.0, 0\.2\.0-released, 0\.2"):
+        validate(write(tmp_path / "a.jsonl", [GOOD]), schema="0.9")
+
+
+def test_the_choices_of_the_command_are_the_versions() -> None:
+    """`--schema` takes every version, and `auto`."""
+    command = cli.get_command(None, "validate")  # type: ignore[arg-type]
+    (option,) = (one for one in command.params if one.name == "schema")
+    assert list(option.type.choices) == ["auto", *SCHEMAS]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_the_upgrade_report_has_every_step_with_examples(tmp_path: Path, jobs: int) -> None:
+    """Counts and locations are those of upgrading each record, on the fast and the slow path, with unknown keys."""
+    odd = json.dumps(sample(**{'a"b': 1}, epoch=3, metadata={})).encode()  # takes the slow path
+    extra = [json.dumps(sample("agentic", epoch=number, metadata={"n": 1})).encode() for number in range(6)]
+    path = mixed_shard(tmp_path / "a.jsonl")
+    path.write_bytes(path.read_bytes() + b"\n".join([*extra, odd, b"", BAD]) + b"\n")
+    expected: dict[str, list[int]] = {}
+    earlier = 0
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+        schema = version_of(json.loads(line), is_valid) if line.strip() else None
+        earlier += schema not in (None, NEWEST_SCHEMA)
+        for code in upgrade_value(json.loads(line), schema)[1] if schema else ():
+            expected.setdefault(code, []).append(number)
+    found = validate(path, jobs=jobs, limits=SMALL_TASKS, upgrade_report=True)
+    report = found.upgrade
+    assert report is not None
+    assert (report.target, report.records) == ("0.3.0", earlier)
+    assert {step.code: step.count for step in report.steps} == {code: len(lines) for code, lines in expected.items()}
+    for step in report.steps:
+        assert [one.line for one in step.locations] == expected[step.code][:3]
+        assert step.meaning == UPGRADES[step.code]
+    counts = [step.count for step in report.steps]
+    assert counts == sorted(counts, reverse=True)
+    assert validate(path).upgrade is None
+
+
+def test_the_command_prints_versions_and_the_upgrade_report(tmp_path: Path) -> None:
+    """Text for people, and the same as JSON."""
+    path = mixed_shard(tmp_path / "a.jsonl")
+    done = CliRunner().invoke(cli, ["validate", str(path), "--upgrade-report"])
+    assert "error schema.type  1 ×, judged as 0.2.0-released\n" in done.stdout
+    assert "\nversions: 0.2.0 (2), 0.2.0-released (2), 0.2.1 (2), 0.3.0 (2)\n" in done.stdout
+    assert (
+        "\nupgrade to 0.3.0: 6 records of earlier versions\n  upgrade.metadata_text  4 ×\n    a value in" in done.stdout
+    )
+    assert f"\n    {path}:1, {path}:3, {path}:4, …\n" in done.stdout
+    document = json.loads(CliRunner().invoke(cli, ["validate", str(path), "--format=json", "--upgrade-report"]).stdout)
+    assert document["versions"] == dict.fromkeys(SCHEMAS, 2)
+    assert document["upgrade"]["steps"][0]["code"] == "upgrade.metadata_text"
+    alone = CliRunner().invoke(cli, ["validate", str(path), "--schema", "0.2.1"])
+    assert "2 valid, 10 invalid" in alone.stdout
+    assert ", schema 0.2.1 (" in alone.stdout

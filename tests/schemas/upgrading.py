@@ -118,6 +118,18 @@ def pruned(value: Any, path: tuple[str | int, ...]) -> Any:
     return {key: pruned(child, (*path, key)) for key, child in value.items() if not (child is None and key in nullable)}
 
 
+def with_integers(record: dict[str, Any]) -> dict[str, Any]:
+    """Spell integral numbers in integer fields as integers, as the normal form does."""
+    usage = record.get("token_usage", {})
+    turns = [*record.get("messages", []), *record["answer_attribution"]]
+    places = [(usage, key) for key in usage if "tokens" in key]
+    places += [(record["evaluation"], key) for key in ("num_turns", "tool_calls_count")]
+    for parent, key in [*places, *((turn, "turn_idx") for turn in turns)]:
+        if isinstance(parent.get(key), float):
+            parent[key] = int(parent[key])
+    return record
+
+
 def _text(value: Any) -> str | JsonText:
     return value if isinstance(value, str) else JsonText(value)
 

@@ -22,9 +22,11 @@ from msgspec.structs import replace
 
 from fastrec.arguments import Strings, field_names
 from fastrec.commands.validate.reporter import Reporter
-from fastrec.commands.validate.result import FindingLog, SliceFindings, Validation, log_findings
+from fastrec.commands.validate.result import FindingLog, LocatedFinding, SliceFindings, Validation, log_findings
+from fastrec.commands.validate.upgrades import report_of, upgrade_steps
 from fastrec.engine import jobs_for, make_engine
 from fastrec.errors import ShardError, UsageError, shown, utf8
+from fastrec.judge.batch import Batch
 from fastrec.judge.findings import FindingGroups, Location
 from fastrec.judge.judge import Judge
 from fastrec.judge.repair import repair_codes
@@ -32,6 +34,7 @@ from fastrec.judge.shards import judge_slice
 from fastrec.limits import LIMITS, Limits
 from fastrec.progress import Progress
 from fastrec.schemas.hashes import HASHES
+from fastrec.schemas.registry import SCHEMAS, chosen_schema
 from fastrec.sources.formats import MAX_WINDOW
 from fastrec.sources.inputs import find_shards
 from fastrec.sources.lines import MAX_LINE_BYTES, ReadStats
@@ -51,7 +54,10 @@ class _SliceTask(msgspec.Struct, frozen=True):
     log: str | None
     """The beginning of the names of the slices' logs."""
     algorithm: str
+    schema: str
+    """The name of a schema version, or `auto`."""
     repairs: frozenset[str]
+    upgrade_report: bool
     limits: Limits
 
     def __str__(self) -> str:
@@ -68,7 +74,9 @@ def validate(
     max_line_bytes: int = MAX_LINE_BYTES,
     max_window: int = MAX_WINDOW,
     hash: str = "sha256",  # noqa: A002 - the name of the option
+    schema: str = "auto",
     repair: Strings = (),
+    upgrade_report: bool = False,
     progress: Progress | None = None,
     limits: Limits = LIMITS,
 ) -> Validation:
@@ -83,7 +91,9 @@ def validate(
         max_line_bytes: A longer line is invalid, and never held in memory.
         max_window: The largest zstd window to accept.
         hash: The algorithm of the hash that `sample_hash` is compared with.
+        schema: Judge every record by this schema version; `auto` tells the version of each record by its shape.
         repair: Names of repairs to make before a line is called invalid, or `all`; each is a finding of its own.
+        upgrade_report: Also find what an upgrade to the newest version would change.
         progress: Receives the progress.
         limits: Sizes that bound the work.
 
@@ -93,15 +103,18 @@ def validate(
     """
     started = time.perf_counter()
     _check(jobs, max_errors, hash)
+    chosen_schema(schema)
     repairs = frozenset(repair_codes(field_names("repair", repair)))
     names = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     shards, notices = find_shards([os.fspath(path) for path in names], files_from=files_from)
     validation = Validation(shards=len(shards), notices=notices)
-    groups = FindingGroups(limits.finding_groups)
+    total = SliceFindings(FindingGroups(limits.finding_groups))
     with ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="fastrec-"))
         log = stack.enter_context(closing(_open_log(os.fspath(json_log), shards))) if json_log else None
-        task = _SliceTask((), max_line_bytes, max_window, max_errors, None, hash, repairs, limits)
+        task = _SliceTask(
+            (), max_line_bytes, max_window, max_errors, None, hash, schema, repairs, upgrade_report, limits
+        )
         tasks = [
             replace(task, slices=slices, log=f"{scratch}/{number}" if log else None)
             for number, slices in enumerate(tasks_of(shards, limits.task_bytes))
@@ -116,10 +129,14 @@ def validate(
                 found += piece
             validation.add(shard.path, found)
             if not found.error:
-                groups.merge(found.groups)
+                total.groups.merge(found.groups)
+                total.upgrades.merge(found.upgrades)
             if log:
                 log.add(found)
-    validation.codes, validation.groups = dict(groups.codes), groups.in_order()
+    validation.codes, validation.groups = dict(total.groups.codes), total.groups.in_order()
+    validation.versions = {name: validation.versions[name] for name in SCHEMAS if validation.versions.get(name)}
+    if upgrade_report:
+        validation.upgrade = report_of(total.upgrades, validation.versions)
     validation.stopped_early = max_errors is not None and validation.invalid >= max_errors
     validation.seconds = time.perf_counter() - started
     return validation
@@ -167,8 +184,8 @@ def _in_order(
 
 
 @lru_cache(maxsize=1)
-def _judge(algorithm: str, repairs: frozenset[str]) -> Judge:
-    return Judge(algorithm=algorithm, warnings=True, fill=False, repairs=repairs)
+def _judge(algorithm: str, schema: str, repairs: frozenset[str]) -> Judge:
+    return Judge(chosen_schema(schema), algorithm=algorithm, warnings=True, fill=False, repairs=repairs)
 
 
 def _validate_task(task: _SliceTask, reporter: Reporter | None = None) -> list[SliceFindings]:
@@ -191,7 +208,7 @@ def _validate_slice(piece: Slice, task: _SliceTask, log: str | None, reporter: R
     source = utf8(piece.shard.path)
     try:
         for judged in judge_slice(
-            _judge(task.algorithm, task.repairs),
+            _judge(task.algorithm, task.schema, task.repairs),
             piece,
             chunk_bytes=task.limits.chunk_bytes,
             max_line_bytes=task.max_line_bytes,
@@ -208,21 +225,22 @@ def _validate_slice(piece: Slice, task: _SliceTask, log: str | None, reporter: R
                 blank=batch.blank,
                 warnings=len(batch.warnings),
             )
+            found.versions += batch.versions
+            if task.upgrade_report:
+                for line, step in upgrade_steps(judged):
+                    found.upgrades.add(step, Location(source, line))
             if reporter:
                 reporter.reading(piece, stats, found)
             if not batch.rejected and not batch.warnings and not batch.repaired:
                 continue
             for invalid in batch.rejected:
                 found.repairable.update(invalid.repairs)
-            findings = [(invalid.line, finding) for invalid in batch.rejected for finding in invalid.findings]
-            findings += batch.warnings
-            findings += [(repaired.line, finding) for repaired in batch.repaired for finding in repaired.findings]
-            findings.sort(key=lambda pair: pair[0])
-            for line, finding in findings:
-                found.groups.add(finding, Location(source, line))
-            unlisted = [(invalid.line, invalid.unlisted) for invalid in batch.rejected if invalid.unlisted]
-            for _, counts in unlisted:
-                found.groups.codes.update(counts)
+            findings = _findings_in(batch)
+            for line, finding, version in findings:
+                found.groups.add(finding, Location(source, line), version)
+            unlisted = [invalid for invalid in batch.rejected if invalid.unlisted]
+            for invalid in unlisted:
+                found.groups.codes.update(invalid.unlisted)
             if log:
                 found.logs = [(log, 0)]
                 log_findings(log, source, findings, unlisted)
@@ -233,3 +251,11 @@ def _validate_slice(piece: Slice, task: _SliceTask, log: str | None, reporter: R
         return SliceFindings(FindingGroups(0), error=str(exc), logs=found.logs)
     found.counts["text_bytes"], found.bom = stats.text_bytes, stats.bom
     return found
+
+
+def _findings_in(batch: Batch) -> list[LocatedFinding]:
+    """List the errors, warnings and repairs of a chunk by line."""
+    found = [LocatedFinding(one.line, finding, one.version) for one in batch.rejected for finding in one.findings]
+    found += [LocatedFinding(line, finding) for line, finding in batch.warnings]
+    found += [LocatedFinding(one.line, finding) for one in batch.repaired for finding in one.findings]
+    return sorted(found, key=lambda one: one.line)

@@ -13,14 +13,17 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 import msgspec
 
+from fastrec.commands.validate.upgrades import UpgradeReport
 from fastrec.errors import FastrecError, shown
+from fastrec.judge.batch import InvalidLine
+from fastrec.judge.codes import NOTES
 from fastrec.judge.findings import Finding, FindingGroup, FindingGroups
 
-__all__ = ["FindingLog", "LoggedFinding", "SliceFindings", "Validation", "log_findings"]
+__all__ = ["FindingLog", "LocatedFinding", "LoggedFinding", "SliceFindings", "Validation", "log_findings"]
 
 
 class Validation(msgspec.Struct):
@@ -30,6 +33,8 @@ class Validation(msgspec.Struct):
     """Lines read, blank ones included."""
     valid: int = 0
     """Lines that are valid records, repaired ones included."""
+    versions: dict[str, int] = msgspec.field(default_factory=dict)
+    """Valid lines by schema version, the oldest first."""
     repaired: int = 0
     """Lines that are valid records because they were repaired."""
     invalid: int = 0
@@ -53,7 +58,10 @@ class Validation(msgspec.Struct):
     codes: dict[str, int] = msgspec.field(default_factory=dict)
     """Number of findings by code."""
     groups: list[FindingGroup] = msgspec.field(default_factory=list)
-    """Findings with the same code and path together, errors first, the most frequent first; at most 1,000 groups."""
+    """Findings with the same code, path and version together, errors first, then the most frequent; at most 1,000
+    groups."""
+    upgrade: UpgradeReport | None = None
+    """With `upgrade_report`, what an upgrade to the newest version would change."""
     bad_shards: list[str] = msgspec.field(default_factory=list)
     """Shards that could not be read completely, and why; none of their lines count."""
     notices: list[str] = msgspec.field(default_factory=list)
@@ -71,6 +79,8 @@ class Validation(msgspec.Struct):
             return
         for name, count in found.counts.items():
             setattr(self, name, getattr(self, name) + count)
+        for name, count in found.versions.items():
+            self.versions[name] = self.versions.get(name, 0) + count
         for code, count in sorted(found.repairable.items()):
             self.repairable_by_code[code] = self.repairable_by_code.get(code, 0) + count
         if found.bom:
@@ -83,6 +93,10 @@ class SliceFindings(msgspec.Struct):
     groups: FindingGroups
     counts: Counter[str] = msgspec.field(default_factory=Counter)
     """By field of `Validation`."""
+    versions: Counter[str] = msgspec.field(default_factory=Counter)
+    """Valid lines by schema version."""
+    upgrades: FindingGroups = msgspec.field(default_factory=lambda: FindingGroups(len(NOTES)))
+    """Steps of an upgrade, each with the meaning of its code as its message."""
     repairable: Counter[str] = msgspec.field(default_factory=Counter)
     """Lines that repairs would make valid, by the code of a repair."""
     bom: bool = False
@@ -95,12 +109,22 @@ class SliceFindings(msgspec.Struct):
         """Add the slice that follows: its line numbers continue after the last line of this one."""
         lines = self.counts["lines"]
         self.groups.merge(other.groups, lines)
+        self.upgrades.merge(other.upgrades, lines)
         self.logs += [(path, lines + base) for path, base in other.logs]
         self.counts += other.counts
+        self.versions += other.versions
         self.repairable += other.repairable
         self.bom |= other.bom
         self.error = self.error or other.error
         return self
+
+
+class LocatedFinding(NamedTuple):
+    """A finding, the number of its line, and the version that the line was judged by if it is not valid."""
+
+    line: int
+    finding: Finding
+    version: str | None = None
 
 
 class LoggedFinding(msgspec.Struct):
@@ -118,6 +142,8 @@ class LoggedFinding(msgspec.Struct):
     """The JSON path in the record, such as `$.evaluation.score`."""
     message: str
     """What was expected, and what was found."""
+    version: str | None
+    """The schema version whose error it is; null for warnings and notes, and for lines without a value."""
 
 
 _MORE: Final = "{:,} more errors of this kind are not listed"
@@ -128,17 +154,18 @@ _decode = msgspec.json.Decoder(LoggedFinding).decode
 def log_findings(
     path: str,
     source: str,
-    findings: Iterable[tuple[int, Finding]],
-    unlisted: Iterable[tuple[int, dict[str, int]]],
+    findings: Iterable[LocatedFinding],
+    unlisted: Iterable[InvalidLine],
 ) -> None:
-    """Append findings, each with its line, to the log of a slice; then the numbers of those that lines do not list."""
+    """Append findings to the log of a slice; after those of a line, the numbers of those that it does not list."""
     more = (
-        (line, Finding(code, "$", _MORE.format(count))) for line, codes in unlisted for code, count in codes.items()
+        LocatedFinding(invalid.line, Finding(code, "$", _MORE.format(count)), invalid.version)
+        for invalid in unlisted
+        for code, count in invalid.unlisted.items()
     )
-    findings = sorted((*findings, *more), key=lambda pair: pair[0])
     with Path(path).open("ab") as file:
-        for line, finding in findings:
-            logged = LoggedFinding(source, line, finding.severity, finding.code, finding.path, finding.message)
+        for line, finding, version in sorted((*findings, *more), key=lambda one: one.line):
+            logged = LoggedFinding(source, line, finding.severity, finding.code, finding.path, finding.message, version)
             file.write(_encode(logged) + b"\n")
 
 
