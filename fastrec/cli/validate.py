@@ -38,7 +38,7 @@ __all__ = ["validate"]
 @click.option("--json-log", type=click.Path(dir_okay=False), metavar="FILE",
               help="Write all findings to this file as JSON lines (of a line, at most 100 errors).")  # fmt: skip
 @choice_option("--schema", ["auto", "0.2.0", "0.2.0-released", "0.2.1", "0.3.0"],
-               "Judge every record by this schema version; auto: by the version that its shape belongs to.")  # fmt: skip
+               "Judge every record by this schema version; auto: by the version that its shape is of.")  # fmt: skip
 @click.option("--upgrade-report", is_flag=True,
               help="List what an upgrade to the newest schema version would lose or may confuse.")  # fmt: skip
 @click.option("--strict", is_flag=True, help="Exit 1 for warnings too.")

@@ -9,9 +9,10 @@ level; a `null` that means the same as absence left out; integers in integer fie
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from functools import cache
 from typing import Any, Final
+
+import msgspec
 
 from fastrec.judge.explain import errors_of
 from fastrec.judge.findings import NO_VALUE, Errors, Report, first_errors
@@ -29,6 +30,7 @@ _CONTRADICTION: Final[Report] = (
     "expected either `interactions` or `messages`, found both",
     NO_VALUE,
 )
+_encode = msgspec.json.Encoder().encode
 _UNEXPLAINED: Final[Report] = ("schema.type", (), "the record does not match the schema", NO_VALUE)
 
 
@@ -136,12 +138,22 @@ def _validator(schema: Schema) -> Any:
 def is_valid(value: Any, schema: Schema) -> bool:
     """Return the verdict of draft-07 on a value, by a version."""
     validator = _validator(schema)
-    # The validator does not know the parser's own numbers: it raises an error, or refuses the object around them.
-    with suppress(ValueError):
-        if validator.is_valid(value):
-            return True
-    valid: bool = validator.is_valid(_plain(value))
-    return valid
+    valid: bool
+    try:
+        valid = validator.is_valid(value)
+    except ValueError:
+        return bool(validator.is_valid(_plain(value)))
+    # Inside an object, the validator does not raise an error for the parser's own numbers: it refuses the object.
+    return valid or (_has_own_numbers(value) and bool(validator.is_valid(_plain(value))))
+
+
+def _has_own_numbers(value: Any) -> bool:
+    """Return whether there are numbers in a value that only the parser makes; the encoder is faster than a walk."""
+    try:
+        _encode(value)
+    except TypeError:
+        return True
+    return False
 
 
 def _plain(value: Any) -> Any:

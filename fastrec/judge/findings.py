@@ -227,9 +227,7 @@ class FindingGroups(msgspec.Struct):
             locations = [Location(one.source, line_base + one.line) for one in group.locations]
             self._add(first, group.count, locations, group.version)
 
-    def _add(
-        self, finding: Finding, count: int, locations: list[Location], version: str | None
-    ) -> FindingGroup | None:
+    def _add(self, finding: Finding, count: int, locations: list[Location], version: str | None) -> FindingGroup | None:
         kind = finding.code, _INDEX.sub("[]", finding.path), version
         group = self.groups.get(kind)
         if group is None:

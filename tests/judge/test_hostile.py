@@ -6,9 +6,12 @@ import json
 
 import pytest
 
+from fastrec.judge.arbiter import judge_slowly
+from fastrec.judge.findings import Errors
 from fastrec.judge.parse import parse
+from fastrec.schemas.registry import SCHEMAS
 from tests.judge.helpers import codes, judge, normal
-from tests.samples import sample
+from tests.samples import sample, sample_of
 
 # Where a hostile value is put: in a known field, in an unknown field, and in a free-form object.
 FIELDS = {
@@ -110,6 +113,17 @@ def test_a_huge_negative_integer_is_below_the_minimum() -> None:
     """The minimum holds for integers beyond the range of a double."""
     text = json.dumps(sample("agentic")).replace('"turn_idx": 1', '"turn_idx": -' + "1" * 5000)
     assert codes(text.encode()) == ["schema.minimum"]
+
+
+@pytest.mark.parametrize("version", SCHEMAS)
+@pytest.mark.parametrize(("number", "found"), [("7" * 25, []), ("7" * 5_000, []), ("NaN", ["json.number"])])
+def test_unusual_numbers_are_numbers_in_every_version(version: str, number: str, found: list[str]) -> None:
+    """Numbers that only our parser knows have the right type, so the record has no other error."""
+    evaluation = {"score": "@", "is_correct": True, "other": "@"}
+    line = json.dumps(sample_of(version, evaluation=evaluation)).replace('"@"', number).encode()
+    judged = judge_slowly(line)
+    assert {one.code for one in judged.findings} == set(found) if isinstance(judged, Errors) else not found
+    assert (judged.version if isinstance(judged, Errors) else judged[1].name) == version
 
 
 def test_the_256th_level_passes_and_the_257th_does_not() -> None:
