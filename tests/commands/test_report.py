@@ -22,7 +22,7 @@ from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError
 from fastrec.judge.codes import CODES
 from fastrec.limits import Limits
 from tests.running import run_command
-from tests.samples import sample
+from tests.samples import sample, sample_of
 
 ROOT = Path(__file__).parents[2]
 MARKUP = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
@@ -126,6 +126,41 @@ def test_errors_and_repeats(tmp_path: Path) -> None:
     assert "They count as wrong" in text
     done = invoke(tmp_path / "corpus", "-o", "-", "--errors-as-wrong")
     assert done.stdout_bytes == make_page(tmp_path / "corpus", errors_as_wrong=True)
+
+
+def test_metrics_and_graded_scores(tmp_path: Path) -> None:
+    """Each metric has a column and a table. Graded ones show the score; the tokens of an answer count once."""
+    scores = {"exact": (0, 1), "f1": (0.25, 0.75), MARKUP: (20, 60)}
+    records = [
+        sample_of(
+            "0.3.0",
+            evaluation_result_id=metric,
+            sample_id=str(question),
+            sample_hash="0" * 64,
+            input={"raw": str(question), "reference": ["x"]},
+            evaluation={"score": score, "is_correct": True},
+            error=None,
+        )
+        for metric, both in scores.items()
+        for question, score in enumerate(both)
+    ]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus", schema="0.3.0")
+    markup = make_page(tmp_path / "corpus")
+    assert MARKUP.encode() not in markup
+    text = Page(markup).text
+    assert "6 records of 1 model on 1 evaluation with 3 metrics" in text
+    assert "Accuracy of models on evaluations; the mean score where scores are other than 0 and 1" in text
+    assert "org/model40100.0%0.5Coverage" in text  # by name: the markup, exact, f1
+    assert "arithmetic · exact: 2 records, 1 model, 2 questions, 2 answered by all modelsmodelaccuracy, 95%" in text
+    assert "arithmetic · f1: 2 records, 1 model, 2 questions, 2 answered by all modelsmodelscore, 95% intervaln" in text
+    assert "org/model0.5 0.01001 to 0.99" in text
+    assert "of an evaluation with several metrics, the metric with the most token counts" in text
+    assert "org/model22201030" in text  # 2 records, 2 with tokens; 20 + 10 tokens
+    assert "Wrong hashes: the first 6 of 6" in text
+    with_accuracy = make_page(tmp_path / "corpus", accuracy=True)
+    assert Page(with_accuracy).text.count("accuracy, 95% interval") == 3
+    assert invoke(tmp_path / "corpus", "-o", "-", "--accuracy").stdout_bytes == with_accuracy
 
 
 def test_ids_and_hashes_that_do_not_match(tmp_path: Path) -> None:

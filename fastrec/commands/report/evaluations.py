@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import Final, NamedTuple
 
@@ -46,7 +47,10 @@ def heat_maps(stats: Stats, limits: Limits) -> Html:
     title = "Accuracy of models on evaluations" if any(accuracies) else "Mean score of models on evaluations"
     if any(accuracies) and not all(accuracies):
         title += "; the mean score where scores are other than 0 and 1"
-    results = [_accuracy_heat if accuracy else _score_heat for accuracy in accuracies]
+    results = [
+        _accuracy_heat if accuracy else partial(_score_heat, coloured=_are_shares(one.by_model))
+        for one, accuracy in zip(evaluations, accuracies, strict=True)
+    ]
     coverage = "Coverage: the share of an evaluation's questions that a model answered"
     return joined(
         _left_out(len(names), len(records), "models with the most records"),
@@ -60,15 +64,19 @@ def _accuracy_heat(model: ModelStats) -> Html:
     return _heat(model.accuracy, ".1%", model.errors)
 
 
-def _score_heat(model: ModelStats) -> Html:
-    return _heat(model.mean_score, ".4g", model.errors)
+def _score_heat(model: ModelStats, *, coloured: bool) -> Html:
+    return _heat(model.mean_score, ".4g", model.errors, coloured=coloured)
 
 
-def _heat(value: float | None, spec: str, errors: int = 0) -> Html:
-    """Make a cell of a heat map; a value that is not from 0 to 1 has no colour."""
+def _heat(value: float | None, spec: str, errors: int = 0, *, coloured: bool = True) -> Html:
     note = tag("small", counted(errors, "error")) if errors else None
-    colour = "none" if value is None else f"h{round(value * 10)}" if 0 <= value <= 1 else "h0"
+    colour = "none" if value is None else f"h{round(value * 10)}" if coloured else "h0"
     return num(value, spec, note, class_=f"num {colour}", none="–")
+
+
+def _are_shares(models: Sequence[ModelStats]) -> bool:
+    """Return whether all mean scores are from 0 to 1, so that they can be drawn like an accuracy."""
+    return all(0 <= model.mean_score <= 1 for model in models if model.mean_score is not None)
 
 
 def evaluation_tables(stats: Stats, limits: Limits) -> Html:
@@ -83,7 +91,12 @@ def _evaluation(evaluation: EvaluationStats, most: int, *, accuracy: bool) -> Ht
     latencies = [model.latency_ms for model in models]
     scale = latency_scale([value for one in latencies for value in (one.p50, one.p99) if value is not None])
     columns = _Columns(
-        accuracy, scale, has_repeats(evaluation), evaluation.errors > 0, any(model.tokens.records for model in models)
+        accuracy=accuracy,
+        bars=_are_shares(models),
+        latency=scale,
+        repeats=has_repeats(evaluation),
+        errors=evaluation.errors > 0,
+        tokens=any(model.tokens.records for model in models),
     )
     rows = [row(model.model_id, *columns.cells(model)) for model in models]
     best = "models with the highest score" if evaluation.by == "score" else "most accurate models"
@@ -96,6 +109,9 @@ class _Columns(NamedTuple):
     """The columns of the table of an evaluation. Those that would say nothing are left out."""
 
     accuracy: bool
+    """Whether to show the accuracy. If not, the score takes its place."""
+    bars: bool
+    """Whether scores are drawn."""
     latency: tuple[float, float] | None
     """The scale of latencies, if there are any."""
     repeats: bool
@@ -109,7 +125,7 @@ class _Columns(NamedTuple):
         return heads + ["latency p50 · p99, ms"] * (self.latency is not None)
 
     def cells(self, model: ModelStats) -> Iterator[Html]:
-        yield _accuracy(model) if self.accuracy else _score(model)
+        yield _accuracy(model) if self.accuracy else _score(model, bars=self.bars)
         if self.errors:
             yield num(model.errors)
         if self.accuracy:
@@ -135,12 +151,12 @@ def _accuracy(model: ModelStats) -> Html:
     return num(accuracy, ".1%", tag("small", f" {100 * low:.1f}–{high:.1%}"), bar(accuracy, low, high))
 
 
-def _score(model: ModelStats) -> Html:
+def _score(model: ModelStats, *, bars: bool) -> Html:
     score, low, high = model.mean_score, model.score_low, model.score_high
     if score is None or low is None or high is None:
         return num(score, ".4g", none="–")
     interval = tag("small", f" {low:.4g} to {high:.4g}")
-    return num(score, ".4g", interval, bar(score, max(low, 0), min(high, 1)) if 0 <= score <= 1 else None)
+    return num(score, ".4g", interval, bar(score, max(low, 0), min(high, 1)) if bars else None)
 
 
 def _error(error: float | None, spec: str) -> Html | None:

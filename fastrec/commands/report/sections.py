@@ -18,7 +18,7 @@ from fastrec.summary.titles import titles
 
 __all__ = ["examples", "hashes", "inputs", "line_counts", "rejected_lines", "repeats", "skipped", "versions"]
 
-_MOST_INPUTS: Final = 5_000
+_MOST_ROWS: Final = 5_000
 _COUNTS: Final = ("kept", "duplicates", "rejected", "blank")
 _EXAMPLES: Final = 5  # per code
 _EXCERPT_BYTES: Final = 160
@@ -37,10 +37,6 @@ def skipped(manifest: Manifest) -> Html:
 def line_counts(summary: Summary, manifest: Manifest) -> Html:
     """Show the line counts of the corpus."""
     counts = [(name, getattr(summary.line_counts, name)) for name in _COUNTS]
-    kinds = [
-        _counts("Kept records by interaction type", "type", "records", summary.interaction_types),
-        _counts("Kept records by schema_version", "schema_version", "records", summary.schema_versions),
-    ]
     whose = " of the shards that were read" if manifest.skipped else ""
     return joined(
         _tiles(("lines", summary.line_counts.lines), *counts),
@@ -50,7 +46,11 @@ def line_counts(summary: Summary, manifest: Manifest) -> Html:
             f"Every line{whose} is counted once: lines = kept + duplicates + rejected + blank.",
             class_="soft",
         ),
-        tag("div", *kinds, class_="pair"),
+        tag(
+            "div",
+            _counts("Kept records by interaction type", "type", "records", summary.interaction_types),
+            class_="pair",
+        ),
     )
 
 
@@ -72,7 +72,12 @@ def versions(summary: Summary) -> Html:
             f"The corpus has schema {summary.schema}. The version of a line is told by its shape; duplicates count.",
             class_="soft",
         ),
-        _counts("Valid lines by schema version", "version", "lines", summary.versions),
+        tag(
+            "div",
+            _counts("Valid lines by schema version", "version", "lines", summary.versions),
+            _counts("Kept records by schema_version", "schema_version", "records", summary.schema_versions),
+            class_="pair",
+        ),
         table("Notes on valid lines", ("code", "meaning", "lines"), notes),
     )
 
@@ -150,11 +155,16 @@ def _recipes(found: SampleHashes) -> Html:
     if len(names) < 2:
         return Html("")
     rows = [
-        row(one.evaluation_name, one.model_id, *(num(one.recipes.get(name, 0)) for name in names))
-        for one in found.by_model[:_MOST_INPUTS]
+        row(one.evaluation_name, one.model_id, *(num(one.recipes.get(name)) for name in names))
+        for one in found.by_model[:_MOST_ROWS]
     ]
     title = "Valid lines by the recipe of their hash; absent: without a hash; wrong: no recipe gives it"
-    return table(title, ("evaluation", "model", *names), rows)
+    about = "by evaluation and model" + f"; the first {len(rows):,}" * (len(rows) < len(found.by_model))
+    by_model = table(f"Recipes {about}", ("evaluation", "model", *names), rows)
+    return joined(
+        tag("div", _counts(title, "recipe", "lines", {name: found.by_recipe[name] for name in names}), class_="pair"),
+        tag("details", tag("summary", about), by_model),
+    )
 
 
 def rejected_lines(summary: Summary, examples: dict[str, list[Html]]) -> Html:
@@ -202,7 +212,7 @@ def inputs(manifest: Manifest) -> Html:
     numbers = ("bytes", "lines", *_COUNTS)
     rows = [
         row(entry.path, entry.format, *(num(getattr(entry, name)) for name in numbers))
-        for entry in manifest.inputs[:_MOST_INPUTS]
+        for entry in manifest.inputs[:_MOST_ROWS]
     ]
     read = len(manifest.inputs)
     about = f"{read:,} of {counted(read + len(manifest.skipped), 'shard')} read, in input order"
