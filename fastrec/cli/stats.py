@@ -24,6 +24,7 @@ from fastrec.cli.options import (
     raw_cells_option,
 )
 from fastrec.cli.progress import make_progress
+from fastrec.cli.question_tables import csv_questions, markdown_questions, print_questions
 from fastrec.cli.spelling import safe
 from fastrec.cli.stats_tables import csv_table, markdown_item, markdown_tables, print_stats
 
@@ -44,6 +45,10 @@ _RANKINGS: Final = ["accuracy", "score", "coverage", "errors", "tokens", "latenc
               help="Only models whose id matches, for example 'org/*'; may be repeated.")  # fmt: skip
 @accuracy_option
 @click.option("--common", is_flag=True, help="Count only questions that all of these models answered.")
+@click.option("--hashes", is_flag=True,
+              help="Show how producers computed sample_hash, for each evaluation and model.")  # fmt: skip
+@click.option("--joins", is_flag=True,
+              help="Show how many questions models have in common, and what keeps the others apart.")  # fmt: skip
 @errors_as_wrong_option
 @choice_option("--format", ["table", "json", "csv", "markdown"], "Output format.", to="output_format")
 @raw_cells_option
@@ -68,6 +73,10 @@ def stats(
     A metric is an evaluation_result_id. Each metric has its own table. If a metric has scores other than 0 and 1, its
     table shows the mean score and its interval instead of the accuracy, and models are ranked by score.
 
+    --hashes and --joins show other tables instead. --joins reads the whole corpus. Models were asked the same question
+    if the sample_hash is the same. If only the sample_id is the same, it shows what differs: the prompt (input.raw),
+    the reference, or only white space.
+
     \b
     Exit codes:
       0     done
@@ -79,13 +88,17 @@ def stats(
       fastrec stats corpus
       fastrec stats corpus --metric exact_match --metric 'rouge*'
       fastrec stats corpus --common --model 'org/*' --model other/model
+      fastrec stats corpus --joins --evaluation mmlu
       fastrec stats runs/ --by latency --format csv > models.csv
     """
     from fastrec.commands.stats import stats as run
     from fastrec.corpus.manifest import skipped_lines
 
+    about_questions = options["hashes"] or options["joins"]
+    if options["hashes"] and options["joins"] and output_format == "csv":
+        raise click.UsageError("a CSV table has either hashes or joins: choose one of --hashes and --joins")
     prepare_reading(options["jobs"], paths)
-    stages = ("sort", "merge", "count") if options["common"] else ("sort", "merge")
+    stages = ("sort", "merge", "count") if options["common"] or options["joins"] else ("sort", "merge")
     with make_progress(*stages, quiet=quiet or no_progress) as progress, explain_damage(*paths or ("",)):
         found = run(paths, **options, progress=progress, notice=None if quiet else print_notice)
     with allow_broken_pipe():
@@ -97,10 +110,14 @@ def stats(
             print_warning(missing)
         if output_format == "json":
             print_json(found)
+        elif output_format == "csv" and about_questions:
+            click.echo(csv_questions(found, raw_cells=raw_cells), nl=False)
         elif output_format == "csv":
             click.echo(csv_table(found, raw_cells=raw_cells), nl=False)
         elif output_format == "markdown":
-            click.echo("\n".join(markdown_tables(found)))
+            click.echo("\n".join(markdown_questions(found) if about_questions else markdown_tables(found)))
+        elif found.evaluations and about_questions:
+            print_questions(found)
         elif found.evaluations:
             print_stats(found)
         else:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fastrec.summary.document import Tokens
     from fastrec.summary.ranking import ModelStats, Stats
 
-__all__ = ["csv_table", "markdown_item", "markdown_tables", "print_stats"]
+__all__ = ["csv_table", "escaped", "markdown_item", "markdown_tables", "print_stats"]
 
 # Columns and their cells. A column that is empty for all models of an evaluation is left out.
 _COLUMNS: Final[dict[str, Callable[[ModelStats], str]]] = {
@@ -136,24 +136,24 @@ def markdown_tables(found: Stats) -> Iterator[str]:
     for number, evaluation in enumerate(found.evaluations):
         if number:
             yield ""
-        yield f"**{_escaped(safe(evaluation.title))}**: {about(evaluation)}"
+        yield f"**{escaped(safe(evaluation.title))}**: {about(evaluation)}"
         yield ""
         if not evaluation.by_model:
             yield _NO_COMMON if evaluation.answering else _NO_ANSWERS
             continue
         names, rows = _table(evaluation.by_model, evaluation.by, accuracy=found.shows_accuracy(evaluation))
-        yield from markdown_table(names, [[_escaped(cell) for cell in row] for row in rows])
+        yield from markdown_table(names, [[escaped(cell) for cell in row] for row in rows])
     for lines in filter(None, (legend(found), facts_in_words(found.corpus))):
         yield ""
-        yield from (_escaped(safe(line)) for line in lines)
+        yield from (escaped(safe(line)) for line in lines)
 
 
 def markdown_item(line: str) -> str:
     """Return a line of a message; an indented one becomes an item of a list."""
-    return re.sub("^  ", "- ", _escaped(safe(line)))
+    return re.sub("^  ", "- ", escaped(safe(line)))
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """Escape what has a meaning in Markdown or in HTML."""
     return re.sub(r"([\\`*_\[\]|~#!])", r"\\\1", text).replace("&", "&amp;").replace("<", "&lt;")
 

@@ -11,9 +11,10 @@ from typing import Any, Final
 import msgspec
 
 from fastrec.summary.choosing import Chosen
-from fastrec.summary.document import ErrorsAsWrong, Latency, ModelSummary, Tokens
+from fastrec.summary.document import ErrorsAsWrong, Latency, ModelRecipes, ModelSummary, Tokens
 from fastrec.summary.facts import CorpusFacts
 from fastrec.summary.intervals import score_interval, wilson_interval
+from fastrec.summary.joins import EvaluationJoins
 from fastrec.summary.rows import from_portable
 from fastrec.summary.titles import title_of
 
@@ -112,6 +113,10 @@ class Stats(msgspec.Struct, kw_only=True):
     corpus: CorpusFacts
     evaluations: list[EvaluationStats]
     """Ordered by evaluation_name, then by metric."""
+    hashes: list[ModelRecipes] | None = None
+    """With --hashes: the recipes of the hashes, for each chosen evaluation and model; otherwise null."""
+    joins: list[EvaluationJoins] | None = None
+    """With --joins: which questions models have in common, for each chosen evaluation and metric; otherwise null."""
 
     def shows_accuracy(self, evaluation: EvaluationStats) -> bool:
         """Return whether to show the accuracy of models. `is_correct` of a graded metric means little."""

@@ -6,6 +6,7 @@
 2. Choose evaluations, metrics and models (`summary.choosing`).
 3. With `common`, recount the chosen models on the questions that all of them answered (`common`).
 4. Rank the models (`summary.ranking`).
+5. With `joins`, find out which questions the chosen models have in common (`joins`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import msgspec
 
 from fastrec.arguments import Strings, several
 from fastrec.commands.stats.common import only_common
+from fastrec.commands.stats.joins import find_joins
 from fastrec.corpus.documents import MANIFEST, read_manifest, read_summary
 from fastrec.corpus.local_output import LocalOutput
 from fastrec.corpus.manifest import Manifest
@@ -35,8 +37,8 @@ from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.sorting.keys import FIELDS
 from fastrec.sources.inputs import find_shards
 from fastrec.storage import join, storage_of
-from fastrec.summary.choosing import choose
-from fastrec.summary.document import Summary
+from fastrec.summary.choosing import Chosen, choose
+from fastrec.summary.document import ModelRecipes, Summary
 from fastrec.summary.facts import facts_of
 from fastrec.summary.ranking import RANKINGS, Stats, rank
 
@@ -56,6 +58,8 @@ def stats(
     model: Strings = (),
     accuracy: bool = False,
     common: bool = False,
+    hashes: bool = False,
+    joins: bool = False,
     errors_as_wrong: bool = False,
     jobs: int = 1,
     work_dir: str | os.PathLike[str] | None = None,
@@ -73,6 +77,9 @@ def stats(
         model: Only models whose id matches this pattern, or one of these.
         accuracy: Tables show the accuracy even where scores are other than 0 and 1.
         common: Count only questions that all of the chosen models of an evaluation have answered.
+        hashes: Also list the recipes of the hashes that the lines of each chosen model had (`Stats.hashes`).
+        joins: Also find out which questions the chosen models have in common, and what keeps others apart
+            (`Stats.joins`).
         errors_as_wrong: Count records with an error as wrong answers. By default they do not count.
         jobs: Processes to use.
         work_dir: Directory for temporary files; the system's by default.
@@ -112,8 +119,13 @@ def stats(
             errors_as_wrong=errors_as_wrong,
             skipped=manifest.skipped,
         )
+        found = ranked(chosen)
+        if hashes:
+            found.hashes = _hashes(summary, chosen)
+        if joins:
+            found.joins = find_joins(chosen, corpus, manifest, jobs=jobs, progress=progress, limits=limits)
         if not common:
-            return ranked(chosen)
+            return found
         if set(manifest.sort_fields[:2]) != _QUESTION_FIELDS:
             order = ", ".join(manifest.sort_fields[:2])
             note(f"the corpus is sorted by {order}; sorting it again to find the common questions")
@@ -123,7 +135,13 @@ def stats(
         recounted = only_common(
             chosen, corpus, manifest, errors_as_wrong=errors_as_wrong, jobs=jobs, progress=progress, limits=limits
         )
-        return ranked(recounted)
+        return msgspec.structs.replace(found, evaluations=ranked(recounted).evaluations)
+
+
+def _hashes(summary: Summary, chosen: Sequence[Chosen]) -> list[ModelRecipes]:
+    """Return the recipes of the chosen models of the chosen evaluations."""
+    names = {(one.evaluation.evaluation_name, model.model_id) for one in chosen for model in one.models}
+    return [one for one in summary.sample_hash.by_model if (one.evaluation_name, one.model_id) in names]
 
 
 @contextlib.contextmanager

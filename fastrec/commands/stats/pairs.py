@@ -1,0 +1,190 @@
+"""Count for each pair of models which questions they have in common, and what keeps others apart.
+
+Models are bits of a mask. A *row* is a mask: the models that were asked one question, or that have one prompt at one
+id. Transposed, every model has an integer with one bit per row, and two models agree in as many rows as the two
+integers have bits in common. That takes microseconds for a pair of models, however many questions there are.
+
+At an id where each model has one question, what differs follows from five agreements: in the id, in the question, in
+its exact texts, in its texts but for white space, and in prompt or references alone. Ids where a model has several
+questions are compared pair by pair.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+from typing import Final
+
+from fastrec.judge.parse import parse
+from fastrec.summary.joins import REASONS, EvaluationJoins, PairJoins, QuestionGroup
+
+__all__ = ["Asked", "Scope", "count_joins"]
+
+Scope = tuple[str, str | None]
+"""An evaluation and a metric."""
+Asked = dict[tuple[bytes, bytes], int]
+"""By question and sample_id (as spelled in JSON), the models that were asked it: a mask."""
+Question = tuple[bytes, int]
+"""A question at some id, and the models that were asked it there."""
+
+_EXAMPLES: Final = 3
+_PAIRS_WITH_EXAMPLES: Final = 50  # looking for examples takes much longer than counting
+
+# What two questions can agree in: slices of their facts (four digests: prompt, references, both without white space).
+_EXACT, _PROMPT, _REFERENCES = slice(0, 16), slice(16, 24), slice(24, 32)
+_TEXTS: Final = slice(16, 32)
+
+
+def count_joins(
+    scope: tuple[Scope, int], models: Sequence[str], asked: Asked, facts: dict[bytes, bytes]
+) -> EvaluationJoins:
+    """Count the joins of all pairs of models; `scope` comes with the number of metrics of the evaluation."""
+    (evaluation, metric), metrics = scope
+    by_id: dict[bytes, list[Question]] = defaultdict(list)
+    by_question: dict[bytes, int] = defaultdict(int)
+    for (question, sample_id), mask in asked.items():
+        by_id[sample_id].append((question, mask))
+        by_question[question] |= mask
+    ids = {sample_id: _union(mask for _, mask in questions) for sample_id, questions in by_id.items()}
+    groups = _groups(models, asked)
+    first_of = [models.index(group[0]) for group in groups]
+    questions_of = _columns(by_question.values(), len(models))
+    ids_of = _columns(ids.values(), len(models))
+    split = {sample_id: questions for sample_id, questions in sorted(by_id.items()) if len(questions) > 1}
+    reasons = _reasons(split, facts, len(models), first_of)
+    pairs = [
+        PairJoins(
+            first=one,
+            second=other,
+            common=(questions_of[a] & questions_of[b]).bit_count(),
+            ids=(ids_of[a] & ids_of[b]).bit_count(),
+            apart=sum(reasons[one, other].values()),
+            reasons=dict(reasons[one, other]),
+            examples={},
+        )
+        for (one, a), (other, b) in combinations(enumerate(first_of), 2)
+    ]
+    counts = [questions_of[number].bit_count() for number in first_of]
+    pairs.sort(key=lambda pair: pair.common / (min(counts[pair.first], counts[pair.second]) or 1))
+    for pair in [pair for pair in pairs if pair.apart][:_PAIRS_WITH_EXAMPLES]:
+        pair.examples = _examples(split, facts, first_of[pair.first], first_of[pair.second], pair.reasons)
+    everyone = (1 << len(models)) - 1
+    return EvaluationJoins(
+        evaluation_name=evaluation,
+        metric=metric,
+        metrics=metrics,
+        models=len(models),
+        questions=len(by_question),
+        common=sum(mask == everyone for mask in by_question.values()),
+        ids=len(ids),
+        common_ids=sum(mask == everyone for mask in ids.values()),
+        groups=[
+            QuestionGroup(models=group, questions=count, ids=ids_of[number].bit_count())
+            for group, count, number in zip(groups, counts, first_of, strict=True)
+        ],
+        pairs=pairs,
+    )
+
+
+def _union(masks: Iterable[int]) -> int:
+    union = 0
+    for mask in masks:
+        union |= mask
+    return union
+
+
+def _columns(rows: Iterable[int], models: int) -> list[int]:
+    """Transpose masks: return for each model an integer with a bit for each mask that has it."""
+    width = (models + 7) // 8
+    matrix = b"".join([row.to_bytes(width, "little") for row in rows])
+    if not matrix:
+        return [0] * models
+    return [int(matrix[number // 8 :: width].translate(_DIGITS[number % 8]), 2) for number in range(models)]
+
+
+# For each bit, a table from a byte to the digit that `int` reads it as.
+_DIGITS: Final = [bytes(b"01"[byte >> bit & 1] for byte in range(256)) for bit in range(8)]
+
+
+def _groups(models: Sequence[str], asked: Asked) -> list[list[str]]:
+    """Group the models that were asked the same questions at the same ids, the largest group first."""
+    groups: dict[int, list[str]] = defaultdict(list)
+    for model, column in zip(models, _columns(asked.values(), len(models)), strict=True):
+        groups[column].append(model)
+    return sorted((sorted(group) for group in groups.values()), key=lambda group: (-len(group), group))
+
+
+def _reasons(
+    split: dict[bytes, list[Question]], facts: dict[bytes, bytes], models: int, first_of: Sequence[int]
+) -> dict[tuple[int, int], Counter[str]]:
+    """Return for each pair of groups how many ids have questions that a reason keeps apart."""
+    rows: list[list[int]] = [[] for _ in range(6)]
+    several: list[list[Question]] = []
+    for questions in split.values():
+        everyone = _union(mask for _, mask in questions)
+        if sum(mask.bit_count() for _, mask in questions) != everyone.bit_count():
+            several.append(questions)  # a model has several questions of this id
+            continue
+        rows[0].append(everyone)
+        rows[1] += [mask for _, mask in questions]
+        for number, part in enumerate((_EXACT, _TEXTS, _PROMPT, _REFERENCES), 2):
+            rows[number] += _agreeing(questions, facts, part)
+    columns = [_columns(some, models) for some in rows]
+    found: dict[tuple[int, int], Counter[str]] = {}
+    for (one, a), (other, b) in combinations(enumerate(first_of), 2):
+        same_id, same, exact, texts, prompt, references = ((column[a] & column[b]).bit_count() for column in columns)
+        counts = {
+            "hash": exact - same,
+            "white_space": texts - exact,
+            "reference": prompt - texts,
+            "prompt": references - texts,
+            "prompt_and_reference": same_id - prompt - references + texts,
+        }
+        found[one, other] = +Counter(counts)
+    for questions in several:
+        for (one, a), (other, b) in combinations(enumerate(first_of), 2):
+            if reason := _reason(questions, facts, a, b):
+                found[one, other][reason] += 1
+    return found
+
+
+def _agreeing(questions: Iterable[Question], facts: dict[bytes, bytes], part: slice) -> Iterable[int]:
+    """Return the masks of models whose questions agree in a part of their facts."""
+    masks: dict[bytes, int] = defaultdict(int)
+    for question, mask in questions:
+        masks[facts[question][part]] |= mask
+    return masks.values()
+
+
+def _reason(questions: Sequence[Question], facts: dict[bytes, bytes], a: int, b: int) -> str | None:
+    """Return what keeps the questions of two models at an id apart; None if they share one, or have none there."""
+    first = {question for question, mask in questions if mask >> a & 1}
+    second = {question for question, mask in questions if mask >> b & 1}
+    if not first or not second or first & second:
+        return None
+    return min((_difference(facts[one], facts[other]) for one in first for other in second), key=list(REASONS).index)
+
+
+def _difference(one: bytes, other: bytes) -> str:
+    if one[_EXACT] == other[_EXACT]:
+        return "hash"
+    if one[_TEXTS] == other[_TEXTS]:
+        return "white_space"
+    if one[_PROMPT] == other[_PROMPT]:
+        return "reference"
+    return "prompt" if one[_REFERENCES] == other[_REFERENCES] else "prompt_and_reference"
+
+
+def _examples(
+    split: dict[bytes, list[Question]], facts: dict[bytes, bytes], a: int, b: int, reasons: Iterable[str]
+) -> dict[str, list[int | str]]:
+    """Return the first ids that each reason keeps apart."""
+    found: dict[str, list[int | str]] = {reason: [] for reason in REASONS if reason in reasons}
+    for spelled, questions in split.items():
+        if all(len(examples) == _EXAMPLES for examples in found.values()):
+            break
+        reason = _reason(questions, facts, a, b)
+        if reason and len(found[reason]) < _EXAMPLES:
+            found[reason].append(parse(spelled)[0])
+    return found

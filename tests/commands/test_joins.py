@@ -1,0 +1,342 @@
+"""`stats --joins` and `stats --hashes` agree with an independent implementation, and say what keeps models apart."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import time
+from collections import defaultdict
+from hashlib import sha256
+from itertools import combinations, product
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fastrec
+from fastrec.cli.question_tables import _all_pairs
+from fastrec.commands.generate.stream import Recipe, lines
+from fastrec.commands.stats.pairs import count_joins
+from fastrec.limits import Limits
+from fastrec.schemas.recipes import ABSENT, RECIPES, WRONG
+from fastrec.summary.joins import REASONS
+from tests.normalize.normalizing import Corpus
+from tests.running import run_command
+
+
+def one_line(model, sample_id, raw, reference, *, metric=None, evaluation="quiz", **fields):
+    """A line of the newest version."""
+    record = {
+        "schema_version": "0.3.0",
+        "evaluation_id": f"{evaluation}/{model}",
+        "model_id": model,
+        "evaluation_name": evaluation,
+        "sample_id": sample_id,
+        "interaction_type": "single_turn",
+        "input": {"raw": raw, "reference": reference},
+        "output": {"raw": ["?"]},
+        "answer_attribution": [],
+        "evaluation": {"score": 1, "is_correct": True},
+        **fields,
+    }
+    if metric:
+        record["evaluation_result_id"] = metric
+    return json.dumps(record).encode()
+
+
+def corpus_of(some, folder, **options):
+    folder.mkdir(exist_ok=True)
+    (folder / "shard.jsonl").write_bytes(b"\n".join(some))
+    fastrec.normalize(folder / "shard.jsonl", folder / "corpus", **options)
+    return folder / "corpus"
+
+
+def difference(one, other):
+    """What keeps two questions apart; each has a prompt and references."""
+    if one == other:
+        return "hash"
+    (prompt, references), (other_prompt, other_references) = (
+        ("".join(raw.split()), ["".join(text.split()) for text in texts]) for raw, texts in (one, other)
+    )
+    if references == other_references:
+        return "white_space" if prompt == other_prompt else "prompt"
+    return "reference" if prompt == other_prompt else "prompt_and_reference"
+
+
+def brute_force(asked):
+    """All numbers of one evaluation; `asked` has (hash, id, texts) for each model."""
+    found = {}
+    for (model, mine), (other, others) in combinations(sorted(asked.items()), 2):
+        reasons = dict.fromkeys(REASONS, 0)
+        ids = {sample for _, sample, _ in mine} & {sample for _, sample, _ in others}
+        for sample in ids:
+            first, second = ([row for row in rows if row[1] == sample] for rows in (mine, others))
+            if {row[0] for row in first} & {row[0] for row in second}:
+                continue
+            texts = [difference(one[2], two[2]) for one, two in product(first, second)]
+            reasons[min(texts, key=list(REASONS).index)] += 1
+        common = {row[0] for row in mine} & {row[0] for row in others}
+        numbers = [len({row[0] for row in rows}) for rows in (mine, others)]
+        found[model, other] = [*numbers, len(common), len(ids), sum(reasons.values()), *reasons.values()]
+    return found
+
+
+def found_pairs(joins):
+    """The numbers of all pairs of models, as the CSV table has them."""
+    found = {}
+    for (model, other), numbers in _all_pairs(joins):
+        if model > other:
+            model, other, numbers = other, model, [numbers[1], numbers[0], *numbers[2:]]
+        assert (model, other) not in found
+        found[model, other] = numbers
+    return found
+
+
+def asked_by_scope(corpus):
+    """What every model was asked, for each evaluation and metric, read with the standard library."""
+    asked = defaultdict(lambda: defaultdict(set))
+    for line in Corpus(corpus).lines:
+        record = json.loads(line)
+        references = record["input"]["reference"]
+        texts = record["input"]["raw"], tuple([references] if isinstance(references, str) else references)
+        scope = record["evaluation_name"], record.get("evaluation_result_id")
+        asked[scope][record["model_id"]].add((record["sample_hash"], record["sample_id"], texts))
+    return asked
+
+
+# Counting, on any questions
+
+
+questions = st.sets(st.tuples(st.integers(0, 5), st.integers(0, 2)), max_size=8)  # (question, id)
+TEXTS = [("a b", ("x",)), ("ab", ("x",)), ("ab", (" x",)), ("ab", ("y",)), ("c", ("x",)), ("c", ("z",)), ("ab", ("x",))]
+
+
+@given(st.lists(questions, min_size=1, max_size=5), st.permutations(range(len(TEXTS))))
+@settings(max_examples=100)
+def test_pairs_agree_with_a_simple_implementation(sets, order):
+    """Whatever models were asked under whatever ids, also several questions of one id, or one under several ids."""
+    names = [f"m{number}" for number in range(len(sets))]
+    texts = [TEXTS[number] for number in order]
+    plain = {
+        name: {(question, sample, texts[question]) for question, sample in some}
+        for name, some in zip(names, sets, strict=True)
+    }
+    masks, facts = {}, {}
+    for number, some in enumerate(sets):
+        for question, sample in some:
+            key = bytes([question]), str(sample).encode()
+            masks[key] = masks.get(key, 0) | 1 << number
+            raw, references = texts[question]
+            facts[key[0]] = digests(
+                raw, *references, "".join(raw.split()), *("".join(one.split()) for one in references)
+            )
+    joins = count_joins((("quiz", None), 1), names, masks, facts)
+    assert found_pairs(joins) == brute_force(plain)
+    hashes = [{row[0] for row in rows} for rows in plain.values()]
+    ids = [{row[1] for row in rows} for rows in plain.values()]
+    assert (joins.questions, joins.common) == (len(set.union(*hashes)), len(set.intersection(*hashes)))
+    assert (joins.ids, joins.common_ids) == (len(set.union(*ids)), len(set.intersection(*ids)))
+    assert sorted(model for group in joins.groups for model in group.models) == names
+    for pair in joins.pairs:
+        assert {reason: min(count, 3) for reason, count in pair.reasons.items()} == {
+            reason: len(examples) for reason, examples in pair.examples.items()
+        }
+
+
+def digests(*texts):
+    return b"".join(sha256(text.encode()).digest()[:8] for text in texts)
+
+
+def test_many_models():
+    """Two hundred models with a thousand questions take less than a second, and their document stays small."""
+    names = [f"m{number:03}" for number in range(200)]
+    even = sum(1 << number for number in range(0, 200, 2))
+    masks, facts = {}, {}
+    for sample in range(1_000):
+        for kind, mask in ((0, even), (1, even << 1)):
+            key = bytes([kind]) + sample.to_bytes(2, "big")
+            masks[key, str(sample).encode()] = mask
+            facts[key] = digests(f"{kind}", "r", f"{kind}", "r")
+    begun = time.process_time()
+    joins = count_joins((("quiz", None), 1), names, masks, facts)
+    assert time.process_time() - begun < 1
+    assert [len(group.models) for group in joins.groups] == [100, 100]
+    assert [(pair.common, pair.reasons) for pair in joins.pairs] == [(0, {"prompt": 1_000})]
+    assert len(found_pairs(joins)) == 200 * 199 // 2
+
+
+# Whole corpora
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory):
+    """A corpus of all versions, in parts so small that questions span two of them; read-only."""
+    some = lines(Recipe(records=250, seed=6, schema="mixed", duplicates=0.05, conflicts=0.1, mix="single_turn"))
+    return corpus_of(some, tmp_path_factory.mktemp("mixed"), schema="0.3.0", part_size=20_000)
+
+
+@pytest.fixture(scope="module")
+def oldest(tmp_path_factory):
+    some = lines(Recipe(records=150, seed=6, conflicts=0.1, warnings=0.1))
+    return corpus_of(some, tmp_path_factory.mktemp("oldest"), sample_hash="fill", part_size=20_000)
+
+
+@pytest.mark.parametrize("name", ["mixed", "oldest"])
+def test_corpora(name, request):
+    """The numbers are those of the records, for each evaluation and metric; one process and two agree."""
+    corpus = request.getfixturevalue(name)
+    joins = fastrec.stats(corpus, joins=True).joins
+    expected = asked_by_scope(corpus)
+    assert {(one.evaluation_name, one.metric): found_pairs(one) for one in joins} == {
+        scope: brute_force(asked) for scope, asked in expected.items()
+    }
+    assert any(pair.apart for one in joins for pair in one.pairs)
+    assert fastrec.stats(corpus, joins=True, jobs=2, limits=Limits(small_input=0)).joins == joins
+
+
+def test_other_sort_orders(mixed, tmp_path):
+    """The order of the corpus does not matter, and shards give the numbers of their corpus."""
+    fastrec.normalize(mixed, tmp_path / "other", schema="0.3.0", sort_by=["model_id"], part_size=20_000)
+    expected = fastrec.stats(mixed, joins=True).joins
+    assert fastrec.stats(tmp_path / "other", joins=True).joins == expected
+
+
+@pytest.fixture(scope="module")
+def apart(tmp_path_factory):
+    """Models that were asked the same questions in different words."""
+    asked = {
+        "plain": lambda number: (f"Question {number}?", ["yes"]),
+        "same": lambda number: (f"Question {number}?", ["yes"]),
+        "space": lambda number: (f"Question  {number}?\n", ["yes"]),
+        "index": lambda number: (f"Question {number}?", ["0"]),
+        "shots": lambda number: (f"Example. Question {number}?", ["yes"]),
+        "other": lambda number: (f"Example. Question {number}?", ["0"]),
+    }
+    some = [
+        one_line(model, f"q{number}", *ask(number), metric=metric)
+        for model, ask in asked.items()
+        for number in range(4)
+        for metric in ("acc", "f1")
+    ]
+    some.append(one_line("plain", "q9", "Only here?", ["no"], metric="acc"))
+    some.append(one_line("alone", "x", "?", [], evaluation="solo"))
+    return corpus_of(some, tmp_path_factory.mktemp("apart"), schema="0.3.0")
+
+
+@pytest.mark.parametrize(
+    ("other", "common", "reasons"),
+    [
+        ("same", 4, {}),
+        ("space", 0, {"white_space": 4}),
+        ("index", 0, {"reference": 4}),
+        ("shots", 0, {"prompt": 4}),
+        ("other", 0, {"prompt_and_reference": 4}),
+    ],
+)
+def test_what_keeps_models_apart(apart, other, common, reasons):
+    """Two models share no question for one reason, which is named with examples."""
+    (joins,) = fastrec.stats(apart, joins=True, model=["plain", other], metric="acc").joins
+    (pair,) = joins.pairs
+    assert (pair.common, pair.ids, pair.reasons) == (common, 4, reasons)
+    assert pair.examples == {reason: ["q0", "q1", "q2"] for reason in reasons}
+    assert (joins.models, joins.common, joins.common_ids, joins.ids) == (2, common, 4, 5)
+
+
+def test_the_table(apart):
+    """Metrics that join alike come once; models that were asked the same are one row; a single model is named."""
+    done = run_command("stats", apart, "--joins")
+    assert (done.returncode, done.stderr) == (0, b"")
+    text = done.stdout.decode()
+    assert (
+        "quiz · acc: 6 models, 21 questions, 5 sample_ids; all models have 0 questions and 4 sample_ids in common"
+        in text
+    )
+    assert "quiz · f1: 6 models, 20 questions, 4 sample_ids" in text
+    assert "plain and 1 more" in text
+    assert "white space: plain and space, for example sample_id q0, q1, q2" in text
+    assert "solo: 1 model, 1 question, 1 sample_id" in text
+    assert "  there is only one model" in text
+    assert "same id: sample_ids that both have with different hashes" in text
+    some = run_command(
+        "stats", apart, "--joins", "--model", "plain", "--model", "same", "--metric", "f1"
+    ).stdout.decode()
+    assert "quiz · f1: 2 models, 4 questions, 4 sample_ids; all models have 4 questions" in some
+    assert "all models were asked the same questions" in some
+
+
+def test_formats(apart):
+    """JSON has all of it, CSV one row per pair of models, Markdown the tables."""
+    document = json.loads(run_command("stats", apart, "--joins", "--format", "json").stdout)
+    assert document["hashes"] is None
+    quiz = document["joins"][0]
+    assert [len(group["models"]) for group in quiz["groups"]] == [1] * 6
+    rows = list(csv.DictReader(io.StringIO(run_command("stats", apart, "--joins", "--format", "csv").stdout.decode())))
+    assert len(rows) == 2 * 15
+    row = next(
+        row for row in rows if (row["metric"], row["model_id"], row["other_model_id"]) == ("f1", "plain", "same")
+    )
+    assert (row["questions"], row["common"], row["ids"], row["apart"]) == ("4", "4", "4", "0")
+    markdown = run_command("stats", apart, "--joins", "--format", "markdown").stdout.decode()
+    assert "| model | other model | questions | of the other | common | same id | white space |" in markdown
+    assert "- white space: plain and space" in markdown
+
+
+def test_many_pairs(tmp_path):
+    """A table shows the worst pairs, and says how many more there are."""
+    some = [one_line(f"m{number}", "1", f"Question of m{number}?", []) for number in range(8)]
+    text = run_command("stats", corpus_of(some, tmp_path, schema="0.3.0"), "--joins").stdout.decode()
+    assert text.count("\n  m") == 11  # and the heading
+    assert "… and 18 more pairs; --model chooses models, and --format json lists all pairs" in text
+
+
+# Hashes
+
+
+def test_hashes(mixed):
+    """The recipes of each evaluation and model are those of the summary, for chosen models only."""
+    summary = json.loads((mixed / "summary.json").read_bytes())["sample_hash"]
+    found = fastrec.stats(mixed, hashes=True)
+    assert found.joins is None
+    assert msgspec.to_builtins(found.hashes) == summary["by_model"]
+    assert sum(sum(one.recipes.values()) for one in found.hashes) == 250
+    some = fastrec.stats(mixed, hashes=True, model="org-0/*", evaluation="word*").hashes
+    assert {(one.evaluation_name, one.model_id.partition("/")[0]) for one in some} == {("word_problems", "org-0")}
+
+
+def test_formats_of_hashes(mixed):
+    """A column for each recipe that occurs, absent and wrong last; CSV has a row for each recipe of a model."""
+    text = run_command("stats", mixed, "--hashes", "--evaluation", "word*").stdout.decode()
+    heading = text.splitlines()[1].split()
+    names = heading[1:]
+    assert heading[0] == "model"
+    assert names == sorted(names, key=[*RECIPES, ABSENT, WRONG].index)
+    assert "word_problems: " in text
+    assert "absent: without one; wrong: by no recipe" in text
+    rows = list(csv.DictReader(io.StringIO(run_command("stats", mixed, "--hashes", "--format", "csv").stdout.decode())))
+    assert sum(int(row["lines"]) for row in rows) == 250
+    assert "| model | R1 |" in run_command("stats", mixed, "--hashes", "--format", "markdown").stdout.decode()
+
+
+def test_hashes_and_joins(apart):
+    """Both can be shown, but not in one CSV table."""
+    text = run_command("stats", apart, "--hashes", "--joins").stdout.decode()
+    assert "by the recipe of their sample_hash" in text
+    assert "in common" in text
+    done = run_command("stats", apart, "--hashes", "--joins", "--format", "csv")
+    assert done.returncode == 2
+    assert b"choose one of --hashes and --joins" in done.stderr
+
+
+def test_without_the_options(apart):
+    """Nothing is read beyond the summary, and the document says null."""
+    found = fastrec.stats(apart)
+    assert (found.hashes, found.joins) == (None, None)
+
+
+def test_common_questions_too(apart):
+    """`common` recounts the models, and changes nothing about joins."""
+    found = fastrec.stats(apart, joins=True, common=True, model=["plain", "same"], metric="f1")
+    assert found.joins == fastrec.stats(apart, joins=True, model=["plain", "same"], metric="f1").joins
+    assert found.evaluations[0].common_questions == 4
