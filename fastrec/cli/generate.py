@@ -49,7 +49,7 @@ def generate(output: str, schema: str | None, **options: Any) -> None:
       fastrec generate -n 2000 -o runs/
       fastrec generate -n 2000 -o messy/ --duplicates 0.1 --rejects 0.01
       fastrec generate -n 2000 -o new/ --schema 0.3.0
-      fastrec generate -n 2000 -o all/ --schema mixed --conflicts 0.02 --rejects 0.1
+      fastrec generate -n 2000 -o all/ --schema mixed --rejects 0.1
     """
     from fastrec.commands.generate import generate as run
 

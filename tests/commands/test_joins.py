@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from hashlib import sha256
 from itertools import combinations, product
 
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import fastrec
 from fastrec.cli.question_tables import _all_pairs
-from fastrec.commands.generate.stream import Recipe, lines
+from fastrec.commands.generate.stream import Recipe, labelled_lines, lines
 from fastrec.commands.stats.pairs import count_joins
 from fastrec.limits import Limits
 from fastrec.schemas.recipes import ABSENT, RECIPES, WRONG
@@ -303,6 +303,56 @@ def test_hashes(mixed):
     assert sum(sum(one.recipes.values()) for one in found.hashes) == 250
     some = fastrec.stats(mixed, hashes=True, model="org-0/*", evaluation="word*").hashes
     assert {(one.evaluation_name, one.model_id.partition("/")[0]) for one in some} == {("word_problems", "org-0")}
+
+
+def recipe_of(record):
+    """The recipe of a record's hash, found without fastrec's finder."""
+    if record.get("sample_hash") is None:
+        return ABSENT
+    raw, references = record["input"]["raw"], record["input"]["reference"]
+    texts = [references] if isinstance(references, str) else references
+    first, spaced, compact = "".join(texts[:1]), {"sort_keys": True}, {"sort_keys": True, "separators": (",", ":")}
+    recipes = {
+        "R1": raw + first if len(texts) < 2 else None,
+        "R2": raw + "".join(texts),
+        "R3": raw + first,
+        "R4": json.dumps({"raw": raw, "reference": first}, **spaced),
+        "R5": json.dumps({"raw": raw, "reference": texts}, **compact),
+        "R6": json.dumps({"raw": raw, "reference": texts}, **spaced),
+        "R7": "\n".join([raw, *texts]) if texts else raw + "\n",
+        "R8": json.dumps({"raw": raw, "reference": first}, **spaced, ensure_ascii=False),
+        "R9": json.dumps({"input": raw, "reference": texts}, **compact, ensure_ascii=False),
+        "R10": json.dumps({"raw": raw, "reference": texts}, **compact, ensure_ascii=False),
+    }
+    given = record["sample_hash"]
+    return next((name for name, text in recipes.items() if text and sha256(text.encode()).hexdigest() == given), WRONG)
+
+
+def test_recipes_of_all_valid_lines(tmp_path):
+    """The summary counts every valid line, duplicates included, whatever the order of shards, lines and processes."""
+    labelled = labelled_lines(
+        Recipe(records=200, seed=8, schema="mixed", duplicates=0.2, rejects=0.1, mix="single_turn", warnings=0.1)
+    )
+    some = [(line, kind) for kind, line in labelled]
+    expected = defaultdict(Counter)
+    for line, kind in some:
+        if kind in {"record", "duplicate"}:
+            record = json.loads(line)
+            expected[record["evaluation_name"], record["model_id"]][recipe_of(record)] += 1
+    found = []
+    for name, order, options in (("one", 1, {}), ("two", -1, {"jobs": 2, "limits": Limits(small_input=0)})):
+        folder = tmp_path / name
+        folder.mkdir()
+        text = [line for line, _ in some][::order]
+        (folder / "a.jsonl").write_bytes(b"\n".join(text[:80]))
+        (folder / "b.jsonl").write_bytes(b"\n".join(text[80:]))
+        fastrec.normalize(folder, tmp_path / f"{name}-corpus", schema="0.3.0", **options)
+        found.append(json.loads((tmp_path / f"{name}-corpus/summary.json").read_bytes())["sample_hash"])
+    assert found[0]["by_model"] == found[1]["by_model"]
+    by_model = {(one["evaluation_name"], one["model_id"]): one["recipes"] for one in found[0]["by_model"]}
+    assert by_model == expected
+    assert found[0]["by_recipe"] == found[1]["by_recipe"] == sum(expected.values(), Counter())
+    assert len(found[0]["by_recipe"]) > 8
 
 
 def test_formats_of_hashes(mixed):
