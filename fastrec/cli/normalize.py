@@ -7,9 +7,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastrec.cli.console import allow_broken_pipe, print_json, print_notice, print_stderr, print_warning
-from fastrec.cli.options import Size, choice_option, jobs_option, no_progress_option, prepare_reading, reading_options
+from fastrec.cli.options import (
+    Size,
+    choice_option,
+    jobs_option,
+    no_progress_option,
+    prepare_reading,
+    reading_options,
+    repair_option,
+)
 from fastrec.cli.progress import make_progress
-from fastrec.cli.spelling import safe, spell_bytes, spell_speed
+from fastrec.cli.spelling import safe, spell_bytes, spell_repairable, spell_speed
 from fastrec.errors import RefusedError, UsageError, counted, shown
 
 if TYPE_CHECKING:
@@ -60,6 +68,7 @@ class MaxRejects(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @choice_option("--sample-hash", ["replace", "fill", "verify"],
                "What to do if a record's sample_hash is wrong: replace it, keep it (fill), or reject the record "
                "(verify).")  # fmt: skip
+@repair_option
 @choice_option("--conflicts", ["keep", "first", "reject"],
                "What to do if different records have the same identity: keep all of them, keep the first, or reject "
                "all of them.")  # fmt: skip
@@ -81,7 +90,7 @@ class MaxRejects(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @click.option("-v", "--verbose", count=True,
               help="Print a table of models too; with -vv, a traceback for unexpected errors.")  # fmt: skip
 def normalize(
-    *, paths: tuple[str, ...], files_from: str | None, output: str, sort_by: str | None,
+    *, paths: tuple[str, ...], files_from: str | None, output: str, sort_by: str | None, repair: tuple[str, ...],
     dry_run: bool, as_json: bool, quiet: bool, no_progress: bool, verbose: int,
     **given: Any,
 ) -> None:  # fmt: skip
@@ -112,10 +121,12 @@ def normalize(
     """
     from fastrec.arguments import field_names
     from fastrec.corpus.manifest import skipped_lines
+    from fastrec.judge.repair import repair_codes
     from fastrec.normalize.options import Options
     from fastrec.normalize.run import plan, run
 
-    options = Options(**given, sort_by=field_names("sort_by", sort_by or ()))
+    repairs = repair_codes(field_names("repair", repair))
+    options = Options(**given, sort_by=field_names("sort_by", sort_by or ()), repair=repairs)
     if dry_run:
         with allow_broken_pipe():
             _print_plan(plan(paths, options, files_from=files_from), as_json=as_json)
@@ -142,6 +153,8 @@ def normalize(
     rejected = result.summary.line_counts.rejected
     if not quiet:
         print_stderr(_closing_line(result))
+        if repairable := result.summary.repairable.lines:
+            print_notice(spell_repairable(repairable, result.summary.repairable.by_code, rejected))
     print_warning(skipped_lines(result.skipped))  # also with --quiet: a nightly job must not lose shards silently
     if result.refused:
         raise RefusedError(output, result.output, result.refused, result.summary)
@@ -166,11 +179,12 @@ def _print_plan(plan: Plan, *, as_json: bool) -> None:
 def _closing_line(result: NormalizeResult) -> str:
     summary, counts = result.summary, result.summary.line_counts
     conflicts = summary.repeats.identities + summary.contradictions.identities
+    repaired = f"{summary.repaired.lines:,} repaired; " if summary.repaired.lines else ""
     # The size of a stream is unknown.
     size = spell_bytes(result.input_bytes) if result.input_bytes else f"{spell_bytes(result.text_bytes)} of text"
     return (
         f"{counted(counts.lines, 'line')}: {counts.kept:,} kept, {counted(counts.duplicates, 'duplicate')}, "
-        f"{counts.rejected:,} rejected, {counts.blank:,} blank; {counted(conflicts, 'conflict')}; "
+        f"{counts.rejected:,} rejected, {counts.blank:,} blank; {repaired}{counted(conflicts, 'conflict')}; "
         f"{counted(result.parts, 'part')}, {size} → {spell_bytes(result.output_bytes)} "
         f"{spell_speed(result.text_bytes, result.seconds)}"
     )

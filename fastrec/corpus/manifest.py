@@ -98,6 +98,8 @@ class InputEntry(msgspec.Struct, kw_only=True):
     """Lines in the rejects file."""
     blank: int
     """Lines with nothing but white space."""
+    repaired: dict[str, int] = msgspec.field(default_factory=dict)
+    """By code, valid lines that were repaired; a line may have several repairs."""
 
 
 class Manifest(msgspec.Struct, kw_only=True):

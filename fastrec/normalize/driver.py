@@ -30,6 +30,7 @@ from fastrec.normalize.line_counts import (
 from fastrec.normalize.options import RECORDED, Options
 from fastrec.normalize.parts import close_gaps, make_parts
 from fastrec.normalize.pass1_driver import SortedShards, sort_shards
+from fastrec.normalize.repairs import repair_documents
 from fastrec.normalize.results import Part
 from fastrec.normalize.rounds import merge_rounds
 from fastrec.sorting.key_sample import cut_keys
@@ -64,6 +65,7 @@ def make_corpus(shards: Sequence[Shard], context: RunContext) -> tuple[Manifest,
     inputs = input_entries(shards, results, counts, sorted_shards.decompressed)
     check_line_counts(inputs, parts)
     versions, notes = count_versions(results)
+    repaired, repairable = repair_documents(result.repairs for result in results)
     summary = summarize(
         total_line_counts(inputs),
         count_codes(results, parts),
@@ -73,6 +75,8 @@ def make_corpus(shards: Sequence[Shard], context: RunContext) -> tuple[Manifest,
         schema=options.target,
         versions=versions,
         notes=notes,
+        repaired=repaired,
+        repairable=repairable,
     )
     rejects = _write_rejects(context, shards, sorted_shards, prefixes, summary.line_counts.rejected)
     inputs = [entry for number, entry in enumerate(inputs) if number not in skipped]

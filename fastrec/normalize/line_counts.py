@@ -47,7 +47,7 @@ def count_versions(results: Iterable[SortResult]) -> tuple[Counter[str], Counter
     for result in results:
         versions.update(result.versions)
         notes.update(result.notes)
-    return versions, notes
+    return +versions, notes  # without versions that were only tried
 
 
 def count_hashes(results: Sequence[SortResult], options: Options, engine: Engine) -> SampleHashes:
@@ -86,10 +86,12 @@ def input_entries(
 ) -> list[InputEntry]:
     """Return the line counts of each shard; `decompressed` has the shards that the driver decompressed."""
     totals: list[Counter[str]] = [Counter() for _ in shards]
+    repaired: list[Counter[str]] = [Counter() for _ in shards]
     for piece in (piece for result in results for piece in result.pieces):
         totals[piece.piece.shard].update(
             text_bytes=piece.read.text_bytes, lines=piece.lines, blank=piece.blank, rejected=piece.rejected
         )
+        repaired[piece.piece.shard].update(piece.repaired)
     for shard, stats in decompressed.items():
         totals[shard]["text_bytes"] = stats.text_bytes
     by_piece = [("duplicates", run.dropped) for result in results for run in result.runs]
@@ -103,8 +105,9 @@ def input_entries(
             format=shard.format.value if shard.format else "stream",
             bytes=shard.size,
             **{name: total[name] for name in ("text_bytes", *LineCounts.__struct_fields__)},
+            repaired=dict(sorted(repairs.items())),
         )
-        for shard, total in zip(shards, totals, strict=True)
+        for shard, total, repairs in zip(shards, totals, repaired, strict=True)
     ]
 
 

@@ -8,6 +8,7 @@ import msgspec
 
 from fastrec.corpus.writer import COMPRESSIONS
 from fastrec.errors import UsageError
+from fastrec.judge.codes import REPAIRS
 from fastrec.limits import LIMITS, Limits
 from fastrec.normalize.gate import MaxRejects, parse_max_rejects
 from fastrec.schemas.hashes import HASHES
@@ -30,7 +31,7 @@ Conflicts = Literal["keep", "first", "reject"]
 _ZSTD_LEVELS: Final = range(-7, 23)
 _GZIP_LEVELS: Final = range(10)
 
-RECORDED: Final = ("hash", "sample_hash", "conflicts", "part_size", "compression", "level", "max_line_bytes")
+RECORDED: Final = ("hash", "sample_hash", "repair", "conflicts", "part_size", "compression", "level", "max_line_bytes")
 """Options that the manifest records."""
 
 
@@ -41,6 +42,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """The schema version of the corpus, or `auto`."""
     hash: str = "sha256"
     sample_hash: Literal["replace", "fill", "verify"] = "replace"
+    repair: tuple[str, ...] = ()
+    """Codes of the repairs to make."""
     sort_by: tuple[str, ...] = ()
     conflicts: Conflicts = "keep"
     part_size: int = PART_BYTES
@@ -76,6 +79,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         _one_of("sample_hash", self.sample_hash, ("replace", "fill", "verify"))
         _one_of("conflicts", self.conflicts, ("keep", "first", "reject"))
         _one_of("compression", self.compression, COMPRESSIONS)
+        for code in self.repair:
+            _one_of("repair", code, tuple(REPAIRS))
         for field in self.sort_by:
             _one_of("sort_by", field, METRIC_FIELDS)
             if self.schema != AUTO and field not in self.target.sort_fields:

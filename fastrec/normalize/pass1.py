@@ -23,6 +23,7 @@ from fastrec.judge.batch import Batch, HashReplaced, InvalidLine
 from fastrec.judge.judge import Judge
 from fastrec.judge.shards import invalid_line, judge_slice
 from fastrec.normalize.options import Options
+from fastrec.normalize.repairs import RepairCounts
 from fastrec.normalize.results import Piece, PieceCounts, SortResult, hash_examples
 from fastrec.normalize.targets import has_later
 from fastrec.schemas.registry import TARGETS
@@ -61,8 +62,8 @@ def sort_pieces(task: SortTask) -> SortResult:
 
 
 @lru_cache(maxsize=4)
-def _judge(target: str, algorithm: str, mode: Any) -> Judge:
-    return Judge(target=TARGETS[target], algorithm=algorithm, sample_hash=mode)
+def _judge(target: str, algorithm: str, mode: Any, repairs: tuple[str, ...]) -> Judge:
+    return Judge(target=TARGETS[target], algorithm=algorithm, sample_hash=mode, repairs=frozenset(repairs))
 
 
 @lru_cache(maxsize=1)
@@ -119,7 +120,8 @@ class _Sorter:
 
     def __init__(self, task: SortTask) -> None:
         self._task = task
-        self._judge = _judge(task.options.target.name, task.options.hash, task.options.sample_hash)
+        options = task.options
+        self._judge = _judge(options.target.name, options.hash, options.sample_hash, options.repair)
         self._buffer = _RunBuffer(task)
         # The random suffix keeps two workers apart if one was wrongly taken for dead.
         self._name = f"{task.number:06d}-{secrets.token_hex(4)}"
@@ -128,6 +130,7 @@ class _Sorter:
         self._wrong_hashes: list[HashReplaced] = []
         self._versions: Counter[str] = Counter()
         self._notes: Counter[str] = Counter()
+        self._repairs = RepairCounts()
         self._recipes: Counter[tuple[str, str, str]] = Counter()
         self._is_later = False
         self._reject_bytes = 0
@@ -154,6 +157,7 @@ class _Sorter:
             recipes=recipes,
             is_later=self._is_later,
             files=tuple(files),
+            repairs=self._repairs,
         )
 
     def _sort(self, piece: Piece, rejects: Any) -> PieceCounts:
@@ -168,6 +172,7 @@ class _Sorter:
         options, buffer, source = self._task.options, self._buffer, utf8(piece.source)
         invalid = [invalid_line(line, options.max_line_bytes) for line in piece.long_lines]
         start, stats, blank, rejected = self._reject_bytes, ReadStats(), 0, 0
+        repaired: Counter[str] = Counter()
         for batch, normal, _, _ in judge_slice(
             self._judge,
             piece.slice,
@@ -185,6 +190,7 @@ class _Sorter:
                 self._wrong_hashes = hash_examples(self._wrong_hashes + batch.replaced)
             self._versions.update(batch.versions)
             self._notes.update(batch.notes)
+            repaired.update(self._repairs.add(batch))
             self._recipes.update(batch.recipes)
             self._is_later = self._is_later or has_later(batch)
             blank += batch.blank
@@ -194,7 +200,7 @@ class _Sorter:
                 invalid = []
         rejected += self._reject(source, invalid, rejects)
         written = (start, self._reject_bytes)
-        return PieceCounts(piece=piece, read=stats, blank=blank, rejected=rejected, rejects=written)
+        return PieceCounts(piece=piece, read=stats, blank=blank, rejected=rejected, repaired=repaired, rejects=written)
 
     def _reject(self, source: str, lines: list[InvalidLine], rejects: Any) -> int:
         for line in lines:

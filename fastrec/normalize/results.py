@@ -11,6 +11,7 @@ import msgspec
 from fastrec.corpus.writer import Written
 from fastrec.errors import ShardError, shown
 from fastrec.judge.batch import HashReplaced
+from fastrec.normalize.repairs import RepairCounts
 from fastrec.sorting.spill import Run
 from fastrec.sources.lines import LongLine, ReadStats
 from fastrec.sources.shard import Slice
@@ -49,6 +50,7 @@ class PieceCounts(msgspec.Struct, frozen=True, kw_only=True):
     read: ReadStats = msgspec.field(default_factory=ReadStats)
     blank: int = 0
     rejected: int = 0
+    repaired: dict[str, int] = {}  # repaired lines by code
     rejects: tuple[int, int] = (0, 0)  # where its rejected lines begin and end in the file of the task
     error: ShardError | None = None
     """Why the piece could not be read completely. All counts are 0 then."""
@@ -78,6 +80,7 @@ class SortResult(msgspec.Struct, frozen=True, tag="task"):
     recipes: str  # path of the valid lines by evaluation, model and recipe of the given hash; empty if there are none
     is_later: bool  # whether a line is a record of a later version than the default one
     files: tuple[FileDigest, ...]  # all files that the task wrote
+    repairs: RepairCounts = msgspec.field(default_factory=RepairCounts)
 
     @property
     def numbers(self) -> list[int]:

@@ -32,6 +32,7 @@ from fastrec.corpus.publish import (
 )
 from fastrec.engine import is_small, make_engine
 from fastrec.errors import RefusedError, UsageError, shown, utf8
+from fastrec.judge.repair import repair_codes
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.driver import make_corpus, purpose_of
 from fastrec.normalize.journal import Journal
@@ -109,8 +110,8 @@ def normalize(
         files_from: A file with further paths, one per line.
         progress: Receives the progress of the run.
         **options: The fields of `Options`: `jobs`, `memory`, `part_size`, `level`, `compression`, `schema`,
-            `sort_by`, `hash`, `sample_hash`, `conflicts`, `max_rejects`, `skip_bad_shards`, `fresh`, `overwrite`,
-            `work_dir`, `max_line_bytes`, `max_window`, `engine`, `scheduler`.
+            `sort_by`, `hash`, `sample_hash`, `repair`, `conflicts`, `max_rejects`, `skip_bad_shards`, `fresh`,
+            `overwrite`, `work_dir`, `max_line_bytes`, `max_window`, `engine`, `scheduler`.
 
     Raises:
         UsageError: An argument is wrong; nothing was done.
@@ -120,6 +121,7 @@ def normalize(
     """
     names = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     options["sort_by"] = field_names("sort_by", options.get("sort_by", ()))
+    options["repair"] = repair_codes(field_names("repair", options.get("repair", ())))
     result = run(names, output, Options(**options), files_from=files_from, progress=progress)
     if result.refused:
         raise RefusedError(os.fspath(output), result.output, result.refused, result.summary)

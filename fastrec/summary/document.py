@@ -21,7 +21,9 @@ __all__ = [
     "LineCounts",
     "ModelRecipes",
     "ModelSummary",
+    "RepairExample",
     "Repairable",
+    "Repaired",
     "SameRun",
     "SampleHashes",
     "Summary",
@@ -56,6 +58,29 @@ class LineCounts(Base, kw_only=True):
     duplicates: Annotated[int, Meta(ge=0, description="Records dropped because an identical one was kept.")]
     rejected: Annotated[int, Meta(ge=0, description="Lines in the rejects file.")]
     blank: Annotated[int, Meta(ge=0, description="Lines of white space only.")]
+
+
+class RepairExample(Base, kw_only=True):
+    """A change that a repair made to a record."""
+
+    code: Annotated[str, Meta(description="The code of the repair.")]
+    evaluation_name: str
+    model_id: str
+    sample_id: SampleId
+    path: Annotated[str, Meta(description="JSON path of the first value that the repair changed.")]
+    message: Annotated[str, Meta(description="What was there, and what became of it.")]
+
+
+class Repaired(Base, kw_only=True):
+    """Valid lines, duplicates included, that `--repair` repaired."""
+
+    lines: Annotated[int, Meta(ge=0, description="Repaired lines.")]
+    by_code: Annotated[
+        dict[str, int], Meta(description="These lines by the code of a repair; a line may have several repairs.")
+    ]
+    examples: Annotated[
+        list[RepairExample], Meta(description="The first 3 lines of each repair, by evaluation, model and sample.")
+    ]
 
 
 class Repairable(Base, kw_only=True):
@@ -243,6 +268,7 @@ class Summary(Base, kw_only=True):
         ),
     ]
     rejected_by_code: Annotated[dict[str, int], Meta(description="Rejected lines by the code of their first error.")]
+    repaired: Repaired
     repairable: Repairable
     repeats: Annotated[
         Identities, Meta(description="Records of one identity that an epoch, a trial or the output tells apart.")

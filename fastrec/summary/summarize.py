@@ -22,6 +22,7 @@ from fastrec.summary.document import (
     ModelRecipes,
     ModelSummary,
     Repairable,
+    Repaired,
     SameRun,
     SampleHashes,
     Summary,
@@ -48,6 +49,7 @@ def summarize(
     schema: Schema = DEFAULT_SCHEMA,
     versions: Mapping[str, int] | None = None,
     notes: Mapping[str, int] | None = None,
+    repaired: Repaired | None = None,
     repairable: Repairable | None = None,
     same_run: SameRun | None = None,
 ) -> Summary:
@@ -62,6 +64,7 @@ def summarize(
         schema: The version of the corpus.
         versions: Valid lines by the name of their own version.
         notes: Valid lines by the code of a note.
+        repaired: Lines that were repaired.
         repairable: Rejected lines that a repair would keep.
         same_run: Records that were dropped by `--same-run ignore`.
     """
@@ -72,6 +75,7 @@ def summarize(
         versions=_sorted(versions or {}),
         notes=_sorted(notes or {}),
         rejected_by_code=_sorted(rejected_by_code),
+        repaired=repaired or Repaired(lines=0, by_code={}, examples=[]),
         repairable=repairable or Repairable(lines=0, by_code={}),
         repeats=_identities(census.identities, census.records, census.examples),
         contradictions=_identities(0, 0, ()),

@@ -15,6 +15,7 @@ from fastrec.corpus.documents import MANIFEST, SUMMARY, summary_path
 from fastrec.corpus.manifest import InputEntry, Manifest, RejectsEntry, tree_hash
 from fastrec.corpus.rejects import decode_rejected, numbered_lines
 from fastrec.errors import CorpusError, ShardError
+from fastrec.judge.codes import REPAIRS
 from fastrec.normalize.options import Options
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.schemas.schema import Schema
@@ -27,6 +28,8 @@ from fastrec.summary.summarize import summarize
 __all__ = ["check_manifest", "check_rejects", "check_summary"]
 
 _LINE_COUNTS: Final = ("lines", "kept", "duplicates", "rejected", "blank")
+
+_ANY: Final = "any repair"
 
 _manifest_says, _summary_says = partial(Statement, f"{MANIFEST} says"), partial(Statement, f"{SUMMARY} says")
 _file_has = partial(Statement, "the file has")
@@ -115,6 +118,12 @@ def _check_counts(summary: Summary, manifest: Manifest, problems: Problems) -> N
     conflicts = sum(count for code, count in codes.items() if code.startswith("conflict."))
     valid, hashed = counts.kept + counts.duplicates + conflicts, hashes.verified + hashes.filled + hashes.replaced
     problems.compare(kind, "valid lines", _summary_says(valid), Statement("its sample_hash adds up to", hashed))
+    repaired, notes = Counter(summary.repaired.by_code), Counter(summary.notes)
+    inputs = sum((Counter(entry.repaired) for entry in manifest.inputs), Counter())
+    for code in sorted(repaired.keys() | inputs.keys() | (notes.keys() & REPAIRS.keys())):
+        name, claim = f"lines with {code}", _summary_says(repaired[code])
+        problems.compare(kind, name, claim, Statement(f"the inputs in {MANIFEST} add up to", inputs[code]))
+        problems.compare(kind, name, claim, Statement("its notes have", notes[code]))
 
 
 def _total(inputs: Sequence[InputEntry], name: str) -> int:
@@ -135,6 +144,7 @@ def _check_statistics(
         schema=schema,
         versions=summary.versions,
         notes=summary.notes,
+        repaired=summary.repaired,
         repairable=summary.repairable,
         same_run=summary.same_run,
     )
@@ -174,7 +184,7 @@ def check_rejects(
         size, digest = sha256_of_file(path)
         problems.compare("file.bytes", "size", _manifest_says(listed.bytes), _file_has(size))
         problems.compare("file.sha256", "SHA-256", _manifest_says(listed.sha256), _file_has(digest))
-        codes, sources = _read_rejects(path, problems)
+        codes, sources, repairs = _read_rejects(path, problems)
     except FileNotFoundError:  # reported as a missing file
         return
     except ShardError as exc:
@@ -189,12 +199,15 @@ def check_rejects(
         _compare_counts("of", _manifest_says, rejected, sources, problems)
         if summary is not None:
             _compare_counts("of code", _summary_says, Counter(summary.rejected_by_code), codes, problems)
+            repairable = Counter(summary.repairable.by_code | {_ANY: summary.repairable.lines})
+            _compare_counts("to be kept with", _summary_says, repairable, repairs, problems)
     yield from problems
 
 
-def _read_rejects(path: str, problems: Problems) -> tuple[Counter[str], Counter[str]]:
-    """Count the rejected lines by code and by source, and report those that are damaged or out of order."""
+def _read_rejects(path: str, problems: Problems) -> tuple[Counter[str], Counter[str], Counter[str]]:
+    """Count the rejected lines by code, by source and by repair, and report those that are damaged or out of order."""
     codes: Counter[str] = Counter()
+    repairs: Counter[str] = Counter()
     sources: Counter[str] = Counter()
     previous = ("", 0)
     for number, line in numbered_lines(path):
@@ -205,12 +218,14 @@ def _read_rejects(path: str, problems: Problems) -> tuple[Counter[str], Counter[
             continue
         codes[rejected.code] += 1
         sources[rejected.source] += 1
+        if rejected.repairs:
+            repairs.update([_ANY, *rejected.repairs])
         location = (rejected.source, rejected.line)
         if location <= previous:
             message = f"expected a line after {previous[0]}:{previous[1]}, found {location[0]}:{location[1]}"
             problems.add("rejects.order", message, number)
         previous = location
-    return codes, sources
+    return codes, sources, repairs
 
 
 def _compare_counts(

@@ -1,0 +1,88 @@
+"""Count repairs: lines that were repaired, with examples, and rejected lines that repairs would keep."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from itertools import groupby, islice
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import asdict
+
+from fastrec.judge.batch import Batch
+from fastrec.summary.document import Repairable, Repaired, RepairExample, json_safe
+
+__all__ = ["RepairCounts", "repair_documents"]
+
+_EXAMPLES: Final = 3
+"""Examples of each repair: the first ones by names, so that they do not depend on the order of lines."""
+
+
+class _Example(msgspec.Struct, frozen=True):
+    """A change to a record."""
+
+    code: str
+    evaluation_name: str
+    model_id: str
+    sample_id: int | str
+    path: str
+    message: str
+
+    def sort_key(self) -> tuple[Any, ...]:
+        """Return the key to sort by; integers come before strings."""
+        sample = isinstance(self.sample_id, str), self.sample_id
+        return self.code, self.evaluation_name, self.model_id, *sample, self.path, self.message
+
+
+class RepairCounts(msgspec.Struct):
+    """Repairs of the lines of a task."""
+
+    lines: int = 0  # repaired lines
+    by_code: Counter[str] = msgspec.field(default_factory=Counter)
+    examples: list[_Example] = msgspec.field(default_factory=list)
+    repairable: int = 0  # rejected lines that repairs would keep
+    repairable_by_code: Counter[str] = msgspec.field(default_factory=Counter)
+
+    def add(self, batch: Batch) -> Counter[str]:
+        """Add the lines of a chunk, and return its repaired lines by code."""
+        by_code: Counter[str] = Counter()
+        for line in batch.repaired:
+            by_code.update(finding.code for finding in line.findings)
+        self.lines += len(batch.repaired)
+        self.by_code.update(by_code)
+        if batch.repaired:
+            new = (
+                _Example(one.code, line.evaluation_name, line.model_id, line.sample_id, one.path, one.message)
+                for line in batch.repaired
+                for one in line.findings
+            )
+            self.examples = _first((*self.examples, *new))
+        for invalid in batch.rejected:
+            self.repairable += bool(invalid.repairs)
+            self.repairable_by_code.update(invalid.repairs)
+        return by_code
+
+
+def _first(examples: Iterable[_Example]) -> list[_Example]:
+    in_order = sorted(set(examples), key=_Example.sort_key)
+    groups = groupby(in_order, key=lambda example: example.code)
+    return [example for _, group in groups for example in islice(group, _EXAMPLES)]
+
+
+def repair_documents(counts: Iterable[RepairCounts]) -> tuple[Repaired, Repairable]:
+    """Add up the repairs of all tasks for the summary."""
+    total = RepairCounts()
+    for one in counts:
+        total.lines += one.lines
+        total.by_code.update(one.by_code)
+        total.examples = _first((*total.examples, *one.examples))
+        total.repairable += one.repairable
+        total.repairable_by_code.update(one.repairable_by_code)
+    examples = [
+        RepairExample(**asdict(example) | {"sample_id": json_safe(example.sample_id)}) for example in total.examples
+    ]
+    return (
+        Repaired(lines=total.lines, by_code=dict(sorted(total.by_code.items())), examples=examples),
+        Repairable(lines=total.repairable, by_code=dict(sorted(total.repairable_by_code.items()))),
+    )
