@@ -46,8 +46,7 @@ class Percentage(Number):
 @click.option("--errors-as-wrong", is_flag=True,
               help="Count a record with an error as a wrong answer, instead of as none.")  # fmt: skip
 @click.option("--accuracy", is_flag=True,
-              help="Compare the accuracy of graded metrics (scores other than 0 and 1), too, instead of the "
-              "score.")  # fmt: skip
+              help="Compare the accuracy even where scores are other than 0 and 1.")  # fmt: skip
 @click.option("--examples", type=Count(min=0), metavar="N", show_default="10 in JSON, else 0",
               help="List this many flips per model, and this many records of each kind.")  # fmt: skip
 @choice_option("--format", ["table", "json", "markdown"], "Output format; markdown suits a pull request.",

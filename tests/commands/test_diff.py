@@ -143,6 +143,74 @@ def test_the_result_agrees_with_loading_both_corpora(
             check_totals(difference)
 
 
+# The same with records that name a metric
+
+METRICS = st.sampled_from([None, "acc", "acc", "f1", 'ö"\\\0'])
+LATER_CHOICES = [
+    ((), BY),
+    ((), BY),
+    ((), ("evaluation_name", "sample_hash", "model_id")),
+    (("evaluation_result_id",), BY),
+    (
+        ("evaluation_name", "model_id", "evaluation_result_id", "sample_id"),
+        ("evaluation_name", "model_id", "sample_id"),
+    ),
+    (("evaluation_name", "model_id", "sample_id"), BY),
+    ((), ("evaluation_name", "sample_hash", "model_id", "evaluation_id", "sample_id", "evaluation_result_id")),
+]
+
+
+def later(record: dict[str, Any], metric: str | None) -> dict[str, Any]:
+    """The record in the latest schema version."""
+    record = copy.deepcopy(record)
+    record["evaluation"]["zz"] = record.pop("unknown", None)
+    record["evaluation"]["score"] = float(record["evaluation"]["score"])
+    record["metadata"] = {key: json.dumps(value) for key, value in record["metadata"].items()}
+    record["input"]["reference"] = [record["input"]["reference"]]
+    for key in ("raw", "reasoning_trace"):
+        record["output"][key] = [record["output"][key]]
+    named = {"sample_id": str(record["sample_id"]), "schema_version": "0.3.0"}
+    return record | named | ({} if metric is None else {"evaluation_result_id": metric})
+
+
+@st.composite
+def nights_with_metrics(draw: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The records of two corpora, some scored by several metrics, and some by other ones in the second."""
+    metrics = draw(st.lists(METRICS, min_size=1, max_size=3, unique=True))
+    return tuple(  # type: ignore[return-value]
+        [
+            later(record, metric)
+            for record in records
+            for metric in draw(st.sampled_from([metrics, metrics, metrics, metrics[:1], [draw(METRICS)]]))
+        ]
+        for records in draw(nights())
+    )
+
+
+@settings(max_examples=50)
+@given(
+    nights_with_metrics(),
+    st.sampled_from(LATER_CHOICES),
+    st.sampled_from([900, 5_000, 1 << 18]),
+    st.sampled_from([1, 4_096]),
+)
+def test_the_result_agrees_with_loading_both_corpora_with_metrics(
+    both: tuple[list[dict[str, Any]], list[dict[str, Any]]], choice: Any, block_bytes: int, outcomes: int
+) -> None:
+    """Each metric is compared by itself, whatever the sort order, and a graded one by its scores."""
+    order, by = choice
+    limits = Limits(skim_bytes=block_bytes, diff_range_parts=1, diff_outcomes=outcomes)
+    with tempfile.TemporaryDirectory() as folder:
+        old, new = (
+            corpus_of(records, Path(folder, name), sort_by=order, schema="0.3.0", limits=MANY_PARTS)
+            for name, records in zip(("old", "new"), both, strict=True)
+        )
+        for options in ({}, {"errors_as_wrong": True}, {"accuracy": True}):
+            difference = diff(old, new, by=by, **options, examples=MANY, limits=limits)
+            assert found(difference) == reference(old, new, by, **options)
+            check_totals(difference)
+
+
 def check_totals(difference: Difference) -> None:
     """Every record of both corpora is counted, and the lists are as long as the counts say."""
     counts = difference.counts

@@ -26,6 +26,7 @@ from fastrec.commands.diff.document import Flip
 from fastrec.commands.diff.fields import Rate, Value, compare_lines, rate_maker, value_of
 from fastrec.commands.diff.questions import Outcome, count_answers
 from fastrec.commands.diff.reader import Bounds, HeldLines, Reader, equal_bytes
+from fastrec.commands.diff.significance import to_double
 from fastrec.corpus.line_head import Position, key_mark, key_of, position_maker, read_head
 from fastrec.corpus.scan import VERIFY_HINT, PartFile
 from fastrec.engine.base import collector_off
@@ -230,7 +231,7 @@ class _Merger:
             examples = self.changes.examples[*model, "better" if difference > 0 else "worse"]
             if len(examples) < self._task.examples:
                 name = name_of(line)
-                old, new = (float(answers.mean()) for answers in outcome[2:])
+                old, new = (to_double(answers.mean()) for answers in outcome[2:])
                 examples.append(Flip(sample_id=name.sample_id, sample_hash=name.sample_hash, old=old, new=new))
 
     def _count(self, kind: str, lines: Sequence[bytes]) -> None:

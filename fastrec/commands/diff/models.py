@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import sys
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
@@ -12,7 +10,7 @@ from fastrec.commands.diff.changes import Changes, ModelName
 from fastrec.commands.diff.document import Counts, ModelDifference, Status
 from fastrec.commands.diff.plan import Corpus
 from fastrec.commands.diff.questions import Compared, MismatchError, Totals, compare_questions
-from fastrec.commands.diff.significance import adjust, paired_test
+from fastrec.commands.diff.significance import adjust, paired_test, to_double
 from fastrec.corpus.scan import VERIFY_HINT
 from fastrec.errors import CorpusError, shown
 from fastrec.summary.document import ModelSummary
@@ -100,7 +98,7 @@ def _statistics(compared: Compared, *, scored: bool) -> dict[str, Any]:
         else (None, None)
     )
     means = [
-        _double(total / number) if number and total is not None else None
+        to_double(total / number) if number and total is not None else None
         for total in (compared.old_means, compared.new_means)
     ]
     unused = [None, None]
@@ -114,17 +112,9 @@ def _statistics(compared: Compared, *, scored: bool) -> dict[str, Any]:
         "new_accuracy": accuracies[1],
         "old_score": scores[0],
         "new_score": scores[1],
-        "points": _double(100 * read.gain / number) if number else None,
+        "points": to_double(100 * read.gain / number) if number else None,
         "worse": read.worse,
         "better": read.better,
         "test": test,
         "p": p,
     }
-
-
-def _double(value: Fraction) -> float:
-    """Round to a double; beyond its range, return the largest one: a gate must see a loss of any size."""
-    try:
-        return float(value)
-    except OverflowError:
-        return math.copysign(sys.float_info.max, value)

@@ -13,12 +13,13 @@ All of them are two-sided, and use no random numbers. The first two are computed
 from __future__ import annotations
 
 import math
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Final, Literal
 
-__all__ = ["Test", "adjust", "mcnemar", "paired_test", "sign_flip", "t_test"]
+__all__ = ["Test", "adjust", "mcnemar", "paired_test", "sign_flip", "t_test", "to_double"]
 
 Test = Literal["mcnemar", "sign-flip", "t"]
 
@@ -110,8 +111,16 @@ def t_test(total: Fraction, squares: Fraction, questions: int) -> float:
     if not total or not spread:
         return float(not total)
     # The square of the t statistic is exact up to here: t² = mean² / (variance / n).
-    t_squared = float(total**2 * degrees / (questions * spread))
+    t_squared = to_double(total**2 * degrees / (questions * spread))
     return _beta(degrees / (degrees + t_squared), degrees / 2, 0.5)
+
+
+def to_double(value: Fraction) -> float:
+    """Round to a double. Beyond its range, return the largest one: a loss of any size must be seen."""
+    try:
+        return float(value)
+    except OverflowError:
+        return sys.float_info.max if value > 0 else -sys.float_info.max
 
 
 def _beta(x: float, a: float, b: float) -> float:
