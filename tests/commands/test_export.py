@@ -33,10 +33,10 @@ from fastrec.corpus.writer import ShardWriter
 from fastrec.csv_writer import escape_cell
 from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError
 from fastrec.limits import Limits
-from fastrec.schemas.registry import DEFAULT_SCHEMA
+from fastrec.schemas.registry import CORPUS_LABELS, DEFAULT_SCHEMA, TARGETS
+from fastrec.schemas.schema import Schema
 from tests import strategies
 from tests.normalize.normalizing import Corpus, normalized, write
-from tests.reference import schema
 from tests.running import run_command
 from tests.samples import sample
 
@@ -56,9 +56,9 @@ def _long_integers() -> Iterator[None]:
 # From a row back to a record, as the README of an export describes
 
 
-def restored(row: dict[str, Any]) -> dict[str, Any]:
+def restored(row: dict[str, Any], version: Schema = DEFAULT_SCHEMA) -> dict[str, Any]:
     """The record of a row."""
-    record = _object(row, schema())
+    record = _object(row, version.document)
     for path, value in json.loads(row["extra"] or "{}").items():
         *steps, last = [
             int(number) if number else json.loads(quoted) if quoted else name
@@ -115,13 +115,14 @@ READERS = [by_pyarrow, by_polars, by_duckdb]
 
 def assert_equal(corpus: Corpus, output: Path) -> None:
     """Every reader restores every record of a corpus, in order."""
+    version = CORPUS_LABELS[corpus.manifest["schema"]]
     files = sorted((output / "data").glob("*.parquet"))
     assert len(files) == max(len(corpus.parts), 1)
     schemas = [pq.read_schema(file) for file in files]
-    assert all(each == table_schema(DEFAULT_SCHEMA) for each in schemas)
+    assert all(each == table_schema(version) for each in schemas)
     expected = [exactly(json.loads(line)) for line in corpus.lines]
     for reader in READERS:
-        assert [exactly(restored(row)) for row in reader(files)] == expected, reader.__name__
+        assert [exactly(restored(row, version)) for row in reader(files)] == expected, reader.__name__
 
 
 def exported(corpus: Corpus, output: Path, **options: Any) -> Path:
@@ -240,11 +241,12 @@ def test_parquet_suits_viewers(tmp_path: Path) -> None:
     assert listed["text_sha256"] == corpus.manifest["text_sha256"]
 
 
+@pytest.mark.parametrize("version", TARGETS)
 @pytest.mark.parametrize("format_", module.FORMATS)
-def test_an_empty_corpus_has_empty_tables(tmp_path: Path, format_: str) -> None:
+def test_an_empty_corpus_has_empty_tables(tmp_path: Path, format_: str, version: str) -> None:
     """With columns, but without rows."""
     write(tmp_path / "a.jsonl", [])
-    corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus")
+    corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus", schema=version)
     output = exported(corpus, tmp_path / "tables", format=format_)
     if format_ == "parquet":
         assert_equal(corpus, output)
@@ -666,7 +668,8 @@ def test_help_fits_a_terminal() -> None:
     assert max(map(len, text.splitlines())) <= 100
 
 
-def test_every_property_of_the_schema_is_a_column() -> None:
+@pytest.mark.parametrize("version", TARGETS.values(), ids=list(TARGETS))
+def test_every_property_of_the_schema_is_a_column(version: Schema) -> None:
     """At every level."""
 
     def check(type_: Any, node: dict[str, Any]) -> None:
@@ -677,4 +680,4 @@ def test_every_property_of_the_schema_is_a_column() -> None:
             if "properties" in items:
                 check(inner.value_type if pa.types.is_list(inner) else inner, items)
 
-    check(table_schema(DEFAULT_SCHEMA), schema())
+    check(table_schema(version), version.document)

@@ -10,7 +10,7 @@ and once for its unknown keys, which go to `extra` under their paths:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, get_origin, get_type_hints
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -81,7 +81,12 @@ def _raw_struct(struct: type[msgspec.Struct], *, forbid: bool) -> type[msgspec.S
     def replace(hint: Any) -> Any:
         if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
             return _raw_struct(hint, forbid=forbid)
-        return msgspec.Raw if get_origin(hint) is dict else hint
+        if get_origin(hint) is dict:
+            return msgspec.Raw
+        # msgspec takes `Raw | None` for null alone. The normal form has no null in such a field.
+        kinds = get_args(hint)
+        nullable = type(None) in kinds and any(get_origin(kind) is dict for kind in kinds)
+        return msgspec.Raw | msgspec.UnsetType if nullable else hint
 
     hints = get_type_hints(struct, include_extras=True)
     fields = [
