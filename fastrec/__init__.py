@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from fastrec._version import __version__
 
 if TYPE_CHECKING:
-    from fastrec.api import Verdict, decode, encode, judge, read, schema
+    from fastrec.api import SchemaVersion, Verdict, decode, encode, judge, read, schema, schema_versions
     from fastrec.commands.cat import cat
     from fastrec.commands.diff import Difference, diff
     from fastrec.commands.export import Exported, export
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from fastrec.summary.ranking import Stats
 
 __all__ = ["Finding", "Record", "Verdict", "__version__", "decode", "encode", "judge", "read", "sample_hash", "schema"]
+__all__ += ["SchemaVersion", "schema_versions"]
 __all__ += ["Difference", "Exported", "Rejects", "Stats", "Summary", "Validation", "Verification"]
 __all__ += ["cat", "diff", "export", "generate", "normalize", "rejects", "report", "stats", "validate", "verify"]
 __all__ += ["FastrecError", "InvalidRecordError", "RefusedError", "ShardError", "UsageError"]
@@ -44,7 +45,7 @@ __all__ += ["FastrecError", "InvalidRecordError", "RefusedError", "ShardError", 
 _HOMES = {
     name: module
     for module, names in {
-        "fastrec.api": ("Verdict", "decode", "encode", "judge", "read", "schema"),
+        "fastrec.api": ("SchemaVersion", "Verdict", "decode", "encode", "judge", "read", "schema", "schema_versions"),
         "fastrec.commands.cat": ("cat",),
         "fastrec.commands.diff": ("Difference", "diff"),
         "fastrec.commands.export": ("Exported", "export"),

@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from typing import Any
 
 import msgspec
 
 from fastrec.errors import FastrecError, shown
 from fastrec.judge.arbiter import judge_slowly, normal_form
 from fastrec.judge.batch import Batch, InvalidLine
+from fastrec.judge.codes import CODES
 from fastrec.judge.findings import Errors, Finding, InvalidRecordError, first_errors
 from fastrec.judge.judge import Judge
 from fastrec.judge.parse import MAX_DEPTH, flaws_in, spell
 from fastrec.judge.shards import JudgedChunk, judge_slice
-from fastrec.schemas.registry import DEFAULT_SCHEMA, Record
+from fastrec.schemas.registry import (
+    DEFAULT_SCHEMA,
+    NEWEST_SCHEMA,
+    SCHEMAS,
+    TARGETS,
+    AnyRecord,
+    chosen_schema,
+    schema_named,
+    schema_of,
+)
+from fastrec.schemas.schema import Schema
 from fastrec.schemas.shape import build
 from fastrec.schemas.widen import can_widen, widen
 from fastrec.sources.inputs import find_shards
 from fastrec.sources.shard import Slice
 
-__all__ = ["Verdict", "decode", "encode", "judge", "read", "schema"]
+__all__ = ["SchemaVersion", "Verdict", "decode", "encode", "judge", "read", "schema", "schema_versions"]
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -37,25 +49,51 @@ class Verdict(msgspec.Struct, frozen=True):
     """Likely mistakes in a valid record."""
     unlisted: dict[str, int] = {}
     """By code, the number of errors beyond those in `errors`."""
+    version: str | None = None
+    """The schema version of the record, before an upgrade; or the one whose errors these are, if the line has any."""
+    notes: tuple[str, ...] = ()
+    """Codes of what an upgrade lost or may confuse."""
 
 
-def judge(line: bytes | str) -> Verdict:
+class SchemaVersion(msgspec.Struct, frozen=True):
+    """A schema version that fastrec reads."""
+
+    name: str
+    """The name, as in `schema=`."""
+    about: str
+    """What it is."""
+    labels: tuple[str, ...]
+    """The values of `schema_version` that name it."""
+    is_target: bool
+    """Whether a corpus can have this version; `normalize` upgrades records of other versions."""
+
+
+def judge(line: bytes | str, *, schema: str = "auto", upgrade: bool = False) -> Verdict:
     """Judge one line.
+
+    `auto` tells the version of a record by its shape; the name of a version judges by that version alone. With
+    `upgrade`, the normal form is that of the record in the newest version.
 
     >>> verdict = judge('{"schema_version": "x", "model_id": 7}')
     >>> verdict.valid
     False
     >>> print(verdict.errors[0].code, verdict.errors[0].path, verdict.errors[0].message)
     schema.type $.model_id expected a string, found the integer 7
+    >>> verdict.version
+    '0.3.0'
     """
-    batch, normal = _judged(line)
+    batch, normal = _judged(line, schema, upgrade)
     if batch.rejected:
-        return Verdict(False, b"", batch.rejected[0].findings, (), batch.rejected[0].unlisted)
-    return Verdict(True, normal, (), tuple(finding for _, finding in batch.warnings))
+        invalid = batch.rejected[0]
+        return Verdict(False, b"", invalid.findings, (), invalid.unlisted, invalid.version)
+    (version,) = +batch.versions
+    notes = sorted(code for code in batch.notes if CODES[code].severity == "note")
+    warnings = tuple(finding for _, finding in batch.warnings)
+    return Verdict(True, normal, (), warnings, version=version, notes=tuple(notes))
 
 
-def decode(line: bytes | str) -> Record:
-    """Decode one line into a record, unknown keys included.
+def decode(line: bytes | str, *, schema: str = "auto", upgrade: bool = False) -> AnyRecord:
+    """Decode one line into a record of its version, unknown keys included; `schema` and `upgrade` are as in `judge`.
 
     The record is in normal form: `sample_hash` is filled in, and nulls that mean the same as absence are gone. An
     unknown key becomes an attribute of its object. A key that is not a Python identifier (`my key`) becomes
@@ -74,31 +112,41 @@ def decode(line: bytes | str) -> Record:
     >>> encode(record).decode()[-53:]
     '"evaluation":{"score":1.0,"is_correct":true},"run":3}'
 
+    An upgraded record has no unknown keys at its root; they are in `metadata`, as text.
+
+    >>> upgraded = decode(line, upgrade=True)
+    >>> upgraded.schema_version, upgraded.sample_id, upgraded.input.reference, upgraded.metadata
+    ('0.3.0', '1', ['42'], {'run': '3'})
+
     Raises:
         InvalidRecordError: The line is not a valid record.
         FastrecError: The line is valid, but has a key that cannot become an attribute, for example one with a quote.
     """
-    batch, normal = _judged(line)
+    batch, normal = _judged(line, schema, upgrade)
     if batch.rejected:
         raise InvalidRecordError(batch.rejected[0].findings, unlisted=batch.rejected[0].unlisted)
-    return _record(normal)
+    return _record(normal, schema_of(batch.records[0]))
 
 
-def encode(record: Record) -> bytes:
-    """Encode a record in normal form, without a newline; `sample_hash` is computed again.
+def encode(record: AnyRecord) -> bytes:
+    """Encode a record in the normal form of its version, without a newline; `sample_hash` is computed again.
 
     Raises:
         InvalidRecordError: The record is not valid.
         UsageError: A value of the record is not a JSON value.
     """
-    verdict = judge(_spelled(record))
+    verdict = judge(_spelled(record), schema=schema_of(record).name)
     if not verdict.valid:
         raise InvalidRecordError(verdict.errors, unlisted=verdict.unlisted)
     return verdict.normal
 
 
-def read(paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str]) -> Iterator[Record]:
+def read(
+    paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str], *, schema: str = "auto", upgrade: bool = False
+) -> Iterator[AnyRecord]:
     """Read the records of shards in order; names can be files, directories and globs.
+
+    `schema` and `upgrade` are as in `judge`: without them, each record is of its own version.
 
     Raises:
         InvalidRecordError: A line is not a valid record; the error has its location.
@@ -108,37 +156,53 @@ def read(paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str]) -> It
     names = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     shards, _ = find_shards([os.fspath(name) for name in names])
     for shard in shards:
-        for judged in judge_slice(_judge(), Slice(shard)):
-            yield from _records(judged, shard.path)
+        for judged in judge_slice(_judge(schema, upgrade), Slice(shard)):
+            yield from _records(judged, shard.path, upgraded=upgrade)
 
 
-def schema() -> str:
-    """Return the JSON Schema of a record, as published."""
-    return DEFAULT_SCHEMA.source.decode()
+def schema(version: str | None = None) -> str:
+    """Return the JSON Schema of a record: of this version, or of the one that fastrec began with, as published.
+
+    >>> '"evaluation_result_id"' in schema("0.3.0"), '"evaluation_result_id"' in schema()
+    (True, False)
+    """
+    return (DEFAULT_SCHEMA if version is None else schema_named(version)).source.decode()
 
 
-def _records(judged: JudgedChunk, source: str) -> Iterator[Record]:
+def schema_versions() -> tuple[SchemaVersion, ...]:
+    """List the schema versions that fastrec reads, the oldest first.
+
+    >>> [(version.name, version.is_target) for version in schema_versions()]
+    [('0.2.0', True), ('0.2.0-released', False), ('0.2.1', False), ('0.3.0', True)]
+    """
+    return tuple(
+        SchemaVersion(name, one.about, tuple(sorted(one.labels)), name in TARGETS) for name, one in SCHEMAS.items()
+    )
+
+
+def _records(judged: JudgedChunk, source: str, *, upgraded: bool) -> Iterator[AnyRecord]:
     batch = judged.batch
     for invalid in batch.rejected:
         raise InvalidRecordError(invalid.findings, source, invalid.line, invalid.unlisted)
     start = 0
     for record, end in zip(batch.records, batch.ends, strict=True):
         # A record of the slow path lacks its unknown keys, and a widened class has the unknown keys of other records.
-        is_plain = not batch.slow and type(record) is Record
-        yield record if is_plain else _record(bytes(judged.normal[start : end - 1]), source)
+        record_schema = schema_of(record)
+        is_plain = not batch.slow and not upgraded and type(record) is record_schema.record
+        yield record if is_plain else _record(bytes(judged.normal[start : end - 1]), record_schema, source)
         start = end
 
 
-@lru_cache(maxsize=1)
-def _judge() -> Judge:
-    return Judge(warnings=True)
+@lru_cache(maxsize=2 * (len(SCHEMAS) + 1))
+def _judge(schema: str, upgrade: bool) -> Judge:
+    return Judge(chosen_schema(schema), target=NEWEST_SCHEMA if upgrade else None, warnings=True)
 
 
-def _judged(line: bytes | str) -> tuple[Batch, bytes]:
+def _judged(line: bytes | str, schema: str, upgrade: bool) -> tuple[Batch, bytes]:
     """Judge one line; return its normal form without the newline."""
     data = (line.encode(errors="surrogatepass") if isinstance(line, str) else bytes(line)).removesuffix(b"\n")
     out = bytearray()
-    batch = _judge().judge_chunk(data, out)
+    batch = _judge(schema, upgrade).judge_chunk(data, out)
     if batch.lines != 1 or batch.blank:
         found = "a blank line" if batch.lines == batch.blank else f"{batch.lines} lines"
         finding = Finding("json.syntax", "$", f"expected one JSON object on one line, found {found}")
@@ -146,10 +210,12 @@ def _judged(line: bytes | str) -> tuple[Batch, bytes]:
     return batch, bytes(out[:-1])
 
 
-_decode_plain = msgspec.json.Decoder(Record).decode
+@lru_cache(maxsize=len(SCHEMAS))
+def _plain_decoder(schema: Schema) -> Callable[[bytes], AnyRecord]:
+    return msgspec.json.Decoder(schema.record).decode
 
 
-def _spelled(record: Record) -> bytes:
+def _spelled(record: AnyRecord) -> bytes:
     """Encode a record that a caller may have changed; refuse values that JSON cannot represent."""
     try:
         line = spell(record)
@@ -166,22 +232,24 @@ def _spelled(record: Record) -> bytes:
     return line
 
 
-def _record(normal: bytes, source: str = "") -> Record:
-    """Build a record from its normal form, with fields for its unknown keys and no others."""
+def _record(normal: bytes, schema: Schema, source: str = "") -> AnyRecord:
+    """Build a record of a version from its normal form, with fields for its unknown keys and no others."""
     with suppress(msgspec.MsgspecError, RecursionError):
-        return _decode_plain(normal)
-    judged = judge_slowly(normal, DEFAULT_SCHEMA)
+        return _plain_decoder(schema)(normal)
+    judged = judge_slowly(normal, schema)
     assert not isinstance(judged, Errors)
     unknown: dict[str, set[str]] = {}
-    value = normal_form(judged[0], DEFAULT_SCHEMA.shape, unknown)
+    value = normal_form(judged[0], schema.shape, unknown)
     for key in (key for keys in unknown.values() for key in keys if not can_widen(key)):
         raise FastrecError(
             f"{f'{shown(source)}: ' if source else ''}the record is valid, but its key {key!r} cannot become an "
             "attribute; take the line's normal form from fastrec.judge"
         )
-    return build(_class_for(tuple((path, tuple(sorted(keys))) for path, keys in sorted(unknown.items()))), value)
+    keys_by_path = tuple((path, tuple(sorted(keys))) for path, keys in sorted(unknown.items()))
+    record: AnyRecord = build(_class_for(schema, keys_by_path), value)
+    return record
 
 
 @lru_cache(maxsize=64)
-def _class_for(unknown: tuple[tuple[str, tuple[str, ...]], ...]) -> type[Record]:
-    return widen(Record, dict(unknown))
+def _class_for(schema: Schema, unknown: tuple[tuple[str, tuple[str, ...]], ...]) -> type[Any]:
+    return widen(schema.record, dict(unknown))

@@ -33,10 +33,12 @@ from fastrec.errors import (
     WorkerDiedError,
 )
 from fastrec.judge.findings import Finding, InvalidRecordError
+from fastrec.schemas.registry import NEWEST_SCHEMA, SCHEMAS
+from fastrec.schemas.upgrade import upgrade_value
 from fastrec.sources.formats import Format
 from tests import strategies
 from tests.reference import normal_record
-from tests.samples import sample
+from tests.samples import sample, sample_of
 from tests.sources.compressing import compressed
 
 KINDS = ["single_turn", "multi_turn", "agentic"]
@@ -312,6 +314,90 @@ def test_decode_raises_for_an_invalid_line(line: bytes | str) -> None:
     assert isinstance(caught.value, ValueError)
     assert caught.value.findings == fastrec.judge(line).errors
     assert caught.value.findings[0].message in str(caught.value)
+
+
+# Schema versions
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("version", SCHEMAS)
+def test_a_record_is_decoded_as_its_own_version(version: str, kind: str) -> None:
+    """The Struct is that of the version, and encoding it gives its normal form."""
+    line = line_of(sample_of(version, kind))
+    verdict = fastrec.judge(line)
+    assert (verdict.valid, verdict.version, verdict.notes) == (True, version, ())
+    record = fastrec.decode(line)
+    assert type(record) is SCHEMAS[version].record
+    assert fastrec.encode(record) == verdict.normal
+
+
+@pytest.mark.parametrize("version", SCHEMAS)
+def test_unknown_keys_survive_in_every_version(version: str) -> None:
+    """Objects below the root are open in all versions."""
+    given_record = sample_of(version, "agentic")
+    given_record["evaluation"]["extra"] = {"b": 1, "a": 2}
+    line = line_of(given_record)
+    record = fastrec.decode(line)
+    assert record.evaluation.extra == {"a": 2, "b": 1}
+    assert fastrec.encode(record) == fastrec.judge(line).normal
+
+
+def test_a_record_can_be_judged_by_one_version() -> None:
+    """`schema` names the version; errors say which version they are of."""
+    line = line_of(sample_of("0.2.1"))
+    assert fastrec.judge(line).version == "0.2.1"
+    assert type(fastrec.decode(line, schema="0.3.0")) is SCHEMAS["0.3.0"].record
+    verdict = fastrec.judge(line, schema="0.2.0")
+    assert (verdict.valid, verdict.version) == (False, "0.2.0")
+    assert verdict.errors[0].message == "expected a string, found an array of 1 item"
+    with pytest.raises(UsageError, match=r"there is no schema version '0\.1'"):
+        fastrec.judge(line, schema="0.1")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("version", SCHEMAS)
+def test_records_of_all_versions_can_be_upgraded(version: str, kind: str, tmp_path: Path) -> None:
+    """`judge`, `decode` and `read` give the record in the newest version; the verdict has the codes."""
+    line = line_of(sample_of(version, kind))
+    verdict = fastrec.judge(line, upgrade=True)
+    assert (verdict.valid, verdict.version) == (True, version)
+    value, codes = upgrade_value(json.loads(line), SCHEMAS[version])
+    assert verdict.notes == tuple(codes)
+    assert {**json.loads(verdict.normal), "sample_hash": "00ff"} == value
+    record = fastrec.decode(line, upgrade=True)
+    assert type(record) is NEWEST_SCHEMA.record
+    assert fastrec.encode(record) == verdict.normal
+    assert fastrec.judge(verdict.normal, upgrade=True).normal == verdict.normal
+    path = write(tmp_path / "a.jsonl", json.loads(line))
+    assert [fastrec.encode(one) for one in fastrec.read(path, upgrade=True)] == [verdict.normal]
+
+
+def test_read_yields_records_of_several_versions(tmp_path: Path) -> None:
+    """Each record has the class of its own version, or of the one that all are judged by."""
+    path = write(tmp_path / "a.jsonl", *(sample_of(version) for version in SCHEMAS))
+    assert [type(record) for record in fastrec.read(path)] == [schema.record for schema in SCHEMAS.values()]
+    assert {type(record) for record in fastrec.read(path, upgrade=True)} == {NEWEST_SCHEMA.record}
+    with pytest.raises(InvalidRecordError, match="line 1: "):
+        list(fastrec.read(path, schema="0.3.0"))
+
+
+def test_upgraded_records_have_their_own_unknown_keys_only(tmp_path: Path) -> None:
+    """What the judge learned from other records is not seen in a record."""
+    records = [sample("agentic", sample_id=number) for number in range(6)]
+    for number, record in enumerate(records):
+        record["token_usage"][f"extra_{number % 2}"] = number
+    found = list(fastrec.read(write(tmp_path / "a.jsonl", *records), upgrade=True))
+    assert [hasattr(record.token_usage, "extra_1") for record in found] == [False, True] * 3
+
+
+def test_schemas_of_all_versions() -> None:
+    """`schema` returns the file of a version; `schema_versions` lists them."""
+    assert fastrec.schema() == SCHEMAS["0.2.0"].source.decode()
+    for version in fastrec.schema_versions():
+        assert fastrec.schema(version.name) == SCHEMAS[version.name].source.decode()
+        assert set(version.labels) == SCHEMAS[version.name].labels
+    with pytest.raises(UsageError, match=r"there is no schema version '0\.1'"):
+        fastrec.schema("0.1")
 
 
 # read and validate

@@ -11,8 +11,12 @@ __all__ = ["schema"]
 
 
 @command("Print the schema of a record.")
-def schema() -> None:
-    """Print the JSON Schema of a record, byte for byte as published.
+@click.argument("version", required=False)
+@click.option("--list", "list_versions", is_flag=True, help="List the versions instead.")
+def schema(version: str | None, list_versions: bool) -> None:
+    """Print the JSON Schema of a record.
+
+    VERSION is 0.2.0, 0.2.0-released, 0.2.1 or 0.3.0. Without it, print the schema of 0.2.0, byte for byte as published.
 
     \b
     Exit codes:
@@ -22,9 +26,18 @@ def schema() -> None:
     \b
     Examples:
       fastrec schema > record.schema.json
-      fastrec schema | jq .required
+      fastrec schema 0.3.0 | jq .required
+      fastrec schema --list
     """
-    from fastrec.schemas.registry import DEFAULT_SCHEMA
+    from fastrec.schemas.registry import DEFAULT_SCHEMA, SCHEMAS, TARGETS, schema_named
 
     with allow_broken_pipe():
-        click.echo(DEFAULT_SCHEMA.source, nl=False)
+        if not list_versions:
+            click.echo((schema_named(version) if version else DEFAULT_SCHEMA).source, nl=False)
+            return
+        for one in SCHEMAS.values():
+            corpus = "yes" if one.name in TARGETS else "no; normalize upgrades its records"
+            click.echo(click.style(one.name, bold=True))
+            click.echo(f"    {one.about}")
+            click.echo(f"    schema_version: {', '.join(sorted(one.labels))}")
+            click.echo(f"    corpus: {corpus}")

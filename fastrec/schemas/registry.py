@@ -9,8 +9,11 @@ from fastrec.schemas.schema import Schema
 from fastrec.schemas.v0_2_0 import SCHEMA as V0_2_0
 from fastrec.schemas.v0_2_0 import Record
 from fastrec.schemas.v0_2_0_released import SCHEMA as V0_2_0_RELEASED
+from fastrec.schemas.v0_2_0_released import Record as ReleasedRecord
 from fastrec.schemas.v0_2_1 import SCHEMA as V0_2_1
+from fastrec.schemas.v0_2_1 import Record as Record021
 from fastrec.schemas.v0_3_0 import SCHEMA as V0_3_0
+from fastrec.schemas.v0_3_0 import Record as Record030
 
 __all__ = [
     "CORPUS_LABELS",
@@ -18,9 +21,11 @@ __all__ = [
     "NEWEST_SCHEMA",
     "SCHEMAS",
     "TARGETS",
+    "AnyRecord",
     "Record",
     "chosen_schema",
     "schema_named",
+    "schema_of",
 ]
 
 SCHEMAS: Final[dict[str, Schema]] = {schema.name: schema for schema in (V0_2_0, V0_2_0_RELEASED, V0_2_1, V0_3_0)}
@@ -37,6 +42,17 @@ TARGETS: Final[dict[str, Schema]] = {schema.name: schema for schema in (DEFAULT_
 
 CORPUS_LABELS: Final[dict[str, Schema]] = {schema.label: schema for schema in TARGETS.values()}
 """The same by what manifests say."""
+
+
+AnyRecord = Record | ReleasedRecord | Record021 | Record030
+"""A record of any version."""
+
+_BY_RECORD: Final = {schema.record: schema for schema in SCHEMAS.values()}
+
+
+def schema_of(record: AnyRecord) -> Schema:
+    """Return the version of a decoded record, by its class or the one that it widens."""
+    return next(_BY_RECORD[kind] for kind in type(record).__mro__ if kind in _BY_RECORD)
 
 
 def chosen_schema(name: str) -> Schema | None:

@@ -62,6 +62,8 @@ class Schema:
 
     name: str
     """What users call it."""
+    about: str
+    """What it is, in a few words."""
     label: str
     """The `schema_version` of records that are upgraded to this version, and `schema` in manifests."""
     labels: frozenset[str]

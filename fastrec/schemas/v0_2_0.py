@@ -141,6 +141,7 @@ RULES: Final = (
 
 SCHEMA: Final = Schema(
     name="0.2.0",
+    about="the version that fastrec began with: one reference and one answer as text, `interactions`",
     label="instance_level_eval_0.2.0",
     labels=labels_of("0.2.0"),
     file="instance_level_eval_0.2.0.schema.json",

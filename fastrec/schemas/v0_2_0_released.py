@@ -85,6 +85,7 @@ def _claims(record: Any) -> bool:
 
 SCHEMA: Final = Schema(
     name="0.2.0-released",
+    about="0.2.0 as it was released: references, answers and reasoning traces may be lists",
     label="0.2.0",
     labels=_LABELS,
     file="instance_level_eval_0.2.0-released.schema.json",

@@ -106,6 +106,7 @@ _LABELS: Final = labels_of("0.2.1")
 
 SCHEMA: Final = Schema(
     name="0.2.1",
+    about="no unknown keys at the root, `messages` instead of `interactions`, lists, only text in `metadata`",
     label="0.2.1",
     labels=_LABELS,
     file="instance_level_eval_0.2.1.schema.json",

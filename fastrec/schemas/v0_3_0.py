@@ -64,6 +64,7 @@ def _has_null(record: Any) -> bool:
 
 SCHEMA: Final = Schema(
     name="0.3.0",
+    about="0.2.1 with `evaluation_result_id`; the same as 0.2.2 and 0.2.3",
     label="0.3.0",
     labels=_LABELS,
     file="instance_level_eval_0.3.0.schema.json",

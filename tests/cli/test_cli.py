@@ -20,7 +20,7 @@ from fastrec.cli import cli
 from fastrec.cli.options import Size
 from fastrec.cli.spelling import safe
 from fastrec.commands.validate.result import Validation
-from fastrec.schemas.registry import DEFAULT_SCHEMA
+from fastrec.schemas.registry import DEFAULT_SCHEMA, SCHEMAS, TARGETS
 from fastrec.sources.formats import Format
 from tests.running import run_command, run_here
 from tests.samples import sample
@@ -152,7 +152,7 @@ def test_text_output_groups_findings(corpus: Path) -> None:
     done = run("validate", "bad.jsonl", "more.jsonl")
     lines = done.stdout.decode().splitlines()
     at = lines.index("    $.model_id: the required field is missing")
-    assert lines[at - 1] == "error schema.required  7 ×"
+    assert lines[at - 1] == "error schema.required  7 ×, judged as 0.3.0"
     assert lines[at + 1] == "    bad.jsonl:2, bad.jsonl:3, more.jsonl:1, …"
     assert "warning warn.sample_hash  1 ×" in lines
     verdict = lines[-1]
@@ -494,6 +494,28 @@ def test_choices_are_listed_line_by_line() -> None:
 def test_schema() -> None:
     """`fastrec schema` prints the schema file byte for byte."""
     assert run("schema").stdout == DEFAULT_SCHEMA.source
+
+
+@pytest.mark.parametrize("version", SCHEMAS)
+def test_schema_of_a_version(version: str) -> None:
+    """`fastrec schema VERSION` prints the schema file of that version."""
+    assert run("schema", version).stdout == SCHEMAS[version].source
+
+
+def test_schema_list_has_every_version() -> None:
+    """`fastrec schema --list` has the names, meanings and labels of versions, and which of them a corpus can have."""
+    lines = run("schema", "--list").stdout.decode().splitlines()
+    assert lines[::4] == list(SCHEMAS)
+    assert [line.strip() for line in lines[1::4]] == [schema.about for schema in SCHEMAS.values()]
+    assert [set(line.split(": ")[1].split(", ")) for line in lines[2::4]] == [one.labels for one in SCHEMAS.values()]
+    assert [line.startswith("    corpus: yes") for line in lines[3::4]] == [name in TARGETS for name in SCHEMAS]
+
+
+def test_schema_of_an_unknown_version() -> None:
+    """The error lists the versions."""
+    done = run("schema", "0.9")
+    assert done.returncode == 2
+    assert b"there is no schema version '0.9'; the versions are 0.2.0, 0.2.0-released, 0.2.1, 0.3.0" in done.stderr
 
 
 def test_generated_shards_validate(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ NOT_IN_PYTHON = {
     "stats": {"format", "raw_cells"},
     "diff": {"format"},
     "rejects": {"format"},
+    "schema": {"list"},  # fastrec.schema_versions()
     "validate": {"format", "strict"},  # strict: the exit code
 }
 NOT_ON_THE_COMMAND_LINE = {"progress", "notice", "limits"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
 
 import msgspec
 
@@ -12,13 +11,10 @@ from fastrec.judge.findings import Finding, FindingGroups, Location
 from fastrec.judge.parse import parse
 from fastrec.judge.shards import JudgedChunk
 from fastrec.schemas.fast_upgrade import upgrade_record
-from fastrec.schemas.registry import NEWEST_SCHEMA, SCHEMAS
-from fastrec.schemas.schema import Schema
+from fastrec.schemas.registry import NEWEST_SCHEMA, schema_of
 from fastrec.schemas.upgrade import upgrade_value
 
 __all__ = ["UpgradeReport", "UpgradeStep", "report_of", "upgrade_steps"]
-
-_BY_RECORD: Final = {schema.record: schema for schema in SCHEMAS.values()}
 
 
 class UpgradeStep(msgspec.Struct):
@@ -50,7 +46,7 @@ def upgrade_steps(judged: JudgedChunk) -> Iterator[tuple[int, Finding]]:
     batch = judged.batch
     start = 0
     for record, line, end in zip(batch.records, batch.numbers, batch.ends, strict=True):
-        schema = _version_of(record)
+        schema = schema_of(record)
         if schema is not NEWEST_SCHEMA:
             # A record of the slow path lacks its unknown keys, but its normal form has them.
             upgraded = None if batch.slow else upgrade_record(record, schema)
@@ -58,11 +54,6 @@ def upgrade_steps(judged: JudgedChunk) -> Iterator[tuple[int, Finding]]:
             for code in codes:
                 yield line, Finding(code, "$", CODES[code].meaning)
         start = end
-
-
-def _version_of(record: Any) -> Schema:
-    """Return the version of a record by its class, which may be a widened one."""
-    return next(_BY_RECORD[kind] for kind in type(record).__mro__ if kind in _BY_RECORD)
 
 
 def report_of(groups: FindingGroups, versions: dict[str, int]) -> UpgradeReport:
