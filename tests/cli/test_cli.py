@@ -156,7 +156,7 @@ def test_text_output_groups_findings(corpus: Path) -> None:
     assert lines[at + 1] == "    bad.jsonl:2, bad.jsonl:3, more.jsonl:1, …"
     assert "warning warn.sample_hash  1 ×" in lines
     verdict = lines[-1]
-    assert verdict.startswith("not valid: 10 lines, 2 valid, 7 invalid, 1 warning, 1 blank (")
+    assert verdict.startswith("not valid: 10 lines, 2 valid, 7 invalid, 1 warning, 1 blank, schema 0.2.0 (")
     assert verdict.endswith(" MB/s)")
     assert done.stderr == b""
 
