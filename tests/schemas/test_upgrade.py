@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import re
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -320,3 +321,9 @@ def test_the_order_of_keys_does_not_matter() -> None:
     record = sample(metadata={"a": "0"}, a=1, a_2=2, b=3)
     backwards = dict(reversed(record.items()))
     assert upgraded(record)[0]["metadata"] == upgraded(backwards)[0]["metadata"]
+
+
+def test_every_code_is_documented() -> None:
+    """The page about versions has every code of an upgrade, and no others."""
+    page = (Path(__file__).parents[2] / "docs" / "versions.md").read_text()
+    assert set(re.findall(r"`(upgrade\.\w+)`", page)) == UPGRADES.keys()
