@@ -173,7 +173,7 @@ def _print_plan(plan: Plan, *, as_json: bool) -> None:
         click.echo(safe(path))
     sizes = f"{spell_bytes(plan.input_bytes)}, about {spell_bytes(plan.estimated_text_bytes)} of text"
     work = f"{counted(plan.tasks, 'task')}, about {counted(plan.estimated_parts, 'part')}"
-    click.echo(f"{counted(plan.shards, 'shard')}, {sizes}: {work}")
+    click.echo(f"{counted(plan.shards, 'shard')}, {sizes}: {work}; schema {plan.schema}")
 
 
 def _closing_line(result: NormalizeResult) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fastrec.corpus.output import Output
 from fastrec.corpus.writer import SUFFIXES
@@ -11,6 +11,7 @@ from fastrec.engine.base import Engine
 from fastrec.limits import Limits
 from fastrec.normalize.journal import Journal
 from fastrec.normalize.options import Options
+from fastrec.normalize.streams import Streams
 from fastrec.progress import Progress
 
 __all__ = ["RunContext"]
@@ -26,6 +27,11 @@ class RunContext:
     journal: Journal
     progress: Progress
     notice: Callable[[str], None]
+    is_auto: bool = False
+    """Whether the target follows from the content."""
+    may_change: bool = False
+    """Whether the target is a guess, which pass 1 may find wrong."""
+    streams: Streams = field(default_factory=Streams)
 
     @property
     def limits(self) -> Limits:

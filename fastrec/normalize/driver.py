@@ -42,12 +42,13 @@ from fastrec.summary.summarize import summarize
 __all__ = ["make_corpus", "purpose_of"]
 
 
-def purpose_of(options: Options) -> dict[str, Any]:
+def purpose_of(options: Options, *, is_auto: bool = False) -> dict[str, Any]:
     """Return everything besides the records that determines the bytes of a corpus."""
     recorded = {name: getattr(options, name) for name in (*RECORDED, "max_window", "sort_fields")}
     limits = options.limits
     cuts = (limits.sample_one_in, limits.sampled_keys, limits.most_parts)
-    return {"build": identity(), "cuts": cuts, "schema": options.target.name, **recorded}
+    schema = f"auto ({options.target.name})" if is_auto else options.target.name
+    return {"build": identity(), "cuts": cuts, "schema": schema, **recorded}
 
 
 def make_corpus(shards: Sequence[Shard], context: RunContext) -> tuple[Manifest, Summary]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, BinaryIO, Final, Self
 
 import msgspec
@@ -28,7 +28,7 @@ from fastrec.storage import storage_of
 from fastrec.storage.base import Log
 from fastrec.storage.digests import fingerprint
 
-__all__ = ["Journal", "JournalEntry"]
+__all__ = ["Journal", "JournalEntry", "purpose_in"]
 
 _HEAD: Final = 12  # bytes before an entry: its length and fingerprint
 _COPIED: Final = 4 << 20  # bytes of another journal that are copied at a time
@@ -115,6 +115,25 @@ class Journal:
 
     def __exit__(self, *_: object) -> None:
         self._log.close()
+
+
+def purpose_in(paths: Iterable[str], purposes: Sequence[dict[str, Any]]) -> int | None:
+    """Return the index of the purpose that the longest of some journals has; None if all have other ones."""
+    heads = {_framed(_encode(purpose)): index for index, purpose in enumerate(purposes)}
+    found, longest = None, 0
+    for path in paths:
+        with (
+            contextlib.suppress(OSError),
+            contextlib.closing(storage_of(path).open_log(path)) as log,
+            log.reader() as file,
+        ):
+            size = file.seek(0, os.SEEK_END)
+            file.seek(0)
+            head = _next_entry(file, size)
+            index = None if head is None else heads.get(_framed(head))
+            if index is not None and size > longest:
+                found, longest = index, size
+    return found
 
 
 def _difference(before: bytes, purpose: dict[str, Any]) -> str:

@@ -24,7 +24,7 @@ from fastrec.judge.judge import Judge
 from fastrec.judge.shards import invalid_line, judge_slice
 from fastrec.normalize.options import Options
 from fastrec.normalize.repairs import RepairCounts
-from fastrec.normalize.results import Piece, PieceCounts, SortResult, hash_examples
+from fastrec.normalize.results import Piece, PieceCounts, SortResult, hash_examples, stopped_result
 from fastrec.normalize.targets import has_later
 from fastrec.schemas.registry import TARGETS
 from fastrec.sorting.files import write_blocks
@@ -50,6 +50,8 @@ class SortTask(msgspec.Struct, frozen=True):
     large: bool = False  # whether runs may be larger than usual
     one_in: int = 1  # sampling rate of keys
     fenced: bool = True  # whether to return the fences of runs
+    is_auto: bool = False  # whether the target follows from the content
+    stops: bool = False  # whether to stop at a record of a later version than the default one
 
     def __str__(self) -> str:
         return "reading " + "; ".join(map(str, self.pieces))
@@ -62,8 +64,10 @@ def sort_pieces(task: SortTask) -> SortResult:
 
 
 @lru_cache(maxsize=4)
-def _judge(target: str, algorithm: str, mode: Any, repairs: tuple[str, ...]) -> Judge:
-    return Judge(target=TARGETS[target], algorithm=algorithm, sample_hash=mode, repairs=frozenset(repairs))
+def _judge(target: str, algorithm: str, mode: Any, repairs: tuple[str, ...], is_auto: bool) -> Judge:
+    return Judge(
+        target=TARGETS[target], algorithm=algorithm, sample_hash=mode, repairs=frozenset(repairs), is_guess=is_auto
+    )
 
 
 @lru_cache(maxsize=1)
@@ -121,7 +125,7 @@ class _Sorter:
     def __init__(self, task: SortTask) -> None:
         self._task = task
         options = task.options
-        self._judge = _judge(options.target.name, options.hash, options.sample_hash, options.repair)
+        self._judge = _judge(options.target.name, options.hash, options.sample_hash, options.repair, task.is_auto)
         self._buffer = _RunBuffer(task)
         # The random suffix keeps two workers apart if one was wrongly taken for dead.
         self._name = f"{task.number:06d}-{secrets.token_hex(4)}"
@@ -138,7 +142,9 @@ class _Sorter:
     def run(self) -> SortResult:
         task, path = self._task, f"{self._task.directory}/rejects-{self._name}"
         with storage_of(path).create(path, for_work=True) as rejects:
-            pieces = tuple(self._sort(piece, rejects) for piece in task.pieces)
+            pieces = tuple(self._sort(piece, rejects) for piece in task.pieces if not self._is_stopped)
+        if self._is_stopped:
+            return stopped_result(task.number)
         if self._buffer:
             self._spill()
         files = [*(file for run in self._runs for file in run.files), digest_of(path)]
@@ -159,6 +165,10 @@ class _Sorter:
             files=tuple(files),
             repairs=self._repairs,
         )
+
+    @property
+    def _is_stopped(self) -> bool:
+        return self._is_later and self._task.stops
 
     def _sort(self, piece: Piece, rejects: Any) -> PieceCounts:
         try:
@@ -193,6 +203,8 @@ class _Sorter:
             repaired.update(self._repairs.add(batch))
             self._recipes.update(batch.recipes)
             self._is_later = self._is_later or has_later(batch)
+            if self._is_stopped:
+                break
             blank += batch.blank
             invalid += batch.rejected
             if invalid:

@@ -13,6 +13,8 @@ from fastrec.normalize.pass1 import SortTask, sort_pieces
 from fastrec.normalize.pass1_tasks import SortTasks
 from fastrec.normalize.results import MergedRun, Part, PieceCounts, SortResult
 from fastrec.normalize.resume import find_reusable, without_merged
+from fastrec.normalize.targets import WrongTargetError
+from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA
 from fastrec.sorting.key_sample import KeySample, SampledKey, sample_index
 from fastrec.sorting.spill import Run, index_of
 from fastrec.sources.lines import ReadStats
@@ -61,7 +63,9 @@ class _Pass1:
     def __init__(self, shards: Sequence[Shard], context: RunContext) -> None:
         self._shards = shards
         self._context = context
-        self._tasks = SortTasks(shards, context.output.work, context.options)
+        self._tasks = SortTasks(shards, context.output.work, context.options, context.streams)
+        self._stops = context.may_change and context.options.target is DEFAULT_SCHEMA
+        self._is_stopped = False
         self._finished: dict[int, SortResult] = {}
         self._durable: set[int] = set()
         self._skipped: dict[int, ShardError] = {}
@@ -80,12 +84,31 @@ class _Pass1:
         self._sort(self._tasks.make(reusable))
         for task in self._tasks.reused:
             self._add(task)
+        self._check_stopped()
         merged = self._repeat_without_bad_shards(reusable.merged)
+        self._settle_target()
         self._complete_sample(merged)
         self._context.progress.finish()
         self._report_marks()
         results, durable = tuple(self._finished.values()), frozenset(self._durable)
         return SortedShards(results, durable, tuple(merged), self._skipped, self._tasks.decompressed), self._sample
+
+    def _check_stopped(self) -> None:
+        """Start again if there is a record of a later version than the target."""
+        if self._is_stopped:
+            self._context.progress.finish()
+            raise WrongTargetError(NEWEST_SCHEMA)
+
+    def _settle_target(self) -> None:
+        """Start again if there is no record of the target's version, but only of the default one."""
+        context = self._context
+        if context.may_change and not self._stops and not any(task.is_later for task in self._finished.values()):
+            context.progress.finish()
+            raise WrongTargetError(DEFAULT_SCHEMA)
+        self._release_streams()
+
+    def _release_streams(self) -> None:
+        storage_of(self._context.output.work).remove(*self._context.streams.release())
 
     def _sweep(self, reusable: set[str], count: int) -> None:
         """Remove files of an interrupted run that are not reusable; parts and their files are checked later."""
@@ -93,7 +116,7 @@ class _Pass1:
         entries = context.journal.take()
         parts = [entry for entry in entries if isinstance(entry, Part)]
         kept = {part.path for part in parts} | {file.path for part in parts for file in part.files}
-        context.output.sweep(reusable | kept)
+        context.output.sweep(reusable | kept | context.streams.files())
         if count:
             of = sum(isinstance(entry, SortResult) for entry in entries)
             context.notice(f"resuming an interrupted run: {count:,} of its {of:,} finished tasks are reused")
@@ -103,14 +126,24 @@ class _Pass1:
 
         def started() -> Iterator[SortTask]:
             for task in tasks:
-                fenced = self._runs <= self._context.limits.unmerged_runs
-                yield msgspec.structs.replace(task, one_in=self._sample.one_in, fenced=fenced)
+                if self._is_stopped:
+                    return
+                yield msgspec.structs.replace(
+                    task,
+                    one_in=self._sample.one_in,
+                    fenced=self._runs <= self._context.limits.unmerged_runs,
+                    is_auto=self._context.is_auto,
+                    stops=self._stops,
+                )
 
         for _, result in self._context.engine.run(sort_pieces, started()):
             self._context.output.check()
+            self._is_stopped = self._is_stopped or (self._stops and result.is_later)
+            if self._is_stopped:
+                continue  # tasks that run already end first; their files are removed when the run starts again
             pieces = [counts.piece for counts in result.pieces]
             chunks = [piece.slice.shard.path for piece in pieces if piece.temporary]
-            storage_of(self._context.output.work).remove(*chunks)
+            storage_of(self._context.output.work).remove(*self._context.streams.finish(chunks))
             failed = any(counts.error for counts in result.pieces)
             if not failed:  # else it is repeated without the bad shard, if at all
                 for run in result.runs:
@@ -124,6 +157,9 @@ class _Pass1:
 
     def _add(self, result: SortResult, *, reused: bool = False) -> None:
         """Keep what later steps need of a finished task."""
+        self._is_stopped = self._is_stopped or (self._stops and result.is_later)
+        if result.is_later and not self._stops and not self._context.options.skip_bad_shards:
+            self._release_streams()  # the newest version is certain
         self._finished[result.task] = msgspec.structs.replace(result, files=())
         had_fences = self._runs <= self._context.limits.unmerged_runs
         self._runs += len(result.runs)
@@ -159,6 +195,7 @@ class _Pass1:
             left, spoilt = without_merged(left, spoilt)
             again = [self._finished.pop(number) for number in sorted(spoilt)]
             self._sort([task for done in again if (task := self._tasks.without(done, bad.keys()))])
+            self._check_stopped()
         return left
 
     def _bad_shards(self) -> dict[int, ShardError]:

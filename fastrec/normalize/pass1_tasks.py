@@ -20,6 +20,7 @@ from fastrec.normalize.options import Options
 from fastrec.normalize.pass1 import SortTask
 from fastrec.normalize.results import PIECES, Piece, SortResult
 from fastrec.normalize.resume import Reusable
+from fastrec.normalize.streams import Streams, read_chunks
 from fastrec.sources.formats import Format
 from fastrec.sources.lines import Chunk, LongLine, ReadStats
 from fastrec.sources.shard import Shard, Slice
@@ -37,8 +38,11 @@ _FEEDS: Final = 3
 class SortTasks:
     """Makes the tasks of pass 1."""
 
-    def __init__(self, shards: Sequence[Shard], directory: str, options: Options) -> None:
+    def __init__(
+        self, shards: Sequence[Shard], directory: str, options: Options, streams: Streams | None = None
+    ) -> None:
         self._shards = shards
+        self._streams = streams or Streams()
         self._directory = directory
         self._options = options
         self._text = total_text(shards)
@@ -113,7 +117,8 @@ class SortTasks:
         """Choose the shards that the driver decompresses."""
         options = self._options
         if options.jobs == 1 and options.engine == "pool":
-            return frozenset()  # the driver does all the work itself
+            # The driver does all the work itself. A stream that may be read again has to be kept in chunks.
+            return frozenset(n for n, shard in enumerate(self._shards) if shard.stream and self._streams.kept)
         share = self._text // options.jobs
         least = max(2 * options.limits.task_bytes, share // _SHARE)
         sizes = [(shard.estimated_text, number) for number, shard in enumerate(self._shards) if not shard.splittable]
@@ -132,15 +137,16 @@ class SortTasks:
     def _decompress(self, shard: int, reusable: Reusable) -> Iterator[SortTask]:
         """Decompress a shard, and make a task of each chunk."""
         long_lines: list[LongLine] = []
-        stats = self.decompressed[shard] = ReadStats()
+        if self._shards[shard].stream:
+            stats = self._streams.open(shard, self._shards[shard], self._options)
+            chunks = self._streams.chunks(shard)
+        else:
+            stats = ReadStats()
+            chunks = read_chunks(self._shards[shard], self._options, stats)
+        self.decompressed[shard] = stats
         count = 0
         try:
-            for chunk in self._shards[shard].read(
-                chunk_bytes=self._options.limits.decompressed_chunk_bytes,
-                max_line_bytes=self._options.max_line_bytes,
-                max_window=self._options.max_window,
-                stats=stats,
-            ):
+            for chunk in chunks:
                 if isinstance(chunk, LongLine):
                     long_lines.append(chunk)
                     continue
@@ -163,10 +169,16 @@ class SortTasks:
         slice_ = Slice(Shard(path, len(chunk.data) + 1, Format.PLAIN), start=1)
         number, source = shard * PIECES + count, self._shards[shard].path
         piece = Piece(number, shard, source, slice_, chunk.offset - 1, chunk.line, long_lines, temporary=True)
-        if reusable.chunks and (done := reusable.take_chunk(piece, xxh3_128_hexdigest(chunk.data))):
+        done = reusable.take_chunk(piece, xxh3_128_hexdigest(chunk.data)) if reusable.chunks else None
+        if done and not (self._streams.kept and self._shards[shard].stream):
             self.reused.append(done)
             return
         with storage_of(path).create(path, for_work=True) as file:
             file.write(b"\n")
             file.write(chunk.data)
-        yield self._task((piece,))
+        self._streams.keep(shard, chunk, path)
+        if done:
+            self._streams.finish([path])
+            self.reused.append(done)
+        else:
+            yield self._task((piece,))

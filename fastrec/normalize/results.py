@@ -17,7 +17,7 @@ from fastrec.sources.lines import LongLine, ReadStats
 from fastrec.sources.shard import Slice
 from fastrec.storage.digests import FileDigest
 
-__all__ = ["PIECES", "MergedRun", "Part", "Piece", "PieceCounts", "SortResult", "hash_examples"]
+__all__ = ["PIECES", "MergedRun", "Part", "Piece", "PieceCounts", "SortResult", "hash_examples", "stopped_result"]
 
 PIECES: Final = 1 << 24
 """More pieces than a shard is ever cut into. The number of a piece divided by this is the number of its shard."""
@@ -91,6 +91,23 @@ class SortResult(msgspec.Struct, frozen=True, tag="task"):
         """Return the result with some fields of all runs changed."""
         runs = tuple(msgspec.structs.replace(run, **changes) for run in self.runs)
         return msgspec.structs.replace(self, runs=runs)
+
+
+def stopped_result(task: int) -> SortResult:
+    """Return the result of a task that stopped because of a record of a later version."""
+    return SortResult(
+        task=task,
+        pieces=(),
+        runs=(),
+        rejects="",
+        codes={},
+        wrong_hashes=[],
+        versions={},
+        notes={},
+        recipes="",
+        is_later=True,
+        files=(),
+    )
 
 
 class MergedRun(msgspec.Struct, frozen=True, tag="merge"):

@@ -31,13 +31,17 @@ from fastrec.corpus.publish import (
     too_little_space,
 )
 from fastrec.engine import is_small, make_engine
+from fastrec.engine.base import Engine
 from fastrec.errors import RefusedError, UsageError, shown, utf8
 from fastrec.judge.repair import repair_codes
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.driver import make_corpus, purpose_of
-from fastrec.normalize.journal import Journal
-from fastrec.normalize.options import Options
+from fastrec.normalize.journal import Journal, purpose_in
+from fastrec.normalize.options import AUTO, Options
+from fastrec.normalize.streams import Streams
+from fastrec.normalize.targets import WrongTargetError, guess_target
 from fastrec.progress import Progress
+from fastrec.schemas.registry import NEWEST_SCHEMA, TARGETS
 from fastrec.sources.inputs import find_shards
 from fastrec.sources.shard import Shard
 from fastrec.sources.tasks import gather_tasks, growth, total_text
@@ -84,6 +88,8 @@ class Plan(msgspec.Struct, kw_only=True):
     """Their size."""
     estimated_text_bytes: int
     """Estimated size after decompression."""
+    schema: str
+    """Schema version of the corpus; a guess, if it follows from the content."""
     tasks: int
     """Tasks of the first pass."""
     estimated_parts: int
@@ -138,6 +144,7 @@ def plan(names: Sequence[str | os.PathLike[str]], options: Options, *, files_fro
         shards=len(shards),
         input_bytes=sum(shard.size for shard in shards),
         estimated_text_bytes=text,
+        schema=guess_target(shards, options).name,
         tasks=len(gather_tasks(slices, task_bytes * growth(text, options.limits.task_bytes))),
         estimated_parts=-(-text // options.part_size),
         paths=[utf8(shard.path) for shard in shards],
@@ -219,16 +226,45 @@ def run_passes(
         raise UsageError("a cluster cannot read files in the memory of this process: give --engine pool")
     if (small or private) and options.engine == "pool":
         options = msgspec.structs.replace(options, jobs=1, memory=options.memory_per_job * options.jobs)
-    with (
-        Journal(output.working("journal"), purpose_of(options), output.earlier_journals()) as journal,
-        make_engine(options.jobs, options.engine, options.scheduler, options.limits) as engine,
-    ):
-        if journal.discarded:
-            notice(f"finished work of an interrupted run is not reused: {journal.discarded}")
+    with make_engine(options.jobs, options.engine, options.scheduler, options.limits) as engine:
         if options.engine == "dask":
             options = msgspec.structs.replace(options, jobs=engine.jobs)  # a cluster has the size that it has
             check_reachable((output.working(""), output.staged("")), engine)
-        return make_corpus(shards, RunContext(options, output, engine, journal, progress or Progress(), notice))
+        return _run_passes(shards, options, output, engine, progress=progress or Progress(), notice=notice)
+
+
+def _run_passes(
+    shards: Sequence[Shard],
+    options: Options,
+    output: Output,
+    engine: Engine,
+    *,
+    progress: Progress,
+    notice: Callable[[str], None],
+) -> tuple[Manifest, Summary]:
+    """Run both passes; if the target was guessed wrong, start again with the other one."""
+    path, earlier = output.working("journal"), output.earlier_journals()
+    is_auto = options.schema == AUTO
+    targets = list(TARGETS.values()) if is_auto else [options.target]
+    purposes = [purpose_of(options.with_target(target), is_auto=is_auto) for target in targets]
+    journaled = purpose_in([path, *earlier], purposes)
+    target = guess_target(shards, options) if journaled is None else targets[journaled]
+    streams = Streams(kept=is_auto and any(shard.stream for shard in shards))
+    may_change, is_first = is_auto, True
+    while True:
+        chosen = options.with_target(target)
+        with Journal(path, purpose_of(chosen, is_auto=is_auto), earlier) as journal:
+            if journal.discarded and is_first:
+                notice(f"finished work of an interrupted run is not reused: {journal.discarded}")
+            try:
+                context = RunContext(chosen, output, engine, journal, progress, notice, is_auto, may_change, streams)
+                return make_corpus(shards, context)
+            except WrongTargetError as exc:
+                notice(str(exc))
+                target, is_first = exc.target, False
+                # The default version is certain: the whole input was read. The newest one is not if a bad shard had the
+                # later record.
+                may_change = target is NEWEST_SCHEMA
 
 
 @contextlib.contextmanager

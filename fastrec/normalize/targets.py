@@ -1,20 +1,53 @@
 """The target: the schema version of a corpus, to which all of its records are upgraded.
 
 With `--schema auto` it follows from the content alone: the default version if every valid record is of that version,
-also if there is none; else the newest one.
+also if there is none; else the newest one. Nobody knows before everything is read, so a run guesses:
+
+1. The target of an interrupted run whose finished work can be reused. Else the one that the first lines of some shards
+   give.
+2. If the guess is the default version, pass 1 stops at the first later record. If it is the newest version, pass 1 may
+   end without any later record. In both cases, the run starts again with the other target.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Sequence
 from typing import Final
 
+from fastrec.errors import ShardError
 from fastrec.judge.batch import Batch
-from fastrec.schemas.registry import DEFAULT_SCHEMA
+from fastrec.judge.judge import Judge
+from fastrec.normalize.options import AUTO, Options
+from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA
+from fastrec.schemas.schema import Schema
+from fastrec.sources.lines import Chunk
+from fastrec.sources.shard import Shard
 
-__all__ = ["has_later"]
+__all__ = ["WrongTargetError", "guess_target", "has_later"]
 
 _VALID_ELSEWHERE: Final = ("version.newer", "hash.mismatch")
 """Codes of lines that follow a schema version, but are rejected: by the target, or by `--sample-hash verify`."""
+
+_PEEKED_SHARDS: Final = 8  # shards whose first lines are read for a guess
+_PEEKED_BYTES: Final = 64 << 10  # text that is judged of each of them
+_PEEKED_LINE: Final = 1 << 20  # a first line longer than this is not judged
+
+
+class WrongTargetError(Exception):
+    """The target was guessed wrong: the run has to start again with the other one."""
+
+    def __init__(self, target: Schema) -> None:
+        super().__init__(target)
+        self.target = target
+        """The other target."""
+
+    def __str__(self) -> str:
+        if self.target is NEWEST_SCHEMA:
+            reason = f"there are records of a later schema version than {DEFAULT_SCHEMA.name}"
+        else:
+            reason = f"all records are of schema version {DEFAULT_SCHEMA.name}"
+        return f"{reason}: starting again with --schema {self.target.name}, which would have saved the time"
 
 
 def has_later(batch: Batch) -> bool:
@@ -27,3 +60,27 @@ def has_later(batch: Batch) -> bool:
         line.is_later or (line.version != default and line.findings[0].code in _VALID_ELSEWHERE)
         for line in batch.rejected
     )
+
+
+def guess_target(shards: Sequence[Shard], options: Options) -> Schema:
+    """Return the target, or guess it from the first lines of some shards, spread over all of them."""
+    if options.schema != AUTO:
+        return options.target
+    files = [shard for shard in shards if not shard.stream]
+    count = min(len(files), _PEEKED_SHARDS)
+    judge = Judge(target=DEFAULT_SCHEMA, fill=False)
+    for number in range(count):
+        # An unreadable shard is reported when it is read completely.
+        with contextlib.suppress(ShardError, OSError, MemoryError):
+            if _begins_with_later(files[number * len(files) // count], judge, options):
+                return NEWEST_SCHEMA
+    return DEFAULT_SCHEMA
+
+
+def _begins_with_later(shard: Shard, judge: Judge, options: Options) -> bool:
+    """Return whether the first lines of a shard have a record of a later version than the default one."""
+    longest = min(options.max_line_bytes, _PEEKED_LINE)
+    chunks = shard.read(chunk_bytes=_PEEKED_BYTES, max_line_bytes=longest, max_window=options.max_window)
+    first = next(chunks, None)
+    del chunks  # closes the file
+    return isinstance(first, Chunk) and has_later(judge.judge_chunk(first.data, bytearray()))
