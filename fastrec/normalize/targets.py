@@ -68,7 +68,7 @@ def guess_target(shards: Sequence[Shard], options: Options) -> Schema:
         return options.target
     files = [shard for shard in shards if not shard.stream]
     count = min(len(files), _PEEKED_SHARDS)
-    judge = Judge(target=DEFAULT_SCHEMA, fill=False)
+    judge = Judge(target=DEFAULT_SCHEMA, fill=False, repairs=frozenset(options.repair))
     for number in range(count):
         # An unreadable shard is reported when it is read completely.
         with contextlib.suppress(ShardError, OSError, MemoryError):
