@@ -55,9 +55,9 @@ def rejects(corpus: str, code: tuple[str, ...], output_format: str, extract: str
             remarks = [_remark(group.repairable, group.count) for group in found.groups]
             print_groups(found.groups, found.lines, "lines with other errors; --code CODE lists one code", remarks)
             counts = ", ".join(f"{count:,} {code}" for code, count in found.codes.items())
-            click.echo(f"{counted(found.lines, 'rejected line')}: {counts}")
             if found.repairable:
-                print_notice(spell_repairable(found.repairable, found.repairable_by_code, found.lines))
+                click.echo(spell_repairable(found.repairable, found.repairable_by_code, found.lines))
+            click.echo(f"{counted(found.lines, 'rejected line')}: {counts}")
         else:
             click.echo(f"no line was rejected{' as ' if code else ''}{' or '.join(code)}")
 

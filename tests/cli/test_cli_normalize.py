@@ -251,6 +251,7 @@ def test_options_are_in_the_manifest() -> None:
     assert manifest["options"] == {
         "hash": "xxh3_128",
         "sample_hash": "fill",
+        "repair": [],
         "conflicts": "first",
         "part_size": 64 << 20,
         "compression": "gz",
