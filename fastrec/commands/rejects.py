@@ -27,7 +27,7 @@ __all__ = ["RejectGroup", "Rejects", "rejects"]
 
 
 class RejectGroup(FindingGroup):
-    """Rejected lines whose first errors have the same code and the same path, whatever the indices in the path."""
+    """Rejected lines whose first errors have the same code, path and version, whatever the indices in the path."""
 
     repairable: int = 0
     """How many of them `--repair all` would keep."""
@@ -41,7 +41,7 @@ class Rejects(msgspec.Struct, kw_only=True):
     codes: dict[str, int]
     """Lines by code."""
     groups: list[RejectGroup]
-    """Lines whose first errors have the same code and path together, the most frequent first."""
+    """Lines whose first errors have the same code, path and version together, the most frequent first."""
     repairable: int
     """How many of the lines `--repair all` would keep."""
     repairable_by_code: dict[str, int]
@@ -75,18 +75,18 @@ def rejects(
     found = FindingGroups(limits.finding_groups)
     truncated: list[Location] = []
     repairs: Counter[str] = Counter()
-    repairable: Counter[tuple[str, str]] = Counter()
+    repairable: Counter[tuple[str, str, str | None]] = Counter()
     kept = 0
     lines = _rejected_lines(corpus, several("code", code))
     with contextlib.nullcontext() if extract is None else _opened(extract) as file:
         for line in lines:
             location = Location(line.source, line.line)
-            group = found.add(Finding(line.code, line.path, line.message), location)
+            group = found.add(Finding(line.code, line.path, line.message), location, line.version or None)
             if line.repairs:
                 kept += 1
                 repairs.update(line.repairs)
                 if group:
-                    repairable[group.code, group.path] += 1
+                    repairable[group.code, group.path, group.version] += 1
             if file is None:
                 continue
             if line.truncated is True:
@@ -94,7 +94,10 @@ def rejects(
             else:
                 file.write(line.exact_bytes() + b"\n")
     codes = dict(sorted(found.codes.items()))
-    groups = [RejectGroup(**asdict(group), repairable=repairable[group.code, group.path]) for group in found.in_order()]
+    groups = [
+        RejectGroup(**asdict(group), repairable=repairable[group.code, group.path, group.version])
+        for group in found.in_order()
+    ]
     return Rejects(
         lines=found.codes.total(),
         codes=codes,

@@ -59,6 +59,8 @@ class RejectedLine(msgspec.Struct):
     """The JSON path in the record, such as `$.evaluation.score`."""
     message: str
     """What was expected, and what was found."""
+    version: str | UnsetType = UNSET
+    """The schema version whose errors these are: the one that the line comes closest to; absent if it has no value."""
     errors: list[Finding] | UnsetType = UNSET
     """All errors, if there are several; at most the first hundred."""
     unlisted: dict[str, int] | UnsetType = UNSET
@@ -104,6 +106,8 @@ def rejected_line(source: str, line: InvalidLine) -> RejectedLine:
     """Describe an invalid line of a shard, or a record that is left out because of a conflict."""
     first = line.findings[0]
     rejected = RejectedLine(source, line.line, line.offset, first.code, first.path, first.message)
+    if line.version:
+        rejected.version = line.version
     if len(line.findings) > 1:
         rejected.errors = list(line.findings)
     if line.unlisted:

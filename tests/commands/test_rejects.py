@@ -25,8 +25,9 @@ from fastrec.corpus.writer import ShardWriter
 from fastrec.errors import CorpusError, ShardError, UsageError
 from fastrec.judge.codes import CODES
 from fastrec.limits import Limits
+from fastrec.schemas.registry import SCHEMAS
 from tests.running import run_command
-from tests.samples import sample
+from tests.samples import sample, sample_of
 
 LABELLED = list(labelled_lines(Recipe(records=300, seed=8, rejects=0.3, duplicates=0.1, blanks=0.05)))
 FILE = "rejects.jsonl.zst"
@@ -326,3 +327,16 @@ def test_a_rejected_line_stores_a_hundred_errors_and_counts_the_others(tmp_path:
     assert (rejected.code, len(rejected.errors), rejected.unlisted) == ("schema.type", 100, {"schema.required": 701})
     assert rejected.exact_bytes() == line.encode()
     assert rejects(tmp_path / "corpus").codes == {"schema.type": 1}
+
+
+def test_groups_say_which_version_their_errors_are_of(tmp_path: Path) -> None:
+    """A rejected line has the version that it comes closest to; a line without a value has none."""
+    lines = [json.dumps(sample_of(version, "agentic", model_id=7)) for version in SCHEMAS]
+    (tmp_path / "a.jsonl").write_text("\n".join([*lines, json.dumps(sample()), "{", ""]))
+    fastrec.normalize([tmp_path / "a.jsonl"], tmp_path / "out")
+    groups = rejects(tmp_path / "out").groups
+    assert {(group.code, group.version) for group in groups} == {
+        ("json.syntax", None),
+        *(("schema.type", version) for version in SCHEMAS),
+    }
+    assert "error schema.type  1 ×, judged as 0.2.0-released\n" in invoke(tmp_path / "out").stdout
