@@ -1,6 +1,6 @@
 """A reference implementation of what fastrec promises, slow and obvious: stdlib json, jsonschema, sorted.
 
-It uses nothing of fastrec but the schema file, so it can serve as an oracle.
+It uses nothing of fastrec but the schema files, so it can serve as an oracle. Without a version, records are of 0.2.0.
 """
 
 from __future__ import annotations
@@ -13,29 +13,50 @@ from typing import Any
 
 import jsonschema
 
+VERSIONS = ("0.2.0", "0.2.0-released", "0.2.1", "0.3.0")
+
 
 @cache
-def schema() -> dict[str, Any]:
-    path = files("fastrec.schemas") / "files" / "instance_level_eval_0.2.0.schema.json"
+def schema(version: str = "0.2.0") -> dict[str, Any]:
+    path = files("fastrec.schemas") / "files" / f"instance_level_eval_{version}.schema.json"
     return json.loads(path.read_bytes())
 
 
 @cache
-def validator() -> jsonschema.Draft7Validator:
-    return jsonschema.Draft7Validator(schema())
+def validator(version: str = "0.2.0") -> jsonschema.Draft7Validator:
+    return jsonschema.Draft7Validator(schema(version))
 
 
-def is_valid(value: Any) -> bool:
-    return validator().is_valid(value)
+def is_valid(value: Any, version: str = "0.2.0") -> bool:
+    return validator(version).is_valid(value)
 
 
-def sample_hash(record: dict[str, Any]) -> str:
-    return hashlib.sha256((record["input"]["raw"] + record["input"]["reference"]).encode()).hexdigest()
+def version_of(value: Any) -> str | None:
+    """Return the version of a record: one that it is valid by; if there are several, shape and label decide."""
+    if isinstance(value, dict) and None not in (value.get("interactions"), value.get("messages")):
+        return None
+    fitting = [version for version in VERSIONS if is_valid(value, version)]
+    if len(fitting) < 2 or "0.2.0" in fitting:
+        return fitting[0] if fitting else None
+    label = value["schema_version"].removeprefix("instance_level_eval_")
+    named = {"0.2.0": "0.2.0-released", "0.2.1": "0.2.1"}.get(label)
+    return named if named in fitting and "evaluation_result_id" not in value else "0.3.0"
 
 
-def normal_record(value: dict[str, Any]) -> dict[str, Any]:
+def sample_hash(record: dict[str, Any], version: str = "0.2.0") -> str:
+    raw, reference = record["input"]["raw"], record["input"]["reference"]
+    text = raw + reference if version == "0.2.0" else _question(raw, reference)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _question(raw: str, reference: str | list[str]) -> str:
+    references = [reference] if isinstance(reference, str) else reference
+    return json.dumps({"raw": raw, "reference": references}, sort_keys=True, separators=(",", ":"))
+
+
+def normal_record(value: dict[str, Any], version: str = "0.2.0") -> dict[str, Any]:
     """Return the normal form of a record, by the five rules, on plain dicts."""
-    return _normal({**value, "sample_hash": sample_hash(value)}, schema())
+    return _normal({**value, "sample_hash": sample_hash(value, version)}, schema(version))
 
 
 def _normal(value: Any, node: dict[str, Any]) -> Any:
