@@ -1,4 +1,4 @@
-"""The Structs agree with the schema file: same fields, order, types and bounds."""
+"""The Structs of every version agree with its schema file: same fields, order, types and bounds."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from fastrec.schemas.registry import DEFAULT_SCHEMA
+from fastrec.schemas.registry import DEFAULT_SCHEMA, SCHEMAS
+from fastrec.schemas.schema import Schema
 from fastrec.schemas.v0_2_0 import Interaction, Record
 from fastrec.schemas.widen import can_widen, widen
 
-SHARED = pathlib.Path(__file__).parents[2].parent / "shared" / "schema" / "instance_level_eval_0.2.0.schema.json"
+PUBLISHED = pathlib.Path(__file__).parents[2].parent / "shared" / "schema"
 JSON_TYPES = {
     msgspec.inspect.StrType: "string",
     msgspec.inspect.IntType: "integer",
@@ -53,22 +54,65 @@ def compare_type(kinds: list[Any], schema: dict[str, Any], at: str) -> None:
             assert set(kind.values) == set(schema["enum"]), at
         elif isinstance(kind, msgspec.inspect.StructType):
             compare(kind, schema, at)
+        elif isinstance(kind, msgspec.inspect.DictType) and isinstance(schema["additionalProperties"], dict):
+            compare_type(branches(kind.value_type), schema["additionalProperties"], at + ".*")
         elif isinstance(kind, msgspec.inspect.ListType):
             items = next(form["items"] for form in forms if "items" in form)
             compare_type(branches(kind.item_type), items, at + "[]")
 
 
-def test_structs_agree_with_the_schema_field_by_field() -> None:
+@pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
+def test_structs_agree_with_the_schema_field_by_field(schema: Schema) -> None:
     """Every object of the schema has a Struct with the same fields, order, types, bounds and required fields."""
-    compare(msgspec.inspect.type_info(Record), DEFAULT_SCHEMA.document, "$")
+    compare(msgspec.inspect.type_info(schema.record), schema.document, "$")
+
+
+@pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
+def test_structs_are_open_where_the_schema_is(schema: Schema) -> None:
+    """Only the root is ever closed, and values of free-form objects are either texts or anything."""
+    assert schema.closed == (schema.name in ("0.2.1", "0.3.0"))
+    objects = list(schema.document["properties"].items())
+    while objects:
+        name, node = objects.pop()
+        objects += node.get("properties", {}).items()
+        objects += [("[]", node["items"])] if "items" in node else []
+        if node.get("additionalProperties", True) is not True:
+            assert node["additionalProperties"] == {"type": "string"}
+            assert name in ("arguments", "metadata", "additional_details")
+
+
+def published(name: str) -> bytes:
+    """Return a published schema file."""
+    path = PUBLISHED / name
+    if not path.exists():
+        pytest.skip(f"the published schema file {name} is not beside this checkout")
+    return path.read_bytes()
 
 
 def test_the_schema_file_ships_unchanged() -> None:
-    """The schema file of the package is the published one, byte for byte."""
-    if not SHARED.exists():
-        pytest.skip("the published schema file is not beside this checkout")
-    assert DEFAULT_SCHEMA.source == SHARED.read_bytes()
+    """The schema file of 0.2.0 is the published one, byte for byte."""
+    assert DEFAULT_SCHEMA.source == published("instance_level_eval_0.2.0.schema.json")
     assert json.loads(DEFAULT_SCHEMA.source)["version"] == "instance_level_eval_0.2.0"
+
+
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [("0.2.0-released", "0.2.0-released"), ("0.2.1", "0.2.1"), ("0.2.2", "0.3.0"), ("0.3.0", "0.3.0")],
+)
+def test_later_schema_files_have_the_published_structure(name: str, version: str) -> None:
+    """Each file has the keywords, and the order of properties, of the published one; 0.2.2 and 0.3.0 are equal."""
+    theirs = structure(json.loads(published(f"versions/instance_level_eval_{name}.schema.json")))
+    assert json.dumps(structure(SCHEMAS[version].document)) == json.dumps(theirs)
+
+
+def structure(node: Any) -> Any:
+    """Leave out prose and the version; a property may have such a name."""
+    if isinstance(node, list):
+        return [structure(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    prose = ("description", "title", "$comment", "examples", "version")
+    return {key: structure(child) for key, child in node.items() if key not in prose or isinstance(child, dict)}
 
 
 def test_shape_follows_the_schema() -> None:
