@@ -1,7 +1,7 @@
 """The judge agrees with an independent draft-07 validator on seeded mutations of records, by every schema version.
 
-The tests of 0.2.0 judge 40,000 mutations. Those of later versions judge fewer; `ORACLE_EXAMPLES=40000 pytest --timeout 0`
-judges as many.
+The tests of 0.2.0 judge 40,000 mutations. Those of later versions judge fewer; to judge as many, run
+`ORACLE_EXAMPLES=40000 pytest --timeout 0 tests/judge/test_oracle.py`.
 """
 
 from __future__ import annotations
