@@ -15,7 +15,7 @@ from fastrec.commands.generate.versions import with_nulls
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA
 from fastrec.schemas.schema import MANY, ONE, Schema
 
-__all__ = ["MISTAKES", "Mistake"]
+__all__ = ["MISTAKES", "REPAIRABLE", "Mistake"]
 
 ALL: Final = ONE + MANY
 PLACEHOLDER: Final = "@@score@@"
@@ -104,7 +104,7 @@ def _ignore_schema(line: Callable[[Record, Spelling], bytes]) -> Callable[[Recor
     return lambda record, _, spelling: line(record, spelling)
 
 
-MISTAKES: Final = (
+REPAIRABLE: Final = (
     _set("schema.type", "evaluation_result_id", None, fits=_has_metrics),
     _set("schema.type", "metadata.attempts", 3, fits=_closed),
     _set("schema.type", "{turns}.2.tool_calls.0.arguments.limit", 7, types=("agentic",), fits=_closed),
@@ -122,11 +122,15 @@ MISTAKES: Final = (
     _set("schema.one_of", "{turns}.3.tool_call_id", None, types=("agentic",), fits=_open),
     _set("rule.single_turn_{turns}", "{turns}", [{"turn_idx": 0, "role": "user", "content": "?"}], types=ONE),
     _set("rule.multi_turn_output", "output.raw", ["42"], types=MANY, fits=_closed),
-    # What no repair is for:
+)
+"""What `--repair all` fixes."""
+
+MISTAKES: Final = (
+    *REPAIRABLE,
     _set("schema.unknown_key", "run_details", {"retries": 1}, fits=_closed),
     _set("rule.multi_turn_{turns}", "{turns}", None, types=MANY),
     _row("version.contradiction", _set_other_turns, types=MANY),
     _set("schema.enum", "interaction_type", "chat"),
     *_common(),
 )
-"""All rows, those that a repair is for first."""
+"""All rows."""
