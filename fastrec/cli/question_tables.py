@@ -28,7 +28,7 @@ _HASHES: Final = (
     "R1 to R10: valid lines whose sample_hash follows this recipe; absent: without one; wrong: by no recipe",
 )
 _JOINS: Final = (
-    "common: questions that both models were asked, by sample_hash",
+    "common: questions that both models were asked, by sample_hash; same metric: those with a metric that both have",
     "same id: sample_ids that both have with different hashes; the columns after it say what differs",
 )
 
@@ -101,33 +101,16 @@ def _recipes_of(models: Sequence[ModelRecipes]) -> list[str]:
 
 
 def _join_sections(joins: Iterable[EvaluationJoins]) -> Iterator[Section]:
-    for title, one in _distinct(joins):
+    for one in joins:
         about = (
             f"{counted(one.models, 'model')}, {counted(one.questions, 'question')}, {counted(one.ids, 'sample_id')}; "
             f"all models have {counted(one.common, 'question')} and {counted(one.common_ids, 'sample_id')} in common"
         )
         if len(one.groups) < 2:
             alone = "there is only one model" if one.models == 1 else "all models were asked the same questions"
-            yield Section(title, about, (), (), (alone,))
+            yield Section(one.evaluation_name, about, (), (), (alone,))
             continue
-        yield Section(title, about, *_pairs_table(one), list(_notes(one)))
-
-
-def _distinct(joins: Iterable[EvaluationJoins]) -> Iterator[tuple[str, EvaluationJoins]]:
-    """Yield the joins of each evaluation, with a title; metrics whose joins are the same come once."""
-    for name, group in groupby(joins, key=lambda one: one.evaluation_name):
-        kinds: list[list[EvaluationJoins]] = []
-        for one in group:
-            for kind in kinds:
-                if (kind[0].groups, kind[0].pairs) == (one.groups, one.pairs):
-                    kind.append(one)
-                    break
-            else:
-                kinds.append([one])
-        for kind in kinds:
-            first = kind[0]
-            metrics = ", ".join(one.metric or "(no metric)" for one in kind)
-            yield (name if len(kind) == first.metrics else f"{name} · {metrics}"), first
+        yield Section(one.evaluation_name, about, *_pairs_table(one), list(_notes(one)))
 
 
 def _pairs_table(joins: EvaluationJoins) -> tuple[list[str], list[list[str]]]:
@@ -135,23 +118,16 @@ def _pairs_table(joins: EvaluationJoins) -> tuple[list[str], list[list[str]]]:
     from fastrec.summary.joins import REASONS
 
     shown = joins.pairs[:_MOST_PAIRS]
-    reasons = [reason for reason in REASONS if any(pair.reasons.get(reason) for pair in shown)]
-    names = [
-        "model",
-        "other model",
-        "questions",
-        "of the other",
-        "common",
-        "same id",
-        *map(REASONS.__getitem__, reasons),
-    ]
+    metrics = ["same metric"] if any(pair.same_metric < pair.common for pair in joins.pairs) else []
+    reasons = [reason for reason in REASONS if any(pair.reasons.get(reason) for pair in joins.pairs)]
+    names = ["model", "other model", "questions", "of the other", "common", *metrics, "same id"]
     rows = []
     for pair in shown:
         first, second = joins.groups[pair.first], joins.groups[pair.second]
-        numbers = [first.questions, second.questions, pair.common, pair.apart]
+        numbers = [first.questions, second.questions, pair.common, *([pair.same_metric] if metrics else []), pair.apart]
         numbers += [pair.reasons.get(reason, 0) for reason in reasons]
         rows.append([_spelled(first), _spelled(second), *(f"{number:,}" for number in numbers)])
-    return names, rows
+    return [*names, *(REASONS[reason] for reason in reasons)], rows
 
 
 def _notes(joins: EvaluationJoins) -> Iterator[str]:
@@ -161,7 +137,7 @@ def _notes(joins: EvaluationJoins) -> Iterator[str]:
     if more > 0:
         yield f"… and {counted(more, 'more pair')}; --model chooses models, and --format json lists all pairs"
     for reason, heading in REASONS.items():
-        pair = next((pair for pair in joins.pairs[:_MOST_PAIRS] if pair.examples.get(reason)), None)
+        pair = next((pair for pair in joins.pairs if pair.examples.get(reason)), None)
         if pair:
             models = (joins.groups[number].models[0] for number in (pair.first, pair.second))
             ids = ", ".join(map(str, pair.examples[reason]))
@@ -187,12 +163,12 @@ def csv_questions(found: Stats, *, raw_cells: bool) -> str:
                 writer.writerow([safe(one.evaluation_name), safe(one.model_id), recipe, one.recipes[recipe]])
     else:
         writer.writerow(
-            ["evaluation_name", "metric", "model_id", "other_model_id", "questions", "other_questions", "common", "ids",
-             "apart", *REASONS]
+            ["evaluation_name", "model_id", "other_model_id", "questions", "other_questions", "common", "same_metric",
+             "ids", "apart", *REASONS]
         )  # fmt: skip
         for joins in found.joins or ():
             for models, numbers in _all_pairs(joins):
-                writer.writerow([safe(joins.evaluation_name), safe(joins.metric or ""), *map(safe, models), *numbers])
+                writer.writerow([safe(joins.evaluation_name), *map(safe, models), *numbers])
     return out.getvalue()
 
 
@@ -201,7 +177,7 @@ def _all_pairs(joins: EvaluationJoins) -> Iterator[tuple[tuple[str, str], list[i
     from fastrec.summary.joins import REASONS
 
     def numbers(first: QuestionGroup, second: QuestionGroup, pair: PairJoins) -> list[int]:
-        counts = [first.questions, second.questions, pair.common, pair.ids, pair.apart]
+        counts = [first.questions, second.questions, pair.common, pair.same_metric, pair.ids, pair.apart]
         return counts + [pair.reasons.get(reason, 0) for reason in REASONS]
 
     for pair in joins.pairs:
@@ -210,7 +186,7 @@ def _all_pairs(joins: EvaluationJoins) -> Iterator[tuple[tuple[str, str], list[i
             for other in second.models:
                 yield (model, other), numbers(first, second, pair)
     for group in joins.groups:
-        same = [group.questions, group.questions, group.questions, group.ids, 0, *(0 for _ in REASONS)]
+        same = [*[group.questions] * 4, group.ids, 0, *(0 for _ in REASONS)]
         for number, model in enumerate(group.models):
             for other in group.models[number + 1 :]:
                 yield (model, other), same

@@ -6,8 +6,6 @@ from typing import Final
 
 import msgspec
 
-from fastrec.summary.titles import title_of
-
 __all__ = ["REASONS", "EvaluationJoins", "PairJoins", "QuestionGroup"]
 
 REASONS: Final = {
@@ -25,7 +23,7 @@ white space. reference: only the references differ. prompt: only the prompts (`i
 
 
 class QuestionGroup(msgspec.Struct, kw_only=True):
-    """Models that were asked exactly the same questions under the same ids."""
+    """Models that were asked exactly the same questions, under the same ids and with the same metrics."""
 
     models: list[str]
     """Their ids, sorted."""
@@ -44,6 +42,8 @@ class PairJoins(msgspec.Struct, kw_only=True):
     """Position of the second model's group."""
     common: int
     """Questions that both were asked: those with the same sample_hash."""
+    same_metric: int
+    """Those of them for which both have a record of the same metric, or one without a metric."""
     ids: int
     """sample_ids that both have."""
     apart: int
@@ -56,13 +56,11 @@ class PairJoins(msgspec.Struct, kw_only=True):
 
 
 class EvaluationJoins(msgspec.Struct, kw_only=True):
-    """The joins of one metric of an evaluation, or of an evaluation without metrics."""
+    """Which questions of an evaluation its models have in common."""
 
     evaluation_name: str
-    metric: str | None
-    """evaluation_result_id of the records; null if they have none."""
-    metrics: int
-    """Metrics that the evaluation has, chosen or not; records without a metric count as one."""
+    metrics: list[str | None]
+    """The chosen metrics (evaluation_result_id), sorted; null stands for records without one, and comes first."""
     models: int
     """Chosen models that have records."""
     questions: int
@@ -77,8 +75,3 @@ class EvaluationJoins(msgspec.Struct, kw_only=True):
     """Models that were asked exactly the same, the largest group first. They have all of their questions in common."""
     pairs: list[PairJoins]
     """All pairs of groups, those with the smallest share of common questions first."""
-
-    @property
-    def title(self) -> str:
-        """The name of the evaluation, with the metric if it has several."""
-        return title_of(self.evaluation_name, self.metric, self.metrics)

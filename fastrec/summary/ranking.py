@@ -116,7 +116,7 @@ class Stats(msgspec.Struct, kw_only=True):
     hashes: list[ModelRecipes] | None = None
     """With --hashes: the recipes of the hashes, for each chosen evaluation and model; otherwise null."""
     joins: list[EvaluationJoins] | None = None
-    """With --joins: which questions models have in common, for each chosen evaluation and metric; otherwise null."""
+    """With --joins: which questions the chosen models have in common, for each evaluation; otherwise null."""
 
     def shows_accuracy(self, evaluation: EvaluationStats) -> bool:
         """Return whether to show the accuracy of models. `is_correct` of a graded metric means little."""

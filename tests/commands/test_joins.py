@@ -66,11 +66,11 @@ def difference(one, other):
 
 
 def brute_force(asked):
-    """All numbers of one evaluation; `asked` has (hash, id, texts) for each model."""
+    """All numbers of one evaluation; `asked` has (hash, id, texts, metric) for each model."""
     found = {}
     for (model, mine), (other, others) in combinations(sorted(asked.items()), 2):
         reasons = dict.fromkeys(REASONS, 0)
-        ids = {sample for _, sample, _ in mine} & {sample for _, sample, _ in others}
+        ids = {row[1] for row in mine} & {row[1] for row in others}
         for sample in ids:
             first, second = ([row for row in rows if row[1] == sample] for rows in (mine, others))
             if {row[0] for row in first} & {row[0] for row in second}:
@@ -78,8 +78,16 @@ def brute_force(asked):
             texts = [difference(one[2], two[2]) for one, two in product(first, second)]
             reasons[min(texts, key=list(REASONS).index)] += 1
         common = {row[0] for row in mine} & {row[0] for row in others}
+        scored = {row[::3] for row in mine} & {row[::3] for row in others}
         numbers = [len({row[0] for row in rows}) for rows in (mine, others)]
-        found[model, other] = [*numbers, len(common), len(ids), sum(reasons.values()), *reasons.values()]
+        found[model, other] = [
+            *numbers,
+            len(common),
+            len(dict(scored)),
+            len(ids),
+            sum(reasons.values()),
+            *reasons.values(),
+        ]
     return found
 
 
@@ -94,22 +102,24 @@ def found_pairs(joins):
     return found
 
 
-def asked_by_scope(corpus):
-    """What every model was asked, for each evaluation and metric, read with the standard library."""
+def asked_by_evaluation(corpus):
+    """What every model was asked, for each evaluation, read with the standard library."""
     asked = defaultdict(lambda: defaultdict(set))
     for line in Corpus(corpus).lines:
         record = json.loads(line)
         references = record["input"]["reference"]
         texts = record["input"]["raw"], tuple([references] if isinstance(references, str) else references)
-        scope = record["evaluation_name"], record.get("evaluation_result_id")
-        asked[scope][record["model_id"]].add((record["sample_hash"], record["sample_id"], texts))
+        row = record["sample_hash"], record["sample_id"], texts, record.get("evaluation_result_id")
+        asked[record["evaluation_name"]][record["model_id"]].add(row)
     return asked
 
 
 # Counting, on any questions
 
 
-questions = st.sets(st.tuples(st.integers(0, 5), st.integers(0, 2)), max_size=8)  # (question, id)
+questions = st.sets(
+    st.tuples(*map(st.sampled_from, (range(6), range(3), (None, "a")))), max_size=8
+)  # question, id, metric
 TEXTS = [("a b", ("x",)), ("ab", ("x",)), ("ab", (" x",)), ("ab", ("y",)), ("c", ("x",)), ("c", ("z",)), ("ab", ("x",))]
 
 
@@ -120,19 +130,19 @@ def test_pairs_agree_with_a_simple_implementation(sets, order):
     names = [f"m{number}" for number in range(len(sets))]
     texts = [TEXTS[number] for number in order]
     plain = {
-        name: {(question, sample, texts[question]) for question, sample in some}
+        name: {(question, sample, texts[question], metric) for question, sample, metric in some}
         for name, some in zip(names, sets, strict=True)
     }
-    masks, facts = {}, {}
+    masks, facts = {None: {}, "a": {}}, {}
     for number, some in enumerate(sets):
-        for question, sample in some:
+        for question, sample, metric in some:
             key = bytes([question]), str(sample).encode()
-            masks[key] = masks.get(key, 0) | 1 << number
+            masks[metric][key] = masks[metric].get(key, 0) | 1 << number
             raw, references = texts[question]
             facts[key[0]] = digests(
                 raw, *references, "".join(raw.split()), *("".join(one.split()) for one in references)
             )
-    joins = count_joins((("quiz", None), 1), names, masks, facts)
+    joins = count_joins("quiz", names, masks, facts)
     assert found_pairs(joins) == brute_force(plain)
     hashes = [{row[0] for row in rows} for rows in plain.values()]
     ids = [{row[1] for row in rows} for rows in plain.values()]
@@ -160,7 +170,7 @@ def test_many_models():
             masks[key, str(sample).encode()] = mask
             facts[key] = digests(f"{kind}", "r", f"{kind}", "r")
     begun = time.process_time()
-    joins = count_joins((("quiz", None), 1), names, masks, facts)
+    joins = count_joins("quiz", names, {None: masks}, facts)
     assert time.process_time() - begun < 1
     assert [len(group.models) for group in joins.groups] == [100, 100]
     assert [(pair.common, pair.reasons) for pair in joins.pairs] == [(0, {"prompt": 1_000})]
@@ -185,12 +195,12 @@ def oldest(tmp_path_factory):
 
 @pytest.mark.parametrize("name", ["mixed", "oldest"])
 def test_corpora(name, request):
-    """The numbers are those of the records, for each evaluation and metric; one process and two agree."""
+    """The numbers are those of the records, for each evaluation; one process and two agree."""
     corpus = request.getfixturevalue(name)
     joins = fastrec.stats(corpus, joins=True).joins
-    expected = asked_by_scope(corpus)
-    assert {(one.evaluation_name, one.metric): found_pairs(one) for one in joins} == {
-        scope: brute_force(asked) for scope, asked in expected.items()
+    expected = asked_by_evaluation(corpus)
+    assert {one.evaluation_name: found_pairs(one) for one in joins} == {
+        name: brute_force(asked) for name, asked in expected.items()
     }
     assert any(pair.apart for one in joins for pair in one.pairs)
     assert fastrec.stats(corpus, joins=True, jobs=2, limits=Limits(small_input=0)).joins == joins
@@ -245,24 +255,20 @@ def test_what_keeps_models_apart(apart, other, common, reasons):
 
 
 def test_the_table(apart):
-    """Metrics that join alike come once; models that were asked the same are one row; a single model is named."""
+    """Metrics come together; models that were asked the same are one row; a single model is named."""
     done = run_command("stats", apart, "--joins")
     assert (done.returncode, done.stderr) == (0, b"")
     text = done.stdout.decode()
-    assert (
-        "quiz · acc: 6 models, 21 questions, 5 sample_ids; all models have 0 questions and 4 sample_ids in common"
-        in text
-    )
-    assert "quiz · f1: 6 models, 20 questions, 4 sample_ids" in text
-    assert "plain and 1 more" in text
+    assert "quiz: 6 models, 21 questions, 5 sample_ids; all models have 0 questions and 4 sample_ids in common" in text
     assert "white space: plain and space, for example sample_id q0, q1, q2" in text
+    assert "other reference: index and plain, for example sample_id q0, q1, q2" in text
     assert "solo: 1 model, 1 question, 1 sample_id" in text
     assert "  there is only one model" in text
     assert "same id: sample_ids that both have with different hashes" in text
     some = run_command(
         "stats", apart, "--joins", "--model", "plain", "--model", "same", "--metric", "f1"
     ).stdout.decode()
-    assert "quiz · f1: 2 models, 4 questions, 4 sample_ids; all models have 4 questions" in some
+    assert "quiz: 2 models, 4 questions, 4 sample_ids; all models have 4 questions" in some
     assert "all models were asked the same questions" in some
 
 
@@ -273,14 +279,31 @@ def test_formats(apart):
     quiz = document["joins"][0]
     assert [len(group["models"]) for group in quiz["groups"]] == [1] * 6
     rows = list(csv.DictReader(io.StringIO(run_command("stats", apart, "--joins", "--format", "csv").stdout.decode())))
-    assert len(rows) == 2 * 15
-    row = next(
-        row for row in rows if (row["metric"], row["model_id"], row["other_model_id"]) == ("f1", "plain", "same")
-    )
-    assert (row["questions"], row["common"], row["ids"], row["apart"]) == ("4", "4", "4", "0")
+    assert len(rows) == 15
+    (row,) = (row for row in rows if list(row.values())[1:3] == ["plain", "same"])
+    assert list(row.values())[3:] == ["5", "4", "4", "4", "4", "0", *"00000"]
     markdown = run_command("stats", apart, "--joins", "--format", "markdown").stdout.decode()
     assert "| model | other model | questions | of the other | common | same id | white space |" in markdown
     assert "- white space: plain and space" in markdown
+
+
+def test_metrics_that_only_one_model_has(tmp_path):
+    """Common questions without a common metric are counted: such models are never compared."""
+    some = [one_line(f"m-{metric}", f"{number}", f"Question {number}?", [], metric=metric)
+            for metric in (None, "acc", "f1") for number in range(3)]  # fmt: skip
+    some.append(one_line("m-None", "0", "Question 0?", [], metric="f1"))
+    corpus = corpus_of(some, tmp_path, schema="0.3.0")
+    (joins,) = fastrec.stats(corpus, joins=True).joins
+    assert joins.metrics == [None, "acc", "f1"]
+    assert (joins.questions, joins.common) == (3, 3)
+    assert {pair: numbers[2:4] for pair, numbers in found_pairs(joins).items()} == {
+        ("m-None", "m-acc"): [3, 0],
+        ("m-None", "m-f1"): [3, 1],
+        ("m-acc", "m-f1"): [3, 0],
+    }
+    assert "common  same metric  same id" in run_command("stats", corpus, "--joins").stdout.decode()
+    (joins,) = fastrec.stats(corpus, joins=True, metric=["acc", "f1"], model=["m-acc", "m-f1"]).joins
+    assert joins.metrics == ["acc", "f1"]
 
 
 def test_many_pairs(tmp_path):

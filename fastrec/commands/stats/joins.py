@@ -3,8 +3,8 @@
     one task per part:   read ──▶ for each evaluation and metric: which model was asked what, under which id
     the driver:          adds up, then counts for each pair of models (`pairs`)
 
-Two models were asked the same question if the `sample_hash` is the same. If hashes differ, but the `sample_id` is the
-same, the digests of prompt and references tell what differs; texts are never kept.
+Two models were asked the same question if the `sample_hash` is the same, whatever the metric. If hashes differ, but the
+`sample_id` is the same, the digests of prompt and references tell what differs; texts are never kept.
 
 Memory: about 0.6 kB for each question, plus 0.2 kB and one bit per model for each question of a metric. A thousand
 models with a million questions take about 1 GB.
@@ -20,7 +20,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from xxhash import xxh3_64_digest, xxh3_128_digest
 
-from fastrec.commands.stats.pairs import Asked, Scope, count_joins
+from fastrec.commands.stats.pairs import Asked, count_joins
 from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.scan import PartFile, decode_lines, parts_of, run_in_order, with_progress
 from fastrec.errors import shown
@@ -31,6 +31,8 @@ from fastrec.summary.joins import EvaluationJoins
 
 __all__ = ["find_joins"]
 
+Scope = tuple[str, str | None]
+"""An evaluation and a metric."""
 Models = dict[Scope, dict[str, int]]
 """For each evaluation and metric, the chosen models, each with its number."""
 
@@ -80,17 +82,20 @@ _decode_references: Final = msgspec.json.Decoder(str | list[str]).decode
 def find_joins(
     chosen: Sequence[Chosen], corpus: str, manifest: Manifest, *, jobs: int, progress: Progress | None, limits: Limits
 ) -> list[EvaluationJoins]:
-    """Find out which questions the chosen models have in common, for each evaluation and metric.
+    """Find out which questions the chosen models have in common, for each evaluation.
 
     Raises:
         CorpusError: A part does not hold the records that the manifest says.
         ShardError: A part could not be read completely.
     """
+    evaluations: dict[str, list[Chosen]] = defaultdict(list)
+    for one in chosen:
+        evaluations[one.evaluation.evaluation_name].append(one)
+    numbers = {name: _numbers(some) for name, some in evaluations.items()}
     models: Models = {
-        (one.evaluation.evaluation_name, one.evaluation.metric): {
-            model.model_id: number for number, model in enumerate(one.models)
-        }
-        for one in chosen
+        (name, one.evaluation.metric): {model.model_id: numbers[name][model.model_id] for model in one.models}
+        for name, some in evaluations.items()
+        for one in some
     }
     parts = parts_of(corpus, manifest)
     tasks = [_Task(part, list(models.items()), limits) for part in parts]
@@ -105,9 +110,20 @@ def find_joins(
         for question, texts in found.facts.items():  # equal, unless two questions have one hash
             facts[question] = min(texts, facts.get(question, texts))
     return [
-        count_joins((scope, one.metrics), list(names), asked.pop(scope), facts)
-        for one, (scope, names) in zip(chosen, models.items(), strict=True)
+        count_joins(
+            name,
+            list(numbers[name]),
+            {one.evaluation.metric: asked.pop((name, one.evaluation.metric)) for one in some},
+            facts,
+        )
+        for name, some in evaluations.items()
     ]
+
+
+def _numbers(chosen: Sequence[Chosen]) -> dict[str, int]:
+    """Number the models of an evaluation, over all of its metrics."""
+    names = sorted({model.model_id for one in chosen for model in one.models})
+    return {name: number for number, name in enumerate(names)}
 
 
 def _read_part(task: _Task) -> _Found:

@@ -12,17 +12,15 @@ questions are compared pair by pair.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Final
 
 from fastrec.judge.parse import parse
 from fastrec.summary.joins import REASONS, EvaluationJoins, PairJoins, QuestionGroup
 
-__all__ = ["Asked", "Scope", "count_joins"]
+__all__ = ["Asked", "count_joins"]
 
-Scope = tuple[str, str | None]
-"""An evaluation and a metric."""
 Asked = dict[tuple[bytes, bytes], int]
 """By question and sample_id (as spelled in JSON), the models that were asked it: a mask."""
 Question = tuple[bytes, int]
@@ -37,20 +35,24 @@ _TEXTS: Final = slice(16, 32)
 
 
 def count_joins(
-    scope: tuple[Scope, int], models: Sequence[str], asked: Asked, facts: dict[bytes, bytes]
+    evaluation: str, models: Sequence[str], by_metric: Mapping[str | None, Asked], facts: dict[bytes, bytes]
 ) -> EvaluationJoins:
-    """Count the joins of all pairs of models; `scope` comes with the number of metrics of the evaluation."""
-    (evaluation, metric), metrics = scope
+    """Count the joins of all pairs of models of an evaluation, whose records are given by metric."""
+    asked: Asked = defaultdict(int)
+    for some in by_metric.values():
+        for key, mask in some.items():
+            asked[key] |= mask
     by_id: dict[bytes, list[Question]] = defaultdict(list)
     by_question: dict[bytes, int] = defaultdict(int)
     for (question, sample_id), mask in asked.items():
         by_id[sample_id].append((question, mask))
         by_question[question] |= mask
     ids = {sample_id: _union(mask for _, mask in questions) for sample_id, questions in by_id.items()}
-    groups = _groups(models, asked)
-    first_of = [models.index(group[0]) for group in groups]
     questions_of = _columns(by_question.values(), len(models))
     ids_of = _columns(ids.values(), len(models))
+    scored = _scored(by_metric, by_question, len(models))
+    groups = _groups(models, _columns(asked.values(), len(models)), *scored)
+    first_of = [models.index(group[0]) for group in groups]
     split = {sample_id: questions for sample_id, questions in sorted(by_id.items()) if len(questions) > 1}
     reasons = _reasons(split, facts, len(models), first_of)
     pairs = [
@@ -58,6 +60,7 @@ def count_joins(
             first=one,
             second=other,
             common=(questions_of[a] & questions_of[b]).bit_count(),
+            same_metric=_union(column[a] & column[b] for column in scored).bit_count(),
             ids=(ids_of[a] & ids_of[b]).bit_count(),
             apart=sum(reasons[one, other].values()),
             reasons=dict(reasons[one, other]),
@@ -72,8 +75,7 @@ def count_joins(
     everyone = (1 << len(models)) - 1
     return EvaluationJoins(
         evaluation_name=evaluation,
-        metric=metric,
-        metrics=metrics,
+        metrics=sorted(by_metric, key=lambda metric: (metric is not None, metric)),
         models=len(models),
         questions=len(by_question),
         common=sum(mask == everyone for mask in by_question.values()),
@@ -85,6 +87,17 @@ def count_joins(
         ],
         pairs=pairs,
     )
+
+
+def _scored(by_metric: Mapping[str | None, Asked], questions: Iterable[bytes], models: int) -> list[list[int]]:
+    """Return for each metric a column per model: the questions for which it has a record of this metric."""
+    columns = []
+    for asked in by_metric.values():
+        masks = dict.fromkeys(questions, 0)
+        for (question, _), mask in asked.items():
+            masks[question] |= mask
+        columns.append(_columns(masks.values(), models))
+    return columns
 
 
 def _union(masks: Iterable[int]) -> int:
@@ -107,11 +120,11 @@ def _columns(rows: Iterable[int], models: int) -> list[int]:
 _DIGITS: Final = [bytes(b"01"[byte >> bit & 1] for byte in range(256)) for bit in range(8)]
 
 
-def _groups(models: Sequence[str], asked: Asked) -> list[list[str]]:
-    """Group the models that were asked the same questions at the same ids, the largest group first."""
-    groups: dict[int, list[str]] = defaultdict(list)
-    for model, column in zip(models, _columns(asked.values(), len(models)), strict=True):
-        groups[column].append(model)
+def _groups(models: Sequence[str], *columns: Sequence[int]) -> list[list[str]]:
+    """Group the models that are the same in all columns, the largest group first."""
+    groups: dict[tuple[int, ...], list[str]] = defaultdict(list)
+    for model, *key in zip(models, *columns, strict=True):
+        groups[tuple(key)].append(model)
     return sorted((sorted(group) for group in groups.values()), key=lambda group: (-len(group), group))
 
 
