@@ -62,10 +62,10 @@ def test_arguments_come_first_and_options_are_keywords(name: str) -> None:
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A corpus with rejected lines; read-only."""
+    """A corpus with metrics and rejected lines; read-only."""
     folder = tmp_path_factory.mktemp("interface")
-    fastrec.generate(folder / "in", records=60, seed=1, shards=1, rejects=0.2)
-    fastrec.normalize(folder / "in", folder / "corpus")
+    fastrec.generate(folder / "in", records=60, seed=1, shards=1, rejects=0.2, schema="0.3.0")
+    fastrec.normalize(folder / "in", folder / "corpus", schema="0.3.0")
     return folder / "corpus"
 
 
@@ -88,11 +88,11 @@ def call(name: str, key: str, value: Any, corpus: Path, out: Path) -> Any:
 
 
 def value_for(key: str, corpus: Path) -> str:
-    record = json.loads(next(fastrec.cat(corpus)))
+    record = next(filter(lambda one: "evaluation_result_id" in one, map(json.loads, fastrec.cat(corpus))))
     (code, *_) = fastrec.rejects(corpus).codes
     values = {"evaluation": record["evaluation_name"], "model": record["model_id"], "hash": record["sample_hash"]}
     values |= {"sample_id": str(record["sample_id"]), "code": code, "sort_by": "model_id,sample_id"}
-    values |= {"repair": "null,nan_score", "metric": "*"}
+    values |= {"repair": "null,nan_score", "metric": record["evaluation_result_id"]}
     return values.get(key, "evaluation_name,model_id,sample_hash")
 
 
