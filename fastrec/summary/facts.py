@@ -66,7 +66,7 @@ def facts_in_words(facts: CorpusFacts) -> list[str]:
     if facts.recipes.keys() - {facts.recipe, ABSENT}:
         names = {ABSENT: "without a hash", WRONG: "wrong"}
         spelled = {names.get(name, f"by {name}"): count for name, count in _by_count(facts.recipes)}
-        lines.append(f"hashes of lines: {_listed(spelled)}; the corpus has {facts.recipe}")
+        lines.append(f"hashes of lines: {_listed(spelled)}; the corpus has {facts.recipe} (--hashes)")
     return lines
 
 

@@ -144,6 +144,34 @@ def test_metrics_agree_with_fractions(rows: list[tuple[Any, ...]], parts: int, o
         assert one.graded is (not scores <= {0, 1})
 
 
+def test_the_summary_does_not_depend_on_how_it_was_made(tmp_path: Path) -> None:
+    """Sort order, part size, partitions of the census, jobs and the order of lines change nothing."""
+    rng = random.Random(8)
+    records = [
+        graded(rng.choice([None, "f1", "exact"]), rng.randrange(20), rng.choice([0, 1, 0.25]), model_id=model)
+        | {"evaluation_id": f"run-{rng.randrange(2)}", "evaluation_name": rng.choice("de")}
+        for model in ("a", "b", "c")
+        for _ in range(60)
+    ]
+    small = {"part_size": 2_048, "limits": Limits(sample_one_in=1, census_fan_in=2, census_partitions=3)}
+    ways: list[dict[str, Any]] = [
+        {},
+        {**small, "sort_by": ("evaluation_result_id", "sample_id")},
+        {**small, "sort_by": ("model_id",), "jobs": 2},
+    ]
+    summaries = set()
+    for number, way in enumerate(ways):
+        rng.shuffle(records)
+        summaries.add((corpus_of(tmp_path / str(number), records, **way) / "summary.json").read_bytes())
+    assert len(summaries) == 1
+    summary = Summary.from_json(summaries.pop())
+    assert summary.line_counts.duplicates > 0
+    assert [(one.evaluation_name, one.metric) for one in summary.evaluations] == [
+        (name, metric) for name in "de" for metric in (None, "exact", "f1")
+    ]
+    assert fastrec.verify(tmp_path / "1" / "corpus").ok
+
+
 def _name(record: dict[str, Any]) -> Any:
     return record["evaluation_name"], record.get("evaluation_result_id")
 
