@@ -94,11 +94,14 @@ def status_line(erase: Callable[[], None]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def explain_damage(*corpora: str) -> Iterator[None]:
-    """Read corpora in this block: an error about a damaged one gets a note that says what to do."""
+    """Read corpora in this block: an error about a damaged one gets a note that says what to do.
+
+    A corpus of another version of fastrec is not damaged, and its error says what to do.
+    """
     try:
         yield
     except (ShardError, CorpusError) as exc:
-        if "fastrec verify" not in str(exc):
+        if "fastrec verify" not in str(exc) and "this version of fastrec reads" not in str(exc):
             inside = [corpus for corpus in corpora if exc.path.startswith(os.path.join(corpus, ""))]  # noqa: PTH118
             corpus = shown((inside or corpora)[0])
             exc.add_note(f"The corpus is damaged; normalize again. `fastrec verify {corpus}` lists all problems.")

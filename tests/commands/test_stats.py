@@ -409,6 +409,9 @@ def test_a_summary_of_another_format(copy: Path) -> None:
     with pytest.raises(CorpusError, match=r"its format is 3, and this version of fastrec reads 4\. Normalize again"):
         stats(copy)
     assert any("its format is 3" in problem.message for problem in fastrec.verify(copy).problems)
+    done = run(copy)
+    assert done.returncode == 3
+    assert done.stderr.endswith(b"reads 4. Normalize again\n")  # nothing says that it is damaged
 
 
 def test_json_output(corpus: Path) -> None:
