@@ -88,6 +88,7 @@ class Judge:
         sample_hash: SampleHashMode = "replace",
         warnings: bool = False,
         fill: bool = True,
+        any_recipe: bool = True,
         repairs: frozenset[str] = frozenset(),
         is_guess: bool = False,
     ) -> None:
@@ -97,9 +98,10 @@ class Judge:
         upgraded to the version `target`; without it, each keeps its version.
 
         `sample_hash` says what to do with a wrong one. Without `fill` a missing one is not computed: judging is faster,
-        but normal forms may lack the field. `repairs` are the codes of repairs that may be made.
-        With `is_guess`, the target becomes the newest version as soon as there is a record of a later version: such a
-        record counts as one that repairs would keep.
+        but normal forms may lack the field. Without `any_recipe` a hash by another recipe is wrong.
+
+        `repairs` are the codes of repairs that may be made. With `is_guess`, the target becomes the newest version as
+        soon as there is a record of a later version: such a record counts as one that repairs would keep.
         """
         self._schema = schema
         self._target = target
@@ -108,7 +110,7 @@ class Judge:
         self._fill = fill
         self._repairs = repairs
         self._is_guess = is_guess
-        self._find_recipe = RecipeFinder().find
+        self._find_recipe = RecipeFinder().find if any_recipe else _no_recipe
         self._encode_into = msgspec.json.Encoder(order="deterministic").encode_into
         hashes = {one.recipe: cached_hash(one.hashes[algorithm]) for one in SCHEMAS.values()}
         self._lanes = [
@@ -222,7 +224,7 @@ class Judge:
                             valid = False
                         else:
                             batch.replaced.append(_replaced(record, given, computed))
-                    if mode == "replace":
+                    if mode != "fill":
                         record.sample_hash = computed
             if valid:
                 if with_warnings:
@@ -332,7 +334,7 @@ class Judge:
             recipe = lane.recipe if is_own else self._find_recipe(asked["raw"], asked["reference"], given) or WRONG
         if self._mode == "verify" and recipe == WRONG:
             return Finding("hash.mismatch", "$.sample_hash", f"expected {computed}, found {describe(given)}")
-        if self._mode == "replace" or given is None:
+        if self._mode != "fill" or given is None:
             value["sample_hash"] = computed
         normal = normal_form(value, target.shape, unknown if target is schema else {})
         return _Prepared(normal, unknown, label, lane, target, notes, given, computed, recipe)
@@ -372,6 +374,10 @@ class Judge:
 
 def _always(record: Any) -> bool:  # noqa: ARG001 - it stands for the claims of a version
     return True
+
+
+def _no_recipe(_raw: str, _reference: str | list[str], _given: str) -> str | None:
+    return None
 
 
 def _colons(text: bytes | memoryview) -> int:

@@ -87,7 +87,7 @@ def normal_of(value: dict[str, Any], algorithm: str, mode: str) -> str | None:
     """A spelling that is equal for equal normal forms; None if the hash is to be verified and is wrong."""
     computed = reference.sample_hash(value) if algorithm == "sha256" else xxh3(value)
     given = value.get("sample_hash", computed)
-    if mode == "verify" and given != computed:
+    if mode == "verify" and given not in (computed, reference.sample_hash(value)):  # right by some recipe
         return None
     normal = reference.normal_record(value)
     normal["sample_hash"] = given if mode == "fill" else computed

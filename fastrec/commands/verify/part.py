@@ -105,7 +105,7 @@ def check_part(task: CheckTask) -> CheckedPart:
 
 @lru_cache(maxsize=1)
 def _judge(schema: str, algorithm: str, mode: SampleHashMode) -> Judge:
-    return Judge(TARGETS[schema], algorithm=algorithm, sample_hash=mode)
+    return Judge(TARGETS[schema], algorithm=algorithm, sample_hash=mode, any_recipe=False)
 
 
 class _LineChecker:
