@@ -69,9 +69,15 @@ class MaxRejects(click.ParamType):  # type: ignore[type-arg,unused-ignore]
                "What to do if a record's sample_hash is wrong: replace it, keep it (fill), or reject the record "
                "(verify).")  # fmt: skip
 @repair_option
+@choice_option("--same-run", ["keep", "ignore"],
+               "What to do with records that are equal but for evaluation_id and schema_version: keep all of them, or "
+               "ignore the run and drop all but the first as duplicates.")  # fmt: skip
 @choice_option("--conflicts", ["keep", "first", "reject"],
-               "What to do if different records have the same identity: keep all of them, keep the first, or reject "
-               "all of them.")  # fmt: skip
+               "What to do with contradictions, which are records of one identity with the same output and different "
+               "verdicts: keep all of them, keep the first, or reject all of them.")  # fmt: skip
+@choice_option("--repeats", ["keep", "first", "reject"],
+               "What to do with repeats, which are other records of one identity, such as epochs: keep all of them, "
+               "keep the first, or reject all of them.")  # fmt: skip
 @click.option("--max-rejects", type=MaxRejects(), show_default="publish in any case; exit 1 if any line is rejected",
               help="If more lines than this are rejected, do not publish: put the corpus at OUTPUT.refused, and exit "
               "1.")  # fmt: skip
@@ -178,13 +184,14 @@ def _print_plan(plan: Plan, *, as_json: bool) -> None:
 
 def _closing_line(result: NormalizeResult) -> str:
     summary, counts = result.summary, result.summary.line_counts
-    conflicts = summary.repeats.identities + summary.contradictions.identities
+    contradictions = counted(summary.contradictions.identities, "contradiction")
     repaired = f"{summary.repaired.lines:,} repaired; " if summary.repaired.lines else ""
     # The size of a stream is unknown.
     size = spell_bytes(result.input_bytes) if result.input_bytes else f"{spell_bytes(result.text_bytes)} of text"
     return (
         f"{counted(counts.lines, 'line')}: {counts.kept:,} kept, {counted(counts.duplicates, 'duplicate')}, "
-        f"{counts.rejected:,} rejected, {counts.blank:,} blank; {repaired}{counted(conflicts, 'conflict')}; "
+        f"{counts.rejected:,} rejected, {counts.blank:,} blank; {repaired}{contradictions}, "
+        f"{counted(summary.repeats.identities, 'repeat')}; "
         f"{counted(result.parts, 'part')}, {size} → {spell_bytes(result.output_bytes)} "
         f"{spell_speed(result.text_bytes, result.seconds)}"
     )

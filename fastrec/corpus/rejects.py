@@ -52,7 +52,7 @@ class RejectedLine(msgspec.Struct):
     line: int
     """Number of the line in the shard, from 1."""
     offset: int | None
-    """Offset of the line's first byte in the shard's text; null if the record was rejected for a conflict."""
+    """Offset of the line's first byte in the shard's text; null if the record was left out in pass 2."""
     code: str
     """The code that the line counts under."""
     path: str
@@ -66,7 +66,7 @@ class RejectedLine(msgspec.Struct):
     unlisted: dict[str, int] | UnsetType = UNSET
     """By code, the number of errors beyond those in `errors`, if there are more."""
     raw: str | UnsetType = UNSET
-    """The exact bytes of the line, without its newline, if they are UTF-8; after a conflict, the normal form."""
+    """The exact bytes of the line, without its newline, if they are UTF-8; after pass 2, the normal form."""
     raw_base64: str | UnsetType = UNSET
     """The exact bytes of the line if they are not UTF-8."""
     truncated: bool | UnsetType = UNSET
@@ -103,7 +103,7 @@ _decode = msgspec.json.Decoder(RejectedLine).decode
 
 
 def rejected_line(source: str, line: InvalidLine) -> RejectedLine:
-    """Describe an invalid line of a shard, or a record that is left out because of a conflict."""
+    """Describe an invalid line of a shard, or a record that is left out in pass 2."""
     first = line.findings[0]
     rejected = RejectedLine(source, line.line, line.offset, first.code, first.path, first.message)
     if line.version:
@@ -148,17 +148,17 @@ def decode_rejected(path: str, number: int, line: bytes) -> RejectedLine:
 
 
 def write_rejects(
-    path: str, ranges: Iterable[RejectRange], conflicts: Iterable[str], names: Sequence[str]
+    path: str, ranges: Iterable[RejectRange], left_out: Iterable[str], names: Sequence[str]
 ) -> Written | None:
     """Merge rejected lines by source and line into one file; return None if there are none.
 
-    `ranges` has the rejected lines of pass 1. `conflicts` are files with the rejected records of pass 2, each sorted by
+    `ranges` has the rejected lines of pass 1. `left_out` are files with the records left out in pass 2, each sorted by
     source and line. `names` are the sources, by the number of their shard.
     """
     wanted = [piece for piece in ranges if piece.end > piece.start]
     wanted.sort(key=lambda piece: (names[piece.shard], piece.shard, piece.offset))
     lines: Iterator[bytes] = chain.from_iterable(map(_lines_of, wanted))
-    files = list(conflicts)
+    files = list(left_out)
     if files:
         size = min(_SOME_BYTES, _HELD_BYTES // len(files))
         lines = merge(lines, *(_lines(file, 0, storage_of(file).size_of(file), size) for file in files), key=_location)

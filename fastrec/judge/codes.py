@@ -48,8 +48,18 @@ ERRORS: Final = (
     ),
     Code("version.newer", "error", "a record is of a later version than the corpus (only with --schema 0.2.0)"),
     Code("hash.mismatch", "error", "`sample_hash` is wrong (only with --sample-hash verify)"),
-    Code("conflict.not_first", "error", "an earlier record has the same identity (only with --conflicts first)"),
-    Code("conflict.rejected", "error", "other records have the same identity (only with --conflicts reject)"),
+    Code(
+        "conflict.not_first",
+        "error",
+        "an earlier record has another verdict on the same output (only with --conflicts first)",
+    ),
+    Code(
+        "conflict.rejected",
+        "error",
+        "other records have another verdict on the same output (only with --conflicts reject)",
+    ),
+    Code("repeat.not_first", "error", "an earlier record has the same identity (only with --repeats first)"),
+    Code("repeat.rejected", "error", "other records have the same identity (only with --repeats reject)"),
 )
 
 WARNINGS: Final = (

@@ -37,7 +37,7 @@ from fastrec.sorting.key_sample import cut_keys
 from fastrec.sources.shard import Shard
 from fastrec.summary.document import Summary
 from fastrec.summary.part_statistics import add_part_counts
-from fastrec.summary.summarize import summarize
+from fastrec.summary.summarize import same_run_summary, summarize
 
 __all__ = ["make_corpus", "purpose_of"]
 
@@ -65,6 +65,7 @@ def make_corpus(shards: Sequence[Shard], context: RunContext) -> tuple[Manifest,
     results, skipped = sorted_shards.results, sorted_shards.skipped
     inputs = input_entries(shards, results, counts, sorted_shards.decompressed)
     check_line_counts(inputs, parts)
+    census.same_run += counts.same_run
     versions, notes = count_versions(results)
     repaired, repairable = repair_documents(result.repairs for result in results)
     summary = summarize(
@@ -78,6 +79,7 @@ def make_corpus(shards: Sequence[Shard], context: RunContext) -> tuple[Manifest,
         notes=notes,
         repaired=repaired,
         repairable=repairable,
+        same_run=same_run_summary(census.same_run),
     )
     rejects = _write_rejects(context, shards, sorted_shards, prefixes, summary.line_counts.rejected)
     inputs = [entry for number, entry in enumerate(inputs) if number not in skipped]
@@ -99,9 +101,9 @@ def _write_rejects(
         piece = counts.piece
         start = piece.offset + piece.slice.start
         ranges.append(RejectRange(files[piece.number], *counts.rejects, piece.shard, start, base))
-    conflicts = [] if context.options.conflicts == "keep" else [f"{prefix}-conflicts" for prefix in prefixes]
+    left_out = [f"{prefix}-left-out" for prefix in prefixes] if context.options.leaves_out else []
     name = context.output.named("rejects", ".jsonl.zst")
-    written = write_rejects(context.output.staged(name), ranges, conflicts, [utf8(shard.path) for shard in shards])
+    written = write_rejects(context.output.staged(name), ranges, left_out, [utf8(shard.path) for shard in shards])
     if written is None:
         return None
     return RejectsEntry(file=name, records=count, bytes=written.bytes, sha256=written.sha256)

@@ -18,7 +18,7 @@ from fastrec.sorting.keys import METRIC_FIELDS, sort_order
 from fastrec.sources.formats import MAX_WINDOW
 from fastrec.sources.lines import MAX_LINE_BYTES
 
-__all__ = ["AUTO", "MEMORY_PER_JOB", "PART_BYTES", "RECORDED", "Conflicts", "Options"]
+__all__ = ["AUTO", "MEMORY_PER_JOB", "PART_BYTES", "RECORDED", "Choice", "Options"]
 
 MEMORY_PER_JOB: Final = 512 << 20
 PART_BYTES: Final = 64 << 20
@@ -26,12 +26,24 @@ PART_BYTES: Final = 64 << 20
 AUTO: Final = "auto"
 """The `schema` that follows from the content."""
 
-Conflicts = Literal["keep", "first", "reject"]
+Choice = Literal["keep", "first", "reject"]
+"""Which of several records to keep: all, the first in the sort order, or none."""
 
 _ZSTD_LEVELS: Final = range(-7, 23)
 _GZIP_LEVELS: Final = range(10)
 
-RECORDED: Final = ("hash", "sample_hash", "repair", "conflicts", "part_size", "compression", "level", "max_line_bytes")
+RECORDED: Final = (
+    "hash",
+    "sample_hash",
+    "repair",
+    "same_run",
+    "conflicts",
+    "repeats",
+    "part_size",
+    "compression",
+    "level",
+    "max_line_bytes",
+)
 """Options that the manifest records."""
 
 
@@ -45,7 +57,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     repair: tuple[str, ...] = ()
     """Codes of the repairs to make."""
     sort_by: tuple[str, ...] = ()
-    conflicts: Conflicts = "keep"
+    same_run: Literal["keep", "ignore"] = "keep"
+    conflicts: Choice = "keep"
+    repeats: Choice = "keep"
     part_size: int = PART_BYTES
     compression: str = "zst"
     level: int = 3
@@ -77,7 +91,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         _one_of("schema", self.schema, (*TARGETS, AUTO))
         _one_of("hash", self.hash, tuple(HASHES))
         _one_of("sample_hash", self.sample_hash, ("replace", "fill", "verify"))
+        _one_of("same_run", self.same_run, ("keep", "ignore"))
         _one_of("conflicts", self.conflicts, ("keep", "first", "reject"))
+        _one_of("repeats", self.repeats, ("keep", "first", "reject"))
         _one_of("compression", self.compression, COMPRESSIONS)
         for code in self.repair:
             _one_of("repair", code, tuple(REPAIRS))
@@ -109,6 +125,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         """All fields of the sort key, in order."""
         fields = self.target.sort_fields
         return sort_order((field for field in self.sort_by if field in fields), fields)
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether contradictions or repeats are left out."""
+        return (self.conflicts, self.repeats) != ("keep", "keep")
 
     @property
     def gate(self) -> MaxRejects | None:

@@ -2,17 +2,18 @@
 
 1. Each range of keys between two cuts is a part.
 2. Reuse the parts that an interrupted run has made from the same input. Make the others, and add them to the journal.
-3. Count the census. Records of one identity with different hashes may be in different parts. With `--conflicts`, the
-   parts that lose some of them are made again.
+3. With `--same-run ignore`, find records that are equal but for their run. Make the parts that lose some of them again.
+4. Count the census. Records of one identity with different hashes may be in different parts. With `--repeats`, make the
+   parts that lose some of them again.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from xxhash import xxh3_128_hexdigest
@@ -24,12 +25,13 @@ from fastrec.normalize.pass2 import PartTask, make_part
 from fastrec.normalize.results import Part
 from fastrec.normalize.resume import find_parts
 from fastrec.sorting.files import write_blocks
-from fastrec.sorting.gather import slice_merged, slice_run
-from fastrec.sorting.keys import join_key
+from fastrec.sorting.gather import RunSlice, slice_merged, slice_run
 from fastrec.sorting.spill import Run
 from fastrec.sources.shard import Shard
 from fastrec.storage import parent_and_name, storage_of
-from fastrec.summary.part_statistics import Census, count_census
+from fastrec.summary.losers import slices_of
+from fastrec.summary.part_statistics import Census, RepeatsRule, count_census
+from fastrec.summary.same_run import SameRunCounts, find_same_run
 
 __all__ = ["close_gaps", "make_parts"]
 
@@ -43,7 +45,7 @@ def make_parts(
 ) -> tuple[list[Part], Census]:
     """Make all parts from runs, and count the census; `cuts` are the first keys of all parts but the first."""
     locations = ""
-    if context.options.conflicts != "keep":
+    if context.options.leaves_out:
         locations = context.output.working("locations")
         bases = sorted_shards.with_line_bases()
         names = {counts.piece.number: (utf8(shards[counts.piece.shard].path), base) for counts, base in bases}
@@ -72,6 +74,21 @@ def close_gaps(context: RunContext, parts: Sequence[Part]) -> list[Part]:
     ]
 
 
+class _Step(IntEnum):
+    """Why parts are made."""
+
+    ALL = 0
+    SAME_RUN = 1
+    REPEATS = 2
+
+
+class _Losers(NamedTuple):
+    """Records that a part leaves out because of other parts."""
+
+    same_run: Sequence[RunSlice] = ()
+    repeats: Sequence[RunSlice] = ()
+
+
 @dataclass(frozen=True)
 class _PartsMaker:
     """Makes the parts of one corpus."""
@@ -83,32 +100,51 @@ class _PartsMaker:
     _made_of: str
 
     def make(self) -> tuple[list[Part], Census]:
-        parts = self._make(dict.fromkeys(range(len(self._ranges)), frozenset()))
-        resolves = self._context.options.conflicts != "keep"
-        census = self._count_census(parts, across_hashes=resolves)
-        if census.across_hashes:
-            losers = sorted(self._losers(census))
-            touched = {
-                number: frozenset(keys)
-                for number, (low, high) in enumerate(self._ranges)
-                if (keys := losers[_position(losers, low, 0) : _position(losers, high, len(losers))])
-            }
-            parts |= self._make(touched)
-            census.questions = self._count_census(parts, across_hashes=False).questions
+        options = self._context.options
+        nothing: dict[int, _Losers] = {number: _Losers() for number in range(len(self._ranges))}
+        parts = self._make(_Step.ALL, nothing)
+        same_run, losers = SameRunCounts(), nothing
+        if options.same_run == "ignore":
+            same_run = self._find_same_run(parts)
+            losers = {number: _Losers(self._slices(same_run.losers, number)) for number in parts}
+            parts |= self._make(_Step.SAME_RUN, {number: some for number, some in losers.items() if some.same_run})
+        rule = None
+        if options.repeats != "keep":
+            path = self._context.output.working("repeats")
+            rule = RepeatsRule(options.sort_fields, options.repeats, options.conflicts == "reject", path)
+        census = self._count_census(parts, rule)
+        census.same_run = same_run
+        if census.losers:
+            losers = {number: self._with_repeats(some, census.losers, number) for number, some in losers.items()}
+            parts |= self._make(_Step.REPEATS, {number: some for number, some in losers.items() if some.repeats})
+            census.questions = self._count_census(parts, None).questions
         return [part for _, part in sorted(parts.items())], census
 
-    def _count_census(self, parts: Mapping[int, Part], *, across_hashes: bool) -> Census:
+    def _find_same_run(self, parts: Mapping[int, Part]) -> SameRunCounts:
         context = self._context
-        prefixes = [part.census for _, part in sorted(parts.items())]
-        return count_census(prefixes, context.output.work, context.engine, context.limits, across_hashes=across_hashes)
+        output, sort_fields = context.output, context.options.sort_fields
+        prefixes = _prefixes(parts)
+        path = output.working("same-run")
+        return find_same_run(
+            prefixes, path, sort_fields, directory=output.work, engine=context.engine, limits=context.limits
+        )
 
-    def _make(self, wanted: Mapping[int, frozenset[bytes]]) -> dict[int, Part]:
-        """Make parts, given their numbers and the keys that each one leaves out."""
+    def _count_census(self, parts: Mapping[int, Part], rule: RepeatsRule | None) -> Census:
         context = self._context
-        made_of = {
-            number: _hash_of((self._made_of, number, *self._ranges[number], sorted(losers)))
-            for number, losers in wanted.items()
-        }
+        return count_census(_prefixes(parts), context.output.work, context.engine, context.limits, rule)
+
+    def _with_repeats(self, losers: _Losers, runs: Sequence[Run], number: int) -> _Losers:
+        return losers._replace(repeats=self._slices(runs, number))
+
+    def _slices(self, runs: Sequence[Run], number: int) -> list[RunSlice]:
+        """Return the losers of a part."""
+        return slices_of(runs, *self._ranges[number])
+
+    def _make(self, step: _Step, wanted: Mapping[int, _Losers]) -> dict[int, Part]:
+        """Make parts, given their numbers and the losers that each one leaves out."""
+        context = self._context
+        # The losers of a part follow from the input and the options.
+        made_of = {number: _hash_of((self._made_of, number, *self._ranges[number], step)) for number in wanted}
         paths = {made_of[number]: context.part_path(number) for number in wanted}
         found = find_parts(context.journal.entries, paths, context.engine)
         if found:
@@ -129,7 +165,7 @@ class _PartsMaker:
             context.progress.advance(part.written.text_bytes, part.records, 0)
         return made
 
-    def _task(self, number: int, made_of: str, losers: frozenset[bytes]) -> PartTask:
+    def _task(self, number: int, made_of: str, losers: _Losers) -> PartTask:
         context, options = self._context, self._context.options
         low, high = self._ranges[number]
         found = [slice_merged(run, number) if run.bounds else slice_run(run, low, high) for run in self._runs]
@@ -146,17 +182,13 @@ class _PartsMaker:
             context.census_path(number),
             options,
             self._locations,
-            losers,
+            losers.same_run,
+            losers.repeats,
         )
 
-    def _losers(self, census: Census) -> set[bytes]:
-        """Return the keys whose records are left out because another key has the same identity."""
-        losers, options = set[bytes](), self._context.options
-        for conflict in census.across_hashes:
-            before, after = conflict.evaluation, (conflict.model, conflict.evaluation_id, conflict.sample_id)
-            rivals = sorted(join_key((before, hash_, *after), options.sort_fields) for hash_ in conflict.hashes)
-            losers.update(rivals[1:] if options.conflicts == "first" else rivals)
-        return losers
+
+def _prefixes(parts: Mapping[int, Part]) -> list[str]:
+    return [part.census for _, part in sorted(parts.items())]
 
 
 def _made_of(context: RunContext, sorted_shards: SortedShards) -> str:
@@ -168,7 +200,3 @@ def _made_of(context: RunContext, sorted_shards: SortedShards) -> str:
 
 def _hash_of(values: Any) -> str:
     return xxh3_128_hexdigest(msgspec.msgpack.encode(values, order="deterministic"))
-
-
-def _position(keys: list[bytes], key: bytes | None, default: int) -> int:
-    return default if key is None else bisect_left(keys, key)

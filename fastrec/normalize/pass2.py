@@ -2,34 +2,30 @@
 
     gather a range of keys from all runs · merge · drop duplicates ──▶ count ──▶ compress · checksum
 
-One task makes one part. It writes the counts of the part, its census and the records that `--conflicts` left out to
-files, so what the driver holds of a part does not grow with the part.
+One task makes one part. It writes the counts of the part, its census and the records that options left out to files, so
+what the driver holds of a part does not grow with the part.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from itertools import groupby
-from typing import Any, Final, Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import msgspec
 
-from fastrec.corpus.rejects import RejectedLine, rejected_line
 from fastrec.corpus.writer import ShardWriter
 from fastrec.engine.base import collector_off
-from fastrec.judge.batch import InvalidLine
-from fastrec.judge.findings import Finding
 from fastrec.normalize.options import Options
 from fastrec.normalize.pass1 import release_buffer
+from fastrec.normalize.resolve import Resolver, SameRunFilter
 from fastrec.normalize.results import Part
-from fastrec.sorting.files import read_blocks
-from fastrec.sorting.gather import RunSlice, Window, gather
+from fastrec.sorting.gather import RunSlice, gather
 from fastrec.sorting.keys import key_splitter
-from fastrec.storage import storage_of
-from fastrec.storage.digests import FileDigest, digest_of
+from fastrec.summary.contradictions import find_contradictions
+from fastrec.summary.losers import losers_in
 from fastrec.summary.part_statistics import PartCounts, write_statistics
 from fastrec.summary.rows import Column
+from fastrec.summary.same_run import write_bodies
 
 __all__ = ["PartTask", "make_part"]
 
@@ -49,11 +45,11 @@ class PartTask(msgspec.Struct, frozen=True):
     window_bytes: int  # bytes merged at a time
     path: str
     census: str
-    """Path prefix of the census (`-hash`, `-id`), the counts (`-counts`) and the left-out records (`-conflicts`)."""
+    """Path prefix of the census (`-hash`, `-id`, `-run`), the counts (`-counts`) and records left out (`-left-out`)."""
     options: Options
-    locations: str  # path of the locations of all pieces; empty if `--conflicts` keeps all records
-    losers: frozenset[bytes] = frozenset()
-    """Keys whose records lose against a record of the same identity with another hash."""
+    locations: str  # path of the locations of all pieces; empty if no records are left out
+    same_run_losers: Sequence[RunSlice] = ()  # records that lose against others that are equal but for their run
+    losers: Sequence[RunSlice] = ()  # keys that lose against other keys of the same identity
 
     def __str__(self) -> str:
         return f"writing part {self.number} of the corpus"
@@ -64,22 +60,26 @@ def make_part(task: PartTask) -> Part:
     """Make one part. Runs in a worker."""
     release_buffer()
     options = task.options
-    mode = options.conflicts
-    resolver = None if mode == "keep" else _ConflictResolver(mode, task.losers, task.locations)
     split = key_splitter(options.sort_fields)
+    same_run, resolver = _same_run(task, split), _resolver(task)
     counts = PartCounts()
     kept: list[Fields] = []
     seen: list[Fields] = []
     outcomes: list[Any] = []
     rows: list[Any] = []
+    contradictions: dict[tuple[bytes, ...], list[int | None]] = {}
     first = last = b""
     with ShardWriter(task.path, options.compression, options.level) as writer:
         for window in gather(task.slices, task.low, task.high, task.window_bytes):
             counts.copies.update([row[Column.SOURCE] for row in window.copies])
+            if same_run:
+                window = same_run.filter(window, counts.copies)
             fields = list(map(split, window.keys))
+            found = find_contradictions(window.keys, window.texts)
+            contradictions |= {tuple(split(key)): numbers for key, numbers in found.items()}
             if resolver:
                 seen += fields
-                window = resolver.resolve(window)
+                window = resolver.resolve(window, found)
                 fields = list(map(split, window.keys))
             if window.keys:
                 kept += fields
@@ -94,66 +94,30 @@ def make_part(task: PartTask) -> Part:
         written = writer.finish()
     if rows:
         counts.tally.add(kept[-len(rows) :], rows)
+    if same_run:
+        counts.same_run = same_run.dropped
     if resolver:
         counts.left_out = resolver.by_piece
-    files = write_statistics(task.census, counts, kept, outcomes, seen if resolver else None)
+    files = write_statistics(task.census, counts, kept, outcomes, contradictions, seen=seen if resolver else None)
+    if same_run:
+        files.append(write_bodies(task.census, same_run.bodies))
     if resolver:
-        files.append(resolver.write(f"{task.census}-conflicts"))
+        files.append(resolver.write(f"{task.census}-left-out"))
     left_out = resolver.by_code if resolver else {}
     return Part(
         task.number, task.made_of, written, len(kept), first, last, left_out, tuple(files), task.path, task.census
     )
 
 
-class _ConflictResolver:
-    """Leaves out records of a part, and collects them.
+def _same_run(task: PartTask, split: Callable[[bytes], Fields]) -> SameRunFilter | None:
+    if task.options.same_run == "keep":
+        return None
+    return SameRunFilter(losers_in(task.same_run_losers, task.low, task.high), split)
 
-    Records with equal keys are adjacent. Records of one identity with different hashes have different keys and may be
-    in different parts; the census finds them, and their keys are given as `losers`. The file `locations` has the name
-    of the source of each piece, and the number of lines before it.
-    """
 
-    def __init__(self, mode: Literal["first", "reject"], losers: frozenset[bytes], locations: str) -> None:
-        self._mode = mode
-        self._losers = losers
-        self._locations_path = locations
-        self._locations: dict[int, tuple[str, int]] = {}
-        self._left_out: list[RejectedLine] = []
-        self.by_piece: Counter[int] = Counter()  # records left out, by piece
-
-    @property
-    def by_code(self) -> Counter[str]:
-        """Records left out, by code."""
-        return Counter(record.code for record in self._left_out)
-
-    def resolve(self, window: Window) -> Window:
-        """Return the records of a window to keep."""
-        kept = Window([], [], [], window.copies)
-        records = zip(window.keys, window.rows, window.texts, strict=True)
-        for key, group in groupby(records, key=lambda record: record[0]):
-            same = list(group)
-            stay = int((len(same) == 1 or self._mode == "first") and key not in self._losers)
-            for _, row, text in same[:stay]:
-                kept.keys.append(key)
-                kept.rows.append(row)
-                kept.texts.append(text)
-            for _, row, text in same[stay:]:
-                self._leave_out(row, bytes(text))
-        return kept
-
-    def _leave_out(self, row: Sequence[Any], text: bytes) -> None:
-        self._locations = self._locations or next(read_blocks(self._locations_path))
-        source, base = self._locations[row[Column.SOURCE]]
-        self.by_piece[row[Column.SOURCE]] += 1
-        code = "conflict.not_first" if self._mode == "first" else "conflict.rejected"
-        finding = Finding(code, "$", "expected one record of this identity, found others that differ")
-        line = InvalidLine(row[Column.LINE] + base, None, (finding,), text.removesuffix(b"\n"))
-        self._left_out.append(rejected_line(source, line))
-
-    def write(self, path: str) -> FileDigest:
-        """Write the records left out, sorted by source and line."""
-        self._left_out.sort(key=lambda record: (record.source, record.line))
-        with storage_of(path).create(path, for_work=True) as file:
-            for record in self._left_out:
-                file.write(record.to_json())
-        return digest_of(path)
+def _resolver(task: PartTask) -> Resolver | None:
+    options = task.options
+    if not options.leaves_out:
+        return None
+    losers = [key for key, _ in losers_in(task.losers, task.low, task.high)]
+    return Resolver(options.conflicts, options.repeats, losers, task.locations)

@@ -128,7 +128,7 @@ class Part(msgspec.Struct, frozen=True, tag="part"):
     records: int
     first: bytes  # key of the first record
     last: bytes  # key of the last record
-    left_out: dict[str, int]  # records that `--conflicts` left out, by code
+    left_out: dict[str, int]  # records that options left out, by code
     files: tuple[FileDigest, ...]  # the files of its statistics
     path: str  # of the part before it is published
     census: str  # path prefix of its statistics

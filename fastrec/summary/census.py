@@ -4,49 +4,65 @@ A question is a `sample_hash` within an evaluation. Each part writes two sorted 
 lists of all parts, comparing neighbours is enough to count everything:
 
     by hash       models per question, repeats, hashes with several ids
-    by sample_id  ids with several hashes, identities with several records (conflicts)
+    by sample_id  ids with several hashes, identities with several records (repeats and contradictions)
+
+Every record of an identity with several records counts once: as a contradiction if it contradicts another one, else as
+a repeat. So an identity may count as both, and the records add up.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from heapq import merge
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
 
-from fastrec.summary.means import Outcome, Repeats, RepeatsByModel, add_repeats
+from fastrec.summary.lists import merge_rows
+from fastrec.summary.means import NO_OUTCOME, Outcome, Repeats, RepeatsByModel, add_repeats
 from fastrec.summary.sums import Sums
 
 __all__ = [
-    "CONFLICT_EXAMPLES",
+    "IDENTITY_EXAMPLES",
     "CensusRow",
-    "Conflict",
+    "Identity",
+    "Numbers",
     "QuestionCounts",
+    "SeveralRecords",
     "census_of_part",
-    "count_conflicts",
     "count_questions",
-    "merge_rows",
+    "find_several",
 ]
 
-CONFLICT_EXAMPLES: Final = 100
+IDENTITY_EXAMPLES: Final = 100
 
 CensusRow = tuple[bytes, bytes, bytes, int, int, int, int, bytes]
 """evaluation_name; sample_hash and sample_id (or the other way round); numbers of models, of models with an answer, of
 identities and of records; and the packed list of records, which is only unpacked if there may be several of a model or
 of an identity."""
 
+Numbers = Sequence[int | None]
+"""For each record of a key, which contradiction it belongs to; None if it contradicts no other."""
+
 _pack = msgspec.msgpack.Encoder().encode
-_unpack = msgspec.msgpack.Decoder(list[tuple[bytes, bytes, Any]]).decode  # model_id, evaluation_id, outcome
+_unpack = msgspec.msgpack.Decoder(list[tuple[bytes, bytes, Any]]).decode
+"""model_id, evaluation_id and outcome of each record; by sample_id, the number of its contradiction if it has one."""
 
 
 def census_of_part(
-    fields: Iterable[Sequence[bytes]], outcomes: Iterable[Outcome]
+    fields: Iterable[Sequence[bytes]],
+    outcomes: Iterable[Outcome],
+    contradictions: Mapping[tuple[bytes, ...], Numbers] | None = None,
 ) -> tuple[list[CensusRow], list[CensusRow]]:
-    """Build the census rows of records, given their key fields and outcomes: by hash, and by sample_id."""
+    """Build the census rows of records, given their key fields and outcomes: by hash, and by sample_id.
+
+    Args:
+        fields: The key fields of each record.
+        outcomes: The outcome of each record.
+        contradictions: By key fields, the contradictions of the records with this key, in the same order.
+    """
     records: dict[tuple[bytes, bytes, bytes], list[tuple[bytes, bytes, Outcome]]] = {}
     for (evaluation, sample_hash, model, evaluation_id, sample_id), outcome in zip(fields, outcomes, strict=True):
         key = (evaluation, sample_hash, sample_id)
@@ -57,8 +73,29 @@ def census_of_part(
             found.append((model, evaluation_id, outcome))
     rows = [(*key, *_packed(found)) for key, found in records.items()]
     by_hash = sorted(rows)
+    if contradictions:
+        affected = {(evaluation, hash_, sample_id) for evaluation, hash_, _, _, sample_id in contradictions}
+        rows = [
+            (*row[:7], _pack(_numbered(row[:3], records[row[:3]], contradictions))) if row[:3] in affected else row
+            for row in rows
+        ]
     by_id = sorted((evaluation, sample_id, sample_hash, *rest) for evaluation, sample_hash, sample_id, *rest in rows)
     return by_hash, by_id  # type: ignore[return-value]
+
+
+def _numbered(
+    key: tuple[bytes, bytes, bytes],
+    records: list[tuple[bytes, bytes, Outcome]],
+    contradictions: Mapping[tuple[bytes, ...], Numbers],
+) -> list[tuple[bytes, bytes, Any]]:
+    """Replace the outcomes of the records that contradict others."""
+    evaluation, sample_hash, sample_id = key
+    numbers = {
+        (model, evaluation_id): iter(contradictions.get((evaluation, sample_hash, model, evaluation_id, sample_id), ()))
+        for model, evaluation_id, _ in records
+    }
+    found = [(model, evaluation_id, next(numbers[model, evaluation_id], None)) for model, evaluation_id, _ in records]
+    return [(*run, NO_OUTCOME if number is None else number) for *run, number in found]  # type: ignore[misc]
 
 
 def _packed(records: list[tuple[bytes, bytes, Outcome]]) -> tuple[int, int, int, int, bytes]:
@@ -83,8 +120,8 @@ class QuestionCounts(Sums):
     ids_with_many_hashes: int = 0
 
 
-class Conflict(msgspec.Struct):
-    """An identity with several records; its fields are encoded as in sort keys."""
+class Identity(msgspec.Struct, frozen=True):
+    """An identity, and how many of its records count; its fields are encoded as in sort keys."""
 
     evaluation: bytes
     sample_id: bytes
@@ -94,8 +131,40 @@ class Conflict(msgspec.Struct):
     hashes: list[bytes]
 
     def sort_key(self) -> tuple[bytes, ...]:
-        """Return the key that conflicts are listed by."""
+        """Return the key that identities are listed by."""
         return self.evaluation, self.sample_id, self.model, self.evaluation_id
+
+
+class SeveralRecords(msgspec.Struct, frozen=True):
+    """An identity with several records; its fields are encoded as in sort keys."""
+
+    evaluation: bytes
+    sample_id: bytes
+    model: bytes
+    evaluation_id: bytes
+    numbers: dict[bytes, list[int | None]]
+    """By sample_hash, which contradiction each record belongs to; None if it contradicts no other."""
+
+    def repeats(self) -> Identity | None:
+        """Return the identity with its records that contradict no other, if there are any."""
+        return self._with({hash_: numbers.count(None) for hash_, numbers in self.numbers.items()})
+
+    def contradictions(self) -> Identity | None:
+        """Return the identity with its records that contradict another one, if there are any."""
+        return self._with({hash_: len(numbers) - numbers.count(None) for hash_, numbers in self.numbers.items()})
+
+    def _with(self, records: dict[bytes, int]) -> Identity | None:
+        hashes = sorted(hash_ for hash_, count in records.items() if count)
+        fields = (self.evaluation, self.sample_id, self.model, self.evaluation_id)
+        return Identity(*fields, sum(records.values()), hashes) if hashes else None
+
+    def key_fields(self, *, without_contradictions: bool) -> list[tuple[bytes, ...]]:
+        """Return the fields of its keys in ascending order, perhaps only of those that are no contradiction alone."""
+        return [
+            (self.evaluation, hash_, self.model, self.evaluation_id, self.sample_id)
+            for hash_, numbers in sorted(self.numbers.items())
+            if None in numbers or not without_contradictions
+        ]
 
 
 def count_questions(lists: Iterable[Iterable[CensusRow]]) -> dict[bytes, QuestionCounts]:
@@ -119,25 +188,20 @@ def count_questions(lists: Iterable[Iterable[CensusRow]]) -> dict[bytes, Questio
     return counted
 
 
-def count_conflicts(lists: Iterable[Iterable[CensusRow]], counted: dict[bytes, QuestionCounts]) -> Iterator[Conflict]:
-    """Merge lists by sample_id, add ids with several hashes to `counted`, and yield conflicts in order."""
+def find_several(
+    lists: Iterable[Iterable[CensusRow]], counted: dict[bytes, QuestionCounts]
+) -> Iterator[SeveralRecords]:
+    """Merge lists by sample_id, add ids with several hashes to `counted`, and yield identities with several records."""
     for (evaluation, sample_id), group in groupby(merge_rows(lists), key=itemgetter(0, 1)):
         rows = list(group)
         counted[evaluation].ids_with_many_hashes += len({row[2] for row in rows}) > 1
         if len(rows) == 1 and rows[0][5] == rows[0][6]:
             continue
-        records: Counter[tuple[bytes, bytes]] = Counter()
-        hashes: dict[tuple[bytes, bytes], set[bytes]] = {}
+        found: dict[tuple[bytes, bytes], dict[bytes, list[int | None]]] = {}
         for row in rows:
-            for model, evaluation_id, _ in _unpack(row[7]):
-                records[model, evaluation_id] += 1
-                hashes.setdefault((model, evaluation_id), set()).add(row[2])
-        for (model, evaluation_id), count in sorted(records.items()):
-            if count > 1:
-                found = sorted(hashes[model, evaluation_id])
-                yield Conflict(evaluation, sample_id, model, evaluation_id, count, found)
-
-
-def merge_rows(lists: Iterable[Iterable[CensusRow]]) -> Iterator[Any]:
-    """Merge sorted lists of census rows."""
-    return merge(*lists, key=itemgetter(0, 1, 2))
+            for model, evaluation_id, number in _unpack(row[7]):
+                numbers = found.setdefault((model, evaluation_id), {}).setdefault(row[2], [])
+                numbers.append(number if isinstance(number, int) else None)
+        for (model, evaluation_id), by_hash in sorted(found.items()):
+            if sum(map(len, by_hash.values())) > 1:
+                yield SeveralRecords(evaluation, sample_id, model, evaluation_id, by_hash)

@@ -25,6 +25,7 @@ __all__ = [
     "Repairable",
     "Repaired",
     "SameRun",
+    "SameRunPair",
     "SampleHashes",
     "Summary",
     "Tokens",
@@ -92,33 +93,50 @@ class Repairable(Base, kw_only=True):
     ]
 
 
+class SameRunPair(Base, kw_only=True):
+    """Two runs of a model on an evaluation with records that are otherwise equal."""
+
+    evaluation_name: str
+    model_id: str
+    kept: Annotated[str, Meta(description="evaluation_id of the records that stay.")]
+    dropped: Annotated[
+        str,
+        Meta(description="evaluation_id of the records dropped; the same one if only their schema_version differs."),
+    ]
+    records: Annotated[int, Meta(ge=1, description="Records dropped.")]
+
+
 class SameRun(Base, kw_only=True):
     """Records dropped by `--same-run ignore`: equal to a kept one but for evaluation_id and schema_version."""
 
     records: Annotated[int, Meta(ge=0, description="Records dropped; they count as duplicates.")]
-    runs: Annotated[dict[str, int], Meta(description="These records by their evaluation_id.")]
+    runs: Annotated[
+        list[SameRunPair],
+        Meta(description="These records by runs: the first 100 pairs, by evaluation_name, model_id and evaluation_id."),
+    ]
 
 
 class IdentityExample(Base, kw_only=True):
-    """An identity with several records."""
+    """An identity with several records, and how many of them are of one kind."""
 
     evaluation_name: str
     metric: Annotated[str | None, Meta(description="evaluation_result_id of the records; null if they have none.")]
     sample_id: SampleId
     model_id: str
     evaluation_id: str
-    records: Annotated[int, Meta(ge=2, description="Number of different records with this identity.")]
+    records: Annotated[int, Meta(ge=1, description="Its records of this kind.")]
     sample_hashes: Annotated[list[str], Meta(description="Their sample_hash values.")]
 
 
 class Identities(Base, kw_only=True):
-    """Identities with several different records of one kind.
+    """Identities with several different records, as far as these are of one kind: repeats, or contradictions.
 
-    An identity is evaluation_id, evaluation_name, evaluation_result_id, model_id and sample_id.
+    An identity is evaluation_id, evaluation_name, evaluation_result_id, model_id and sample_id. Each record of an
+    identity with several records is of one kind. Records that options leave out count, too.
     """
 
-    identities: Annotated[int, Meta(ge=0, description="Identities with such records.")]
-    records: Annotated[int, Meta(ge=0, description="Records of these identities.")]
+    identities: Annotated[int, Meta(ge=0, description="Identities with records of this kind.")]
+    records: Annotated[int, Meta(ge=0, description="Their records of this kind.")]
     examples: Annotated[
         list[IdentityExample], Meta(description="The first 100 of them, by evaluation_name, metric and sample_id.")
     ]

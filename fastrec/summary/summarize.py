@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from fastrec.schemas.recipes import ABSENT, WRONG
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.schema import Schema
 from fastrec.sorting.keys import sample_id_of, split_scope, text_of
-from fastrec.summary.census import Conflict
+from fastrec.summary.census import Identity
 from fastrec.summary.document import (
     ErrorsAsWrong,
     EvaluationSummary,
@@ -24,17 +24,19 @@ from fastrec.summary.document import (
     Repairable,
     Repaired,
     SameRun,
+    SameRunPair,
     SampleHashes,
     Summary,
     Tokens,
     json_safe,
 )
 from fastrec.summary.means import Repeats, means_of
-from fastrec.summary.part_statistics import Census
+from fastrec.summary.part_statistics import Census, IdentityCounts
 from fastrec.summary.rows import bucket_value
+from fastrec.summary.same_run import SameRunCounts
 from fastrec.summary.tally import ModelTally, Tally
 
-__all__ = ["hash_counts", "model_summary", "summarize"]
+__all__ = ["hash_counts", "model_summary", "same_run_summary", "summarize"]
 
 _NO_REPEATS: Final = Repeats()
 
@@ -77,9 +79,9 @@ def summarize(
         rejected_by_code=_sorted(rejected_by_code),
         repaired=repaired or Repaired(lines=0, by_code={}, examples=[]),
         repairable=repairable or Repairable(lines=0, by_code={}),
-        repeats=_identities(census.identities, census.records, census.examples),
-        contradictions=_identities(0, 0, ()),
-        same_run=same_run or SameRun(records=0, runs={}),
+        repeats=_identities(census.repeats),
+        contradictions=_identities(census.contradictions),
+        same_run=same_run or SameRun(records=0, runs=[]),
         sample_hash=sample_hash,
         interaction_types=_sorted(tally.interaction_types),
         schema_versions=_sorted(labels),
@@ -169,18 +171,28 @@ def model_summary(name: str, counted: ModelTally, repeats: Repeats) -> ModelSumm
     )
 
 
-def _identities(identities: int, records: int, examples: Iterable[Conflict]) -> Identities:
-    return Identities(identities=identities, records=records, examples=list(map(_identity_example, examples)))
+def same_run_summary(counts: SameRunCounts) -> SameRun:
+    """Describe the records that were dropped because they are equal to others but for their run."""
+    pairs = [
+        SameRunPair(evaluation_name=evaluation, model_id=model, kept=kept, dropped=dropped, records=records)
+        for (evaluation, model, kept, dropped), records in sorted(counts.pairs.items())
+    ]
+    return SameRun(records=counts.records, runs=pairs)
 
 
-def _identity_example(conflict: Conflict) -> IdentityExample:
-    evaluation, metric = split_scope(conflict.evaluation)
+def _identities(counts: IdentityCounts) -> Identities:
+    examples = list(map(_identity_example, counts.examples))
+    return Identities(identities=counts.identities, records=counts.records, examples=examples)
+
+
+def _identity_example(identity: Identity) -> IdentityExample:
+    evaluation, metric = split_scope(identity.evaluation)
     return IdentityExample(
         evaluation_name=evaluation,
         metric=metric,
-        sample_id=json_safe(sample_id_of(conflict.sample_id)),
-        model_id=text_of(conflict.model),
-        evaluation_id=text_of(conflict.evaluation_id),
-        records=conflict.records,
-        sample_hashes=[text_of(sample_hash) for sample_hash in conflict.hashes],
+        sample_id=json_safe(sample_id_of(identity.sample_id)),
+        model_id=text_of(identity.model),
+        evaluation_id=text_of(identity.evaluation_id),
+        records=identity.records,
+        sample_hashes=[text_of(sample_hash) for sample_hash in identity.hashes],
     )

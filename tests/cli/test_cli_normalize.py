@@ -56,7 +56,7 @@ def invoke(*arguments: Any) -> Result:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["good.jsonl"], 0, "9 lines: 8 kept, 1 duplicate, 0 rejected, 0 blank; 0 conflicts; 1 part"),
+        (["good.jsonl"], 0, "9 lines: 8 kept, 1 duplicate, 0 rejected, 0 blank; 0 contradictions, 0 repeats; 1 part"),
         (["bad.jsonl"], 1, "10 lines: 8 kept, 0 duplicates, 2 rejected"),
         (
             ["truncated.jsonl.zst", "good.jsonl"],
@@ -119,6 +119,8 @@ def test_max_rejects(most: str, code: int) -> None:
         (["--hash", "md5"], "'sha256', 'xxh3_128'"),
         (["--sample-hash", "ignore"], "'replace', 'fill', 'verify'"),
         (["--conflicts", "last"], "'keep', 'first', 'reject'"),
+        (["--repeats", "last"], "'keep', 'first', 'reject'"),
+        (["--same-run", "drop"], "'keep', 'ignore'"),
         (["--files-from", "missing"], "the list missing cannot be read"),
         (["--over-write"], "--overwrite"),
     ],
@@ -174,11 +176,11 @@ def test_quiet() -> None:
 
 
 def test_closing_line() -> None:
-    """The line on stderr has line counts, conflicts, parts, sizes, seconds and speed."""
+    """The line on stderr has line counts, contradictions, repeats, parts, sizes, seconds and speed."""
     write(Path("more.jsonl"), [GOOD[0].replace(b'"error": null', b'"error": "other"'), b""])
     result = invoke("good.jsonl", "more.jsonl", "-o", "out")
     (line,) = result.stderr.splitlines()
-    expected = "11 lines: 9 kept, 1 duplicate, 0 rejected, 1 blank; 1 conflict; 1 part, "
+    expected = "11 lines: 9 kept, 1 duplicate, 0 rejected, 1 blank; 1 contradiction, 0 repeats; 1 part, "
     assert line.startswith(expected)
     sizes, seconds, speed = line.removeprefix(expected).replace(" in ", ", ").split(", ")
     assert " kB → " in sizes
@@ -244,7 +246,8 @@ def test_size_of_a_stream() -> None:
 def test_options_are_in_the_manifest() -> None:
     """The manifest has the options of the command line."""
     options = ["--sort-by", "model_id, sample_id", "--hash", "xxh3_128", "--sample-hash", "fill"]
-    options += ["--conflicts", "first", "--compression", "gz", "--level", "1", "--max-line-bytes", "1M"]
+    options += ["--same-run", "ignore", "--conflicts", "first", "--repeats", "reject"]
+    options += ["--compression", "gz", "--level", "1", "--max-line-bytes", "1M"]
     assert invoke("good.jsonl", "-o", "out", *options).exit_code == 0
     manifest = audited(Path("out")).manifest
     assert manifest["sort_fields"] == ["model_id", "sample_id", "evaluation_name", "sample_hash", "evaluation_id"]
@@ -252,7 +255,9 @@ def test_options_are_in_the_manifest() -> None:
         "hash": "xxh3_128",
         "sample_hash": "fill",
         "repair": [],
+        "same_run": "ignore",
         "conflicts": "first",
+        "repeats": "reject",
         "part_size": 64 << 20,
         "compression": "gz",
         "level": 1,

@@ -24,6 +24,7 @@ from fastrec.judge.codes import ERRORS, WARNINGS
 SCHEMA = Path(fastrec.__file__).parent / "schemas/files/instance_level_eval_0.2.0.schema.json"
 VALIDATOR = Draft7Validator(json.loads(SCHEMA.read_bytes()))
 DEPENDS_ON_OPTIONS = {"line.too_long", "hash.mismatch", "conflict.not_first", "conflict.rejected", "version.newer"}
+DEPENDS_ON_OPTIONS |= {"repeat.not_first", "repeat.rejected"}
 # The codes of 0.2.0; `test_generate_versions.py` has those of later versions.
 LATER_CODES = {"schema.unknown_key", "version.contradiction", "rule.single_turn_messages", "rule.multi_turn_messages"}
 REJECT_CODES = {row.code for row in ERRORS} - DEPENDS_ON_OPTIONS - LATER_CODES

@@ -28,6 +28,7 @@ from fastrec.errors import UsageError
 from fastrec.limits import Limits
 from fastrec.sources.shard import shard_at
 from tests.running import run_command
+from tests.samples import sample
 
 RECIPE = Recipe(
     records=240,
@@ -53,9 +54,10 @@ Damage = Callable[[Path], object]
 
 @pytest.fixture(scope="module")
 def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three shards with duplicates, repeats, unknown keys, invalid and blank lines."""
+    """Three shards with duplicates, repeats, contradictions, unknown keys, invalid and blank lines."""
     directory = tmp_path_factory.mktemp("shards")
     every = list(lines(RECIPE))
+    every += [json.dumps(sample(sample_id=number // 2, error=str(number))).encode() for number in range(6)]
     for number in range(3):
         (directory / f"{number}.jsonl").write_bytes(b"".join(line + b"\n" for line in every[number::3]))
     return directory
@@ -188,6 +190,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "one part": {"part_size": 1 << 30},
     "first of conflicts": {"conflicts": "first", "part_size": PART_SIZE},
     "no conflicts": {"conflicts": "reject", "part_size": PART_SIZE},
+    "first of repeats": {"repeats": "first", "part_size": PART_SIZE},
+    "no repeats": {"repeats": "reject", "conflicts": "first", "same_run": "ignore", "part_size": PART_SIZE},
     "by model": {"sort_by": ("model_id", "sample_id"), "part_size": PART_SIZE},
     "by id": {"sort_by": ("sample_id",), "conflicts": "first", "part_size": PART_SIZE},
     "fast hash": {"hash": "xxh3_128"},
@@ -402,6 +406,10 @@ SEALED: dict[str, tuple[Damage, set[str]]] = {
     ),
     "conflicts that should not be there": (
         on_json("manifest.json", "options", "conflicts", to="first"),
+        {"corpus.conflict"},
+    ),
+    "repeats that should not be there": (
+        on_json("manifest.json", "options", "repeats", to="first"),
         {"corpus.conflict"},
     ),
     "hashes of another kind": (

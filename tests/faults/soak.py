@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fastrec.normalize.options import Options
+from fastrec.normalize.options import Choice, Options
 from tests.faults.failing import LASTING, Scene, contents, make_scene, no_exchange, try_fault
 from tests.faults.fuzzing import damaged, try_shards
 from tests.faults.injecting import OPERATIONS, REASONS, Faults
@@ -28,6 +28,7 @@ from tests.faults.processes import Pile, Process, check_after, command, generate
 from tests.faults.soak_stores import StoreCases
 
 HOME = Path("out/soak")
+CHOICES: tuple[Choice, ...] = ("keep", "first", "reject")
 LONGEST = 120  # seconds that a case may take
 
 
@@ -117,8 +118,13 @@ class Soak:
         self._patch = pytest.MonkeyPatch()
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        self._scenes = [self._scene("new", replace=False), self._scene("replaced", replace=True, conflicts="first")]
-        self._scenes.append(self._scene("rejected", replace=True, conflicts="reject", compression="gz"))
+        self._scenes = [
+            self._scene("new", replace=False),
+            self._scene("replaced", replace=True, conflicts="first", repeats="first"),
+        ]
+        self._scenes.append(
+            self._scene("rejected", replace=True, conflicts="reject", repeats="reject", compression="gz")
+        )
         self._piles = [
             make_pile(generate(folder / "many"), folder / "made of many"),
             make_pile(generate_one(folder / "one"), folder / "made of one"),
@@ -169,7 +175,9 @@ class Soak:
     def fuzz(self, dice: random.Random) -> int:
         """Damaged shards."""
         shards = damaged(dice)
-        options = Options(conflicts=dice.choice(["keep", "first", "reject"]), memory=5 << 20, max_line_bytes=1 << 14)
+        options = Options(
+            conflicts=dice.choice(CHOICES), repeats=dice.choice(CHOICES), memory=5 << 20, max_line_bytes=1 << 14
+        )
         try_shards(self._folder / "fuzz", shards, options)
         self.counts.bytes += sum(len(data) for _, data in shards)
         return 1

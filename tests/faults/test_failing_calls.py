@@ -16,11 +16,12 @@ from tests.normalize.test_merge_rounds import MERGE_EARLY
 
 SCENES: dict[str, dict[str, Any]] = {
     "new": {"replace": False},
-    "replaced": {"replace": True, "conflicts": "first"},
+    "replaced": {"replace": True, "conflicts": "first", "repeats": "first"},
     "two renames": {"replace": True, "compression": "gz"},
     "rounds": {
         "replace": False,
         "conflicts": "first",
+        "repeats": "first",
         "limits": replace(MERGE_EARLY, task_bytes=2_000, sample_one_in=1),
     },
 }

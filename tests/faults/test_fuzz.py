@@ -25,7 +25,7 @@ def test_damaged_shards(seed: int, conflicts: Any, tmp_path_factory: pytest.Temp
     """All lines are counted if shards are corrupt, cut, repeated or swapped, by bytes, frames, lines or JSON."""
     shards = damaged(random.Random(seed))
     place = tmp_path_factory.getbasetemp() / "fuzz"
-    assert try_shards(place, shards, Options(conflicts=conflicts, **SMALL)) in (0, 1, 3)
+    assert try_shards(place, shards, Options(conflicts=conflicts, repeats=conflicts, **SMALL)) in (0, 1, 3)
 
 
 @fuzz

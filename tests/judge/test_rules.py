@@ -283,7 +283,12 @@ def test_every_row_of_the_table_has_a_case() -> None:
         shown |= {case[-1] for case in mark.args[1] if isinstance(case, tuple)}
     shown |= {"hash.mismatch", "line.too_long"}  # by options: above, and in the tests of validate
     shown |= {"version.newer"}  # by option: in the tests of versions
-    shown |= {"conflict.not_first", "conflict.rejected"}  # by options: in the tests of normalize
+    shown |= {
+        "conflict.not_first",
+        "conflict.rejected",
+        "repeat.not_first",
+        "repeat.rejected",
+    }  # by options: in the tests of normalize
     shown |= {row.code for row in NOTES}  # by options: in the tests of repairs
     assert shown == set(CODES)
     assert len(CODES) == len(ERRORS) + len(WARNINGS) + len(NOTES)

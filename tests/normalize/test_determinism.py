@@ -76,8 +76,10 @@ def test_jobs_and_memory_do_not_change_the_corpus(
 @pytest.mark.parametrize("conflicts", ["keep", "first", "reject"])
 def test_small_runs_and_windows_do_not_change_the_corpus(conflicts: str, pile: list[Path], tmp_path: Path) -> None:
     """Hundreds of small runs, merged in many windows, give the same corpus as one run."""
-    corpus = normalized(pile, tmp_path / "out", part_size=PART, conflicts=conflicts, limits=SMALL_RUNS)
-    other = normalized(pile, tmp_path / "other", part_size=PART, conflicts=conflicts)
+    corpus = normalized(
+        pile, tmp_path / "out", part_size=PART, conflicts=conflicts, repeats=conflicts, limits=SMALL_RUNS
+    )
+    other = normalized(pile, tmp_path / "other", part_size=PART, conflicts=conflicts, repeats=conflicts)
     assert corpus.same_for_all == other.same_for_all
     assert corpus.rejects == other.rejects
     assert corpus.manifest == other.manifest
@@ -154,9 +156,11 @@ def test_a_shard_decompressed_by_the_driver_gives_the_same_corpus(
     """Chunks of a compressed shard give the same bytes, and rejected lines with the same locations."""
     several = list(LINES)
     shard = write(tmp_path / "in.jsonl", [b"\xef\xbb\xbf" + several[0], *several[1:]], Format.ZSTD)
-    corpus = normalized(shard, tmp_path / "out", part_size=PART, conflicts=conflicts, **DECOMPRESS_IN_DRIVER)
+    corpus = normalized(
+        shard, tmp_path / "out", part_size=PART, conflicts=conflicts, repeats=conflicts, **DECOMPRESS_IN_DRIVER
+    )
     monkeypatch.undo()
-    other = normalized(shard, tmp_path / "other", part_size=PART, conflicts=conflicts)
+    other = normalized(shard, tmp_path / "other", part_size=PART, conflicts=conflicts, repeats=conflicts)
     assert corpus.same_for_all == other.same_for_all
     assert corpus.rejects == other.rejects
     assert corpus.manifest == other.manifest
@@ -198,8 +202,10 @@ def test_ranges_of_a_plain_file_have_the_right_line_numbers(
     """If a plain file is cut into ranges, every rejected line has its line number and offset, conflicts included."""
     shard = tmp_path / "in.jsonl"
     shard.write_bytes(mark + b"\n".join(LINES[:80]))
-    corpus = normalized(shard, tmp_path / "out", conflicts=conflicts, limits=Limits(task_bytes=task_bytes))
-    whole = normalized(shard, tmp_path / "whole", conflicts=conflicts)
+    corpus = normalized(
+        shard, tmp_path / "out", conflicts=conflicts, repeats=conflicts, limits=Limits(task_bytes=task_bytes)
+    )
+    whole = normalized(shard, tmp_path / "whole", conflicts=conflicts, repeats=conflicts)
     assert corpus.same_for_all == whole.same_for_all
     assert corpus.rejects == whole.rejects
     assert corpus.manifest == whole.manifest
@@ -238,7 +244,12 @@ def few_files() -> Iterator[None]:
 def test_many_parts_and_runs_need_few_open_files(conflicts: str, tmp_path: Path) -> None:
     """Hundreds of parts and runs need fewer than 64 open files."""
     several = [json.dumps(sample(sample_id=number // 2, error=str(number))).encode() for number in range(4_000)]
-    options: dict[str, Any] = {"part_size": 1_024, "conflicts": conflicts, "limits": Limits(run_bytes=30_000)}
+    options: dict[str, Any] = {
+        "part_size": 1_024,
+        "conflicts": conflicts,
+        "repeats": conflicts,
+        "limits": Limits(run_bytes=30_000),
+    }
     corpus = normalized(write(tmp_path / "in.jsonl", several), tmp_path / "out", **options)
     assert len(corpus.parts) > 64
     assert len(corpus.rejects) == (2_000 if conflicts == "first" else 0)

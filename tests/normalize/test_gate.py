@@ -151,13 +151,17 @@ def test_inputs_in_a_refused_corpus_are_not_touched(out: str) -> None:
 
 
 def test_conflicts_count_as_rejected_lines(out: str) -> None:
-    """Records that `--conflicts reject` rejects in pass 2 count for the gate."""
+    """Records that `--conflicts reject` and `--repeats reject` reject in pass 2 count for the gate."""
     one = sample(sample_id=1)
-    other = {**one, "output": {**one["output"], "raw": "another answer"}}
+    other = {**one, "evaluation": {"score": 0, "is_correct": False}}
     write(Path("conflict.jsonl"), [json.dumps(record).encode() for record in (one, other)])
     with pytest.raises(RefusedError, match="2 of 2 lines were rejected, and --max-rejects is 1"):
         fastrec.normalize("conflict.jsonl", out, conflicts="reject", max_rejects=1)
     fastrec.normalize("conflict.jsonl", out, max_rejects=0)
+    third = {**one, "output": {**one["output"], "raw": "another answer"}}
+    write(Path("repeat.jsonl"), [json.dumps(record).encode() for record in (one, third)])
+    with pytest.raises(RefusedError, match="2 of 2 lines were rejected, and --max-rejects is 1"):
+        fastrec.normalize("repeat.jsonl", out, repeats="reject", max_rejects=1, overwrite=True)
 
 
 def test_a_run_that_writes_the_refused_corpus_is_not_disturbed() -> None:

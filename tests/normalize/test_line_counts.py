@@ -21,7 +21,8 @@ from fastrec.normalize import run as module
 from fastrec.sorting.keys import FIELDS
 from fastrec.sources.formats import Format
 from tests import reference
-from tests.normalize.normalizing import Corpus, check_locations, normalized, raw_of, sort_position, write
+from tests.normalize.leaving_out import leave_out
+from tests.normalize.normalizing import Corpus, check_locations, normalized, raw_of, write
 from tests.samples import sample
 from tests.strategies import dice, records, respelled
 
@@ -51,7 +52,7 @@ class Line(NamedTuple):
 
 @st.composite
 def piles(draw: Any) -> list[list[Line]]:
-    """Shards of lines of every kind: few identities, so that there are copies and conflicts within and between them."""
+    """Shards of lines of every kind: few identities, so that there are copies and repeats within and between them."""
     rng = draw(dice)
     bases = draw(st.lists(records, min_size=1, max_size=4))
     for base in bases:
@@ -69,9 +70,16 @@ def piles(draw: Any) -> list[list[Line]]:
             raw = rng.choice(BROKEN)
         else:
             value = json.loads(json.dumps(rng.choice(bases)))
-            if kind > 0.65:  # another answer to the same question
-                value["zz"] = rng.randint(0, 2)
-            if kind > 0.85:  # another question by the same name
+            if kind > 0.5:  # other side values of the same answer
+                value["zz"] = rng.randint(0, 1)
+            if kind > 0.6:  # another verdict: 1, 1.0 and true are the same
+                value["evaluation"] |= rng.choice([{"score": 1}, {"score": 1.0}, {"score": True}, {"is_correct": True}])
+            if kind > 0.7:  # another run or label
+                value["evaluation_id"] = rng.choice("ab")
+                value["schema_version"] = rng.choice(["0.2.0", "instance_level_eval_0.2.0"])
+            if kind > 0.8:  # another trial
+                value.setdefault("metadata", {})["epoch"] = rng.choice([1, 2])
+            if kind > 0.9:  # another question by the same name
                 value["input"]["raw"] = rng.choice(["", "other"])
             raw = respelled(value, rng).encode()
         shard = rng.randrange(len(shards))
@@ -117,7 +125,9 @@ IN_PIECES = Limits(small_input=0, task_bytes=500, decompressed_chunk_bytes=1_000
 
 choices = st.fixed_dictionaries(
     {
+        "same_run": st.sampled_from(["keep", "ignore"]),
         "conflicts": st.sampled_from(["keep", "first", "reject"]),
+        "repeats": st.sampled_from(["keep", "first", "reject"]),
         "sample_hash": st.sampled_from(["replace", "fill", "verify"]),
         "hash": st.sampled_from(["sha256", "xxh3_128"]),
         "sort_by": st.sampled_from([(), ("model_id",), ("sample_id", "sample_hash"), tuple(reversed(FIELDS))]),
@@ -148,46 +158,41 @@ def test_every_line_is_accounted_for(pile: list[list[Line]], options: dict[str, 
                 else:
                     first.setdefault(normal, line)
         check_rejects(corpus, shards, bad)
-        left_out = check_conflicts(corpus, shards, first, options["conflicts"])
-        kept = [line for normal, line in first.items() if normal not in left_out]
+        left_out, dropped = check_left_out(corpus, shards, first, options)
+        kept = [line for normal, line in first.items() if normal not in left_out | dropped]
         check_account(corpus, pile, len(bad) + len(left_out), kept)
 
 
 def check_rejects(corpus: Corpus, shards: Sequence[Path], bad: list[Line]) -> None:
     """Invalid lines are rejected unchanged, with their location; a byte order mark is not part of a line."""
-    found = [reject for reject in corpus.rejects if not reject["code"].startswith("conflict.")]
+    found = [reject for reject in corpus.rejects if not reject["code"].startswith(("conflict.", "repeat."))]
     raws = [line.raw.removeprefix(b"\xef\xbb\xbf") if line.number == 1 else line.raw for line in bad]
     places = [(str(shards[line.shard]), line.number, raw) for line, raw in zip(bad, raws, strict=True)]
     assert [(reject["source"], reject["line"], raw_of(reject)) for reject in found] == sorted(places)
 
 
-def check_conflicts(corpus: Corpus, shards: Sequence[Path], first: dict[str, Line], conflicts: str) -> set[str]:
-    """Records left out by the option are rejected once, at their first location; return them."""
-    left = [reject for reject in corpus.rejects if reject["code"].startswith("conflict.")]
-    everything = [*corpus.lines, *map(raw_of, left)]
-    assert Counter(map(spelling, everything)) == Counter(first.keys())
-    groups: dict[tuple[Any, ...], list[bytes]] = {}
-    for line in everything:
-        groups.setdefault(identity(line), []).append(line)
-    several = [group for group in groups.values() if len(group) > 1]
-    assert corpus.summary["repeats"]["identities"] == len(several)
-    assert corpus.summary["repeats"]["records"] == sum(map(len, several))
+def check_left_out(
+    corpus: Corpus, shards: Sequence[Path], first: dict[str, Line], options: dict[str, Any]
+) -> tuple[set[str], set[str]]:
+    """Records left out by options are rejected once, at their first location, and counted in the summary.
+
+    Returns them, and the records that were dropped as duplicates because only their runs differ.
+    """
     order = corpus.manifest["sort_fields"]
-    if conflicts == "keep":
-        expected = set()
-    elif conflicts == "first":
-        expected = {
-            line for group in several for line in sorted(group, key=lambda line: sort_position(line, order))[1:]
-        }
-    else:
-        expected = {line for group in several for line in group}
-    assert {raw_of(reject) for reject in left} == expected
-    code = "conflict.not_first" if conflicts == "first" else "conflict.rejected"
+    left = [reject for reject in corpus.rejects if reject["code"].startswith(("conflict.", "repeat."))]
+    spelled = {spelling(line): line for line in (*corpus.lines, *map(raw_of, left))}
+    everything = [spelled.get(normal, normal.encode()) for normal in first]
+    choices = {name: options[name] for name in ("same_run", "conflicts", "repeats")}
+    same_run, codes, summary = leave_out(everything, order, **choices)
+    dropped, rejected = set(map(spelling, same_run)), {spelling(line): code for line, code in codes.items()}
+    assert Counter(map(spelling, corpus.lines)) == Counter(first.keys() - dropped - rejected.keys())
+    assert {name: corpus.summary[name] for name in summary} == summary
+    assert {spelling(raw_of(reject)): reject["code"] for reject in left} == rejected
+    assert len(left) == len(rejected)
     for reject in left:
         line = first[spelling(raw_of(reject))]
-        assert (reject["source"], reject["line"]) == (str(shards[line.shard]), line.number)
-        assert (reject["code"], reject["offset"]) == (code, None)
-    return set(map(spelling, expected))
+        assert (reject["source"], reject["line"], reject["offset"]) == (str(shards[line.shard]), line.number, None)
+    return set(rejected), dropped
 
 
 def check_account(corpus: Corpus, pile: list[list[Line]], rejected: int, kept: list[Line]) -> None:
@@ -200,10 +205,10 @@ def check_account(corpus: Corpus, pile: list[list[Line]], rejected: int, kept: l
         assert entry["kept"] == by_shard[number]
 
 
-# Conflicts, by example
+# Contradictions and repeats, by example
 
 
-def conflicting(*changes: dict[str, Any]) -> list[bytes]:
+def records_of(*changes: dict[str, Any]) -> list[bytes]:
     return [
         json.dumps(sample(sample_hash=None, **change)).replace('"sample_hash": null, ', "").encode()
         for change in changes
@@ -211,24 +216,27 @@ def conflicting(*changes: dict[str, Any]) -> list[bytes]:
 
 
 def twice(count: int) -> list[bytes]:
-    """Two records for each of several identities."""
+    """Two records for each of several identities: the same output with different verdicts."""
     changes = [{"sample_id": number, "error": error} for number in range(count) for error in ("x", "y")]
-    return conflicting(*changes)
+    return records_of(*changes)
 
 
-ONE_KEY = conflicting({"error": "b"}, {"error": "a"}, {"error": "b"}, {"sample_id": "alone"})
-TWO_KEYS = conflicting({}, {"input": {"raw": "other", "reference": "42"}}, {"sample_id": "alone"})
-BOTH = conflicting(
+WRONG = {"score": 0, "is_correct": False}
+ONE_KEY = records_of({"error": "b"}, {"error": "a"}, {"error": "b"}, {"sample_id": "alone"})
+TWO_KEYS = records_of({}, {"input": {"raw": "other", "reference": "42"}}, {"sample_id": "alone"})
+BOTH = records_of(
     {"error": "b"},
     {"error": "a"},
     {"input": {"raw": "1", "reference": ""}},
     {"input": {"raw": "2", "reference": ""}, "error": "x"},
 )
+BY_OUTPUT = records_of({"output": {"raw": "41"}, "evaluation": WRONG}, {"output": {"raw": "42"}})
+BY_TRIAL = records_of({"metadata": {"trial": 0}}, {"metadata": {"trial": 1}, "evaluation": WRONG})
 
 
-@pytest.mark.parametrize("lines", [ONE_KEY, TWO_KEYS, BOTH])
+@pytest.mark.parametrize("lines", [ONE_KEY, TWO_KEYS, BOTH, BY_OUTPUT, BY_TRIAL])
 @pytest.mark.parametrize("part_size", [1_024, 10**6])
-def test_the_record_that_sorts_first_wins_a_conflict(lines: list[bytes], part_size: int, tmp_path: Path) -> None:
+def test_the_record_that_sorts_first_wins(lines: list[bytes], part_size: int, tmp_path: Path) -> None:
     """The order of lines does not matter, even if the records differ in sample_hash."""
     everything = normalized(write(tmp_path / "in.jsonl", lines), tmp_path / "keep").lines
     best: dict[tuple[Any, ...], bytes] = {}
@@ -236,27 +244,94 @@ def test_the_record_that_sorts_first_wins_a_conflict(lines: list[bytes], part_si
         best.setdefault(identity(line), line)
     for name, order in (("forwards", lines), ("backwards", lines[::-1])):
         shard = write(tmp_path / f"{name}.jsonl", order)
-        corpus = normalized(shard, tmp_path / name, conflicts="first", part_size=part_size)
+        corpus = normalized(shard, tmp_path / name, conflicts="first", repeats="first", part_size=part_size)
         assert sorted(corpus.lines) == sorted(best.values())
-        assert {reject["code"] for reject in corpus.rejects} == {"conflict.not_first"}
-        assert corpus.summary["rejected_by_code"] == {"conflict.not_first": len(everything) - len(best)}
+        codes = Counter(reject["code"] for reject in corpus.rejects)
+        assert codes == corpus.summary["rejected_by_code"]
+        assert codes.total() == len(everything) - len(best)
+        assert codes["conflict.not_first"] == (lines in (ONE_KEY, BOTH))
+
+
+def verdicts(*scores: Any, **more: Any) -> list[dict[str, Any]]:
+    return [{"evaluation": {"score": score, "is_correct": True}, **more} for score in scores]
+
+
+CASES: dict[str, tuple[list[dict[str, Any]], int, int]] = {
+    "another score": (verdicts(0, 1), 2, 0),
+    "the same score, spelled in three ways": (verdicts(1, 1.0, True), 0, 3),
+    "another is_correct": ([{}, {"evaluation": {"score": 1, "is_correct": False}}], 2, 0),
+    "an error": ([{}, {"error": "timeout"}], 2, 0),
+    "another error": ([{"error": "timeout"}, {"error": "refused"}], 2, 0),
+    "an empty error is none": ([{"error": None}, {"error": ""}], 0, 2),
+    "another latency": ([{"performance": {"latency_ms": ms}} for ms in (1, 2)], 0, 2),
+    "another output": ([{}, {"output": {"raw": "x"}, "evaluation": WRONG}], 0, 2),
+    "another trial in metadata": (
+        [{"metadata": {"epoch": 1}, **verdicts(0)[0]}, {"metadata": {"epoch": 2}, **verdicts(1)[0]}], 0, 2,
+    ),
+    "another trial at the root": ([{"seed": 1, **verdicts(0)[0]}, {"seed": 2, **verdicts(1)[0]}], 0, 2),
+    "other metadata": (
+        [{"metadata": {"host": "a"}, **verdicts(0)[0]}, {"metadata": {"host": "b"}, **verdicts(1)[0]}], 2, 0,
+    ),
+    "a repeat beside a contradiction": ([*verdicts(0, 1), {"output": {"raw": "x"}}], 2, 1),
+    "two contradictions": ([*verdicts(0, 1), *verdicts(0, 1, output={"raw": "x"})], 4, 0),
+    "another question": ([*verdicts(0), *verdicts(1, input={"raw": "other", "reference": "42"})], 0, 2),
+    "contradictions about two questions": (
+        [*verdicts(0, 1), *verdicts(0, 1, input={"raw": "other", "reference": "42"})], 4, 0,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_contradictions_and_repeats_are_told_apart(case: str, tmp_path: Path) -> None:
+    """The same output with two verdicts is a contradiction; anything else is a repeat."""
+    changes, contradicting, repeated = CASES[case]
+    corpus = normalized(write(tmp_path / "in.jsonl", records_of(*changes)), tmp_path / "out", part_size=1_024)
+    found = corpus.summary["contradictions"], corpus.summary["repeats"]
+    for one, count in zip(found, (contradicting, repeated), strict=True):
+        assert (one["identities"], one["records"]) == (int(count > 0), count)
+        assert [example["records"] for example in one["examples"]] == [count] * (count > 0)
+
+
+def test_options_act_on_contradictions_and_repeats_separately(tmp_path: Path) -> None:
+    """A contradiction beside a repeat: each option leaves out its own kind."""
+    changes = [*verdicts(0, 1), {"output": {"raw": "x"}}]
+    shard = write(tmp_path / "in.jsonl", records_of(*changes))
+    expected = {
+        ("keep", "first"): {"repeat.not_first": 1},  # the first answer and its contradiction stay
+        ("keep", "reject"): {"repeat.rejected": 3},
+        ("first", "keep"): {"conflict.not_first": 1},
+        ("first", "first"): {"conflict.not_first": 1, "repeat.not_first": 1},
+        ("first", "reject"): {"conflict.not_first": 1, "repeat.rejected": 2},
+        ("reject", "keep"): {"conflict.rejected": 2},
+        ("reject", "first"): {"conflict.rejected": 2},  # what is left is no repeat
+        ("reject", "reject"): {"conflict.rejected": 2},
+    }
+    for (conflicts, repeats), codes in expected.items():
+        corpus = normalized(shard, tmp_path / f"{conflicts}-{repeats}", conflicts=conflicts, repeats=repeats)
+        assert corpus.summary["rejected_by_code"] == codes
+        counts = [corpus.summary[kind]["records"] for kind in ("contradictions", "repeats")]
+        assert counts == [2, 1], "records that were left out count, too"
 
 
 @pytest.mark.parametrize("lines", [ONE_KEY[:3], TWO_KEYS[:2], BOTH])
-def test_all_records_may_be_in_conflict(lines: list[bytes], tmp_path: Path) -> None:
-    """If all records are rejected as conflicts, the corpus has no part."""
-    corpus = normalized(write(tmp_path / "in.jsonl", lines), tmp_path / "out", conflicts="reject")
+def test_all_records_may_be_left_out(lines: list[bytes], tmp_path: Path) -> None:
+    """If all records are rejected, the corpus has no part."""
+    shard = write(tmp_path / "in.jsonl", lines)
+    corpus = normalized(shard, tmp_path / "out", conflicts="reject", repeats="reject")
     assert corpus.parts == []
     assert corpus.summary["evaluations"] == []
-    assert corpus.summary["rejected_by_code"] == {"conflict.rejected": corpus.line_counts["rejected"]}
+    contradicting = corpus.summary["contradictions"]["records"]
+    assert contradicting == (0 if lines == TWO_KEYS[:2] else 2)
+    left = corpus.line_counts["rejected"] - contradicting
+    codes = {"conflict.rejected": contradicting, "repeat.rejected": left}
+    assert corpus.summary["rejected_by_code"] == {code: count for code, count in codes.items() if count}
     assert corpus.line_counts["rejected"] == len(lines) - corpus.line_counts["duplicates"]
-    assert corpus.summary["repeats"]["identities"] == 1
 
 
 def test_an_empty_part_leaves_no_gap(tmp_path: Path) -> None:
     """Parts without records are left out, and the others are numbered without a gap."""
     several = twice(300)
-    several += conflicting(*({"sample_id": str(number), "evaluation_name": "z"} for number in range(300)))
+    several += records_of(*({"sample_id": str(number), "evaluation_name": "z"} for number in range(300)))
     corpus = normalized(write(tmp_path / "in.jsonl", several), tmp_path / "out", conflicts="reject", part_size=1_024)
     assert [part.name for part in corpus.parts] == [
         f"part-{number:05d}.jsonl.zst" for number in range(len(corpus.parts))
@@ -264,12 +339,51 @@ def test_an_empty_part_leaves_no_gap(tmp_path: Path) -> None:
     assert (corpus.line_counts["kept"], corpus.line_counts["rejected"]) == (300, 600)
 
 
-def test_the_summary_has_examples_of_conflicts(tmp_path: Path) -> None:
-    """The summary counts all identities with several records, and lists the first hundred."""
+def test_the_summary_has_examples_of_contradictions(tmp_path: Path) -> None:
+    """The summary counts all identities with contradictions, and lists the first hundred."""
     several = twice(150)
     corpus = normalized(write(tmp_path / "in.jsonl", several), tmp_path / "out")
-    found = corpus.summary["repeats"]
+    assert corpus.summary["repeats"] == {"identities": 0, "records": 0, "examples": []}
+    found = corpus.summary["contradictions"]
     assert (found["identities"], found["records"], len(found["examples"])) == (150, 300, 100)
     assert [example["sample_id"] for example in found["examples"]] == list(range(100))
     hashes = [reference.sample_hash(sample())]
     assert all((one["records"], one["sample_hashes"]) == (2, hashes) for one in found["examples"])
+
+
+# Runs that were scraped or converted again, by example
+
+
+def same_run(corpus: Corpus) -> list[tuple[Any, ...]]:
+    found = corpus.summary["same_run"]
+    return [found["records"], *((run["kept"], run["dropped"], run["records"]) for run in found["runs"])]
+
+
+@pytest.mark.parametrize("sort_by", [(), ("evaluation_id",)])
+@pytest.mark.parametrize("part_size", [1_024, 10**6])
+def test_a_run_that_was_scraped_again_is_dropped(sort_by: tuple[str, ...], part_size: int, tmp_path: Path) -> None:
+    """Its records are duplicates of their shards; the summary says which run they equal."""
+    first = records_of(*({"sample_id": number, "evaluation_id": "run/1"} for number in range(40)))
+    again = records_of(
+        *({"sample_id": number, "evaluation_id": "run/2", "schema_version": "0.2.0"} for number in range(39)),
+        {"sample_id": 39, "evaluation_id": "run/2", "error": "timeout"},
+    )
+    shards = [write(tmp_path / "2.jsonl", again), write(tmp_path / "1.jsonl", first)]
+    options: dict[str, Any] = {"part_size": part_size, "sort_by": sort_by}
+    corpus = normalized(shards, tmp_path / "out", same_run="ignore", **options)
+    assert (corpus.line_counts["kept"], corpus.line_counts["duplicates"]) == (41, 39)
+    by_shard = {Path(entry["path"]).name: entry["duplicates"] for entry in corpus.manifest["inputs"]}
+    assert by_shard == {"1.jsonl": 0, "2.jsonl": 39}
+    assert same_run(corpus) == [39, ("run/1", "run/2", 39)]
+    kept = normalized(shards, tmp_path / "keep", **options)
+    assert (kept.line_counts["kept"], same_run(kept)) == (80, [0])
+
+
+def test_a_label_is_no_difference(tmp_path: Path) -> None:
+    """Records of one run that differ only in their label are equal but for their run, too."""
+    lines = records_of({"schema_version": "0.2.0"}, {}, {"schema_version": "0.2.0", "error": "timeout"})
+    corpus = normalized(write(tmp_path / "in.jsonl", lines), tmp_path / "out", same_run="ignore", conflicts="reject")
+    run = sample()["evaluation_id"]
+    assert same_run(corpus) == [1, (run, run, 1)]
+    assert json.loads(raw_of(corpus.rejects[0]))["schema_version"] == "0.2.0"
+    assert (corpus.line_counts["duplicates"], corpus.line_counts["rejected"]) == (1, 2)

@@ -23,10 +23,12 @@ from fastrec.normalize.results import SortResult
 from fastrec.normalize.rounds import MergeTask, merge_some
 from fastrec.normalize.run import normalize
 from fastrec.progress import Progress
+from fastrec.sorting.keys import FIELDS
 from fastrec.sorting.spill import Run
 from fastrec.sources.formats import Format
 from fastrec.summary import part_statistics as census
-from fastrec.summary.census import Conflict, census_of_part
+from fastrec.summary.census import census_of_part
+from fastrec.summary.losers import losers_in, slices_of
 from fastrec.summary.means import NO_OUTCOME
 from tests.normalize.normalizing import normalized, shuffled_shards, write
 from tests.normalize.test_determinism import LINES, PART
@@ -74,9 +76,11 @@ def test_merging_runs_does_not_change_the_corpus(
     conflicts: str, pile: list[Path], tmp_path: Path, merged: list[MergeTask]
 ) -> None:
     """Dozens of runs, merged in groups of three in several rounds, give the same parts, rejects and counts."""
-    other = normalized(pile, tmp_path / "other", part_size=PART, conflicts=conflicts)
+    other = normalized(pile, tmp_path / "other", part_size=PART, conflicts=conflicts, repeats=conflicts)
     assert not merged
-    corpus = normalized(pile, tmp_path / "out", part_size=PART, conflicts=conflicts, limits=SMALL_RUNS)
+    corpus = normalized(
+        pile, tmp_path / "out", part_size=PART, conflicts=conflicts, repeats=conflicts, limits=SMALL_RUNS
+    )
     assert [task.cuts is None for task in merged].count(True) > 3, "there was only one round"
     assert max(len(task.slices) for task in merged) == 3
     assert corpus.same_for_all == other.same_for_all
@@ -90,10 +94,10 @@ def test_rounds_in_several_processes(engine: str, pile: list[Path], tmp_path: Pa
     """A pool and a cluster give the same bytes."""
     if engine == "dask":
         pytest.importorskip("distributed")
-    other = normalized(pile, tmp_path / "other", part_size=PART, conflicts="first")
+    other = normalized(pile, tmp_path / "other", part_size=PART, conflicts="first", repeats="first")
     limits = replace(MERGE_EARLY, small_input=0, task_bytes=20_000)
     options: dict[str, Any] = {"jobs": 2, "engine": engine, "limits": limits}
-    corpus = normalized(pile, tmp_path / "out", part_size=PART, conflicts="first", **options)
+    corpus = normalized(pile, tmp_path / "out", part_size=PART, conflicts="first", repeats="first", **options)
     assert corpus.same_for_all == other.same_for_all
     assert corpus.rejects == other.rejects
 
@@ -193,7 +197,7 @@ def same_shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 LIMITS = replace(SMALL_RUNS, task_bytes=5_000, sample_one_in=1)
-OPTIONS: dict[str, Any] = {"part_size": PART // 2, "conflicts": "first", "limits": LIMITS}
+OPTIONS: dict[str, Any] = {"part_size": PART // 2, "conflicts": "first", "repeats": "first", "limits": LIMITS}
 
 
 @pytest.fixture(scope="module")
@@ -320,17 +324,21 @@ words = st.sampled_from([b"a", b"b", b"c"])
 fields = st.tuples(st.sampled_from([b"e", b"f"]), words, words, st.sampled_from([b"r", b"s"]), words)
 
 
-@given(st.lists(st.lists(fields, max_size=12), min_size=1, max_size=7), st.booleans())
-def test_a_census_in_tasks_counts_the_same(parts: list[list[Any]], across: bool) -> None:
-    """Partitioned lists give the same counts, conflicts and examples as lists counted by one process."""
+@given(st.lists(st.lists(fields, max_size=12), min_size=1, max_size=7), st.sampled_from([None, "first", "reject"]))
+def test_a_census_in_tasks_counts_the_same(parts: list[list[Any]], repeats: Any) -> None:
+    """Partitioned lists give the same counts, examples and losers as lists counted by one process."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         prefixes = [f"{folder}/census-{number}" for number in range(len(parts))]
         for prefix, some in zip(prefixes, parts, strict=True):
             census.write_census(prefix, *census_of_part(some, [NO_OUTCOME] * len(some)))
-        patch.setattr(census, "CONFLICT_EXAMPLES", 3)
-        one = census.read_census(prefixes, across_hashes=across)
+        patch.setattr(census, "IDENTITY_EXAMPLES", 3)
+        rule = repeats and census.RepeatsRule(FIELDS, repeats, without_contradictions=False, path=f"{folder}/losers")
+        one = census.read_census(prefixes, rule)
         limits = Limits(census_fan_in=2, census_partitions=3)
-        many = census.count_census(prefixes, folder, SerialEngine(), limits, across_hashes=across)
-        many.across_hashes.sort(key=Conflict.sort_key)
+        many = census.count_census(prefixes, folder, SerialEngine(), limits, rule)
+        losers = [list(losers_in(slices_of(found.losers, None, None), None, None)) for found in (one, many)]
+        assert losers[0] == losers[1]
+        one.losers = many.losers = []
         assert many == one
-        assert len(list(Path(folder).iterdir())) == 2 * len(parts), "partitions are left behind"
+        written = [path for path in Path(folder).iterdir() if not path.name.startswith("losers")]
+        assert len(written) == 2 * len(parts), "partitions are left behind"

@@ -29,6 +29,7 @@ from fastrec.sources.formats import Format
 from fastrec.summary.document import Summary
 from tests import reference
 from tests.golden.update import GOLDEN, ROOT, produce
+from tests.normalize.leaving_out import leave_out
 from tests.normalize.normalizing import EVERYTHING, Corpus, normalized, raw_of, sort_position, write
 from tests.samples import sample
 from tests.summary.naive import naive_models, near_root
@@ -162,6 +163,8 @@ def test_compression_does_not_change_the_text(compression: str, level: int, mixe
         ({"hash": "md5"}, "hash must be one of sha256, xxh3_128"),
         ({"sample_hash": "keep"}, "sample_hash must be one of"),
         ({"conflicts": "last"}, "conflicts must be one of"),
+        ({"repeats": "last"}, "repeats must be one of"),
+        ({"same_run": "drop"}, "same_run must be one of"),
         ({"compression": "xz"}, "compression must be one of"),
         ({"sort_by": ("output",)}, "sort_by must be one of"),
         ({"part_size": 1_000}, "part_size must be at least 1 KiB"),
@@ -390,7 +393,7 @@ def test_pandas_and_pyarrow_read_the_parts(usual: Path, tmp_path: Path) -> None:
 
 
 def test_real_records_make_a_corpus(real: Path, tmp_path: Path) -> None:
-    """All are kept, sorted and valid, and the number of conflicts is right."""
+    """All are kept, sorted and valid, and the numbers of repeats and contradictions are right."""
     corpus = normalized(real, tmp_path / "out")
     assert corpus.line_counts == {"lines": 19_633, "kept": 19_633, "duplicates": 0, "rejected": 0, "blank": 0}
     again = fastrec.validate(tmp_path / "out" / "part-*")
@@ -407,6 +410,8 @@ def test_real_records_make_a_corpus(real: Path, tmp_path: Path) -> None:
     several = [count for count in identities.values() if count > 1]
     assert corpus.summary["repeats"]["identities"] == len(several)
     assert corpus.summary["repeats"]["records"] == sum(several)
+    expected = leave_out(corpus.lines, FIELDS, same_run="keep", conflicts="keep", repeats="keep").summary
+    assert {kind: corpus.summary[kind] for kind in expected} == expected
     for line in corpus.lines[::1_000]:
         record = json.loads(line)
         assert reference.is_valid(record)

@@ -179,7 +179,7 @@ def test_finished_parts_are_not_repeated(
 ) -> None:
     """A run that was interrupted in pass 2 resumes with the missing parts."""
     limits = Limits(task_bytes=5_000, sample_one_in=1)
-    options: dict[str, Any] = {"part_size": 2_000, "conflicts": conflicts, "limits": limits}
+    options: dict[str, Any] = {"part_size": 2_000, "conflicts": conflicts, "repeats": conflicts, "limits": limits}
     whole = normalized(shards, tmp_path / "whole", **options)
     assert len(whole.parts) > 3
     interrupt(shards, tmp_path / "out", 2, "merge", **options)
@@ -417,7 +417,7 @@ def test_conflicts_of_removed_parts_are_not_listed(
 ) -> None:
     """If a resumed run has fewer parts, records that the other parts left out are not rejected."""
     limits = Limits(task_bytes=5_000, sample_one_in=1)
-    options: dict[str, Any] = {"part_size": 1_100, "conflicts": "reject", "limits": limits}
+    options: dict[str, Any] = {"part_size": 1_100, "conflicts": "reject", "repeats": "reject", "limits": limits}
     write(shards / "h.jsonl", [line.replace(b'"score": ', b'"score": 1') for line in lines_of("same", 3)])
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(driver, "write_rejects", stop)

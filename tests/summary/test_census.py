@@ -10,54 +10,71 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fastrec.summary.census import (
-    Conflict,
+    Identity,
     QuestionCounts,
     census_of_part,
-    count_conflicts,
     count_questions,
+    find_several,
 )
 from fastrec.summary.means import NO_OUTCOME
 
-Fields = tuple[bytes, bytes, bytes, bytes, bytes]
-"""evaluation_name, sample_hash, model_id, evaluation_id, sample_id; each record of the same fields is another one."""
+Fields = tuple[bytes, bytes, bytes, bytes, bytes, int | None]
+"""evaluation_name, sample_hash, model_id, evaluation_id, sample_id, and which contradiction of its key it belongs to.
+
+Each record of the same fields is another one.
+"""
 
 QuestionsByModel = dict[bytes, Counter[bytes]]
 """Number of questions by evaluation and model."""
 
 few = st.sampled_from([b"a", b"b", b"c"])
-fields = st.tuples(st.sampled_from([b"x", b"y"]), few, few, st.sampled_from([b"1", b"2"]), few)
+numbers = st.sampled_from([None, None, 0, 1])
+fields = st.tuples(st.sampled_from([b"x", b"y"]), few, few, st.sampled_from([b"1", b"2"]), few, numbers)
 dice = st.randoms(use_true_random=False)
 
 
-def census(parts: list[list[Fields]]) -> tuple[dict[bytes, QuestionCounts], list[Conflict], QuestionsByModel]:
+Found = list[Identity | None]
+
+
+def census(parts: list[list[Fields]]) -> tuple[dict[bytes, QuestionCounts], Found, Found, QuestionsByModel]:
     """Build the census of each part, encode and decode it, and merge; count the questions of each model."""
-    taken = [census_of_part(part, [NO_OUTCOME] * len(part)) for part in parts]
+    taken = []
+    for part in parts:
+        contradictions: dict[tuple[bytes, ...], list[int | None]] = defaultdict(list)
+        for *key, number in part:
+            contradictions[tuple(key)].append(number)
+        some = {key: numbers for key, numbers in contradictions.items() if any(n is not None for n in numbers)}
+        taken.append(census_of_part([record[:5] for record in part], [NO_OUTCOME] * len(part), some))
     by_hash, by_id = (
         [msgspec.msgpack.decode(msgspec.msgpack.encode(lists[side])) for lists in taken] for side in (0, 1)
     )
     counted = count_questions(by_hash)
-    conflicts = list(count_conflicts(by_id, counted))
+    several = list(find_several(by_id, counted))
+    repeated, contradicting = ([getattr(one, kind)() for one in several] for kind in ("repeats", "contradictions"))
     answered: QuestionsByModel = defaultdict(Counter)
     for part in parts:
-        for evaluation, _, model, _, _ in part:
+        for evaluation, _, model, *_ in part:
             answered[evaluation][model] += 1
     for evaluation, questions in counted.items():
         for model, repeats in questions.repeats.items():
             answered[evaluation][model] -= sum((k - 1) * sums.questions for k, sums in repeats.without_errors.items())
             assert not repeats.answers
             assert not repeats.records
-    return counted, conflicts, answered
+    return counted, repeated, contradicting, answered
 
 
-def brute_force(records: list[Fields]) -> tuple[dict[bytes, dict[str, Any]], list[tuple[Any, ...]]]:
+Expected = list[tuple[Any, ...] | None]
+
+
+def brute_force(records: list[Fields]) -> tuple[dict[bytes, dict[str, Any]], Expected, Expected]:
     """The same counts with sets and dicts."""
     models, ids, hashes = defaultdict(set), defaultdict(set), defaultdict(set)
-    identities: dict[tuple[bytes, ...], list[bytes]] = defaultdict(list)
-    for evaluation, sample, model, run, sample_id in records:
+    identities: dict[tuple[bytes, ...], list[tuple[bytes, bool]]] = defaultdict(list)
+    for evaluation, sample, model, run, sample_id, number in records:
         models[evaluation, sample].add(model)
         ids[evaluation, sample].add(sample_id)
         hashes[evaluation, sample_id].add(sample)
-        identities[evaluation, sample_id, model, run].append(sample)
+        identities[evaluation, sample_id, model, run].append((sample, number is not None))
     evaluations = {}
     for name in {record[0] for record in records}:
         everyone = {record[2] for record in records if record[0] == name}
@@ -70,19 +87,24 @@ def brute_force(records: list[Fields]) -> tuple[dict[bytes, dict[str, Any]], lis
                 len(found) > 1 for (evaluation, _), found in hashes.items() if evaluation == name
             ),
         }
-    conflicts = [(*who, len(found), sorted(set(found))) for who, found in sorted(identities.items()) if len(found) > 1]
-    return evaluations, conflicts
+    kinds: list[Expected] = [[], []]
+    for who, found in sorted(identities.items()):
+        for contradicts in (False, True) if len(found) > 1 else ():
+            some = [sample for sample, kind in found if kind == contradicts]
+            kinds[contradicts].append((*who, len(some), sorted(set(some))) if some else None)
+    return evaluations, *kinds
 
 
 @given(st.lists(fields, max_size=30), st.integers(1, 4), dice)
-@example([(b"x", b"a", b"m", b"1", b"i")] * 2, 2, None)
+@example([(b"x", b"a", b"m", b"1", b"i", None)] * 2, 2, None)
+@example([(b"x", b"a", b"m", b"1", b"i", 0)] * 2 + [(b"x", b"b", b"m", b"1", b"i", None)], 1, None)
 def test_the_census_agrees_with_simple_counting(records: list[Fields], parts: int, rng: Any) -> None:
-    """Questions, answers, ids and hashes that disagree, and conflicts, however records are spread over parts."""
+    """Questions, answers, ids and hashes that disagree, repeats and contradictions, however spread over parts."""
     spread: list[list[Fields]] = [[] for _ in range(parts)]
     for number, record in enumerate(records):
         spread[rng.randrange(parts) if rng else number % parts].append(record)
-    counted, conflicts, answered = census(spread)
-    expected, expected_conflicts = brute_force(records)
+    counted, *several, answered = census(spread)
+    expected, *expected_several = brute_force(records)
     assert counted.keys() == expected.keys()
     for name, samples in counted.items():
         everyone = len({record[2] for record in records if record[0] == name})
@@ -93,20 +115,20 @@ def test_the_census_agrees_with_simple_counting(records: list[Fields], parts: in
             "ids_with_many_hashes": samples.ids_with_many_hashes,
         } == expected[name]
         assert samples.by_models.total() == samples.questions
-    found = [msgspec.structs.astuple(conflict) for conflict in conflicts]
-    assert found == expected_conflicts
-    pairs = {(name, sample, model) for name, sample, model, _, _ in records}
+    found = [[one and msgspec.structs.astuple(one) for one in kind] for kind in several]
+    assert found == expected_several
+    pairs = {(name, sample, model) for name, sample, model, *_ in records}
     for name, models in answered.items():
         assert models == Counter(model for evaluation, _, model in pairs if evaluation == name)
 
 
 @given(st.lists(fields, min_size=1, max_size=30), dice)
 def test_the_census_does_not_depend_on_the_order(records: list[Fields], rng: Any) -> None:
-    """Shuffled records, in one part or in many, give the same counts and the same conflicts in the same order."""
+    """Shuffled records, in one part or in many, give the same counts and the same identities in the same order."""
     shuffled = rng.sample(records, len(records))
     assert census([records]) == census([shuffled]) == census([[record] for record in shuffled])
 
 
 def test_an_empty_census_counts_nothing() -> None:
     """No parts, and parts without records, count nothing."""
-    assert census([]) == census([[], []]) == ({}, [], {})
+    assert census([]) == census([[], []]) == ({}, [], [], {})

@@ -14,7 +14,7 @@ from fastrec.commands.verify.problems import Problem, Problems, Statement
 from fastrec.corpus.documents import MANIFEST, SUMMARY, summary_path
 from fastrec.corpus.manifest import InputEntry, Manifest, RejectsEntry, tree_hash
 from fastrec.corpus.rejects import decode_rejected, numbered_lines
-from fastrec.errors import CorpusError, ShardError
+from fastrec.errors import CorpusError, ShardError, counted
 from fastrec.judge.codes import REPAIRS
 from fastrec.normalize.options import Options
 from fastrec.schemas.registry import CORPUS_LABELS
@@ -115,8 +115,8 @@ def _check_counts(summary: Summary, manifest: Manifest, problems: Problems) -> N
     ]
     for name, by, found in others:
         problems.compare(kind, name, _summary_says(getattr(counts, name)), Statement(by, found))
-    conflicts = sum(count for code, count in codes.items() if code.startswith("conflict."))
-    valid, hashed = counts.kept + counts.duplicates + conflicts, hashes.verified + hashes.filled + hashes.replaced
+    left_out = sum(count for code, count in codes.items() if code.startswith(("conflict.", "repeat.")))
+    valid, hashed = counts.kept + counts.duplicates + left_out, hashes.verified + hashes.filled + hashes.replaced
     problems.compare(kind, "valid lines", _summary_says(valid), Statement("its sample_hash adds up to", hashed))
     repaired, notes = Counter(summary.repaired.by_code), Counter(summary.notes)
     inputs = sum((Counter(entry.repaired) for entry in manifest.inputs), Counter())
@@ -140,7 +140,7 @@ def _check_statistics(
         summary.rejected_by_code,
         msgspec.structs.replace(summary.sample_hash, algorithm=options.hash),
         tally,
-        read_census(statistics, across_hashes=False),
+        read_census(statistics),
         schema=schema,
         versions=summary.versions,
         notes=summary.notes,
@@ -148,11 +148,13 @@ def _check_statistics(
         repairable=summary.repairable,
         same_run=summary.same_run,
     )
-    if options.conflicts != "keep":
-        for conflict in (*found.repeats.examples, *found.contradictions.examples):
-            name, sample_id, model = conflict.evaluation_name, conflict.sample_id, conflict.model_id
-            message = f"the parts have {conflict.records:,} records of {name!r}, {model!r}, {sample_id!r}, although "
-            problems.add("corpus.conflict", f"{message}{MANIFEST} says conflicts: {options.conflicts}")
+    for option, identities in (("conflicts", found.contradictions), ("repeats", found.repeats)):
+        if (choice := getattr(options, option)) != "keep":
+            for one in identities.examples:
+                where = f"{one.evaluation_name!r}, {one.model_id!r}, {one.sample_id!r}"
+                message = f"the parts have {counted(one.records, option[:-1])} of {where}, although "
+                problems.add("corpus.conflict", f"{message}{MANIFEST} says {option}: {choice}")
+    if options.leaves_out:  # the summary also counts the records that were left out
         found.repeats, found.contradictions = summary.repeats, summary.contradictions
     claim, other = _summary_says(_plain(summary, options)), Statement("the parts give", _plain(found, options))
     problems.compare_documents("summary.statistics", "", claim, other)
@@ -163,7 +165,7 @@ def _plain(summary: Summary, options: Options) -> Any:
     plain = msgspec.to_builtins(summary)
     for evaluation in plain["evaluations"]:
         evaluation["by_model"] = {model["model_id"]: model for model in evaluation["by_model"]}
-        if options.conflicts != "keep":
+        if options.leaves_out:
             del evaluation["ids_with_many_hashes"]  # it also counts records that were left out
     plain["evaluations"] = {_title(evaluation): evaluation for evaluation in plain["evaluations"]}
     return plain

@@ -30,6 +30,7 @@ from fastrec.sorting.keys import key_maker, key_splitter
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Slice, shard_at
 from fastrec.storage.digests import sha256_of_file
+from fastrec.summary.contradictions import find_contradictions
 from fastrec.summary.part_statistics import PartCounts, write_statistics
 from fastrec.summary.rows import Column, row_maker
 from fastrec.summary.tally import Tally
@@ -90,7 +91,7 @@ def check_part(task: CheckTask) -> CheckedPart:
     tally = Tally()
     tally.add(lines.fields, lines.rows)
     outcomes = [row[Column.OUTCOME] for row in lines.rows]
-    write_statistics(task.statistics, PartCounts(tally), lines.fields, outcomes)
+    write_statistics(task.statistics, PartCounts(tally), lines.fields, outcomes, lines.contradictions())
     return CheckedPart(
         part=task.part,
         problems=problems,
@@ -121,6 +122,9 @@ class _LineChecker:
         self._last_text = b""
         self.fields: list[Sequence[bytes]] = []
         self.rows: list[Any] = []
+        self._repeated = b""  # the last key of several records
+        self._texts: list[bytes] = []  # these records
+        self._contradictions: dict[tuple[bytes, ...], list[int | None]] = {}
 
     def check(self, chunk: JudgedChunk) -> None:
         """Check the next chunk."""
@@ -152,11 +156,28 @@ class _LineChecker:
                 )
             elif low == high:
                 text, previous = _text(chunk, index), _text(chunk, index - 1) if index else self._last_text
+                self._add_repeat(high, previous, text)
                 if text == previous:
                     add("line.duplicate", "expected a new record, found a copy of the previous one", number)
                 elif text < previous:
                     message = "expected text greater than that of the previous record with this key, found smaller text"
                     add("line.order", message, number)
+
+    def _add_repeat(self, key: bytes, previous: bytes, text: bytes) -> None:
+        """Add a record that has the key of the previous one."""
+        if key != self._repeated:
+            self._compare_repeats()
+            self._repeated, self._texts = key, [previous]
+        self._texts.append(text)
+
+    def _compare_repeats(self) -> None:
+        found = find_contradictions([self._repeated] * len(self._texts), self._texts)
+        self._contradictions |= {tuple(self._split(key)): numbers for key, numbers in found.items()}
+
+    def contradictions(self) -> dict[tuple[bytes, ...], list[int | None]]:
+        """Return the contradictions of the part, by key fields, after all chunks were checked."""
+        self._compare_repeats()
+        return self._contradictions
 
     def _find_bad_lines(self, chunk: JudgedChunk) -> None:
         """Report the lines of a chunk that are not their own normal form."""
