@@ -63,9 +63,10 @@ def first_sentence(struct: Struct) -> str:
 
 
 def _docstrings(struct: Struct) -> dict[str, str]:
-    """The docstrings of fields, from the source: Python does not keep them."""
+    """The docstrings of fields, inherited ones too, from the source: Python does not keep them."""
+    inherited = {} if struct.__base__ is msgspec.Struct else _docstrings(struct.__base__)
     body = ast.parse(textwrap.dedent(inspect.getsource(struct))).body[0].body
-    return {
+    return inherited | {
         field.target.id: text.value.value
         for field, text in pairwise(body)
         if isinstance(field, ast.AnnAssign)

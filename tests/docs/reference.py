@@ -50,9 +50,9 @@ What looks wrong in a valid record. `fastrec validate` prints warnings; with `--
 
 ## Notes
 
-What changed in a valid record when it was brought to the version of its corpus. `summary.json` counts such records in
-`notes`; `fastrec validate --upgrade-report` lists what an upgrade would change. [Versions](versions.md) has the whole
-mapping.
+What changed in a record when it was upgraded to the version of its corpus, or repaired. `summary.json` counts such
+records in `notes`. `fastrec validate --upgrade-report` lists what an upgrade would change; [versions](versions.md) has
+the whole mapping.
 
 {notes}
 
