@@ -7,7 +7,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from tests.samples import sample
+from tests.samples import sample, sample_of
 
 __all__ = ["KINDS", "hostile"]
 
@@ -15,6 +15,12 @@ __all__ = ["KINDS", "hostile"]
 def _record(kind: str, **fields: Any) -> Callable[[bytes], bytes]:
     """Return a function that puts JSON text into a record, where a field holds `@`."""
     before, _, after = json.dumps(sample(kind, **fields), separators=(",", ":")).encode().partition(b'"@"')
+    return lambda text: before + text + after
+
+
+def _newest(kind: str, **fields: Any) -> Callable[[bytes], bytes]:
+    """Return such a function for a record of the newest version, of which the root and some values are closed."""
+    before, _, after = json.dumps(sample_of("0.3.0", kind, **fields), separators=(",", ":")).encode().partition(b'"@"')
     return lambda text: before + text + after
 
 
@@ -40,6 +46,13 @@ _unknown = _record("single_turn", zz="@")
 _raw = _record("single_turn", output={"raw": "@"})
 _choices = _record("single_turn", input={"raw": "", "reference": "", "choices": "@"})
 _tool_call_id = _record("multi_turn", interactions=[{"turn_idx": 0, "role": "", "tool_call_id": "@"}])
+_messages = _newest("agentic", messages="@")
+_texts = _newest("agentic", metadata="@")
+_answers = _newest("single_turn", output={"raw": "@"})
+_references = _newest("single_turn", input={"raw": "", "reference": "@"})
+_arguments = _newest(
+    "agentic", messages=[{"turn_idx": 0, "role": "", "tool_calls": [{"id": "", "name": "", "arguments": "@"}]}]
+)
 _TURN = b'{"turn_idx":%s,"role":""%s}'
 _CLAIM = b'{"turn_idx":7,"source":"","extracted_value":"","extraction_method":"","is_terminal":true}'
 
@@ -60,6 +73,20 @@ def _root(keys: bytes) -> bytes:
     return json.dumps(sample("single_turn")).encode()[:-1] + b"," + keys[1:-1] + b"}"
 
 
+def _versions(size: int) -> bytes:
+    """Return lines of all versions by turns, every second one with an unknown key, a duplicate key or a wrong value."""
+    samples = [json.dumps(sample_of(version)).encode() for version in ("0.2.0", "0.3.0", "0.2.0-released", "0.2.1")]
+    flaws = [b"}", b',"zz%d":1}', b"}", b',"error":"","error":""}', b"}", b',"token_usage":0}']
+    lines, length = [], 0
+    for number in count():
+        flaw = flaws[number % len(flaws)]
+        lines.append(samples[number % len(samples)][:-1] + (flaw % number if b"%" in flaw else flaw))
+        length += len(lines[-1]) + 1
+        if length >= size:
+            return b"\n".join(lines)
+    raise AssertionError
+
+
 KINDS: dict[str, Callable[[int], bytes]] = {
     # Errors of the schema
     "empty turns": lambda size: _turns(_repeat(b"{}", size)),
@@ -69,6 +96,13 @@ KINDS: dict[str, Callable[[int], bytes]] = {
     "numbers as choices": lambda size: _choices(_repeat(b"0", size)),
     "many good turns, one bad": lambda size: _turns(_repeat(_TURN % (b"0", b""), size)[:-1] + b",{}]"),
     "ids that are numbers": lambda size: _tool_call_id(_repeat(b"0", size)),
+    "unknown keys of a closed root": lambda size: _messages(b"[]," + _numbered(b'"zz%s":0', size)[1:-1]),
+    "numbers for texts in metadata": lambda size: _texts(_numbered(b'"%s":0', size)),
+    "objects for texts in arguments": lambda size: _arguments(_numbered(b'"%s":{"b":0,"a":[]}', size)),
+    "empty messages": lambda size: _messages(_repeat(b"{}", size)),
+    "messages with wrong types": lambda size: _messages(_repeat(_TURN % (b"-1", b',"tool_call_id":""'), size)),
+    "numbers as references": lambda size: _references(_repeat(b"0", size)),
+    "numbers as answers": lambda size: _answers(_repeat(b"0", size)),
     # Flaws of the JSON
     "one key many times": lambda size: _metadata(_repeat(b'"k":0', size, b"{}")),
     "many keys twice": lambda size: _metadata(_twice(_numbered(b'"%s":0', size // 2))),
@@ -97,6 +131,11 @@ KINDS: dict[str, Callable[[int], bytes]] = {
     "escaped keys": lambda size: _root(_numbered(rb'"\u007a\u003a%s":0', size)),
     "one emoji": lambda size: _raw(b'"' + b"x" * size + "😀".encode() + b'"'),
     "nulls": lambda size: _turns(_repeat(_TURN % (b"0", b',"content":null'), size)),
+    "many references": lambda size: _references(_repeat(b'""', size)),
+    "many answers": lambda size: _answers(_repeat(b'"x"', size)),
+    "many texts in metadata": lambda size: _texts(_numbered(b'"%s":""', size)),
+    "nulls in messages": lambda size: _messages(_repeat(_TURN % (b"0", b',"content":null,"tool_calls":null'), size)),
+    "unknown keys in messages": lambda size: _messages(_numbered(b'{"turn_idx":0,"role":"","z%s":0}', size, b"[]")),
     # Warnings
     "attributions beyond the last turn": lambda size: _attribution(_repeat(_CLAIM, size)),
     "ids of no tool call": lambda size: _tool_call_id(_repeat(b'""', size)),
@@ -104,6 +143,7 @@ KINDS: dict[str, Callable[[int], bytes]] = {
     # Many lines
     "short invalid lines": lambda size: b"{}\n" * (size // 3),
     "short lines without JSON": lambda size: b"x\n" * (size // 2),
+    "versions by turns": _versions,
 }  # fmt: skip
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import itertools
 import json
 import subprocess
 import sys
@@ -16,7 +15,8 @@ import pytest
 from fastrec.judge.explain import errors_of
 from fastrec.judge.findings import MOST_ERRORS, NO_VALUE, Errors, Finding, InvalidRecordError, first_errors, json_path
 from fastrec.judge.judge import Judge
-from fastrec.schemas.registry import DEFAULT_SCHEMA
+from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, SCHEMAS
+from fastrec.schemas.schema import Schema
 from fastrec.schemas.widen import LearningDecoder
 from tests.judge.growth import KINDS, hostile
 from tests.judge.helpers import judge
@@ -112,23 +112,59 @@ def test_long_keys_and_paths_are_shortened() -> None:
     assert json_path(["k" * 100_000], whole=True) == "$." + "k" * 100_000
 
 
-def test_the_explained_errors_are_those_of_an_independent_validator() -> None:
+@pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
+def test_the_explained_errors_are_those_of_an_independent_validator(schema: Schema) -> None:
     """Same paths, same keywords; and draft-07 refuses a value exactly if there is an error."""
-    document = dict(DEFAULT_SCHEMA.document)
+    document = dict(schema.document)
     del document["allOf"]  # rules have codes of their own
     oracle = jsonschema.Draft7Validator(document)
-    for value in itertools.islice(random_mutations(3), 400):
-        expected = sorted(
-            (json_path([*error.absolute_path, *missing]), f"schema.{_snake(str(error.validator))}")
-            for error in oracle.iter_errors(value)
-            for missing in ([error.message.split("'")[1]] if error.validator == "required" else [],)
-        )
-        found = [(json_path(steps), code) for code, steps, _, _ in errors_of(value, DEFAULT_SCHEMA)]
+    values = [next(stream) for _ in range(100) for stream in [random_mutations(3, name) for name in SCHEMAS]]
+    for value in values:
+        expected = sorted(pair for error in oracle.iter_errors(value) for pair in _errors_of(error))
+        found = [(json_path(steps), code) for code, steps, _, _ in errors_of(value, schema)]
         assert sorted(error for error in found if not error[1].startswith("rule.")) == expected
 
 
-def _snake(keyword: str) -> str:
-    return {"oneOf": "one_of"}.get(keyword, keyword)
+def _errors_of(error: jsonschema.ValidationError) -> list[tuple[str, str]]:
+    """Return the paths and codes of an error of the other validator, which has one for all unknown keys together."""
+    keys: list[list[str]] = [[]]
+    if error.validator == "required":
+        keys = [[error.message.split("'")[1]]]
+    elif error.validator == "additionalProperties":
+        keys = [[key] for key in error.instance if key not in error.schema["properties"]]
+    code = {"oneOf": "one_of", "additionalProperties": "unknown_key"}.get(str(error.validator), str(error.validator))
+    return [(json_path([*error.absolute_path, *key]), f"schema.{code}") for key in keys]
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "size"),
+    [
+        ("unknown keys of a closed root", "schema.unknown_key", 12),
+        ("numbers for texts in metadata", "schema.type", 10),
+        ("objects for texts in arguments", "schema.type", 23),
+    ],
+)
+def test_200_000_errors_of_a_closed_object_are_counted_in_seconds(kind: str, code: str, size: int) -> None:
+    """One line with that many unknown keys or wrong values lists a hundred errors and counts the others."""
+    line = hostile(kind, 200_000 * size)
+    begin = time.process_time()
+    (invalid,) = judge(line)[0].rejected
+    assert time.process_time() - begin < 6
+    assert invalid.version == NEWEST_SCHEMA.name
+    assert len(invalid.findings) == MOST_ERRORS
+    assert {finding.code for finding in invalid.findings} == invalid.unlisted.keys() == {code}
+    assert invalid.unlisted[code] > 190_000
+
+
+@pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
+def test_every_version_bounds_the_time_of_a_line(schema: Schema) -> None:
+    """Judged by one version alone, no hostile line takes much longer than when its version is told by its shape."""
+    for kind in KINDS:
+        data, subject = hostile(kind, 2_000), Judge(schema, warnings=True)
+        begin = time.process_time()
+        batch = subject.judge_chunk(data, bytearray())
+        assert time.process_time() - begin < (4 if kind in LINES else 1), kind
+        assert batch.lines == len(batch.records) + len(batch.rejected) + batch.blank
 
 
 def test_judging_leaves_nothing_for_the_collector() -> None:
