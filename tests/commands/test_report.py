@@ -163,6 +163,33 @@ def test_metrics_and_graded_scores(tmp_path: Path) -> None:
     assert invoke(tmp_path / "corpus", "-o", "-", "--accuracy").stdout_bytes == with_accuracy
 
 
+def test_lines_that_repairs_would_keep(tmp_path: Path) -> None:
+    """The section about rejected lines says how many there are, and which repairs they need."""
+    wrong = {"score": "1.0", "is_correct": True}
+    lines = [json.dumps(sample_of("0.3.0", sample_id=str(number), evaluation=wrong)) for number in range(3)]
+    (tmp_path / "a.jsonl").write_text("\n".join([*lines, "{"]))
+    fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus", schema="0.3.0", max_rejects=4)
+    text = Page(make_page(tmp_path / "corpus")).text
+    assert "With --repair all, normalize would keep 3 of 4 rejected lines." in text
+    repair = f"repair.number_from_text{CODES['repair.number_from_text'].meaning}3"
+    assert repair in text
+    fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "repaired", schema="0.3.0", repair="all", max_rejects=4)
+    repaired = Page(make_page(tmp_path / "repaired")).text
+    assert f"Repaired linesrepaired lines3Repairs by codecodemeaninglines{repair}" in repaired
+    assert "repair.number_from_textarithmeticorg/model0" in repaired
+    assert "Repaired lines" not in text
+
+
+def test_records_of_another_run(tmp_path: Path) -> None:
+    """The page says which runs the records came from that `--same-run ignore` dropped."""
+    records = [sample(evaluation_id=run, sample_id=number, error=None) for run in ("one", "two") for number in range(2)]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, records)))
+    fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus", same_run="ignore")
+    text = Page(make_page(tmp_path / "corpus")).text
+    assert "2 duplicates from runs that are equal but for evaluation_id and schema_version" in text
+    assert "arithmeticorg/modelonetwo2" in text
+
+
 def test_ids_and_hashes_that_do_not_match(tmp_path: Path) -> None:
     """The page counts ids with several hashes and hashes with several ids."""
     other = sample(input={"raw": "another", "reference": "question"})

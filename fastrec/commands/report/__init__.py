@@ -1,8 +1,8 @@
 """`report`: one self-contained HTML page about a corpus.
 
 1. Read the manifest, the summary, and a few examples of rejected lines for each code.
-2. Make the sections (`sections`, `evaluations`): HTML that works without a script and is escaped by construction
-   (`html`), with small charts (`charts`).
+2. Make the sections (`sections`, `evaluations`, `rejected`): HTML that works without a script and is escaped by
+   construction (`html`), with small charts (`charts`).
 3. Fill the template `page.html` with the sections, the style, and the script, which sorts, searches and switches the
    theme. The page's content security policy allows only this script and this style, by their hashes, and no network.
 4. Write the file atomically.
@@ -18,16 +18,8 @@ from pathlib import Path
 from fastrec._version import __version__
 from fastrec.commands.report.evaluations import evaluation_tables, heat_maps, histograms, tokens
 from fastrec.commands.report.html import Html, fill, joined, tag
-from fastrec.commands.report.sections import (
-    examples,
-    hashes,
-    inputs,
-    line_counts,
-    rejected_lines,
-    repeats,
-    skipped,
-    versions,
-)
+from fastrec.commands.report.rejected import examples, rejected_lines, repaired_lines
+from fastrec.commands.report.sections import hashes, inputs, line_counts, repeats, skipped, versions
 from fastrec.corpus.documents import read_manifest, read_summary
 from fastrec.errors import FastrecError, UsageError, counted, shown
 from fastrec.limits import LIMITS, Limits
@@ -92,6 +84,7 @@ def make_page(
         ("Tokens", tokens(summary, limits)),
         ("Duplicates and repeats", repeats(summary)),
         ("Hashes and ids", hashes(summary)),
+        ("Repaired lines", repaired_lines(summary)),
         ("Rejected lines", rejected_lines(summary, examples(directory, manifest))),
         ("Inputs", inputs(manifest)),
     ]

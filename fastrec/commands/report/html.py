@@ -6,11 +6,11 @@ no text from a record can become markup.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from string import Template
 
-__all__ = ["Html", "code", "fill", "joined", "num", "row", "table", "tag"]
+__all__ = ["Html", "code", "counts_table", "fill", "joined", "num", "row", "table", "tag", "tiles"]
 
 
 class Html(str):
@@ -83,3 +83,14 @@ def table(caption: str, heads: Sequence[str], rows: Sequence[Html], *, class_: s
     body = tag("table", head, tag("tbody", *rows), class_=class_ or None, aria_label=caption)
     scrolling = tag("div", body, class_="wide", role="region", aria_label=caption, tabindex=0)
     return tag("figure", tag("figcaption", caption), scrolling, class_="frame")
+
+
+def counts_table(title: str, head: str, unit: str, counts: Mapping[str, int]) -> Html:
+    """Make a table of named counts."""
+    return table(title, (head, unit), [row(name, num(count)) for name, count in counts.items()])
+
+
+def tiles(*numbers: tuple[str, int]) -> Html:
+    """Make a row of tiles, each with a name and a count."""
+    tiles = (tag("div", tag("dt", name), tag("dd", f"{count:,}")) for name, count in numbers)
+    return tag("dl", *tiles, class_="tiles")

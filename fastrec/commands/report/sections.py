@@ -1,27 +1,22 @@
-"""Sections about the corpus as a whole: line counts, versions, repeats, hashes, rejected lines, inputs."""
+"""Sections about the corpus as a whole: line counts, versions, repeats, hashes, inputs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from fastrec.commands.report.charts import stacked
-from fastrec.commands.report.html import Html, code, joined, num, row, table, tag
+from fastrec.commands.report.html import Html, code, counts_table, joined, num, row, table, tag, tiles
+from fastrec.commands.report.rejected import meaning
 from fastrec.corpus.manifest import Manifest, skipped_lines
-from fastrec.corpus.rejects import decode_rejected, numbered_lines
 from fastrec.errors import counted
-from fastrec.judge.codes import CODES
-from fastrec.storage import join, parent_and_name
-from fastrec.summary.document import Identities, SampleHashes, Summary
+from fastrec.summary.document import Identities, SameRun, SampleHashes, Summary
 from fastrec.summary.facts import facts_of
 from fastrec.summary.titles import titles
 
-__all__ = ["examples", "hashes", "inputs", "line_counts", "rejected_lines", "repeats", "skipped", "versions"]
+__all__ = ["hashes", "inputs", "line_counts", "repeats", "skipped", "versions"]
 
 _MOST_ROWS: Final = 5_000
 _COUNTS: Final = ("kept", "duplicates", "rejected", "blank")
-_EXAMPLES: Final = 5  # per code
-_EXCERPT_BYTES: Final = 160
 
 
 def skipped(manifest: Manifest) -> Html:
@@ -39,7 +34,7 @@ def line_counts(summary: Summary, manifest: Manifest) -> Html:
     counts = [(name, getattr(summary.line_counts, name)) for name in _COUNTS]
     whose = " of the shards that were read" if manifest.skipped else ""
     return joined(
-        _tiles(("lines", summary.line_counts.lines), *counts),
+        tiles(("lines", summary.line_counts.lines), *counts),
         stacked(counts),
         tag(
             "p",
@@ -48,7 +43,7 @@ def line_counts(summary: Summary, manifest: Manifest) -> Html:
         ),
         tag(
             "div",
-            _counts("Kept records by interaction type", "type", "records", summary.interaction_types),
+            counts_table("Kept records by interaction type", "type", "records", summary.interaction_types),
             class_="pair",
         ),
     )
@@ -58,11 +53,9 @@ def versions(summary: Summary) -> Html:
     """Show which schema versions the lines follow, and what was noted about them."""
     facts = facts_of(summary)
     mismatches = summary.notes.get("version.mismatch", 0)
-    notes = [
-        row(name, CODES[name].meaning if name in CODES else "", num(count)) for name, count in summary.notes.items()
-    ]
+    notes = [row(name, meaning(name), num(count)) for name, count in summary.notes.items()]
     return joined(
-        _tiles(
+        tiles(
             ("valid lines", sum(summary.versions.values())),
             ("upgraded", facts.upgraded),
             ("with a label of another version", mismatches),
@@ -74,8 +67,8 @@ def versions(summary: Summary) -> Html:
         ),
         tag(
             "div",
-            _counts("Valid lines by schema version", "version", "lines", summary.versions),
-            _counts("Kept records by schema_version", "schema_version", "records", summary.schema_versions),
+            counts_table("Valid lines by schema version", "version", "lines", summary.versions),
+            counts_table("Kept records by schema_version", "schema_version", "records", summary.schema_versions),
             class_="pair",
         ),
         table("Notes on valid lines", ("code", "meaning", "lines"), notes),
@@ -85,7 +78,7 @@ def versions(summary: Summary) -> Html:
 def repeats(summary: Summary) -> Html:
     """Show how many duplicates were dropped, and the identities that have several records."""
     repeated, contradicting = summary.repeats, summary.contradictions
-    tiles = _tiles(
+    numbers = tiles(
         ("duplicates dropped", summary.line_counts.duplicates),
         ("identities with repeats", repeated.identities),
         ("their records", repeated.records),
@@ -98,7 +91,18 @@ def repeats(summary: Summary) -> Html:
         "Contradictions: the same output has different verdicts.",
         class_="soft",
     )
-    return joined(tiles, about, _identities("Contradictions", contradicting), _identities("Repeats", repeated))
+    tables = (
+        _identities("Contradictions", contradicting),
+        _identities("Repeats", repeated),
+        _same_run(summary.same_run),
+    )
+    return joined(numbers, about, *tables, _same_run(summary.same_run))
+
+
+def _same_run(found: SameRun) -> Html:
+    rows = [row(one.evaluation_name, one.model_id, one.kept, one.dropped, num(one.records)) for one in found.runs]
+    title = f"{counted(found.records, 'duplicate')} from runs that are equal but for evaluation_id and schema_version"
+    return table(title, ("evaluation", "model", "kept run", "dropped run", "records"), rows)
 
 
 def _identities(kind: str, found: Identities) -> Html:
@@ -135,7 +139,7 @@ def hashes(summary: Summary) -> Html:
     wrong_heads = ("evaluation", "model", "sample_id", "given", "computed")
     heads = ("evaluation", "questions", "ids with several hashes", "hashes with several ids")
     return joined(
-        _tiles(("verified", found.verified), ("filled in", found.filled), ("replaced", found.replaced)),
+        tiles(("verified", found.verified), ("filled in", found.filled), ("replaced", found.replaced)),
         tag(
             "p",
             f"The corpus has hashes of recipe {found.recipe}, computed with {found.algorithm}. A given hash is "
@@ -161,50 +165,11 @@ def _recipes(found: SampleHashes) -> Html:
     title = "Valid lines by the recipe of their hash; absent: without a hash; wrong: no recipe gives it"
     about = "by evaluation and model" + f"; the first {len(rows):,}" * (len(rows) < len(found.by_model))
     by_model = table(f"Recipes {about}", ("evaluation", "model", *names), rows)
+    counts = {name: found.by_recipe[name] for name in names}
     return joined(
-        tag("div", _counts(title, "recipe", "lines", {name: found.by_recipe[name] for name in names}), class_="pair"),
+        tag("div", counts_table(title, "recipe", "lines", counts), class_="pair"),
         tag("details", tag("summary", about), by_model),
     )
-
-
-def rejected_lines(summary: Summary, examples: dict[str, list[Html]]) -> Html:
-    """Show rejected lines by code, and a few examples of each."""
-    counts = sorted(summary.rejected_by_code.items(), key=lambda item: (-item[1], item[0]))
-    if not counts:
-        return tag("p", "No line was rejected.")
-    lines = summary.line_counts.lines
-    rows = [
-        row(name, CODES[name].meaning if name in CODES else "", num(n), num(n / lines, ".1%")) for name, n in counts
-    ]
-    heads = ("location", "path", "message", "beginning of the line")
-    details = [
-        tag("details", tag("summary", f"{name}: examples"), table(f"Examples of {name}", heads, examples[name]))
-        for name, _ in counts
-        if name in examples
-    ]
-    return joined(table("Rejected lines by code", ("code", "meaning", "lines", "share"), rows), *details)
-
-
-def examples(corpus: str, manifest: Manifest) -> dict[str, list[Html]]:
-    """Read the first rejected lines of each code with different messages, as rows of a table.
-
-    Raises:
-        CorpusError: The rejects file is damaged.
-        ShardError: It could not be read completely.
-    """
-    found: dict[str, dict[tuple[str, str], Html]] = {}
-    if manifest.rejects is None:
-        return {}
-    path = join(corpus, parent_and_name(manifest.rejects.file)[1])
-    for number, line in numbered_lines(path):
-        rejected = decode_rejected(path, number, line)
-        some = found.setdefault(rejected.code, {})
-        error = (rejected.path, rejected.message)
-        if error not in some and len(some) < _EXAMPLES:
-            raw = rejected.exact_bytes()
-            excerpt = raw[:_EXCERPT_BYTES].decode(errors="backslashreplace") + "…" * (len(raw) > _EXCERPT_BYTES)
-            some[error] = row(f"{rejected.source}:{rejected.line}", *error, code(excerpt))
-    return {name: list(some.values()) for name, some in found.items()}
 
 
 def inputs(manifest: Manifest) -> Html:
@@ -225,12 +190,3 @@ def inputs(manifest: Manifest) -> Html:
         reasons = tag("ul", *(tag("li", reason) for reason in manifest.skipped))
         parts += [tag("p", "Skipped, because they could not be read:"), reasons]
     return joined(*parts)
-
-
-def _counts(title: str, head: str, unit: str, counts: Mapping[str, int]) -> Html:
-    return table(title, (head, unit), [row(name, num(count)) for name, count in counts.items()])
-
-
-def _tiles(*numbers: tuple[str, int]) -> Html:
-    tiles = (tag("div", tag("dt", name), tag("dd", f"{count:,}")) for name, count in numbers)
-    return tag("dl", *tiles, class_="tiles")
