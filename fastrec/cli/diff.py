@@ -30,7 +30,7 @@ class Percentage(Number):
               show_default="evaluation_name, sample_hash, model_id, sample_id",
               help="Match records that have the same values in these comma-separated fields; and the same metric "
               "(evaluation_result_id), where they name one.")  # fmt: skip
-@click.option("--fail-on", type=Number(0, 100), metavar="POINTS",
+@click.option("--fail-on", type=Number(min=0), metavar="POINTS",
               help="Exit 1 if a model lost more than this many percentage points (hundredths of a score) on an "
               "evaluation with p < --p, is missing, or could not be compared.")  # fmt: skip
 @click.option("--p", type=Number(0, 1), metavar="P", default=0.05, show_default=True,

@@ -32,9 +32,10 @@ def export(corpus: str, output: str, quiet: bool, no_progress: bool, **options: 
       parquet   typed, nested columns, the same in all files, with a dataset card
                 for the Hugging Face hub; no value is lost or changed
                 (needs: pip install pyarrow)
-      csv       one flat table: ids, score, correctness, tokens, latency, error,
-                response length, turns, tool calls
-      matrix    models × questions as CSV: scores, correctness
+      csv       one flat table: ids, metric, score, correctness, tokens, latency,
+                error, response length, turns, tool calls
+      matrix    models × questions as CSV: scores, correctness; a question has
+                a column for each metric
 
     In CSV, text that a spreadsheet would take for a formula has a single quote in front; README.md has the rule.
 

@@ -141,6 +141,15 @@ def test_a_significant_loss_of_score_is_a_regression(tmp_path: Path) -> None:
     assert not diff(*pair[::-1], fail_on=0).failed
 
 
+def test_scores_of_any_scale_have_a_limit(tmp_path: Path) -> None:
+    """More than 100 points, because they are hundredths."""
+    pair = nights_of(tmp_path, "bleu", [40.5] * 10, [38.0] * 10)
+    assert diff(*pair, fail_on=249).regressed
+    assert not diff(*pair, fail_on=250).failed
+    with pytest.raises(UsageError, match="fail_on is a number of points, at least 0"):
+        diff(*pair, fail_on=float("inf"))
+
+
 @pytest.mark.parametrize("huge", [1e308, -1e308, 10**400, -(10**400)])
 def test_a_loss_beyond_doubles_is_a_regression(tmp_path: Path, huge: float) -> None:
     """The gate must see it, although it is no double."""

@@ -204,7 +204,7 @@ class Difference(msgspec.Struct, kw_only=True):
     accuracy: bool
     """`--accuracy`: whether accuracies are compared for graded metrics, too."""
     fail_on: float | None
-    """`--fail-on`: a model that lost more percentage points, with a small enough p, regressed; null if not given."""
+    """`--fail-on`: a model that lost more points, with a small enough p, regressed; null if not given."""
     p: float
     """`--p`: the p-value below which a loss is significant."""
     p_adjust: Literal["bh", "none"]

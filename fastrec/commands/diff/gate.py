@@ -9,6 +9,7 @@ A model without any answer in OLD has nothing to lose, so it is no failure; its 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Literal
@@ -32,10 +33,8 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
 
     def check(self) -> None:
         """Raise UsageError if a value is out of range."""
-        if not 0 <= self.p <= 1 or (self.fail_on is not None and not 0 <= self.fail_on <= 100):
-            raise UsageError(
-                "fail_on is a number of percentage points, from 0 to 100, and p a probability, from 0 to 1"
-            )
+        if not 0 <= self.p <= 1 or (self.fail_on is not None and not 0 <= self.fail_on < math.inf):
+            raise UsageError("fail_on is a number of points, at least 0, and p a probability, from 0 to 1")
         if not 0 <= self.min_compared <= 100:
             raise UsageError(f"min_compared is a percentage, from 0 to 100, not {self.min_compared}")
         if self.p_adjust not in ("bh", "none"):

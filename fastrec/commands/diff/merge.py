@@ -32,7 +32,7 @@ from fastrec.corpus.scan import VERIFY_HINT, PartFile
 from fastrec.engine.base import collector_off
 from fastrec.errors import CorpusError, shown
 from fastrec.limits import Limits
-from fastrec.sorting.keys import FIELDS, METRIC
+from fastrec.sorting.keys import FIELDS
 
 __all__ = ["CompareTask", "compare_range"]
 
@@ -154,8 +154,12 @@ class _Merger:
         olds, news = [*held, *olds], [*held, *news]
         for reader, lines in ((self.old, olds), (self.new, news)):
             reader.take_position(position, lines, self._task.limits.diff_position_bytes)
-        for old, new in _group(olds, news, (METRIC,)) if self._task.by_metric else [(olds, news)]:
-            self._compare_question(old, new)
+        for old, new in _group_by_metric(olds, news) if self._task.by_metric else [(olds, news)]:
+            if self._by_key and len(old) == len(new) == 1 and (key := key_of(new[0])) == key_of(old[0]):
+                if values := self._compare(old[0], new[0], key):
+                    self._add_outcome(new[0], key, self._outcome_of(*values))
+            else:
+                self._compare_question(old, new)
 
     def _compare_question(self, olds: Sequence[bytes], news: Sequence[bytes]) -> None:
         """Compare the records of a question.
@@ -244,6 +248,16 @@ class _Merger:
         examples = self.changes.examples[kind.removesuffix("_old")]
         shown_lines = lines[:1] if kind == "repeats_old" else lines
         examples += map(name_of, shown_lines[: self._task.examples - len(examples)])
+
+
+def _group_by_metric(olds: Sequence[bytes], news: Sequence[bytes]) -> Collection[_Pair]:
+    """Group the records of one position by metric. They have the same model and evaluation; nothing is decoded."""
+    groups: defaultdict[bytes, _Pair] = defaultdict(lambda: ([], []))
+    for side, lines in enumerate((olds, news)):
+        for line in lines:
+            key = key_of(line)
+            groups[key[: key.find(_AFTER_METRIC)]][side].append(line)
+    return groups.values()
 
 
 def _group(olds: Sequence[bytes], news: Sequence[bytes], fields: Sequence[str]) -> Collection[_Pair]:
