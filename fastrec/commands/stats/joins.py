@@ -6,8 +6,8 @@
 Two models were asked the same question if the `sample_hash` is the same, whatever the metric. If hashes differ, but the
 `sample_id` is the same, the digests of prompt and references tell what differs; texts are never kept.
 
-Memory: about 0.6 kB for each question, plus 0.2 kB and one bit per model for each question of a metric. A thousand
-models with a million questions take about 1 GB.
+Memory: about 0.4 kB for each question (hash and id) of a metric, and 1 kB more for each question of the evaluation that
+is being counted. A model adds one bit to each.
 """
 
 from __future__ import annotations
