@@ -96,7 +96,7 @@ def repeats(summary: Summary) -> Html:
         _identities("Repeats", repeated),
         _same_run(summary.same_run),
     )
-    return joined(numbers, about, *tables, _same_run(summary.same_run))
+    return joined(numbers, about, *tables)
 
 
 def _same_run(found: SameRun) -> Html:
@@ -106,10 +106,11 @@ def _same_run(found: SameRun) -> Html:
 
 
 def _identities(kind: str, found: Identities) -> Html:
+    has_metrics = any(one.metric is not None for one in found.examples)
     rows = [
         row(
             one.evaluation_name,
-            *[one.metric or ""] * any(example.metric is not None for example in found.examples),
+            *[one.metric or ""] * has_metrics,
             one.model_id,
             one.evaluation_id,
             one.sample_id,
@@ -118,8 +119,7 @@ def _identities(kind: str, found: Identities) -> Html:
         )
         for one in found.examples
     ]
-    metric = ["metric"] * any(one.metric is not None for one in found.examples)
-    heads = ("evaluation", *metric, "model", "evaluation_id", "sample_id", "records", "sample_hash")
+    heads = ("evaluation", *["metric"] * has_metrics, "model", "evaluation_id", "sample_id", "records", "sample_hash")
     return table(f"{kind}: the first {len(rows):,} of {found.identities:,}", heads, rows)
 
 
