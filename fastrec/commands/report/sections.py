@@ -53,7 +53,8 @@ def versions(summary: Summary) -> Html:
     """Show which schema versions the lines follow, and what was noted about them."""
     facts = facts_of(summary)
     mismatches = summary.notes.get("version.mismatch", 0)
-    notes = [row(name, meaning(name), num(count)) for name, count in summary.notes.items()]
+    repairs = summary.repaired.by_code  # these have a section of their own
+    notes = [row(name, meaning(name), num(count)) for name, count in summary.notes.items() if name not in repairs]
     return joined(
         tiles(
             ("valid lines", sum(summary.versions.values())),
