@@ -294,17 +294,16 @@ class Judge:
         if self._repairs or len(raw) <= LONGEST_TRIAL:
             repaired = repair(value, judged, self._schema)
             if repaired:
-                prepared = self._prepare(value, repaired.schema)
                 is_allowed = self._repairs.issuperset(repaired.repairs)
-                if isinstance(prepared, Finding):
-                    is_later = is_allowed and repaired.schema is not DEFAULT_SCHEMA
-                    is_kept = prepared.code == "version.newer" and self._is_guess
-                elif is_allowed:
-                    self._add(prepared, into, batch, line, repaired.repairs)
+                is_prepared = is_allowed or self._mode == "verify"
+                tried = self._prepare(value, repaired.schema) if is_prepared else self._too_new(repaired.schema)
+                if is_allowed and isinstance(tried, _Prepared):
+                    self._add(tried, into, batch, line, repaired.repairs)
                     return
-                else:
-                    is_kept = True
-                repairs = tuple(repaired.repairs) if is_kept else ()
+                problem = tried.code if isinstance(tried, Finding) else None
+                is_later = is_allowed and repaired.schema is not DEFAULT_SCHEMA
+                if problem is None or (problem == "version.newer" and self._is_guess):
+                    repairs = tuple(repaired.repairs)
         findings, unlisted, version = judged
         batch.rejected.append(
             InvalidLine(
@@ -312,16 +311,23 @@ class Judge:
             )
         )
 
+    def _too_new(self, schema: Schema) -> Finding | None:
+        """Return the error of a valid record of a later version than the target, if it is one."""
+        target = self._target
+        if target is None or target is schema or target is NEWEST_SCHEMA:
+            return None
+        problem = f"expected a record of {target.name}, found one of {schema.name}: give --schema 0.3.0 or auto"
+        return Finding("version.newer", "$", problem)
+
     def _prepare(self, value: dict[str, Any], schema: Schema) -> _Prepared | Finding:
         """Upgrade a valid record and compute its hash, or say why it cannot be kept although it is valid."""
         target = self._target or schema
         unknown: dict[str, set[str]] = {}
         label = value["schema_version"]
         notes = [] if label in schema.labels else [label_code(label)]
+        if problem := self._too_new(schema):
+            return problem
         if target is not schema:
-            if target is not NEWEST_SCHEMA:
-                problem = f"expected a record of {target.name}, found one of {schema.name}: give --schema 0.3.0 or auto"
-                return Finding("version.newer", "$", problem)
             value, upgrades = upgrade_value(normal_form(value, schema.shape, unknown), schema)
             notes += upgrades
         lane = next(lane for lane in self._lanes if lane.schema is schema)

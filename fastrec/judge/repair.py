@@ -47,6 +47,7 @@ _PLACEHOLDER: Final = 0.0
 _NO_NUMBERS: Final = frozenset(sign + word for sign in ("", "+", "-") for word in ("nan", "inf", "infinity"))
 _NUMBER: Final = re.compile(r"([+-]?)(\d+(?:_\d+)*)?(?:\.(\d*))?([eE][+-]?\d+)?", re.ASCII)
 _LONGEST_NUMBER: Final = 4_300  # digits; text of more is no number to the parsers of other tools either
+_SHORT: Final = 18  # digits; the parser has a class of its own for longer integers
 _BOOLEANS: Final = dict.fromkeys(("1", "on", "t", "true", "y", "yes"), True) | dict.fromkeys(
     ("0", "off", "f", "false", "n", "no"), False
 )
@@ -70,6 +71,8 @@ class _Place(NamedTuple):
 
     types: frozenset[str]
     """The JSON types; empty if all are allowed."""
+    plain: frozenset[type]
+    """Python types of values that are allowed and have nothing below them: most values, so they are passed over."""
     optional: bool
     """The value is a field that may be left out."""
     is_entry: bool
@@ -144,15 +147,16 @@ class _Repairs:
         """Repair the fields or items of a value whose own type is allowed."""
         if isinstance(value, dict):
             for name, field in place.fields.items():
-                if name in value:
+                if name in value and type(value[name]) not in field.plain:
                     self._repair_child(value, name, field)
             if place.entries:
-                for name in value:
-                    if name not in place.fields:
+                for name, child in value.items():
+                    if type(child) not in place.entries.plain and name not in place.fields:
                         self._repair_child(value, name, place.entries)
         elif isinstance(value, list) and place.items:
-            for index in range(len(value)):
-                self._repair_child(value, index, place.items)
+            for index, child in enumerate(value):
+                if type(child) not in place.items.plain:
+                    self._repair_child(value, index, place.items)
 
     def _repair_child(self, parent: Any, step: str | int, place: _Place) -> None:
         child = parent[step]
@@ -192,8 +196,10 @@ def _place(node: dict[str, Any], *, optional: bool = False, is_entry: bool = Fal
         types.update([allowed] if isinstance(allowed, str) else allowed)
         items = form.get("items", items)
     required, entries = node.get("required", ()), node.get("additionalProperties")
+    plain = {kind for kind, name in _KINDS.items() if name in types and name not in ("object", "array")}
     return _Place(
         types=frozenset(types),
+        plain=frozenset(plain | ({int, float} if "number" in types else set())),
         optional=optional,
         is_entry=is_entry,
         is_result_id=name == "evaluation_result_id",
@@ -258,7 +264,7 @@ def _as_text(value: Any) -> str:
     """Return the JSON text of a value: compact, with sorted keys. A number that is not finite keeps its spelling."""
     if isinstance(value, NoNumber):
         return value.text
-    if next(iter(flaws_in(value)), None):
+    if isinstance(value, (dict, list)) and next(iter(flaws_in(value)), None):
         raise _NotRepairableError
     return spell_sorted(value).decode()
 
@@ -286,7 +292,8 @@ def _number_from_text(value: Any, place: _Place) -> Any:
         return _NOT_FITTING
     digits = (whole or "").replace("_", "").lstrip("0") or "0"
     decimals = "" if fraction is None else f".{fraction or 0}"
-    number, _ = parse(f"{sign.strip('+')}{digits}{decimals}{exponent or ''}".encode())
+    spelled = f"{sign.strip('+')}{digits}{decimals}{exponent or ''}"
+    number = int(spelled) if spelled.isdecimal() and len(spelled) <= _SHORT else parse(spelled.encode())[0]
     return number if place.allows(number) else _NOT_FITTING
 
 

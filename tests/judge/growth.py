@@ -53,6 +53,8 @@ _references = _newest("single_turn", input={"raw": "", "reference": "@"})
 _arguments = _newest(
     "agentic", messages=[{"turn_idx": 0, "role": "", "tool_calls": [{"id": "", "name": "", "arguments": "@"}]}]
 )
+_beside = _record("single_turn", interactions="@")
+_taken = _record("multi_turn", metadata="@", output={"raw": ""})
 _TURN = b'{"turn_idx":%s,"role":""%s}'
 _CLAIM = b'{"turn_idx":7,"source":"","extracted_value":"","extraction_method":"","is_terminal":true}'
 
@@ -103,6 +105,16 @@ KINDS: dict[str, Callable[[int], bytes]] = {
     "messages with wrong types": lambda size: _messages(_repeat(_TURN % (b"-1", b',"tool_call_id":""'), size)),
     "numbers as references": lambda size: _references(_repeat(b"0", size)),
     "numbers as answers": lambda size: _answers(_repeat(b"0", size)),
+    # What repairs are for, and what looks like it
+    "turns with nulls": lambda size: _turns(_repeat(_TURN % (b"0", b',"tool_call_id":null'), size)),
+    "turns with nulls, one without a role": lambda size: _turns(
+        _repeat(_TURN % (b"0", b',"tool_call_id":null'), size)[:-1] + b',{"turn_idx":0,"role":7}]'
+    ),
+    "turns with numbers as text": lambda size: _turns(_repeat(_TURN % (b'"7"', b""), size)),
+    "turns beside an output": lambda size: _beside(_repeat(_TURN % (b"0", b',"z":{"b":0,"a":0}'), size)),
+    "metadata of infinities": lambda size: _texts(_numbered(b'"%s":1e999', size)),
+    "metadata of arrays of infinities": lambda size: _texts(b'{"x":' + _repeat(b"1e999", size) + b"}"),
+    "taken names": lambda size: _taken(_numbered(b'"output_%s":""', size)),
     # Flaws of the JSON
     "one key many times": lambda size: _metadata(_repeat(b'"k":0', size, b"{}")),
     "many keys twice": lambda size: _metadata(_twice(_numbered(b'"%s":0', size // 2))),
