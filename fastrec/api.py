@@ -124,7 +124,8 @@ def decode(line: bytes | str, *, schema: str = "auto", upgrade: bool = False) ->
     """
     batch, normal = _judged(line, schema, upgrade)
     if batch.rejected:
-        raise InvalidRecordError(batch.rejected[0].findings, unlisted=batch.rejected[0].unlisted)
+        invalid = batch.rejected[0]
+        raise InvalidRecordError(invalid.findings, unlisted=invalid.unlisted, version=invalid.version)
     return _record(normal, schema_of(batch.records[0]))
 
 
@@ -137,7 +138,7 @@ def encode(record: AnyRecord) -> bytes:
     """
     verdict = judge(_spelled(record), schema=schema_of(record).name)
     if not verdict.valid:
-        raise InvalidRecordError(verdict.errors, unlisted=verdict.unlisted)
+        raise InvalidRecordError(verdict.errors, unlisted=verdict.unlisted, version=verdict.version)
     return verdict.normal
 
 
@@ -183,7 +184,7 @@ def schema_versions() -> tuple[SchemaVersion, ...]:
 def _records(judged: JudgedChunk, source: str, *, upgraded: bool) -> Iterator[AnyRecord]:
     batch = judged.batch
     for invalid in batch.rejected:
-        raise InvalidRecordError(invalid.findings, source, invalid.line, invalid.unlisted)
+        raise InvalidRecordError(invalid.findings, source, invalid.line, invalid.unlisted, invalid.version)
     start = 0
     for record, end in zip(batch.records, batch.ends, strict=True):
         # A record of the slow path lacks its unknown keys, and a widened class has the unknown keys of other records.

@@ -377,8 +377,9 @@ def test_read_yields_records_of_several_versions(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", *(sample_of(version) for version in SCHEMAS))
     assert [type(record) for record in fastrec.read(path)] == [schema.record for schema in SCHEMAS.values()]
     assert {type(record) for record in fastrec.read(path, upgrade=True)} == {NEWEST_SCHEMA.record}
-    with pytest.raises(InvalidRecordError, match="line 1: "):
+    with pytest.raises(InvalidRecordError, match=r"line 1: .*\(judged as 0\.3\.0\)") as caught:
         list(fastrec.read(path, schema="0.3.0"))
+    assert caught.value.version == "0.3.0"
 
 
 def test_upgraded_records_have_their_own_unknown_keys_only(tmp_path: Path) -> None:
@@ -488,7 +489,12 @@ EXAMPLES = {
         ("a\udcff", "b\n", "", SimpleNamespace(line_counts=SimpleNamespace(rejected=0))),
     ],
     ClusterError: [("tcp://here:8786", "there were no workers for 30 seconds")],
-    InvalidRecordError: [(FINDINGS,), (FINDINGS, "a b.jsonl", 12), (FINDINGS, "a\udcff\n.jsonl", 3)],
+    InvalidRecordError: [
+        (FINDINGS,),
+        (FINDINGS, "a b.jsonl", 12),
+        (FINDINGS, "a\udcff\n.jsonl", 3),
+        (FINDINGS, "a", 3, {"schema.type": 2}, "0.3.0"),
+    ],
     BadShardsError: [([ShardTruncatedError("a.jsonl", "is cut", 7), ShardError("a\udcff\n.jsonl", "is cut")],)],
     CorpusError: [("out/manifest.json", "is not JSON"), ("a\udcff\n/rejects.jsonl.zst", "is not JSON", 3)],
     ShardError: SHARD_ERRORS,

@@ -81,7 +81,7 @@ class InvalidRecordError(FastrecError, ValueError):
     """A line is not a valid record.
 
     `findings` holds the errors, `unlisted` the number of further ones by code, `source` and `line` the location, if
-    known.
+    known, and `version` the schema version whose errors these are, if the line has a value.
     """
 
     exit_code = 1
@@ -92,18 +92,20 @@ class InvalidRecordError(FastrecError, ValueError):
         source: str | None = None,
         line: int | None = None,
         unlisted: dict[str, int] | None = None,
+        version: str | None = None,
     ) -> None:
-        super().__init__(findings, source, line, unlisted)
+        super().__init__(findings, source, line, unlisted, version)
         self.findings = findings
         self.source = source
         self.line = line
         self.unlisted = unlisted or {}
+        self.version = version
 
     def __str__(self) -> str:
         location = "" if self.source is None else f"{shown(self.source)}, line {self.line}: "
         errors = [f"{finding.path}: {finding.message} [{finding.code}]" for finding in self.findings]
         errors += [f"and {count:,} more [{code}]" for code, count in self.unlisted.items()]
-        return location + "; ".join(errors)
+        return location + "; ".join(errors) + (f" (judged as {self.version})" if self.version else "")
 
 
 def first_errors(reports: Iterable[Report], most: int = MOST_ERRORS) -> Errors:

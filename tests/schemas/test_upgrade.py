@@ -23,13 +23,13 @@ from fastrec.judge.parse import parse, spell
 from fastrec.schemas.fast_upgrade import upgrade_record
 from fastrec.schemas.registry import NEWEST_SCHEMA, SCHEMAS
 from fastrec.schemas.upgrade import UPGRADES, upgrade_value
-from fastrec.schemas.widen import can_widen, widen
+from fastrec.schemas.widen import widen
 from tests import strategies
 from tests.samples import sample, sample_of
 from tests.schemas.upgrading import OLD, assert_agrees, expected, leaves, old_records, pruned, with_integers
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "schema" / "versions"
-EXAMPLES = 2_000 if os.environ.get("FUZZ") else 50
+EXAMPLES = 500 if os.environ.get("FUZZ") else 50
 RECORDS = int(os.environ.get("UPGRADE_RECORDS", "200"))
 """Generated records that are upgraded; 10,000 take a minute."""
 
@@ -122,14 +122,15 @@ def test_structs_are_upgraded_like_dicts(versioned: tuple[str, dict[str, Any]]) 
     """The fast path gives the same bytes and codes, with unknown keys at every level."""
     version, record = versioned
     schema = SCHEMAS[version]
+    record = json.loads(json.dumps(record).replace(r"\u03a9\"", "x"))  # a key with a quote cannot become a field
     unknown = unknown_keys(record, version)
-    if not all(can_widen(key) for keys in unknown.values() for key in keys):
-        return
-    new, codes = upgraded(record, version)
+    struct = widen(schema.record, unknown)
     try:
-        decoded = msgspec.json.decode(spell(record), type=widen(schema.record, unknown))
-    except msgspec.ValidationError:
-        return  # an integer that is spelled as 7.0, which only the slow path accepts
+        decoded = msgspec.json.decode(spell(record), type=struct)
+    except msgspec.ValidationError:  # an integer that is spelled as 7.0
+        record = normal_form(record, schema.shape, unknown)
+        decoded = msgspec.json.decode(spell(record), type=struct)
+    new, codes = upgraded(record, version)
     result = upgrade_record(decoded, schema)
     has_details = "additional_details" in (record.get("performance") or {})
     if result is None:
