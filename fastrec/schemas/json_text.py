@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["ascii_json", "unicode_json"]
+__all__ = ["ascii_json", "is_plain", "unicode_json"]
 
 unicode_json: Final = msgspec.json.Encoder().encode
 """Spell a string as `json.dumps(…, ensure_ascii=False)` does, in UTF-8.
@@ -16,12 +16,17 @@ Raises UnicodeEncodeError if it contains half of a surrogate pair.
 """
 
 
+def is_plain(text: str) -> bool:
+    """Return whether both spellings are the same: all is ASCII, and nothing is DEL, which is escaped in ASCII only."""
+    return text.isascii() and "\x7f" not in text
+
+
 def ascii_json(text: str) -> bytes:
-    r"""Spell a string as `json.dumps` does by default: in ASCII. It escapes DEL, too, which is ASCII.
+    r"""Spell a string as `json.dumps` does by default: in ASCII.
 
     >>> ascii_json("1 €")
     b'"1 \\u20ac"'
     """
-    if text.isascii() and "\x7f" not in text:
+    if is_plain(text):
         return unicode_json(text)
     return encode_basestring_ascii(text).encode("ascii")

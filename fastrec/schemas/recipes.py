@@ -17,11 +17,11 @@ first name of the table counts, so that the names of a corpus do not depend on t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from typing import Final
 
-from fastrec.schemas.json_text import ascii_json, unicode_json
+from fastrec.schemas.json_text import ascii_json, is_plain, unicode_json
 
 __all__ = ["ABSENT", "RECIPES", "WRONG", "RecipeFinder"]
 
@@ -90,16 +90,23 @@ class RecipeFinder:
         if len(given) != _HEX_DIGITS:
             return None
         references = [reference] if isinstance(reference, str) else reference
-        tried = set()
-        for name in (self._last, *RECIPES):
+        for name in _candidates(self._last, raw, references):
             text = _text(name, raw, references)
-            if text is None or text in tried:
-                continue
-            if _digest(text) == given:
+            if text is not None and _digest(text) == given:
                 self._last = name
                 return _name(name, text, raw, references)
-            tried.add(text)
         return None
+
+
+def _candidates(last: str, raw: str, references: list[str]) -> Iterator[str]:
+    """Yield the last recipe, then all others that hash another text than an earlier one."""
+    yield last
+    same = {last, "R3"}  # R3 hashes the text of R1
+    if len(references) < 2:
+        same.add("R2")
+    if is_plain(raw) and all(map(is_plain, references)):
+        same |= {"R8", "R10"}  # nothing to escape
+    yield from (name for name in RECIPES if name not in same)
 
 
 def _digest(text: bytes) -> str:

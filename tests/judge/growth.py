@@ -50,6 +50,8 @@ _messages = _newest("agentic", messages="@")
 _texts = _newest("agentic", metadata="@")
 _answers = _newest("single_turn", output={"raw": "@"})
 _references = _newest("single_turn", input={"raw": "", "reference": "@"})
+_asked = _newest("single_turn", input={"raw": "@", "reference": ["é"]}, sample_hash="0" * 64)
+_wrongly_hashed = _newest("single_turn", input={"raw": "", "reference": "@"}, sample_hash="0" * 64)
 _arguments = _newest(
     "agentic", messages=[{"turn_idx": 0, "role": "", "tool_calls": [{"id": "", "name": "", "arguments": "@"}]}]
 )
@@ -143,6 +145,8 @@ KINDS: dict[str, Callable[[int], bytes]] = {
     "escaped keys": lambda size: _root(_numbered(rb'"\u007a\u003a%s":0', size)),
     "one emoji": lambda size: _raw(b'"' + b"x" * size + "😀".encode() + b'"'),
     "nulls": lambda size: _turns(_repeat(_TURN % (b"0", b',"content":null'), size)),
+    "a question with a wrong hash": lambda size: _asked(b'"' + "é".encode() * (size // 2) + b'"'),
+    "references with a wrong hash": lambda size: _wrongly_hashed(_repeat('"é"'.encode(), size)),
     "many references": lambda size: _references(_repeat(b'""', size)),
     "many answers": lambda size: _answers(_repeat(b'"x"', size)),
     "many texts in metadata": lambda size: _texts(_numbered(b'"%s":""', size)),

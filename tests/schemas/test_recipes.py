@@ -203,6 +203,16 @@ def test_a_shard_of_one_recipe_takes_one_further_digest_per_record(name: str, mo
     assert len(counted) <= 50 + 2 * len(RECIPES)
 
 
+def test_a_wrong_hash_takes_one_digest_per_different_text(monkeypatch) -> None:
+    """Recipes that hash the same text are not tried twice."""
+    texts: list[bytes] = []
+    monkeypatch.setattr(recipes, "_digest", lambda text: texts.append(text) or "")
+    for raw, references, different in (("a", ["b"], 6), ("a", ["b", "c"], 7), ("é", ["b"], 8), ("\x7f", [], 8)):
+        texts.clear()
+        assert RecipeFinder().find(raw, references, "0" * 64) is None
+        assert len(texts) == len(set(texts)) == different
+
+
 def test_names_do_not_depend_on_the_order_of_lines() -> None:
     """A judge counts the same recipes for the same lines in any order, for each evaluation and model."""
     shard = list(lines(Recipe(records=150, seed=2, schema="mixed", warnings=0.1)))
