@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import groupby, islice
 from typing import Any, Final
 
@@ -39,10 +39,10 @@ class RepairCounts(msgspec.Struct):
     """Repairs of the lines of a task."""
 
     lines: int = 0  # repaired lines
-    by_code: Counter[str] = msgspec.field(default_factory=Counter)
+    by_code: dict[str, int] = msgspec.field(default_factory=dict)  # the journal cannot decode a Counter
     examples: list[_Example] = msgspec.field(default_factory=list)
     repairable: int = 0  # rejected lines that repairs would keep
-    repairable_by_code: Counter[str] = msgspec.field(default_factory=Counter)
+    repairable_by_code: dict[str, int] = msgspec.field(default_factory=dict)
 
     def add(self, batch: Batch) -> Counter[str]:
         """Add the lines of a chunk, and return its repaired lines by code."""
@@ -50,8 +50,8 @@ class RepairCounts(msgspec.Struct):
         for line in batch.repaired:
             by_code.update(finding.code for finding in line.findings)
         self.lines += len(batch.repaired)
-        self.by_code.update(by_code)
         if batch.repaired:
+            self.by_code = _sum(self.by_code, by_code)
             new = (
                 _Example(one.code, line.evaluation_name, line.model_id, line.sample_id, one.path, one.message)
                 for line in batch.repaired
@@ -59,9 +59,14 @@ class RepairCounts(msgspec.Struct):
             )
             self.examples = _first((*self.examples, *new))
         for invalid in batch.rejected:
-            self.repairable += bool(invalid.repairs)
-            self.repairable_by_code.update(invalid.repairs)
+            if invalid.repairs:
+                self.repairable += 1
+                self.repairable_by_code = _sum(self.repairable_by_code, dict.fromkeys(invalid.repairs, 1))
         return by_code
+
+
+def _sum(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    return {code: one.get(code, 0) + other.get(code, 0) for code in {**one, **other}}
 
 
 def _first(examples: Iterable[_Example]) -> list[_Example]:
@@ -75,10 +80,10 @@ def repair_documents(counts: Iterable[RepairCounts]) -> tuple[Repaired, Repairab
     total = RepairCounts()
     for one in counts:
         total.lines += one.lines
-        total.by_code.update(one.by_code)
+        total.by_code = _sum(total.by_code, one.by_code)
         total.examples = _first((*total.examples, *one.examples))
         total.repairable += one.repairable
-        total.repairable_by_code.update(one.repairable_by_code)
+        total.repairable_by_code = _sum(total.repairable_by_code, one.repairable_by_code)
     examples = [
         RepairExample(**asdict(example) | {"sample_id": json_safe(example.sample_id)}) for example in total.examples
     ]
