@@ -488,6 +488,18 @@ def test_empty_corpus(tmp_path: Path) -> None:
         stats(corpus, model=["a"])
 
 
+def test_notice_about_lines_that_repairs_would_keep(tmp_path: Path) -> None:
+    """Invalid lines of known producers need not be lost."""
+    records = [answer("m", 1), answer("m", 2, evaluation={"score": "1", "is_correct": True})]
+    write(tmp_path / "a.jsonl", [*(json.dumps(record).encode() for record in records), b"{"])
+    notices: list[str] = []
+    stats(tmp_path / "a.jsonl", notice=notices.append)
+    assert notices == [
+        "2 of 3 lines are invalid and do not count",
+        "`fastrec normalize --repair all` would keep 1 of them",
+    ]
+
+
 def test_notice_about_invalid_lines(shards: Path) -> None:
     """Printed on stderr, but not with --quiet."""
     done = run(shards, "--format", "json")

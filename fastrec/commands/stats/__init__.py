@@ -109,6 +109,8 @@ def stats(
             counts = summary.line_counts
             if counts.rejected:
                 note(f"{counts.rejected:,} of {counts.lines:,} lines are invalid and do not count")
+            if saved := summary.repairable.lines:
+                note(f"`fastrec normalize --repair all` would keep {saved:,} of them")
         chosen = choose(summary, *patterns, errors_as_wrong=errors_as_wrong)
         ranked = partial(
             rank,
