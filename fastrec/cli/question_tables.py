@@ -102,10 +102,11 @@ def _recipes_of(models: Sequence[ModelRecipes]) -> list[str]:
 
 def _join_sections(joins: Iterable[EvaluationJoins]) -> Iterator[Section]:
     for one in joins:
-        about = (
-            f"{counted(one.models, 'model')}, {counted(one.questions, 'question')}, {counted(one.ids, 'sample_id')}; "
-            f"all models have {counted(one.common, 'question')} and {counted(one.common_ids, 'sample_id')} in common"
-        )
+        counts = (counted(one.models, "model"), counted(one.questions, "question"), counted(one.ids, "sample_id"))
+        about = ", ".join(counts)
+        if one.models > 1:
+            shared = f"{counted(one.common, 'question')} and {counted(one.common_ids, 'sample_id')}"
+            about += f"; all models have {shared} in common"
         if len(one.groups) < 2:
             alone = "there is only one model" if one.models == 1 else "all models were asked the same questions"
             yield Section(one.evaluation_name, about, (), (), (alone,))
