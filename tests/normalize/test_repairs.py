@@ -15,7 +15,12 @@ from fastrec.commands.rejects import rejects
 from fastrec.corpus.rejects import decode_rejected, numbered_lines
 from fastrec.errors import UsageError
 from fastrec.judge.codes import REPAIRS
-from fastrec.normalize.run import normalize
+from fastrec.judge.repair import repair_codes
+from fastrec.limits import Limits
+from fastrec.normalize import run as run_module
+from fastrec.normalize.options import Options
+from fastrec.normalize.pass1_driver import sort_shards
+from fastrec.normalize.run import normalize, run
 from fastrec.summary.document import Summary
 from tests.judge.test_repair import changed, later, line_of
 from tests.running import run_here
@@ -118,8 +123,8 @@ def test_lines_that_repairs_would_keep_are_counted(shards: Path, tmp_path: Path)
         ("$.evaluation.is_correct", 1, 1),
     ]
     shown = run_here("rejects", out).stdout.decode().splitlines()
-    assert shown[0] == "error schema.type  4 ×; --repair would keep all of them"
-    assert shown[3] == "error schema.type  2 ×; --repair would keep 1 of them"
+    assert shown[0] == "error schema.type  4 ×, judged as 0.3.0; --repair would keep all of them"
+    assert shown[3] == "error schema.type  2 ×, judged as 0.3.0; --repair would keep 1 of them"
     assert shown[-2] == message
     assert fastrec.verify(out).ok
 
@@ -165,3 +170,28 @@ def test_validate_lists_repairs(shards: Path, tmp_path: Path) -> None:
     assert found.repairable_by_code == EXPECTED
     done = run_here("validate", shards, "--no-progress", "--format", "github", "--repair", "all")
     assert b"::notice file=" in done.stdout
+
+
+def test_counts_of_repairs_survive_an_interrupted_run(
+    shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A resumed run, and one with another number of tasks, give the same summary as an undisturbed one."""
+    small = Limits(task_bytes=1_000)
+    chosen = {"schema": "0.3.0", "repair": ["null", "nan_score", "result_id_null"]}
+    normalize(shards, tmp_path / "whole", **chosen)
+    with monkeypatch.context() as patch:
+        patch.setattr(run_module, "make_corpus", _interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            normalize(shards, tmp_path / "out", limits=small, **chosen)
+    codes = repair_codes(chosen["repair"])
+    result = run([shards], tmp_path / "out", Options(schema="0.3.0", repair=codes, limits=small))
+    assert any(notice.startswith("resuming an interrupted run") for notice in result.notices)
+    for name in ("summary.json", "rejects.jsonl.zst"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert result.summary.repaired.lines == 6
+    assert result.summary.repairable.lines == 3
+
+
+def _interrupted(shards: Any, context: Any) -> None:
+    sort_shards(shards, context)
+    raise KeyboardInterrupt
