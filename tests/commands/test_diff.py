@@ -418,6 +418,18 @@ def test_trials_with_ids_of_their_own_belong_to_one_question(tmp_path: Path) -> 
     assert model.points == pytest.approx(-100 / 3)
 
 
+def test_a_flip_has_the_hash_of_a_record_that_was_compared(tmp_path: Path) -> None:
+    """If samples are compared, another record of the sample may have another hash, and no counterpart."""
+    order = ("evaluation_name", "model_id", "sample_id")
+    other = {"input": {"raw": "another question 13", "reference": "42"}}
+    old, new = trials("+", "old"), [*trials("-", "new"), trials("+", "other")[0] | other]
+    pair = [corpus_of(some, tmp_path / name, sort_by=order) for name, some in (("old", old), ("new", new))]
+    compared, added = (json.loads(fastrec.judge(json.dumps(record)).normal)["sample_hash"] for record in new)
+    assert added < compared
+    model = diff(*pair).models[0]
+    assert ([flip.sample_hash for flip in model.flips], model.counts.added) == ([compared], 1)
+
+
 def test_an_evaluation_that_is_only_in_one_corpus_is_added_or_removed(old: Path, tmp_path: Path) -> None:
     """It has no pairs, and so no accuracy and no p-value."""
     other = corpus_of(records_of("m", 2, evaluation_name="other"), tmp_path / "other")

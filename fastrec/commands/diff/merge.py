@@ -183,7 +183,7 @@ class _Merger:
                 self._count("added", new)
         sides = (olds, news, *compared)
         outcome = Outcome(*(count_answers([values[each] for each in lines]) for lines in sides))
-        self._add_outcome(line, key, outcome)
+        self._add_outcome((compared[1] or [line])[0], key, outcome)
 
     def _match(self, olds: Sequence[bytes], news: Sequence[bytes]) -> None:
         """Pair records of a group, each the only one of its run in both corpora; the others are repeats."""
@@ -228,7 +228,7 @@ class _Merger:
         return was, now
 
     def _add_outcome(self, line: bytes, key: bytes, outcome: Outcome) -> None:
-        """Count a question; `line` is one of its records, in NEW if it has any there."""
+        """Count a question; `line` is one of its records: a compared one of NEW, if there is any."""
         model = self._model(line, key)
         self.changes.count(model, outcome, self._task.limits.diff_outcomes)
         if outcome.old_compared != outcome.new_compared and (difference := outcome.difference()):
