@@ -177,6 +177,23 @@ def test_many_models():
     assert len(found_pairs(joins)) == 200 * 199 // 2
 
 
+def test_ids_of_several_questions():
+    """Ids that many questions share, as those of the subjects of one evaluation, do not take much longer."""
+    names = [f"m{number:02}" for number in range(40)]
+    everyone, even = (1 << 40) - 1, sum(1 << number for number in range(0, 40, 2))
+    masks, facts = {}, {}
+    for subject, sample in product(range(20), range(100)):
+        for kind, mask in ((0, even), (1, everyone & ~even)):
+            key = bytes([kind, subject, sample])
+            masks[key, str(sample).encode()] = mask & ~(1 << (7 * sample + subject) % 40)
+            facts[key] = digests(f"{kind} {subject}", "r", f"{kind} {subject}", "r")
+    begun = time.process_time()
+    joins = count_joins("quiz", names, {None: masks}, facts)
+    assert time.process_time() - begun < 2
+    assert len(joins.groups) == 40
+    assert {tuple(pair.reasons.items()) for pair in joins.pairs} == {(), (("prompt", 100),)}
+
+
 # Whole corpora
 
 

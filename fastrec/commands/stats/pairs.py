@@ -6,7 +6,7 @@ integers have bits in common. That takes microseconds for a pair of models, howe
 
 At an id where each model has one question, what differs follows from five agreements: in the id, in the question, in
 its exact texts, in its texts but for white space, and in prompt or references alone. Ids where a model has several
-questions are compared pair by pair.
+questions, as those of many subjects in one evaluation, are looked at for each model.
 """
 
 from __future__ import annotations
@@ -133,16 +133,16 @@ def _reasons(
 ) -> dict[tuple[int, int], Counter[str]]:
     """Return for each pair of groups how many ids have questions that a reason keeps apart."""
     rows: list[list[int]] = [[] for _ in range(6)]
-    several: list[list[Question]] = []
+    several: list[list[list[int]]] = []
     for questions in split.values():
-        everyone = _union(mask for _, mask in questions)
-        if sum(mask.bit_count() for _, mask in questions) != everyone.bit_count():
-            several.append(questions)  # a model has several questions of this id
+        agreeing = [[mask for _, mask in questions]]
+        agreeing += [_agreeing(questions, facts, part) for part in (_EXACT, _TEXTS, _PROMPT, _REFERENCES)]
+        everyone = _union(agreeing[0])
+        if sum(mask.bit_count() for mask in agreeing[0]) != everyone.bit_count():
+            several.append(agreeing)  # a model has several questions of this id
             continue
-        rows[0].append(everyone)
-        rows[1] += [mask for _, mask in questions]
-        for number, part in enumerate((_EXACT, _TEXTS, _PROMPT, _REFERENCES), 2):
-            rows[number] += _agreeing(questions, facts, part)
+        for row, masks in zip(rows, ([everyone], *agreeing), strict=True):
+            row += masks
     columns = [_columns(some, models) for some in rows]
     found: dict[tuple[int, int], Counter[str]] = {}
     for (one, a), (other, b) in combinations(enumerate(first_of), 2):
@@ -155,19 +155,39 @@ def _reasons(
             "prompt_and_reference": same_id - prompt - references + texts,
         }
         found[one, other] = +Counter(counts)
-    for questions in several:
-        for (one, a), (other, b) in combinations(enumerate(first_of), 2):
-            if reason := _reason(questions, facts, a, b):
-                found[one, other][reason] += 1
+    for one, a in enumerate(first_of if several else ()):
+        masks_of = zip(*(_kept_apart(agreeing, a) for agreeing in several), strict=True)
+        for reason, some in zip(REASONS, masks_of, strict=True):
+            kept_apart = _columns(some, models) if any(some) else [0] * models
+            for other, b in enumerate(first_of[one + 1 :], one + 1):
+                if count := kept_apart[b].bit_count():
+                    found[one, other][reason] += count
     return found
 
 
-def _agreeing(questions: Iterable[Question], facts: dict[bytes, bytes], part: slice) -> Iterable[int]:
+def _kept_apart(agreeing: Sequence[Sequence[int]], model: int) -> list[int]:
+    """Return for each reason the models that it keeps apart from one model at an id; the closest questions count.
+
+    The masks are of models that have a question in common there, that agree in its exact texts, and so on.
+    """
+    bit = 1 << model
+    others = _union(agreeing[0])
+    if not others & bit:
+        return [0] * len(REASONS)
+    found = []
+    for masks in agreeing:
+        same = _union(mask for mask in masks if mask & bit)
+        found.append(others & same)
+        others &= ~same
+    return [*found[1:], others]
+
+
+def _agreeing(questions: Iterable[Question], facts: dict[bytes, bytes], part: slice) -> list[int]:
     """Return the masks of models whose questions agree in a part of their facts."""
     masks: dict[bytes, int] = defaultdict(int)
     for question, mask in questions:
         masks[facts[question][part]] |= mask
-    return masks.values()
+    return list(masks.values())
 
 
 def _reason(questions: Sequence[Question], facts: dict[bytes, bytes], a: int, b: int) -> str | None:
