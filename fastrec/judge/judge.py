@@ -25,7 +25,7 @@ from fastrec.judge.arbiter import judge_value, normal_form
 from fastrec.judge.batch import Batch, HashReplaced, InvalidLine, RepairedLine
 from fastrec.judge.findings import Errors, Finding, describe
 from fastrec.judge.parse import parse, spell
-from fastrec.judge.repair import LONGEST_TRIAL, repair
+from fastrec.judge.repair import LONGEST_TRIAL, NULL_ID, is_only_later, repair, without_null_id
 from fastrec.judge.warnings import label_code, warnings_of
 from fastrec.schemas.fast_upgrade import upgrade_record
 from fastrec.schemas.hashes import Hash, cached_hash
@@ -280,6 +280,8 @@ class Judge:
         if not raw.strip(b" \t\r"):
             batch.blank += 1
             return
+        if NULL_ID.code in self._repairs and self._repair_null_id(raw, into, batch, line, offset):
+            return
         value, flaws = parse(raw)
         judged = judge_value(value, flaws, self._schema)
         if not isinstance(judged, Errors):
@@ -310,6 +312,40 @@ class Judge:
                 line, offset, findings, raw, unlisted=unlisted, version=version, repairs=repairs, is_later=is_later
             )
         )
+
+    def _repair_null_id(self, raw: bytes, into: bytearray, batch: Batch, line: int, offset: int) -> bool:
+        """Repair a line by the fast path if `evaluation_result_id: null` is all that is wrong with it.
+
+        All lines of some producers have this mistake, and the slow path takes ten times as long. Return False if the
+        slow path has to judge the line.
+        """
+        lane = next((lane for lane in self._lanes if lane.schema is NEWEST_SCHEMA), None)
+        cut = without_null_id(raw, lane.decoder.decode) if lane else None
+        if lane is None or cut is None:
+            return False
+        try:
+            record = lane.decoder.decode(cut)
+        except _REFUSALS:
+            return False
+        if record.evaluation_result_id is not UNSET or not lane.follows_rules(record):
+            return False  # the line has the key twice, or another mistake
+        if self._schema is None and not is_only_later(record):
+            return False  # it may be a valid record of an earlier version as it is
+        start, before = len(into), self._lane
+        self._lane = lane
+        judged, balanced = self._judge_fast(cut, into, line, offset)
+        self._lane = before
+        if not balanced or judged.rejected:
+            del into[start:]
+            return False
+        (record,) = judged.records
+        judged.lines, judged.slow = 0, 1
+        judged.notes[NULL_ID.code] += 1
+        judged.repaired.append(
+            RepairedLine(line, record.evaluation_name, record.model_id, record.sample_id, (NULL_ID,))
+        )
+        batch += judged
+        return True
 
     def _too_new(self, schema: Schema) -> Finding | None:
         """Return the error of a valid record of a later version than the target, if it is one."""

@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from fastrec.errors import UsageError
 from fastrec.judge.arbiter import is_valid
 from fastrec.judge.codes import REPAIRS
@@ -25,10 +27,17 @@ from fastrec.judge.parse import NoNumber, flaws_in, parse, spell, spell_sorted
 from fastrec.schemas.schema import MANY, ONE, Schema
 from fastrec.schemas.versions import closest_version, version_of
 
-__all__ = ["LONGEST_TRIAL", "Repaired", "repair", "repair_codes"]
+__all__ = ["LONGEST_TRIAL", "NULL_ID", "Repaired", "is_only_later", "repair", "repair_codes", "without_null_id"]
 
 LONGEST_TRIAL: Final = 16 << 20
 """Longer lines are only repaired if that is asked for; nobody counts whether they could be."""
+
+NULL_ID: Final = Finding("repair.result_id_null", "$.evaluation_result_id", "null left out")
+"""The repair of a result id, which the fast path makes, too."""
+
+_ID_KEY: Final = b'"evaluation_result_id"'
+_NULL_ID: Final = re.compile(rb'"evaluation_result_id"[ \t\r]*:[ \t\r]*null[ \t\r]*(,?)')
+_NULL_ID_ERROR: Final = "got `null` - at `$.evaluation_result_id`"
 
 _ADDRESSED: Final = frozenset(
     {
@@ -121,6 +130,40 @@ def repair(value: Any, errors: Errors, schema: Schema | None = None) -> Repaired
         return None
     found = version_of(value, is_valid) if schema is None else schema if is_valid(value, schema) else None
     return Repaired(found, dict(sorted(repairs.made.items()))) if found and repairs.made else None
+
+
+def without_null_id(line: bytes, decode: Callable[[bytes], Any]) -> bytes | None:
+    """Cut `evaluation_result_id: null` out of a line of the newest version; None if that is not its first mistake.
+
+    A quote inside a string is escaped, so the key cannot be part of a string. `decode` says whether it is at the root.
+    """
+    match = _NULL_ID.search(line)
+    if match is None or line.count(_ID_KEY) != 1:
+        return None
+    problem = ""
+    try:
+        decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+        problem = str(exc)
+    if not problem.endswith(_NULL_ID_ERROR):
+        return None
+    before, after = line[: match.start()], line[match.end() :]
+    return before + after if match[1] else before.rstrip().removesuffix(b",") + after
+
+
+def is_only_later(record: Any) -> bool:
+    """Return whether a decoded record of the newest version has something that no version with an open root allows."""
+    asked, output, evaluation = record.input, record.output, record.evaluation
+    return (
+        asked.formatted is None
+        or asked.choices is None
+        or evaluation.num_turns is None
+        or evaluation.tool_calls_count is None
+        or record.metadata is None
+        or record.sample_hash is None
+        or record.messages.__class__ is list
+        or bool(output and output.reasoning_trace is None)
+    )
 
 
 def _is_addressed(errors: Errors) -> bool:

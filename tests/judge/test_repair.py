@@ -15,6 +15,7 @@ import pytest
 
 from fastrec.commands.generate.stream import Recipe, labelled_lines
 from fastrec.errors import UsageError
+from fastrec.judge import judge as judge_module
 from fastrec.judge.codes import REPAIRS
 from fastrec.judge.judge import Judge
 from fastrec.judge.repair import LONGEST_TRIAL, RECORD_REPAIRS, VALUE_REPAIRS, repair_codes
@@ -467,3 +468,55 @@ def test_texts_mean_what_the_schema_project_takes_them_for(path: str, kind: Call
         found = json.loads(out)["evaluation"][path.split(".")[1]]
         assert type(found) in (kind, int)
         assert math.isclose(found, expected), text
+
+
+def test_the_fast_path_repairs_like_the_slow_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`evaluation_result_id: null` is cut out of a line only if that gives what the slow path gives."""
+    plain = later(evaluation_result_id=None)
+    bare = later(evaluation_result_id=None, sample_hash="00", input={"raw": "", "reference": []}, output={"raw": []})
+    bare["evaluation"] = {"score": 1, "is_correct": True}
+    records = [
+        plain,
+        later("agentic", evaluation_result_id=None),
+        bare,  # valid as a record of an earlier version
+        bare | {"sample_hash": None},
+        plain | {"schema_version": "0.2.1"},
+        plain | {"schema_version": "0.2.0"},
+        plain | {"schema_version": "x"},
+        plain | {"error": '"evaluation_result_id": null, '},
+        changed(plain, "input.evaluation_result_id", None),
+        changed(later(), "input.evaluation_result_id", None),
+        changed(plain, "metadata.n", 3),
+        changed(plain, "evaluation.score", NAN),
+        changed(plain, "messages", []),
+        plain | {"zz": 1},
+        sample(evaluation_result_id=None),
+    ]
+    lines = [line_of(record) for record in records]
+    text = lines[0]
+    null = b'"evaluation_result_id": null'
+    assert text.endswith(null + b"}")
+    lines += [
+        b"{" + null + b", " + text[1:].replace(b", " + null, b""),
+        text.replace(null, b'"evaluation_result_id" :\tnull '),
+        text.replace(null, null + b', "evaluation_result_id": "x"'),
+        text.replace(null, null + b', "evaluation\\u005fresult_id": "x"'),
+        text.replace(null, null + b', "error": null'),
+        text + b"}",
+    ]
+    for options in ({}, {"target": NEWEST_SCHEMA}, {"schema": NEWEST_SCHEMA}, {"sample_hash": "verify"}):
+        for some in (lines[:1] * 3, lines):
+            data = b"\n".join(some)
+            fast, out = judge(data, repairs=ALL, warnings=True, **options)
+            with monkeypatch.context() as patch:
+                patch.setattr(judge_module, "without_null_id", lambda *_: None)
+                slow, expected = judge(data, repairs=ALL, warnings=True, **options)
+            assert out.splitlines() == expected.splitlines()
+            assert fast.repaired == slow.repaired
+            assert (+fast.versions, fast.notes, fast.rejected) == (+slow.versions, slow.notes, slow.rejected)
+            assert (fast.warnings, fast.recipe_names, fast.replaced) == (
+                slow.warnings,
+                slow.recipe_names,
+                slow.replaced,
+            )
+            assert (fast.numbers, fast.ends, fast.lines) == (slow.numbers, slow.ends, slow.lines)
