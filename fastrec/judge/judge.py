@@ -24,8 +24,9 @@ from stringzilla import count, find
 from fastrec.judge.arbiter import judge_value, normal_form
 from fastrec.judge.batch import Batch, HashReplaced, InvalidLine, RepairedLine
 from fastrec.judge.findings import Errors, Finding, describe
+from fastrec.judge.null_id import NULL_ID, is_only_later, without_null_id
 from fastrec.judge.parse import parse, spell
-from fastrec.judge.repair import LONGEST_TRIAL, NULL_ID, is_only_later, repair, without_null_id
+from fastrec.judge.repair import LONGEST_TRIAL, repair
 from fastrec.judge.warnings import label_code, warnings_of
 from fastrec.schemas.fast_upgrade import upgrade_record
 from fastrec.schemas.hashes import Hash, cached_hash

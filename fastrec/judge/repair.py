@@ -12,32 +12,23 @@ Repairs change the record in place: a copy of a large record takes as much memor
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable
-from functools import cache
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
-
-import msgspec
 
 from fastrec.errors import UsageError
 from fastrec.judge.arbiter import is_valid
 from fastrec.judge.codes import REPAIRS
 from fastrec.judge.findings import Errors, Finding, describe, json_path
-from fastrec.judge.parse import NoNumber, flaws_in, parse, spell, spell_sorted
-from fastrec.schemas.schema import MANY, ONE, Schema
+from fastrec.judge.parse import flaws_in
+from fastrec.judge.places import Place, places_of
+from fastrec.judge.repair_table import LEFT_OUT, NOT_FITTING, RECORD_REPAIRS, VALUE_REPAIRS, NotRepairableError
+from fastrec.schemas.schema import Schema
 from fastrec.schemas.versions import closest_version, version_of
 
-__all__ = ["LONGEST_TRIAL", "NULL_ID", "Repaired", "is_only_later", "repair", "repair_codes", "without_null_id"]
+__all__ = ["LONGEST_TRIAL", "Repaired", "repair", "repair_codes"]
 
 LONGEST_TRIAL: Final = 16 << 20
 """Longer lines are only repaired if that is asked for; nobody counts whether they could be."""
-
-NULL_ID: Final = Finding("repair.result_id_null", "$.evaluation_result_id", "null left out")
-"""The repair of a result id, which the fast path makes, too."""
-
-_ID_KEY: Final = b'"evaluation_result_id"'
-_NULL_ID: Final = re.compile(rb'"evaluation_result_id"[ \t\r]*:[ \t\r]*null[ \t\r]*(,?)')
-_NULL_ID_ERROR: Final = "got `null` - at `$.evaluation_result_id`"
 
 _ADDRESSED: Final = frozenset(
     {
@@ -49,17 +40,7 @@ _ADDRESSED: Final = frozenset(
         "rule.multi_turn_output",
     }
 )
-_NOT_FITTING: Final = object()
-_LEFT_OUT: Final = object()
 _PREFIX: Final = "repair."
-_PLACEHOLDER: Final = 0.0
-_NO_NUMBERS: Final = frozenset(sign + word for sign in ("", "+", "-") for word in ("nan", "inf", "infinity"))
-_NUMBER: Final = re.compile(r"([+-]?)(\d+(?:_\d+)*)?(?:\.(\d*))?([eE][+-]?\d+)?", re.ASCII)
-_LONGEST_NUMBER: Final = 4_300  # digits; text of more is no number to the parsers of other tools either
-_SHORT: Final = 18  # digits; the parser has a class of its own for longer integers
-_BOOLEANS: Final = dict.fromkeys(("1", "on", "t", "true", "y", "yes"), True) | dict.fromkeys(
-    ("0", "off", "f", "false", "n", "no"), False
-)
 
 
 class Repaired(NamedTuple):
@@ -69,32 +50,6 @@ class Repaired(NamedTuple):
     """The version of the record, which is valid now."""
     repairs: dict[str, Finding]
     """By code, the first change of each repair: where and what."""
-
-
-class _NotRepairableError(Exception):
-    """A value is wrong, and no repair fits."""
-
-
-class _Place(NamedTuple):
-    """What a version allows at one place of a record."""
-
-    types: frozenset[str]
-    """The JSON types; empty if all are allowed."""
-    plain: frozenset[type]
-    """Python types of values that are allowed and have nothing below them: most values, so they are passed over."""
-    optional: bool
-    """The value is a field that may be left out."""
-    is_entry: bool
-    """The value is one of a free-form object whose values have a type."""
-    is_result_id: bool
-    fields: dict[str, _Place]
-    items: _Place | None
-    entries: _Place | None
-
-    def allows(self, value: Any) -> bool:
-        """Return whether the type of a value is allowed."""
-        kind = _kind(value)
-        return not self.types or kind in self.types or (kind == "integer" and "number" in self.types)
 
 
 def repair_codes(names: Iterable[str]) -> tuple[str, ...]:
@@ -124,46 +79,12 @@ def repair(value: Any, errors: Errors, schema: Schema | None = None) -> Repaired
     repairs = _Repairs(closest)
     try:
         repairs.repair_record(value)
-    except _NotRepairableError:
+    except NotRepairableError:
         return None
     if "json.number" in (finding.code for finding in errors.findings) and next(iter(flaws_in(value)), None):
         return None
     found = version_of(value, is_valid) if schema is None else schema if is_valid(value, schema) else None
     return Repaired(found, dict(sorted(repairs.made.items()))) if found and repairs.made else None
-
-
-def without_null_id(line: bytes, decode: Callable[[bytes], Any]) -> bytes | None:
-    """Cut `evaluation_result_id: null` out of a line of the newest version; None if that is not its first mistake.
-
-    A quote inside a string is escaped, so the key cannot be part of a string. `decode` says whether it is at the root.
-    """
-    match = _NULL_ID.search(line)
-    if match is None or line.count(_ID_KEY) != 1:
-        return None
-    problem = ""
-    try:
-        decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
-        problem = str(exc)
-    if not problem.endswith(_NULL_ID_ERROR):
-        return None
-    before, after = line[: match.start()], line[match.end() :]
-    return before + after if match[1] else before.rstrip().removesuffix(b",") + after
-
-
-def is_only_later(record: Any) -> bool:
-    """Return whether a decoded record of the newest version has something that no version with an open root allows."""
-    asked, output, evaluation = record.input, record.output, record.evaluation
-    return (
-        asked.formatted is None
-        or asked.choices is None
-        or evaluation.num_turns is None
-        or evaluation.tool_calls_count is None
-        or record.metadata is None
-        or record.sample_hash is None
-        or record.messages.__class__ is list
-        or bool(output and output.reasoning_trace is None)
-    )
 
 
 def _is_addressed(errors: Errors) -> bool:
@@ -184,9 +105,9 @@ class _Repairs:
         for code, change in RECORD_REPAIRS.items():
             if changed := change(record, self._schema):
                 self.made[code] = Finding(code, *changed)
-        self._repair_children(record, _places(self._schema))
+        self._repair_children(record, places_of(self._schema))
 
-    def _repair_children(self, value: Any, place: _Place) -> None:
+    def _repair_children(self, value: Any, place: Place) -> None:
         """Repair the fields or items of a value whose own type is allowed."""
         if isinstance(value, dict):
             for name, field in place.fields.items():
@@ -201,175 +122,25 @@ class _Repairs:
                 if type(child) not in place.items.plain:
                     self._repair_child(value, index, place.items)
 
-    def _repair_child(self, parent: Any, step: str | int, place: _Place) -> None:
+    def _repair_child(self, parent: Any, step: str | int, place: Place) -> None:
         child = parent[step]
         self._steps.append(step)
         if place.allows(child):
             self._repair_children(child, place)
         else:
             changed = self._changed(child, place)
-            if changed is _LEFT_OUT:
+            if changed is LEFT_OUT:
                 del parent[step]
             else:
                 parent[step] = changed
         self._steps.pop()
 
-    def _changed(self, value: Any, place: _Place) -> Any:
+    def _changed(self, value: Any, place: Place) -> Any:
         for code, (change, result) in VALUE_REPAIRS.items():
             changed = change(value, place)
-            if changed is not _NOT_FITTING:
+            if changed is not NOT_FITTING:
                 if code not in self.made:
                     message = f"{describe(value)} {result}"
                     self.made[code] = Finding(code, json_path(self._steps), message)
                 return changed
-        raise _NotRepairableError
-
-
-@cache
-def _places(schema: Schema) -> _Place:
-    return _place(schema.document)
-
-
-def _place(node: dict[str, Any], *, optional: bool = False, is_entry: bool = False, name: str = "") -> _Place:
-    """Read from a node of a schema document what it allows; `oneOf` allows what one of its forms does."""
-    types: set[str] = set()
-    items = None
-    for form in node.get("oneOf", [node]):
-        allowed = form.get("type", [])
-        types.update([allowed] if isinstance(allowed, str) else allowed)
-        items = form.get("items", items)
-    required, entries = node.get("required", ()), node.get("additionalProperties")
-    plain = {kind for kind, name in _KINDS.items() if name in types and name not in ("object", "array")}
-    return _Place(
-        types=frozenset(types),
-        plain=frozenset(plain | ({int, float} if "number" in types else set())),
-        optional=optional,
-        is_entry=is_entry,
-        is_result_id=name == "evaluation_result_id",
-        fields={
-            key: _place(child, optional=key not in required, name=key)
-            for key, child in node.get("properties", {}).items()
-        },
-        items=_place(items) if items else None,
-        entries=_place(entries, is_entry=True) if isinstance(entries, dict) else None,
-    )
-
-
-def _kind(value: Any) -> str:
-    """Return the JSON type of a value; an integer is a number, too."""
-    if isinstance(value, float):
-        return "none" if isinstance(value, NoNumber) else "integer" if value.is_integer() else "number"
-    return _KINDS.get(type(value), "integer")  # long integers have a class of their own
-
-
-_KINDS: Final = {dict: "object", list: "array", str: "string", bool: "boolean", type(None): "null", int: "integer"}
-
-
-def _output_and_turns(record: dict[str, Any], schema: Schema) -> tuple[str, str] | None:
-    """Move what the interaction type does not allow to `metadata`: the turns of a single turn, or the output."""
-    kind, turns = record.get("interaction_type"), schema.turns_field
-    if record.get("output") is None or record.get(turns) is None or kind not in (*ONE, *MANY):
-        return None
-    name = turns if kind in ONE else "output"
-    metadata = record.get("metadata")
-    if metadata is None:
-        metadata = record["metadata"] = {}
-    if not isinstance(metadata, dict):
-        return None
-    key, number = name, 2
-    while key in metadata:
-        key, number = f"{name}_{number}", number + 1
-    metadata[key] = _as_text(record.pop(name))
-    return f"$.{name}", f"moved to `metadata.{key}`, because the record is {kind}"
-
-
-def _nan_score(record: dict[str, Any], _: Schema) -> tuple[str, str] | None:
-    """Say in `error` that a score is not a number: a record with an error does not count as an answer."""
-    evaluation, error = record.get("evaluation"), record.get("error")
-    if not isinstance(evaluation, dict) or not isinstance(error, (str, type(None))):
-        return None
-    score = evaluation.get("score")
-    is_text = isinstance(score, str) and score.strip().lower() in _NO_NUMBERS
-    if not (isinstance(score, NoNumber) or is_text):
-        return None
-    found = score.text if isinstance(score, NoNumber) else spell(score).decode()
-    reason = f"the score was {found}, which is not a finite number; {_PLACEHOLDER} is a placeholder"
-    is_correct = evaluation.get("is_correct")
-    if is_correct is not False and "is_correct" in evaluation:
-        reason += f", and is_correct was {_as_text(is_correct)}"
-        evaluation["is_correct"] = False
-    evaluation["score"] = _PLACEHOLDER
-    record["error"] = f"{error}; {reason}" if error else reason
-    return "$.evaluation.score", f"the score {found} became an error"
-
-
-def _as_text(value: Any) -> str:
-    """Return the JSON text of a value: compact, with sorted keys. A number that is not finite keeps its spelling."""
-    if isinstance(value, NoNumber):
-        return value.text
-    if isinstance(value, (dict, list)) and next(iter(flaws_in(value)), None):
-        raise _NotRepairableError
-    return spell_sorted(value).decode()
-
-
-def _result_id_null(value: Any, place: _Place) -> Any:
-    return _LEFT_OUT if value is None and place.is_result_id and place.optional else _NOT_FITTING
-
-
-def _null(value: Any, place: _Place) -> Any:
-    return _LEFT_OUT if value is None and place.optional else _NOT_FITTING
-
-
-def _value_not_text(value: Any, place: _Place) -> Any:
-    return _as_text(value) if place.is_entry and place.types == {"string"} else _NOT_FITTING
-
-
-def _number_from_text(value: Any, place: _Place) -> Any:
-    if not isinstance(value, str) or place.types.isdisjoint(("number", "integer")) or len(value) > _LONGEST_NUMBER:
-        return _NOT_FITTING
-    match = _NUMBER.fullmatch(value.strip())
-    if not match or not (match[2] or match[3]):
-        return _NOT_FITTING
-    sign, whole, fraction, exponent = match.groups()
-    if "number" not in place.types and (exponent or (fraction is not None and set(fraction) != {"0"}) or not whole):
-        return _NOT_FITTING
-    digits = (whole or "").replace("_", "").lstrip("0") or "0"
-    decimals = "" if fraction is None else f".{fraction or 0}"
-    spelled = f"{sign.strip('+')}{digits}{decimals}{exponent or ''}"
-    number = int(spelled) if spelled.isdecimal() and len(spelled) <= _SHORT else parse(spelled.encode())[0]
-    return number if place.allows(number) else _NOT_FITTING
-
-
-def _boolean_from_text(value: Any, place: _Place) -> Any:
-    if not isinstance(value, str) or "boolean" not in place.types or "number" in place.types:
-        return _NOT_FITTING
-    return _BOOLEANS.get(value.lower(), _NOT_FITTING)
-
-
-def _number_from_boolean(value: Any, place: _Place) -> Any:
-    if not isinstance(value, bool) or place.types.isdisjoint(("number", "integer")):
-        return _NOT_FITTING
-    return float(value) if "number" in place.types else int(value)
-
-
-def _boolean_from_number(value: Any, place: _Place) -> Any:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, NoNumber)
-    return bool(value) if is_number and "boolean" in place.types and value in (0, 1) else _NOT_FITTING
-
-
-RECORD_REPAIRS: Final[dict[str, Callable[[dict[str, Any], Schema], tuple[str, str] | None]]] = {
-    "repair.output_and_turns": _output_and_turns,
-    "repair.nan_score": _nan_score,
-}
-"""Repairs of a whole record; they return where and what they changed, or None if they do not fit."""
-
-VALUE_REPAIRS: Final[dict[str, tuple[Callable[[Any, _Place], Any], str]]] = {
-    "repair.result_id_null": (_result_id_null, "left out"),
-    "repair.null": (_null, "left out"),
-    "repair.value_not_text": (_value_not_text, "became text"),
-    "repair.number_from_text": (_number_from_text, "became a number"),
-    "repair.boolean_from_text": (_boolean_from_text, "became true or false"),
-    "repair.number_from_boolean": (_number_from_boolean, "became a number"),
-    "repair.boolean_from_number": (_boolean_from_number, "became true or false"),
-}
-"""Repairs of a value at a place that does not allow it, each with what happens; the first that fits is made."""
+        raise NotRepairableError

@@ -18,7 +18,8 @@ from fastrec.errors import UsageError
 from fastrec.judge import judge as judge_module
 from fastrec.judge.codes import REPAIRS
 from fastrec.judge.judge import Judge
-from fastrec.judge.repair import LONGEST_TRIAL, RECORD_REPAIRS, VALUE_REPAIRS, repair_codes
+from fastrec.judge.repair import LONGEST_TRIAL, repair_codes
+from fastrec.judge.repair_table import RECORD_REPAIRS, VALUE_REPAIRS
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, SCHEMAS, schema_named
 from tests.judge.helpers import judge
 from tests.samples import sample
