@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from click.testing import CliRunner
 
 from fastrec.cli import cli
+from fastrec.schemas.registry import NEWEST_SCHEMA
 from tests.commands.comparing import corpus_of
-from tests.samples import sample
+from tests.samples import sample, sample_of
 
 _QUESTIONS: Final = 20
 
@@ -40,6 +41,19 @@ _CASES: Final = {
     "the model is new": ("", _RIGHT),
 }
 _SPECIAL: Final = ("the evaluation is missing", "all prompts changed, and so the hashes", "OLD has no records")
+
+# By metric (None: records name none), the scores of model `m` in OLD and NEW. An answer is right from 0.5 on.
+_HIGH: Final = [0.9] * _QUESTIONS
+_METRICS: Final[dict[str, tuple[dict[str | None, list[float]], dict[str | None, list[float]]]]] = {
+    "a metric is missing, another one stays": ({"exact": [1.0] * 20, "f1": _HIGH}, {"exact": [1.0] * 20}),
+    "a metric is new": ({"exact": [1.0] * 20}, {"exact": [1.0] * 20, "f1": _HIGH}),
+    "records of NEW name a metric, those of OLD none": ({None: _HIGH}, {"f1": _HIGH}),
+    "a graded metric: 8 of 20 scores fall from 0.9 to 0.6": ({"f1": _HIGH}, {"f1": [0.6] * 8 + [0.9] * 12}),
+    "a graded metric: 8 of 20 scores fall from 0.51 to 0.49": (
+        {"f1": [0.51] * 8 + [0.9] * 12},
+        {"f1": [0.49] * 8 + [0.9] * 12},
+    ),
+}
 _OPTIONS: Final = {
     "without `--fail-on`": [],
     "`--fail-on 1`": [],
@@ -48,6 +62,7 @@ _OPTIONS: Final = {
     "… `--min-compared 80`": ["--min-compared", "80"],
     "… `--allow-missing m`": ["--allow-missing", "m"],
     "… `--errors-as-wrong`": ["--errors-as-wrong"],
+    "… `--accuracy`": ["--accuracy"],
 }
 
 
@@ -56,9 +71,10 @@ def diff_gates() -> str:
     rows = [["from OLD to NEW", *_OPTIONS], ["---"] * (1 + len(_OPTIONS))]
     with tempfile.TemporaryDirectory(prefix="fastrec-gates-") as name:
         folder = Path(name)
-        for number, case in enumerate([*_CASES, *_SPECIAL]):
+        for number, case in enumerate([*_CASES, *_SPECIAL, *_METRICS]):
+            options = {"schema": NEWEST_SCHEMA.name} if case in _METRICS else {}
             pair = [
-                corpus_of(records, folder / f"{side}-{number}", part_size=1 << 20)
+                corpus_of(records, folder / f"{side}-{number}", part_size=1 << 20, **options)
                 for side, records in zip(("old", "new"), _nights(case), strict=True)
             ]
             rows.append([case, *(_run(*pair, *_arguments(column)) for column in _OPTIONS)])
@@ -67,6 +83,9 @@ def diff_gates() -> str:
 
 def _nights(case: str) -> tuple[list[Any], list[Any]]:
     """The records of OLD and NEW: those of model `m`, and of three models that do not change."""
+    if case in _METRICS:
+        olds, news = (list(_scores(*side)) for side in zip(_METRICS[case], ("monday", "tuesday"), strict=True))
+        return olds, news
     others = [record for model in ("n", "o", "p") for record in _answers("++", "any", model=model)]
     if case in _CASES:
         olds, news = (list(_answers(v, run)) for v, run in zip(_CASES[case], ("monday", "tuesday"), strict=True))
@@ -89,6 +108,23 @@ def _answers(questions: Iterable[str], run: str, *, model: str = "m", prompt: st
                 "evaluation": {"score": float(verdict == "+"), "is_correct": verdict == "+"},
                 "error": "timeout" if verdict == "!" else None,
             }
+
+
+def _scores(scores: Mapping[str | None, Sequence[float]], run: str) -> Iterable[Any]:
+    """A record for each metric and question: those of model `m`, and of three models that do not change."""
+    for metric, of_m in scores.items():
+        for model, values in (("m", of_m), *((other, [1.0, 0.0]) for other in ("n", "o", "p"))):
+            for number, score in enumerate(values):
+                made = sample_of("0.3.0", model_id=model, sample_id=str(number), evaluation_id=run, error=None)
+                del made["evaluation_result_id"]
+                yield (
+                    made
+                    | ({} if metric is None else {"evaluation_result_id": metric})
+                    | {
+                        "input": {"raw": f"prompt {number}", "reference": []},
+                        "evaluation": {"score": score, "is_correct": score >= 0.5},
+                    }
+                )
 
 
 def _arguments(column: str) -> list[str]:
