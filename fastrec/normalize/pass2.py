@@ -75,7 +75,7 @@ def make_part(task: PartTask) -> Part:
             if same_run:
                 window = same_run.filter(window, counts.copies)
             fields = list(map(split, window.keys))
-            found = find_contradictions(window.keys, window.texts)
+            found = find_contradictions(window.keys, window.texts, window.groups)
             contradictions |= {tuple(split(key)): numbers for key, numbers in found.items()}
             if resolver:
                 seen += fields

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from itertools import groupby
+from itertools import accumulate, groupby, pairwise
 from typing import Any
 
 from fastrec.corpus.rejects import RejectedLine, rejected_line
@@ -47,7 +47,7 @@ class SameRunFilter:
 
     def filter(self, window: Window, copies: Counter[int]) -> Window:
         """Return the records of a window that stay, and count the others as duplicates of their piece of input."""
-        kept = Window([], [], [], [])
+        kept = Window([], [], [], [], [])
         last, seen = b"", set[bytes]()
         for key, row, text in zip(window.keys, window.rows, window.texts, strict=True):
             digest = body_digest(text)
@@ -66,6 +66,9 @@ class SameRunFilter:
             kept.keys.append(key)
             kept.rows.append(row)
             kept.texts.append(text)
+        if window.groups:
+            ends = [*accumulate(len(list(group)) for _, group in groupby(kept.keys))]
+            kept.groups = [(first, end) for first, end in pairwise([0, *ends]) if end - first > 1]
         return kept
 
 
@@ -94,6 +97,8 @@ class Resolver:
         """Return the records of a window to keep."""
         keys, rows, texts = window.keys, window.rows, window.texts
         kept: list[int] = []
+        if not window.groups and self._losers.isdisjoint(keys):
+            return window
         for key, group in groupby(range(len(keys)), key=keys.__getitem__):
             records = list(group)
             if len(records) == 1 and key not in self._losers:
@@ -111,8 +116,13 @@ class Resolver:
             self._leave_out("repeat", self._repeats, [index for unit in units[stay:] for index in unit], window)
         if len(kept) == len(keys):
             return window
-        return Window([keys[index] for index in kept], [rows[index] for index in kept],
-                      [texts[index] for index in kept], window.copies)  # fmt: skip
+        return Window(
+            [keys[index] for index in kept],
+            [rows[index] for index in kept],
+            [texts[index] for index in kept],
+            window.copies,
+            [],  # nobody asks any more
+        )
 
     def _units(self, records: Sequence[int], numbers: Sequence[int | None], window: Window) -> list[list[int]]:
         """Resolve the contradictions of a key, and return what are repeats of each other.

@@ -43,6 +43,8 @@ class Window(msgspec.Struct):
     texts: list[memoryview]
     copies: list[Any]
     """Rows of the duplicates that were dropped."""
+    groups: list[tuple[int, int]]
+    """Where records with equal keys begin and end; a key of one record has no entry."""
 
 
 def whole_run(run: Run) -> RunSlice:
@@ -174,10 +176,11 @@ def _merge(taken: list[tuple[list[bytes], list[Any], list[int], memoryview]]) ->
         keys += some_keys
         rows += some_rows
         texts += [data[start:end] for start, end in pairwise(accumulate(sizes, initial=0))]
-    order, copies = in_order(keys, rows, lambda index: bytes(texts[index]))
+    order, copies, groups = in_order(keys, rows, lambda index: bytes(texts[index]))
     return Window(
         [keys[index] for index in order],
         [rows[index] for index in order],
         [texts[index] for index in order],
         [rows[index] for index in copies],
+        groups,
     )

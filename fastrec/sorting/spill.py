@@ -68,17 +68,21 @@ def index_of(path: str) -> str:
     return f"{path}.index"
 
 
-def in_order(keys: Sequence[bytes], rows: Sequence[Row], text: Callable[[int], bytes]) -> tuple[list[int], list[int]]:
+def in_order(
+    keys: Sequence[bytes], rows: Sequence[Row], text: Callable[[int], bytes]
+) -> tuple[list[int], list[int], list[tuple[int, int]]]:
     """Sort records by key, then by their bytes; of duplicates, keep the one of the lowest source.
 
     The source of a record is the first value of its row. `text` returns the bytes of a record; it is only called where
-    keys are equal. Return the positions of the records to keep, in order, and those of the duplicates.
+    keys are equal. Return the positions of the records to keep, in order, those of the duplicates, and where records
+    with equal keys begin and end among those to keep.
     """
     order = sorted(range(len(keys)), key=keys.__getitem__)
     if len(set(keys)) == len(keys):
-        return order, []
+        return order, [], []
     kept: list[int] = []
     copies: list[int] = []
+    groups: list[tuple[int, int]] = []
     position = 0
     while position < len(order):  # faster than itertools.groupby, because most keys are different
         end = position + 1
@@ -88,12 +92,14 @@ def in_order(keys: Sequence[bytes], rows: Sequence[Row], text: Callable[[int], b
         if end - position == 1:
             kept.append(order[position])
         else:
-            last = None
+            first, last = len(kept), None
             for body, _, index in sorted((text(index), rows[index][0], index) for index in order[position:end]):
                 (copies if body == last else kept).append(index)
                 last = body
+            if len(kept) - first > 1:
+                groups.append((first, len(kept)))
         position = end
-    return kept, copies
+    return kept, copies, groups
 
 
 def spill(
@@ -113,7 +119,7 @@ def spill(
     """
     starts = [0, *ends[:-1]]
     with memoryview(text) as view:
-        order, copies = in_order(keys, rows, lambda index: bytes(view[starts[index] : ends[index]]))
+        order, copies, _ = in_order(keys, rows, lambda index: bytes(view[starts[index] : ends[index]]))
         with ViewsWriter(path) as data:
             data.write([view[starts[index] : ends[index]] for index in order])
     keys = [keys[index] for index in order]

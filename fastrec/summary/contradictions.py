@@ -9,9 +9,7 @@ equal keys, so they are adjacent in a corpus. Only records with equal keys are d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import groupby, islice
-from operator import eq, itemgetter
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -20,7 +18,7 @@ from xxhash import xxh3_128_digest
 
 from fastrec.schemas.registry import TARGETS
 
-__all__ = ["TRIAL_FIELDS", "Contradictions", "find_contradictions"]
+__all__ = ["TRIAL_FIELDS", "Contradictions", "contradictions_of", "find_contradictions"]
 
 TRIAL_FIELDS: Final = (
     "epoch",  # Inspect
@@ -76,19 +74,21 @@ _Answer: Any = msgspec.defstruct(
 _decode = msgspec.json.Decoder(_Answer).decode
 
 
-def find_contradictions(keys: Sequence[bytes], texts: Sequence[bytes | memoryview]) -> Contradictions:
-    """Find the contradictions among sorted records without duplicates, given their keys and normal forms."""
-    if not any(map(eq, keys, islice(keys, 1, None))):
-        return {}
-    found: Contradictions = {}
-    for key, group in groupby(zip(keys, texts, strict=True), key=itemgetter(0)):
-        same = [text for _, text in group]
-        if len(same) > 1 and (numbers := _contradictions_of(same)):
-            found[key] = numbers
-    return found
+def find_contradictions(
+    keys: Sequence[bytes], texts: Sequence[bytes | memoryview], groups: Iterable[tuple[int, int]]
+) -> Contradictions:
+    """Find the contradictions among sorted records without duplicates.
+
+    Args:
+        keys: The keys of the records.
+        texts: Their normal forms.
+        groups: Where records with equal keys begin and end.
+    """
+    found = {keys[first]: contradictions_of(texts[first:end]) for first, end in groups}
+    return {key: numbers for key, numbers in found.items() if numbers}
 
 
-def _contradictions_of(texts: Sequence[bytes | memoryview]) -> list[int | None]:
+def contradictions_of(texts: Sequence[bytes | memoryview]) -> list[int | None]:
     """Number the contradictions among the records of one key by their first records; empty if there are none."""
     judged = [_judged(text) for text in texts]
     verdicts: dict[Any, set[Any]] = {}

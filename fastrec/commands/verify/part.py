@@ -30,7 +30,7 @@ from fastrec.sorting.keys import key_maker, key_splitter
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Slice, shard_at
 from fastrec.storage.digests import sha256_of_file
-from fastrec.summary.contradictions import find_contradictions
+from fastrec.summary.contradictions import contradictions_of
 from fastrec.summary.part_statistics import PartCounts, write_statistics
 from fastrec.summary.rows import Column, row_maker
 from fastrec.summary.tally import Tally
@@ -171,8 +171,8 @@ class _LineChecker:
         self._texts.append(text)
 
     def _compare_repeats(self) -> None:
-        found = find_contradictions([self._repeated] * len(self._texts), self._texts)
-        self._contradictions |= {tuple(self._split(key)): numbers for key, numbers in found.items()}
+        if numbers := contradictions_of(self._texts):
+            self._contradictions[tuple(self._split(self._repeated))] = numbers
 
     def contradictions(self) -> dict[tuple[bytes, ...], list[int | None]]:
         """Return the contradictions of the part, by key fields, after all chunks were checked."""
