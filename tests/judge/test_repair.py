@@ -389,8 +389,10 @@ def test_properties_of_repairs() -> None:
     """For records of every version with random mistakes, checked by an independent validator."""
     plain, repairing = Judge(target=NEWEST_SCHEMA), Judge(target=NEWEST_SCHEMA, repairs=ALL)
     rng = random.Random(5)
+    subsets = [frozenset(rng.sample(list(REPAIRS), 5)) for _ in range(12)]
+    judges = [(names, Judge(target=NEWEST_SCHEMA, repairs=names)) for names in subsets]
     kept = 0
-    for _, damaged in damaged_records(600):
+    for _, damaged in damaged_records(400):
         line, out, other = line_of(damaged), bytearray(), bytearray()
         before, after = plain.judge_chunk(line, bytearray()), repairing.judge_chunk(line, out)
         if not before.rejected:  # a valid line is never touched
@@ -399,8 +401,8 @@ def test_properties_of_repairs() -> None:
             continue
         (invalid,) = before.rejected
         assert bool(after.repaired) == bool(invalid.repairs)
-        names = frozenset(rng.sample(list(REPAIRS), 5))  # only these are made
-        some = Judge(target=NEWEST_SCHEMA, repairs=names).judge_chunk(line, other)
+        names, subject = rng.choice(judges)  # only these are made
+        some = subject.judge_chunk(line, other)
         if names.issuperset(invalid.repairs) and invalid.repairs:
             assert other == out
         else:
@@ -421,7 +423,7 @@ def test_properties_of_repairs() -> None:
         score = damaged["evaluation"]["score"]
         if found["evaluation"]["score"] != score:  # no score is invented
             assert float(score) == found["evaluation"]["score"] if score != NAN else found["error"]
-    assert kept > 60
+    assert kept > 40
 
 
 def _in(spelled: str, text: str) -> bool:
@@ -432,7 +434,9 @@ def _in(spelled: str, text: str) -> bool:
 def test_the_mistakes_of_the_generator(schema: str) -> None:
     """Lines with the mistakes of known producers are repaired; lines with other mistakes are not."""
     recipe = Recipe(records=120, schema=schema, rejects=1.0, seed=3)
-    seen = {(code, bool(judge(line, repairs=ALL)[0].repaired)) for code, line in labelled_lines(recipe)}
+    subject = Judge(repairs=ALL)
+    lines = labelled_lines(recipe)
+    seen = {(code, bool(subject.judge_chunk(line, bytearray()).repaired)) for code, line in lines}
     is_repaired = {"schema.type", "schema.one_of", "rule.single_turn_interactions", "rule.single_turn_messages"}
     is_repaired |= {"rule.multi_turn_output", "json.number"}
     assert seen == {(code, code in is_repaired) for code, _ in seen}
@@ -460,8 +464,10 @@ TEXTS = [
 )
 def test_texts_mean_what_the_schema_project_takes_them_for(path: str, kind: Callable[[Any], Any]) -> None:
     """A text is repaired exactly if the lax models of the schema's project accept it, and to the same value."""
+    subject = Judge(repairs=ALL)
     for text in TEXTS:
-        batch, out = judge(line_of(changed(later(), path, text)), repairs=ALL)
+        out = bytearray()
+        batch = subject.judge_chunk(line_of(changed(later(), path, text)), out)
         expected = _coerce(kind, text)  # type: ignore[arg-type]
         if expected is None or (kind is int and expected < 0):
             assert batch.rejected, text
