@@ -75,7 +75,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     cat_block_bytes: int = 1 << 20  # text that `cat` copies at a time from the file of a worker
     diff_range_parts: int = 3  # parts of the old corpus per range: little is read twice, and all workers are busy
     diff_position_bytes: int = 256 << 20  # text of all records of one sort position, which `diff` holds in memory
-    diff_outcomes: int = 4_096  # outcomes of a model that a task of `diff` holds before it adds them up
     diff_fields: int = 1_000  # paths that a task of `diff` counts one by one; free-form objects may have any number
     parquet_group_bytes: int = 32 << 20  # text of a row group in a Parquet file
 

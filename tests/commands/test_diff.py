@@ -192,14 +192,13 @@ def nights_with_metrics(draw: Any) -> tuple[list[dict[str, Any]], list[dict[str,
     nights_with_metrics(),
     st.sampled_from(LATER_CHOICES),
     st.sampled_from([900, 5_000, 1 << 18]),
-    st.sampled_from([1, 4_096]),
 )
 def test_the_result_agrees_with_loading_both_corpora_with_metrics(
-    both: tuple[list[dict[str, Any]], list[dict[str, Any]]], choice: Any, block_bytes: int, outcomes: int
+    both: tuple[list[dict[str, Any]], list[dict[str, Any]]], choice: Any, block_bytes: int
 ) -> None:
     """Each metric is compared by itself, whatever the sort order, and a graded one by its scores."""
     order, by = choice
-    limits = Limits(skim_bytes=block_bytes, diff_range_parts=1, diff_outcomes=outcomes)
+    limits = Limits(skim_bytes=block_bytes, diff_range_parts=1)
     with tempfile.TemporaryDirectory() as folder:
         old, new = (
             corpus_of(records, Path(folder, name), sort_by=order, schema="0.3.0", limits=MANY_PARTS)

@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fastrec.cli import cli
 from fastrec.commands.diff import Difference, diff
+from fastrec.commands.diff.questions import ExactSum
 from fastrec.errors import CorpusError, UsageError
 from fastrec.limits import Limits
 from tests.commands.comparing import corpus_of, found, reference
@@ -172,7 +175,7 @@ def test_scores_are_those_that_are_spelled(tmp_path: Path) -> None:
 
 
 def test_many_different_scores_are_compared_with_a_t_test(tmp_path: Path) -> None:
-    """The result does not depend on how many outcomes are held in memory."""
+    """Also if they are more than are held in memory, and in several ranges."""
     dice = random.Random(7)
     was = [round(dice.random(), 6) for _ in range(1_200)]
     now = [round(score + dice.random() - 0.52, 6) for score in was]
@@ -186,7 +189,7 @@ def test_many_different_scores_are_compared_with_a_t_test(tmp_path: Path) -> Non
         )
         for name, scores in (("old", was), ("new", now))
     ]
-    model, other = (diff(*pair, limits=Limits(diff_outcomes=most)).models[0] for most in (1, 100_000))
+    model, other = (diff(*pair, limits=Limits(diff_range_parts=number)).models[0] for number in (1, 100))
     assert model == other
     differences = [Fraction(str(new)) - Fraction(str(old)) for old, new in zip(was, now, strict=True)]
     assert len(set(differences)) > 1_000
@@ -232,6 +235,26 @@ def test_a_changed_score_is_reported(tmp_path: Path) -> None:
     rewrite(new, lambda data: data.replace(b'"score":0.25', b'"score":0.75', 1))
     with pytest.raises(CorpusError, match=r"on 'arithmetic' by the metric 'f1', .* do not add up"):
         diff(old, new)
+
+
+@settings(max_examples=25)
+@given(st.lists(st.fractions(max_denominator=10**6), max_size=20))
+def test_exact_sums_are_exact(values: list[Fraction]) -> None:
+    """Whatever the order and the denominators."""
+    one, other = ExactSum(), ExactSum()
+    for number, value in enumerate(values):
+        (one, other)[number % 2].add(3 * value.numerator, 3 * value.denominator)
+    one.merge(other)
+    assert one.total() == sum(values)
+
+
+def test_exact_sums_of_any_denominators_take_little_memory() -> None:
+    """After some thousand, they are added up."""
+    exact = ExactSum()
+    for denominator in range(1, 6_000):
+        exact.add(1, denominator)
+    assert len(exact._numerators) < 4_097
+    assert float(exact.total()) == pytest.approx(sum(1 / denominator for denominator in range(1, 6_000)))
 
 
 # Two schema versions

@@ -38,20 +38,20 @@ class Changes(msgspec.Struct):
     examples: dict[str | tuple[str | None, ...], list[Any]] = msgspec.field(default_factory=lambda: defaultdict(list))
     """By kind of change, its first records. By model and direction, the first flips."""
 
-    def count(self, model: ModelName, outcome: Outcome, most: int) -> None:
-        """Count a question; `most` is how many outcomes of a model may be held until they are added up."""
-        outcomes = self.outcomes[model]
-        outcomes[outcome] += 1
-        if len(outcomes) > most:
-            self._add_up(model)
-
-    def _add_up(self, model: ModelName) -> None:
-        self.read_of(model).add(self.outcomes.pop(model))
+    def count(self, model: ModelName, outcome: Outcome) -> None:
+        """Count a question. Scores may differ in every question, so only outcomes without scores are held."""
+        if model[:2] in self.scored:
+            self.read_of(model).add(outcome)
+        else:
+            self.outcomes[model][outcome] += 1
 
     def finish(self) -> None:
         """Add up all questions."""
-        for model in list(self.outcomes):
-            self._add_up(model)
+        for model, outcomes in self.outcomes.items():
+            read = self.read_of(model)
+            for outcome, number in outcomes.items():
+                read.add(outcome, number)
+        self.outcomes.clear()
 
     def read_of(self, model: ModelName) -> Read:
         """Return the questions of a model that were read and added up."""

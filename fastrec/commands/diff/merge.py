@@ -230,7 +230,7 @@ class _Merger:
     def _add_outcome(self, line: bytes, key: bytes, outcome: Outcome) -> None:
         """Count a question; `line` is one of its records: a compared one of NEW, if there is any."""
         model = self._model(line, key)
-        self.changes.count(model, outcome, self._task.limits.diff_outcomes)
+        self.changes.count(model, outcome)
         if outcome.old_compared != outcome.new_compared and (difference := outcome.difference()):
             examples = self.changes.examples[*model, "better" if difference > 0 else "worse"]
             if len(examples) < self._task.examples:

@@ -90,9 +90,10 @@ def _count_records(totals: tuple[Totals, ...], counts: Mapping[str, int]) -> Cou
 def _statistics(compared: Compared, *, scored: bool) -> dict[str, Any]:
     """Return the fields of a `ModelDifference` about its questions."""
     number, read = compared.questions, compared.read
+    gain = read.gain()
     test, p = (
         paired_test(
-            read.differences, number, total=read.gain, squares=read.squares, binary=not (scored or compared.repeats)
+            read.differences, number, total=gain, squares=read.squares(), binary=not (scored or compared.repeats)
         )
         if number
         else (None, None)
@@ -112,7 +113,7 @@ def _statistics(compared: Compared, *, scored: bool) -> dict[str, Any]:
         "new_accuracy": accuracies[1],
         "old_score": scores[0],
         "new_score": scores[1],
-        "points": to_double(100 * read.gain / number) if number else None,
+        "points": to_double(100 * gain / number) if number else None,
         "worse": read.worse,
         "better": read.better,
         "test": test,
