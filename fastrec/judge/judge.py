@@ -187,7 +187,8 @@ class Judge:
             try:
                 record = decode(view[position:end])
                 label = record.schema_version
-                valid = follows_rules(record) and (label in sure_labels or claims(record))
+                is_sure = label in sure_labels
+                valid = follows_rules(record) and (is_sure or claims(record))
             except _REFUSALS:
                 valid = False
             if not valid and (found := self._decode_as_other(view[position:end])):
@@ -200,24 +201,22 @@ class Judge:
                 )
                 decode = decoder.decode
                 label = record.schema_version
+                is_sure = label in sure_labels
                 valid = True
-            upgrades: list[str] | None = None
             if target is not schema and valid:
+                balance, length = excess, len(into)
                 record, upgrades = self._upgraded(record, view[position:end], schema)
                 valid = record is not None
             if valid:
-                balance, length = excess, len(into)
                 asked = record.input
                 given = record.sample_hash
-                is_absent = given is UNSET or given is None
-                computed = "" if is_absent and not fill else compute_hash(asked.raw, asked.reference)
-                if given == computed:
-                    recipe = own_recipe
-                elif is_absent:
+                if given is UNSET or given is None:
                     recipe = ABSENT
                     if fill:
                         excess -= given is UNSET
-                        record.sample_hash = computed
+                        record.sample_hash = compute_hash(asked.raw, asked.reference)
+                elif given == (computed := compute_hash(asked.raw, asked.reference)):
+                    recipe = own_recipe
                 else:
                     recipe = self._find_recipe(asked.raw, asked.reference, given) or WRONG
                     if recipe == WRONG:
@@ -235,9 +234,9 @@ class Judge:
                     excess += drop_nulls(record)
                     next_null = find(data, b"null", end) % (size + 1)
                 encode_into(record, into, -1)
-                if label not in sure_labels and label not in schema.labels:
+                if not is_sure and label not in schema.labels:
                     batch.notes[label_code(label)] += 1
-                if upgrades is not None:
+                if target is not schema:
                     batch.notes.update(upgrades)
                     excess = balance + _colons(view[position:end]) - count(memoryview(into)[length:], b":")
                 into.append(10)
