@@ -14,7 +14,7 @@ does it compare line by line.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
@@ -24,18 +24,17 @@ from stringzilla import count, find
 from fastrec.judge.arbiter import judge_value, normal_form
 from fastrec.judge.batch import Batch, HashReplaced, InvalidLine, RepairedLine
 from fastrec.judge.findings import Errors, Finding, describe
+from fastrec.judge.lanes import REFUSALS, Lane, Lanes
 from fastrec.judge.null_id import NULL_ID, is_only_later, without_null_id
 from fastrec.judge.parse import parse, spell
 from fastrec.judge.repair import LONGEST_TRIAL, repair
 from fastrec.judge.warnings import label_code, warnings_of
 from fastrec.schemas.fast_upgrade import upgrade_record
-from fastrec.schemas.hashes import Hash, cached_hash
 from fastrec.schemas.recipes import ABSENT, WRONG, RecipeFinder
-from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, SCHEMAS, Record
+from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, Record
 from fastrec.schemas.schema import Schema
 from fastrec.schemas.shape import build
 from fastrec.schemas.upgrade import upgrade_value
-from fastrec.schemas.widen import LearningDecoder
 
 __all__ = ["Judge", "SampleHashMode"]
 
@@ -43,22 +42,6 @@ SampleHashMode = Literal["replace", "fill", "verify"]
 
 _GIANT: Final = 16 << 20
 _ROOM: Final = 6  # bytes of memory per byte of a chunk: up to four per character, and copies
-_REFUSALS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-
-
-class _Lane(NamedTuple):
-    """What the fast path needs to judge a line by one version."""
-
-    schema: Schema
-    decoder: LearningDecoder
-    sure_labels: frozenset[str]
-    claims: Callable[[Any], bool]
-    follows_rules: Callable[[Any], bool]
-    drop_nulls: Callable[[Any], int]
-    compute_hash: Hash
-    recipe: str
-    target: Schema
-    """The version that records are upgraded to; the last four fields but `schema` are of that version."""
 
 
 class _Prepared(NamedTuple):
@@ -69,7 +52,7 @@ class _Prepared(NamedTuple):
     """The unknown keys of the line by the path of their object."""
     label: str
     """The `schema_version` of the line."""
-    lane: _Lane
+    lane: Lane
     target: Schema
     notes: list[str]
     given: str | None
@@ -113,23 +96,8 @@ class Judge:
         self._is_guess = is_guess
         self._find_recipe = RecipeFinder().find if any_recipe else _no_recipe
         self._encode_into = msgspec.json.Encoder(order="deterministic").encode_into
-        hashes = {one.recipe: cached_hash(one.hashes[algorithm]) for one in SCHEMAS.values()}
-        self._lanes = [
-            _Lane(
-                one,
-                # A record with `messages` may be of two versions at once, which only the slow path can tell.
-                LearningDecoder(one.record, never=() if schema else ("messages",)),
-                one.labels if schema else one.sure_labels,
-                _always if schema else one.claims,
-                one.follows_rules,
-                (target or one).drop_nulls,
-                hashes[(target or one).recipe],
-                (target or one).recipe,
-                target or one,
-            )
-            for one in ([schema] if schema else SCHEMAS.values())
-        ]
-        self._lane = self._lanes[0]
+        self._lanes = Lanes(schema, target, algorithm)
+        self._lane = self._lanes.first
 
     def judge_chunk(self, data: bytes, into: bytearray, *, line: int = 1, offset: int = 0) -> Batch:
         """Judge a chunk of whole lines and append the normal form of each record, newline included, to `into`.
@@ -171,7 +139,7 @@ class Judge:
         batch = Batch()
         records, numbers, ends, recipes = batch.records, batch.numbers, batch.ends, batch.recipe_names
         encode_into, mode, with_warnings, fill = self._encode_into, self._mode, self._warnings, self._fill
-        schema, decoder, sure_labels, claims, follows_rules, drop_nulls, compute_hash, own_recipe, target = self._lane
+        schema, decoder, sure_labels, claims, follows_rules, target, drop_nulls, compute_hash, own_recipe = self._lane
         decode = decoder.decode
         view = memoryview(data)
         size = len(data)
@@ -189,14 +157,14 @@ class Judge:
                 label = record.schema_version
                 is_sure = label in sure_labels
                 valid = follows_rules(record) and (is_sure or claims(record))
-            except _REFUSALS:
+            except REFUSALS:
                 valid = False
-            if not valid and (found := self._decode_as_other(view[position:end])):
+            if not valid and (found := self._lanes.decode(view[position:end], self._lane)):
                 fast = len(records) - batch.slow
                 batch.versions[schema.name] += fast - counted
                 counted = fast
                 self._lane, record = found
-                schema, decoder, sure_labels, claims, follows_rules, drop_nulls, compute_hash, own_recipe, target = (
+                schema, decoder, sure_labels, claims, follows_rules, target, drop_nulls, compute_hash, own_recipe = (
                     self._lane
                 )
                 decode = decoder.decode
@@ -256,19 +224,6 @@ class Judge:
         batch.versions[schema.name] += len(records) - batch.slow - counted
         return batch, _colons(data) - count(memoryview(into)[start:], b":") == excess
 
-    def _decode_as_other(self, line: memoryview) -> tuple[_Lane, Any] | None:
-        """Decode a line as a record of another version than the line before."""
-        for lane in self._lanes:
-            if lane is self._lane:
-                continue
-            try:
-                record = lane.decoder.decode(line)
-            except _REFUSALS:
-                continue
-            if lane.follows_rules(record) and (record.schema_version in lane.sure_labels or lane.claims(record)):
-                return lane, record
-        return None
-
     def _upgraded(self, record: Any, line: memoryview, schema: Schema) -> tuple[Any, list[str]]:
         """Upgrade a record to the target, and list the codes of lossy steps; None if the slow path has to do it."""
         if self._target is not NEWEST_SCHEMA or count(spell(record), b":") != _colons(line):
@@ -319,13 +274,15 @@ class Judge:
         All lines of some producers have this mistake, and the slow path takes ten times as long. Return False if the
         slow path has to judge the line.
         """
-        lane = next((lane for lane in self._lanes if lane.schema is NEWEST_SCHEMA), None)
-        cut = without_null_id(raw, lane.decoder.decode) if lane else None
-        if lane is None or cut is None:
+        if self._schema is not None and self._schema is not NEWEST_SCHEMA:
+            return False
+        lane = self._lanes.of(NEWEST_SCHEMA)
+        cut = without_null_id(raw, lane.decoder.decode)
+        if cut is None:
             return False
         try:
             record = lane.decoder.decode(cut)
-        except _REFUSALS:
+        except REFUSALS:
             return False
         if record.evaluation_result_id is not UNSET or not lane.follows_rules(record):
             return False  # the line has the key twice, or another mistake
@@ -366,7 +323,7 @@ class Judge:
         if target is not schema:
             value, upgrades = upgrade_value(normal_form(value, schema.shape, unknown), schema)
             notes += upgrades
-        lane = next(lane for lane in self._lanes if lane.schema is schema)
+        lane = self._lanes.of(schema)
         asked = value["input"]
         computed = lane.compute_hash(asked["raw"], asked["reference"])
         given = value.get("sample_hash")
@@ -412,10 +369,6 @@ class Judge:
         batch.slow += 1
         if unknown:
             lane.decoder.learn(unknown)
-
-
-def _always(record: Any) -> bool:  # noqa: ARG001 - it stands for the claims of a version
-    return True
 
 
 def _no_recipe(_raw: str, _reference: str | list[str], _given: str) -> str | None:

@@ -1,0 +1,96 @@
+"""Lanes of the judge: what the fast path needs to judge lines by one schema version.
+
+Most runs see records of one version. So a lane is made when it is first needed: its decoder and the functions that are
+generated for it take milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from fastrec.schemas.hashes import Hash, cached_hash
+from fastrec.schemas.registry import SCHEMAS
+from fastrec.schemas.schema import Schema
+from fastrec.schemas.widen import LearningDecoder
+
+__all__ = ["REFUSALS", "Lane", "Lanes"]
+
+REFUSALS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What a decoder raises if it refuses a line."""
+
+
+class Lane(NamedTuple):
+    """What the fast path needs to judge a line by one version."""
+
+    schema: Schema
+    decoder: LearningDecoder
+    sure_labels: frozenset[str]
+    """With these labels, a record that decodes and follows the rules is of this version."""
+    claims: Callable[[Any], bool]
+    """Whether such a record with another label is surely of this version."""
+    follows_rules: Callable[[Any], bool]
+    target: Schema
+    """The version that records are upgraded to, or their own one. The fields below are of this version."""
+    drop_nulls: Callable[[Any], int]
+    compute_hash: Hash
+    recipe: str
+
+
+class Lanes:
+    """The lanes of a judge: of one version alone, or of all of them."""
+
+    def __init__(self, schema: Schema | None, target: Schema | None, algorithm: str) -> None:
+        self._is_pinned = schema is not None
+        self._schemas = [schema] if schema else list(SCHEMAS.values())
+        self._target = target
+        self._algorithm = algorithm
+        self._lanes: dict[str, Lane] = {}
+        self._hashes: dict[str, Hash] = {}
+
+    @property
+    def first(self) -> Lane:
+        """The lane of the first version."""
+        return self.of(self._schemas[0])
+
+    def of(self, schema: Schema) -> Lane:
+        """Return the lane of a version."""
+        lane = self._lanes.get(schema.name)
+        return lane or self._lanes.setdefault(schema.name, self._make(schema))
+
+    def decode(self, line: memoryview, but: Lane) -> tuple[Lane, Any] | None:
+        """Decode a line as a record of any other version than that of a lane; None if it is not surely of one."""
+        for schema in self._schemas:
+            if schema is but.schema:
+                continue
+            lane = self.of(schema)
+            try:
+                record = lane.decoder.decode(line)
+            except REFUSALS:
+                continue
+            if lane.follows_rules(record) and (record.schema_version in lane.sure_labels or lane.claims(record)):
+                return lane, record
+        return None
+
+    def _make(self, schema: Schema) -> Lane:
+        target = self._target or schema
+        if target.recipe not in self._hashes:
+            self._hashes[target.recipe] = cached_hash(target.hashes[self._algorithm])
+        return Lane(
+            schema,
+            # A record with `messages` may be of two versions at once, which only the slow path can tell.
+            LearningDecoder(schema.record, never=() if self._is_pinned else ("messages",)),
+            schema.labels if self._is_pinned else schema.sure_labels,
+            _always if self._is_pinned else schema.claims,
+            schema.follows_rules,
+            target,
+            target.drop_nulls,
+            self._hashes[target.recipe],
+            target.recipe,
+        )
+
+
+def _always(record: Any) -> bool:  # noqa: ARG001 - it stands for the claims of a version
+    return True
