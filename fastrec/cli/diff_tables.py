@@ -94,6 +94,10 @@ def _titles(found: Difference) -> dict[tuple[str, str | None], str]:
     return {(name, metric): title_of(name, metric, metrics[name]) for name, metric in scopes}
 
 
+def _lower_scopes(found: Difference) -> set[tuple[str, str | None]]:
+    return {(model.evaluation_name, model.metric) for model in found.models if model.lower_is_better}
+
+
 def _legend(found: Difference) -> Iterator[str]:
     """Yield what the numbers mean."""
     answers = "questions that both corpora answered"
@@ -110,6 +114,9 @@ def _legend(found: Difference) -> Iterator[str]:
         yield f"old, new: accuracy on the {answers}"
     if "score" in measures:
         yield "graded metrics (scores other than 0 and 1) are compared by score; --accuracy compares their accuracy"
+        if any(model.lower_is_better for model in found.models):
+            lower = {title for scope, title in _titles(found).items() if scope in _lower_scopes(found)}
+            yield f"a lower score is better, so a rise is a loss of points: {', '.join(sorted(map(safe, lower)))}"
     used = Counter(_test_of(model) for model in found.models if model.test)
     several = len(used) > 1
     tests = [

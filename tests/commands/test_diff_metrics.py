@@ -144,6 +144,26 @@ def test_a_significant_loss_of_score_is_a_regression(tmp_path: Path) -> None:
     assert not diff(*pair[::-1], fail_on=0).failed
 
 
+def test_a_lower_score_can_be_better(tmp_path: Path) -> None:
+    """Then a rise is the loss: in points, in the counts, in the order of examples, and for the gate."""
+    pair = nights_of(tmp_path, "wer", [0.25] * 10, [0.5] * 9 + [0.125])
+    model = diff(*pair).models[0]
+    assert (model.points, model.worse, model.better, model.lower_is_better) == (21.25, 1, 9, False)
+    assert not diff(*pair, fail_on=0).failed
+    for pattern in ("wer", "arithmetic", "arithmetic/*"):
+        difference = diff(*pair, fail_on=0, lower_is_better=pattern)
+        model = difference.models[0]
+        assert (model.points, model.worse, model.better, model.lower_is_better) == (-21.25, 9, 1, True)
+        assert (model.flips[0].old, model.flips[0].new) == (0.25, 0.5)
+        assert (difference.regressed, difference.notices) == (True, [])
+    assert not diff(*pair[::-1], fail_on=0, lower_is_better="wer").failed
+    for options in ({"lower_is_better": "typo"}, {"lower_is_better": "wer", "accuracy": True}):
+        pattern = options["lower_is_better"]
+        difference = diff(*pair, **options)  # type: ignore[arg-type]
+        assert difference.notices == [f"--lower-is-better {pattern!r} matches nothing that is compared by score"]
+        assert not difference.models[0].lower_is_better
+
+
 def test_scores_of_any_scale_have_a_limit(tmp_path: Path) -> None:
     """More than 100 points, because they are hundredths."""
     pair = nights_of(tmp_path, "bleu", [40.5] * 10, [38.0] * 10)
@@ -324,6 +344,14 @@ def test_tables_name_the_metric_where_there_are_several(nights: tuple[str, str])
         [*line.split("  ")[1:2], *line.split()[3:4], *line.split()[-2:]] for line in lines
     ]
     assert lines[-1].startswith("regression: org/model on arithmetic · f1 lost more than 1 points with adjusted p")
+
+
+def test_the_legend_names_metrics_whose_lower_scores_are_better(nights: tuple[str, str]) -> None:
+    """Only if there are any."""
+    assert "lower score" not in CliRunner().invoke(cli, ["diff", *nights]).stdout
+    result = CliRunner().invoke(cli, ["diff", *nights, "--lower-is-better", "f1", "--fail-on", "0"])
+    assert result.exit_code == 0
+    assert "a lower score is better, so a rise is a loss of points: arithmetic · f1\n" in result.stdout
 
 
 def test_the_accuracy_of_a_graded_metric_is_shown_if_asked_for(nights: tuple[str, str]) -> None:

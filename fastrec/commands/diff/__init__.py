@@ -17,7 +17,7 @@ from typing import Literal
 from fastrec.arguments import Strings, field_names, several
 from fastrec.commands.diff.changes import Changes
 from fastrec.commands.diff.document import ChangedField, Counts, Difference, Examples, ModelDifference, Side
-from fastrec.commands.diff.gate import Gate
+from fastrec.commands.diff.gate import Gate, find_scopes
 from fastrec.commands.diff.merge import compare_range
 from fastrec.commands.diff.models import compare_models
 from fastrec.commands.diff.plan import BY, check_by, make_plan, read_corpus
@@ -41,6 +41,7 @@ def diff(
     allow_missing: Strings = (),
     errors_as_wrong: bool = False,
     accuracy: bool = False,
+    lower_is_better: Strings = (),
     examples: int = 10,
     jobs: int = 1,
     limits: Limits = LIMITS,
@@ -61,6 +62,8 @@ def diff(
             `evaluation/metric` or `evaluation/metric/model`: these may be missing in NEW, or incomplete.
         errors_as_wrong: Count a record with an error as a wrong answer, instead of as none.
         accuracy: Compare accuracies for graded metrics, too, instead of their scores.
+        lower_is_better: Shell-style patterns of metrics, evaluation names, or `evaluation/metric`: of graded metrics
+            that match, a lower score counts as better.
         examples: Flips to list per direction, evaluation and model, and records to list per kind of change.
         jobs: Processes to use; small corpora are compared in this process.
         limits: Sizes of buffers and ranges.
@@ -74,7 +77,7 @@ def diff(
     check_jobs(jobs)
     if examples < 0:
         raise UsageError(f"examples must be at least 0, not {examples}")
-    allowed = several("allow_missing", allow_missing)
+    allowed, lower = several("allow_missing", allow_missing), several("lower_is_better", lower_is_better)
     gate = Gate(fail_on=fail_on, p=p, p_adjust=p_adjust, min_compared=min_compared, allow_missing=allowed)
     gate.check()
     match_by = check_by(field_names("by", by))
@@ -84,8 +87,15 @@ def diff(
     changes = Changes(scored)
     for result in run_in_order(compare_range, plan.tasks, text_bytes=plan.text_bytes, jobs=jobs, limits=limits):
         changes.add(result, examples)
+    lower_scopes, lower_notices = find_scopes(lower, scored)
     models = compare_models(
-        before, after, changes, min_compared=min_compared, errors_as_wrong=errors_as_wrong, all_read=plan.read_all
+        before,
+        after,
+        changes,
+        lower_is_better=lower_scopes,
+        min_compared=min_compared,
+        errors_as_wrong=errors_as_wrong,
+        all_read=plan.read_all,
     )
     gate.mark_regressed(models)
     changed = sorted(changes.fields.items(), key=lambda field: (-field[1], field[0]))
@@ -100,6 +110,7 @@ def diff(
         question=plan.fields,
         errors_as_wrong=errors_as_wrong,
         accuracy=accuracy,
+        lower_is_better=lower,
         fail_on=fail_on,
         p=p,
         p_adjust=p_adjust,
@@ -110,7 +121,7 @@ def diff(
         models=models,
         fields=[ChangedField(path=path, records=records) for path, records in changed],
         examples=Examples(**{kind: changes.examples[kind] for kind in Examples.__struct_fields__}),
-        notices=[*plan.notices, *gate.notices(models)],
+        notices=[*plan.notices, *lower_notices, *gate.notices(models)],
         text_bytes=before.manifest.text_bytes + after.manifest.text_bytes,
         parts_skipped=plan.skipped,
         seconds=time.perf_counter() - started,

@@ -97,6 +97,8 @@ class ModelDifference(msgspec.Struct, kw_only=True):
     """Whether the metric has scores other than 0 and 1, in OLD or in NEW. Then `is_correct` means little."""
     measure: Literal["accuracy", "score"]
     """What is compared: the score of a graded metric, unless `--accuracy` is given, else the share of right answers."""
+    lower_is_better: bool
+    """Whether a lower score counts as better, by `--lower-is-better`; false if accuracies are compared."""
     status: Status
     """`missing`: NEW has no record of it. `new`: OLD has none. `incomplete`: less than `--min-compared` percent of the
     questions that OLD answered could be compared. `unanswered`: OLD has no answer, so nothing can be compared."""
@@ -127,12 +129,12 @@ class ModelDifference(msgspec.Struct, kw_only=True):
     new_score: float | None
     """The same in NEW."""
     points: float | None
-    """The difference in hundredths, of the accuracy or of the mean score: 100 × (new - old), computed exactly and
-    rounded once; null if there are no questions."""
+    """The gain in hundredths, of the accuracy or of the mean score: 100 × (new - old), or 100 × (old - new) if a lower
+    score is better. Computed exactly and rounded once; null if there are no questions."""
     worse: int
-    """Questions whose mean fell."""
+    """Questions whose mean fell, or rose if a lower score is better."""
     better: int
-    """Questions whose mean rose."""
+    """Questions whose mean rose, or fell if a lower score is better."""
     test: Test | None
     """The test that gave `p`: `mcnemar` (exact) if accuracies are compared and every question has one answer in each
     corpus; else `sign-flip` (exact), or `t` for many questions. All are two-sided. null if no question was
@@ -203,6 +205,8 @@ class Difference(msgspec.Struct, kw_only=True):
     """`--errors-as-wrong`: whether a record with an error counts as a wrong answer, instead of as none."""
     accuracy: bool
     """`--accuracy`: whether accuracies are compared for graded metrics, too."""
+    lower_is_better: tuple[str, ...]
+    """`--lower-is-better`: patterns of graded metrics whose lower scores are better."""
     fail_on: float | None
     """`--fail-on`: a model that lost more points, with a small enough p, regressed; null if not given."""
     p: float

@@ -10,16 +10,17 @@ A model without any answer in OLD has nothing to lose, so it is no failure; its 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Literal
 
 import msgspec
 
+from fastrec.commands.diff.changes import Scope
 from fastrec.commands.diff.document import Failure, ModelDifference
 from fastrec.errors import UsageError, counted
 
-__all__ = ["Gate"]
+__all__ = ["Gate", "find_scopes"]
 
 
 class Gate(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,12 +77,28 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
                 yield f"--allow-missing {pattern!r} matches no model and no evaluation of OLD"
 
 
+def find_scopes(patterns: Sequence[str], scored: Collection[Scope]) -> tuple[set[Scope], list[str]]:
+    """Return what is compared by score and matches a pattern, and a notice for each pattern that matches nothing."""
+    found: set[Scope] = set()
+    notices = []
+    for pattern in patterns:
+        matching = {scope for scope in scored if any(fnmatchcase(name, pattern) for name in _names_of(*scope))}
+        if not matching:
+            notices.append(f"--lower-is-better {pattern!r} matches nothing that is compared by score")
+        found |= matching
+    return found, notices
+
+
+def _names_of(evaluation: str, metric: str | None) -> list[str]:
+    """Return what a pattern may match: the evaluation, and its metric alone or with the evaluation."""
+    return [evaluation, *([] if metric is None else [metric, f"{evaluation}/{metric}"])]
+
+
 def _matches(pattern: str, model: ModelDifference) -> bool:
     """Return whether a shell-style pattern matches the model, the evaluation, the metric, or them joined by `/`."""
-    names = [model.model_id, model.evaluation_name, f"{model.evaluation_name}/{model.model_id}"]
-    if model.metric is not None:
-        scope = f"{model.evaluation_name}/{model.metric}"
-        names += [model.metric, scope, f"{scope}/{model.model_id}"]
+    evaluation, *others = _names_of(model.evaluation_name, model.metric)
+    # Not `metric/model`: it would look like `evaluation/model`.
+    names = [model.model_id, evaluation, *others, *(f"{name}/{model.model_id}" for name in (evaluation, *others[1:]))]
     return any(fnmatchcase(name, pattern) for name in names)
 
 

@@ -232,7 +232,7 @@ class _Merger:
         model = self._model(line, key)
         self.changes.count(model, outcome)
         if outcome.old_compared != outcome.new_compared and (difference := outcome.difference()):
-            examples = self.changes.examples[*model, "better" if difference > 0 else "worse"]
+            examples = self.changes.examples[*model, "rose" if difference > 0 else "fell"]
             if len(examples) < self._task.examples:
                 name = name_of(line)
                 old, new = (to_double(answers.mean()) for answers in outcome[2:])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final
 
-from fastrec.commands.diff.changes import Changes, ModelName
+from fastrec.commands.diff.changes import Changes, ModelName, Scope
 from fastrec.commands.diff.document import Counts, ModelDifference, Status
 from fastrec.commands.diff.plan import Corpus
 from fastrec.commands.diff.questions import Compared, MismatchError, Totals, compare_questions
@@ -17,9 +17,19 @@ from fastrec.summary.document import ModelSummary
 
 __all__ = ["compare_models"]
 
+_FELL_ROSE: Final = ("fell", "rose")
+_ROSE_FELL: Final = ("rose", "fell")
+
 
 def compare_models(
-    old: Corpus, new: Corpus, changes: Changes, *, min_compared: float, errors_as_wrong: bool, all_read: bool
+    old: Corpus,
+    new: Corpus,
+    changes: Changes,
+    *,
+    lower_is_better: Collection[Scope],
+    min_compared: float,
+    errors_as_wrong: bool,
+    all_read: bool,
 ) -> list[ModelDifference]:
     """Compare all models on all evaluations and metrics; CorpusError if the numbers do not add up."""
     models = []
@@ -28,6 +38,7 @@ def compare_models(
         evaluation, metric, model_id = name
         before, after = old.models.get(name), new.models.get(name)
         scored = (evaluation, metric) in changes.scored
+        lower = scored and (evaluation, metric) in lower_is_better
         totals = tuple(
             Totals.of_summary(model, errors_as_wrong=errors_as_wrong, scored=scored) for model in (before, after)
         )
@@ -39,7 +50,7 @@ def compare_models(
             reason = f"its records of {model_id!r} on {of}, those of {shown(old.path)} and the two summaries"
             reason += f" do not add up: one of the corpora is damaged; {VERIFY_HINT}"
             raise CorpusError(new.path, reason) from None
-        flips = [flip for kind in ("worse", "better") for flip in changes.examples[*name, kind]]
+        flips = [flip for kind in (_ROSE_FELL if lower else _FELL_ROSE) for flip in changes.examples[*name, kind]]
         enough = 100 * compared.questions >= Fraction(str(min_compared)) * compared.old_answered
         models.append(
             ModelDifference(
@@ -48,12 +59,13 @@ def compare_models(
                 model_id=model_id,
                 graded=(evaluation, metric) in graded,
                 measure="score" if scored else "accuracy",
+                lower_is_better=lower,
                 status=_status(before, after, compared, enough=enough),
                 old_records=totals[0].records,
                 new_records=totals[1].records,
                 old_errors=before.errors if before else 0,
                 new_errors=after.errors if after else 0,
-                **_statistics(compared, scored=scored),
+                **_statistics(compared, scored=scored, lower=lower),
                 counts=counts,
                 flips=flips,
             )
@@ -87,10 +99,11 @@ def _count_records(totals: tuple[Totals, ...], counts: Mapping[str, int]) -> Cou
     return Counts(unchanged=pairs - kinds["changed"], **kinds)
 
 
-def _statistics(compared: Compared, *, scored: bool) -> dict[str, Any]:
-    """Return the fields of a `ModelDifference` about its questions."""
+def _statistics(compared: Compared, *, scored: bool, lower: bool) -> dict[str, Any]:
+    """Return the fields of a `ModelDifference` about its questions; `lower` says whether a lower score is better."""
     number, read = compared.questions, compared.read
     gain = read.gain()
+    worse, better = (read.rose, read.fell) if lower else (read.fell, read.rose)
     test, p = (
         paired_test(
             read.differences, number, total=gain, squares=read.squares(), binary=not (scored or compared.repeats)
@@ -113,9 +126,9 @@ def _statistics(compared: Compared, *, scored: bool) -> dict[str, Any]:
         "new_accuracy": accuracies[1],
         "old_score": scores[0],
         "new_score": scores[1],
-        "points": to_double(100 * gain / number) if number else None,
-        "worse": read.worse,
-        "better": read.better,
+        "points": to_double((-100 if lower else 100) * gain / number) if number else None,
+        "worse": worse,
+        "better": better,
         "test": test,
         "p": p,
     }

@@ -166,7 +166,8 @@ class Read:
         self.differences: Counter[Fraction] | None = Counter()
         """Number of compared questions by difference, without those that did not change; None if there are too many
         different ones for an exact test."""
-        self.worse = self.better = 0
+        self.fell = self.rose = 0
+        """Compared questions whose mean fell or rose."""
 
     def add(self, outcome: Outcome, number: int = 1) -> None:
         """Add a number of questions with this outcome."""
@@ -188,8 +189,8 @@ class Read:
 
     def _count(self, difference: Fraction, number: int) -> None:
         numerator, denominator = difference.numerator, difference.denominator
-        self.worse += number * (numerator < 0)
-        self.better += number * (numerator > 0)
+        self.fell += number * (numerator < 0)
+        self.rose += number * (numerator > 0)
         self._gain.add(number * numerator, denominator)
         self._squares.add(number * numerator**2, denominator**2)
         if self.differences is not None:
@@ -202,7 +203,7 @@ class Read:
         self._counts = [ours.plus(theirs) for ours, theirs in zip(self._counts, other._counts, strict=True)]
         for ours, theirs in zip(self._sums(), other._sums(), strict=True):
             ours.merge(theirs)
-        self.worse, self.better = self.worse + other.worse, self.better + other.better
+        self.fell, self.rose = self.fell + other.fell, self.rose + other.rose
         if self.differences is not None and other.differences is not None:
             self.differences.update(other.differences)
         if other.differences is None or len(self.differences or ()) > _MOST_SIZES:
