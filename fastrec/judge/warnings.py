@@ -6,7 +6,7 @@ conversations are skipped for single turns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from msgspec import UNSET
@@ -17,8 +17,11 @@ from fastrec.schemas.schema import Schema
 
 __all__ = ["ROWS", "label_code", "warnings_of"]
 
-Row = Callable[[Any, list[Any], str], Iterator[tuple[str, str]]]
-"""From a record, its turns and the name of their field to paths and messages."""
+Row = Callable[[Any, list[Any], str], Iterable[tuple[str, str]]]
+"""From a record, its turns and the name of their field to paths and messages.
+
+The rows for single turns return sequences: an empty one is made in less time than a generator.
+"""
 
 
 def _num_turns_missing(record: Any, turns: list[Any], field: str) -> Iterator[tuple[str, str]]:
@@ -49,12 +52,16 @@ def _turn_idx(record: Any, turns: list[Any], field: str) -> Iterator[tuple[str, 
             return  # one gap shifts all later turns
 
 
-def _attribution_turn(record: Any, turns: list[Any], field: str) -> Iterator[tuple[str, str]]:
-    last = max(len(turns) - 1, 0)
-    for index, attribution in enumerate(record.answer_attribution):
-        if attribution.turn_idx > last:
-            path = f"$.answer_attribution[{index}].turn_idx"
-            yield path, f"expected at most the last turn, {last}, found {describe(attribution.turn_idx)}"
+def _attribution_turn(record: Any, turns: list[Any], field: str) -> Sequence[tuple[str, str]]:
+    last = len(turns) - 1 if turns else 0
+    return [
+        (
+            f"$.answer_attribution[{index}].turn_idx",
+            f"expected at most the last turn, {last}, found {describe(attribution.turn_idx)}",
+        )
+        for index, attribution in enumerate(record.answer_attribution)
+        if attribution.turn_idx > last
+    ]
 
 
 def _tool_call_id(record: Any, turns: list[Any], field: str) -> Iterator[tuple[str, str]]:
@@ -67,10 +74,11 @@ def _tool_call_id(record: Any, turns: list[Any], field: str) -> Iterator[tuple[s
             yield f"$.{field}[{index}].tool_call_id", "not the id of an earlier tool call"
 
 
-def _total_tokens(record: Any, turns: list[Any], field: str) -> Iterator[tuple[str, str]]:
+def _total_tokens(record: Any, turns: list[Any], field: str) -> Sequence[tuple[str, str]]:
     usage = record.token_usage
-    if usage and usage.total_tokens != usage.input_tokens + usage.output_tokens:
-        yield "$.token_usage.total_tokens", "not the sum of input_tokens and output_tokens"
+    if not usage or usage.total_tokens == usage.input_tokens + usage.output_tokens:
+        return ()
+    return [("$.token_usage.total_tokens", "not the sum of input_tokens and output_tokens")]
 
 
 ROWS: Final[dict[str, Row]] = {
@@ -91,12 +99,14 @@ def warnings_of(record: Any, schema: Schema, label: str, source: Schema, *, wron
 
     `wrong_hash` says that no recipe gives its `sample_hash`.
     """
-    turns = getattr(record, schema.turns_field) or []
-    found = [
-        Finding(code, path, message)
-        for code, row in (_SINGLE_TURN if record.interaction_type == "single_turn" else _CONVERSATION)
-        for path, message in row(record, turns, schema.turns_field)
-    ]
+    if record.interaction_type == "single_turn":
+        rows, turns = _SINGLE_TURN, []
+    else:
+        rows, turns = _CONVERSATION, getattr(record, schema.turns_field)
+    found = []
+    for code, row in rows:
+        for path, message in row(record, turns, schema.turns_field):
+            found.append(Finding(code, path, message))
     if wrong_hash:
         found.append(Finding("warn.sample_hash", "$.sample_hash", "not a hash of input.raw and input.reference"))
     if label not in source.labels:
