@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from operator import attrgetter
-from typing import Self
+from typing import Final, Self
 
 import msgspec
 
@@ -13,6 +13,10 @@ from fastrec.schemas.recipes import ABSENT
 from fastrec.schemas.registry import Record
 
 __all__ = ["Batch", "HashReplaced", "InvalidLine", "RepairedLine"]
+
+
+_evaluation_name: Final = attrgetter("evaluation_name")
+_model_id: Final = attrgetter("model_id")
 
 
 class InvalidLine(msgspec.Struct, frozen=True):
@@ -104,8 +108,9 @@ class Batch(msgspec.Struct):
     @property
     def recipes(self) -> Counter[tuple[str, str, str]]:
         """Number of records by evaluation_name, model_id and recipe."""
-        names = map(attrgetter("evaluation_name", "model_id"), self.records)
-        return Counter((*pair, recipe) for pair, recipe in zip(names, self.recipe_names, strict=True))
+        # No loop in Python: this runs for every record of a corpus.
+        evaluations, models = map(_evaluation_name, self.records), map(_model_id, self.records)
+        return Counter(zip(evaluations, models, self.recipe_names, strict=True))
 
     def __iadd__(self, other: Batch) -> Self:
         for name in self.__struct_fields__:
