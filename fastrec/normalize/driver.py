@@ -65,7 +65,6 @@ def make_corpus(shards: Sequence[Shard], context: RunContext) -> tuple[Manifest,
     results, skipped = sorted_shards.results, sorted_shards.skipped
     inputs = input_entries(shards, results, counts, sorted_shards.decompressed)
     check_line_counts(inputs, parts)
-    census.same_run += counts.same_run
     versions, notes = count_versions(results)
     repaired, repairable = repair_documents(result.repairs for result in results)
     summary = summarize(

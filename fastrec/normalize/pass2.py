@@ -8,7 +8,7 @@ what the driver holds of a part does not grow with the part.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -61,7 +61,7 @@ def make_part(task: PartTask) -> Part:
     release_buffer()
     options = task.options
     split = key_splitter(options.sort_fields)
-    same_run, resolver = _same_run(task, split), _resolver(task)
+    same_run, resolver = _same_run(task), _resolver(task)
     counts = PartCounts()
     kept: list[Fields] = []
     seen: list[Fields] = []
@@ -94,8 +94,6 @@ def make_part(task: PartTask) -> Part:
         written = writer.finish()
     if rows:
         counts.tally.add(kept[-len(rows) :], rows)
-    if same_run:
-        counts.same_run = same_run.dropped
     if resolver:
         counts.left_out = resolver.by_piece
     files = write_statistics(task.census, counts, kept, outcomes, contradictions, seen=seen if resolver else None)
@@ -109,10 +107,10 @@ def make_part(task: PartTask) -> Part:
     )
 
 
-def _same_run(task: PartTask, split: Callable[[bytes], Fields]) -> SameRunFilter | None:
+def _same_run(task: PartTask) -> SameRunFilter | None:
     if task.options.same_run == "keep":
         return None
-    return SameRunFilter(losers_in(task.same_run_losers, task.low, task.high), split)
+    return SameRunFilter(losers_in(task.same_run_losers, task.low, task.high))
 
 
 def _resolver(task: PartTask) -> Resolver | None:

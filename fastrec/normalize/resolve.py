@@ -9,7 +9,7 @@ other parts, is known only after all parts were counted. Then the parts with los
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, groupby, pairwise
 from typing import Any
 
@@ -23,7 +23,7 @@ from fastrec.storage import storage_of
 from fastrec.storage.digests import FileDigest, digest_of
 from fastrec.summary.contradictions import Contradictions
 from fastrec.summary.rows import Column
-from fastrec.summary.same_run import SameRunCounts, body_digest, run_pair
+from fastrec.summary.same_run import body_digest
 
 __all__ = ["Resolver", "SameRunFilter"]
 
@@ -39,11 +39,9 @@ class SameRunFilter:
     `losers` are the keys and digests of records that lose against records of other keys.
     """
 
-    def __init__(self, losers: Iterable[tuple[bytes, bytes]], split: Callable[[bytes], Sequence[bytes]]) -> None:
+    def __init__(self, losers: Iterable[tuple[bytes, bytes]]) -> None:
         self._losers = frozenset(losers)
-        self._split = split
-        self.bodies: list[tuple[bytes, bytes]] = []  # digests of the bodies that stay, with their keys
-        self.dropped = SameRunCounts()  # in favour of a record with the same key
+        self.bodies: list[tuple[bytes, bytes]] = []  # the digest of each record's body, and its key
 
     def filter(self, window: Window, copies: Counter[int]) -> Window:
         """Return the records of a window that stay, and count the others as duplicates of their piece of input."""
@@ -51,18 +49,13 @@ class SameRunFilter:
         last, seen = b"", set[bytes]()
         for key, row, text in zip(window.keys, window.rows, window.texts, strict=True):
             digest = body_digest(text)
+            self.bodies.append((digest, key))
             if key != last:
                 last, seen = key, set()
-            elif digest in seen:
-                fields = self._split(key)
-                self.dropped.add(run_pair(fields, fields))
+            if digest in seen or (key, digest) in self._losers:
                 copies[row[Column.SOURCE]] += 1
                 continue
             seen.add(digest)
-            if (key, digest) in self._losers:
-                copies[row[Column.SOURCE]] += 1
-                continue
-            self.bodies.append((digest, key))
             kept.keys.append(key)
             kept.rows.append(row)
             kept.texts.append(text)
@@ -121,7 +114,7 @@ class Resolver:
             [rows[index] for index in kept],
             [texts[index] for index in kept],
             window.copies,
-            [],  # nobody asks any more
+            [],
         )
 
     def _units(self, records: Sequence[int], numbers: Sequence[int | None], window: Window) -> list[list[int]]:

@@ -63,7 +63,6 @@ class PartCounts(Sums):
     tally: Tally = msgspec.field(default_factory=Tally)
     copies: Counter[int] = msgspec.field(default_factory=Counter)  # duplicates dropped, by piece
     left_out: Counter[int] = msgspec.field(default_factory=Counter)  # records left out by options, by piece
-    same_run: SameRunCounts = msgspec.field(default_factory=SameRunCounts)
 
 
 class IdentityCounts(Sums):
@@ -97,7 +96,7 @@ class Census(Sums):
     losers: list[Run] = msgspec.field(default_factory=list)
     """The keys that lose against other keys of their identity, with `--repeats`."""
     same_run: SameRunCounts = msgspec.field(default_factory=SameRunCounts)
-    """Records that lose against records of other keys, with `--same-run ignore`."""
+    """Records that were dropped by `--same-run ignore`."""
 
 
 class RepeatsRule(msgspec.Struct, frozen=True):
@@ -181,7 +180,7 @@ def write_statistics(
         _, by_id = census_of_part(seen, repeat(NO_OUTCOME, len(seen)), contradictions)
     files = write_census(prefix, by_hash, by_id)
     path = f"{prefix}-counts"
-    block = (counts.tally.packed(), counts.copies, counts.left_out, counts.same_run.packed())
+    block = (counts.tally.packed(), counts.copies, counts.left_out)
     return [*files, FileDigest(path, *write_blocks(path, [block]))]
 
 
@@ -200,6 +199,6 @@ def read_part_counts(prefixes: Sequence[str]) -> PartCounts:
     """Add up the counts of some parts. Runs in a worker if there are many."""
     total = PartCounts()
     for prefix in prefixes:
-        tally, copies, left_out, same_run = next(read_blocks(f"{prefix}-counts"))
-        total += PartCounts(Tally.unpacked(tally), Counter(copies), Counter(left_out), SameRunCounts.unpacked(same_run))
+        tally, copies, left_out = next(read_blocks(f"{prefix}-counts"))
+        total += PartCounts(Tally.unpacked(tally), Counter(copies), Counter(left_out))
     return total

@@ -5,8 +5,8 @@ A line in normal form begins with the label and the run, so all that follows is 
     {"schema_version":…,"evaluation_id":…,"model_id":…
                                          \_____________ body
 
-Such records have different keys and may be in different parts. Each part writes a list of its bodies' digests. The
-merged lists have equal bodies next to each other; the one with the lowest key stays.
+Such records mostly have different keys, and may be in different parts. Each part writes a list of its bodies' digests.
+The merged lists have equal bodies next to each other; the one with the lowest key stays.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from heapq import nsmallest
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import msgspec
 from xxhash import xxh3_128_digest
@@ -30,7 +30,7 @@ from fastrec.summary.lists import CountTask, count_lists, merge_lists, write_row
 from fastrec.summary.losers import Losers
 from fastrec.summary.sums import Sums
 
-__all__ = ["RUN_PAIRS", "RunPair", "SameRunCounts", "body_digest", "find_same_run", "run_pair", "write_bodies"]
+__all__ = ["RUN_PAIRS", "RunPair", "SameRunCounts", "body_digest", "find_same_run", "write_bodies"]
 
 RUN_PAIRS: Final = 100
 
@@ -65,16 +65,6 @@ class SameRunCounts(Sums):
     def _shorten(self) -> None:
         """Drop all but the first pairs. A pair that is among the first of all was among the first at any time."""
         self.pairs = Counter({pair: self.pairs[pair] for pair in nsmallest(RUN_PAIRS, self.pairs)})
-
-    def packed(self) -> list[Any]:
-        """Encode the counts as plain lists."""
-        return [self.records, list(self.pairs.items())]
-
-    @classmethod
-    def unpacked(cls, packed: list[Any]) -> SameRunCounts:
-        """Decode what `packed` returns."""
-        records, pairs = packed
-        return cls(records, Counter({tuple(pair): count for pair, count in pairs}))
 
 
 class _Rule(msgspec.Struct, frozen=True):
@@ -114,15 +104,16 @@ def _count(task: CountTask) -> SameRunCounts:
     rule: _Rule = task.rule
     split, losers, found = key_splitter(rule.sort_fields), Losers(rule.path), SameRunCounts()
     for digest, group in groupby(merge_lists(task.prefixes, _LIST), key=itemgetter(0)):
-        (_, _, kept), *others = group
-        for _, _, key in others:
-            losers.add(key, digest)
-            found.add(run_pair(split(kept), split(key)))
+        _, _, kept = next(group)
+        for _, _, key in group:
+            found.add(_run_pair(split(kept), split(key)))
+            if key != kept:  # a part drops records of equal keys by itself
+                losers.add(key, digest)
     found.losers = losers.finish()
     return found
 
 
-def run_pair(kept: Sequence[bytes], dropped: Sequence[bytes]) -> RunPair:
+def _run_pair(kept: Sequence[bytes], dropped: Sequence[bytes]) -> RunPair:
     """Return the runs of two records that differ in nothing else, given their key fields."""
     scope, _, model, kept_id, _ = kept
     return split_scope(scope)[0], text_of(model), text_of(kept_id), text_of(dropped[3])

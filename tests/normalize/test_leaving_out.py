@@ -75,6 +75,13 @@ def all_equal_but_runs(count: int) -> list[Variant]:
 @settings(max_examples=25)
 @given(st.sampled_from([OLD, NEW]), st.lists(variants, max_size=25), choices, orders, st.booleans())
 @example(OLD, all_equal_but_runs(3), {"same_run": "ignore", "conflicts": "keep", "repeats": "keep"}, (), True)
+@example(  # two labels of a run that equals an earlier run
+    OLD,
+    [(run, label, 0, 0, 0, 0, 0, 0, 0, 0) for run in (0, 1) for label in (0, 1)],
+    {"same_run": "ignore", "conflicts": "keep", "repeats": "keep"},
+    (),
+    False,
+)
 @example(
     NEW,
     [(0, 0, 0, 1, 0, question, 0, verdict, 0, 0) for question in (0, 1) for verdict in (0, 1)],
