@@ -14,8 +14,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from heapq import nsmallest
-from itertools import groupby
-from operator import itemgetter
 from typing import Final, Self
 
 import msgspec
@@ -103,12 +101,14 @@ def _count(task: CountTask) -> SameRunCounts:
     """Count some lists. Runs in a worker if there are many."""
     rule: _Rule = task.rule
     split, losers, found = key_splitter(rule.sort_fields), Losers(rule.path), SameRunCounts()
-    for digest, group in groupby(merge_lists(task.prefixes, _LIST), key=itemgetter(0)):
-        _, _, kept = next(group)
-        for _, _, key in group:
-            found.add(_run_pair(split(kept), split(key)))
-            if key != kept:  # a part drops records of equal keys by itself
-                losers.add(key, digest)
+    last = kept = b""
+    for digest, _, key in merge_lists(task.prefixes, _LIST):
+        if digest != last:
+            last, kept = digest, key
+            continue
+        found.add(_run_pair(split(kept), split(key)))
+        if key != kept:  # a part drops records of equal keys by itself
+            losers.add(key, digest)
     found.losers = losers.finish()
     return found
 
