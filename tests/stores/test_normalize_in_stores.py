@@ -16,11 +16,14 @@ from fastrec.corpus import lease as leases
 from fastrec.corpus.store_output import StoreOutput
 from fastrec.errors import LockedError, UsageError
 from fastrec.limits import LIMITS, Limits
+from fastrec.normalize import targets
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
+from fastrec.progress import Progress
 from fastrec.storage.object_store import OBJECT_STORE
 from fastrec.storage.shared_object import SharedObject
-from tests.normalize.normalizing import Corpus
+from tests.normalize.normalizing import Corpus, write
+from tests.samples import sample, sample_of
 from tests.services.s3 import S3, without_token
 
 OUT = "s3://bucket/nightly/corpus"
@@ -292,3 +295,36 @@ def test_files_of_this_machine_by_their_urls(shards: Path, local: Corpus, tmp_pa
     assert not list(tmp_path.rglob(".fastrec-writing"))
     with pytest.raises(UsageError, match="lies in the input"):
         normalize(shards, f"file://{shards}/out")
+
+
+class StopAfter(Progress):
+    """Interrupts a run after some tasks."""
+
+    def __init__(self, count: int) -> None:
+        self.left = count
+
+    def advance(self, *_: int) -> None:
+        self.left -= 1
+        if self.left <= 0:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_run_that_starts_again_with_another_schema_is_resumed(
+    count: int, s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next run continues the journal of the target that was found, from another directory of the store."""
+    monkeypatch.setattr(targets, "_PEEKED_BYTES", 1)
+    old = [json.dumps(sample(sample_id=f"q-{number}")).encode() for number in range(30)]
+    new = json.dumps(sample_of("0.3.0")).encode()
+    shards = [write(tmp_path / "in" / f"{name}.jsonl", old[10 * name :][:10]) for name in range(3)]
+    write(shards[1], [*old[:5], new, *old[25:]])
+    limits = Limits(task_bytes=12_000, run_bytes=12_000)
+    run(shards, tmp_path / "local", Options(limits=limits))
+    options = Options(limits=limits, work_dir="s3://bucket/tmp")
+    with pytest.raises(KeyboardInterrupt):
+        run(shards, OUT, options, progress=StopAfter(count))
+    notices = run(shards, OUT, options).notices
+    assert sum("starting again" in notice for notice in notices) == (count == 1)
+    assert any("finished tasks are reused" in notice for notice in notices)
+    assert comparable(published(s3)) == Corpus(tmp_path / "local").same_for_all
