@@ -97,6 +97,7 @@ def simulate(
             patch("fastrec.sorting.key_sample.fingerprint", fingerprint_of),
             patch("fastrec.normalize.driver.cut_keys", engine.cut),
             patch("fastrec.summary.part_statistics.read_blocks", engine.blocks_of),
+            patch("fastrec.summary.lists.read_blocks", engine.blocks_of),
             patch("fastrec.storage.local.LocalStorage.remove", engine.remove),
         ):
             if stop_after:

@@ -143,7 +143,8 @@ class SimulatedWorkers(Engine):
             sample = [self._sampled(task.one_in) for _ in range(self._share(count, task.one_in))]
             runs.append(msgspec.structs.replace(run, sample=sample))
         files = (*(file for run in runs for file in run.files), FileDigest(rejects, 0, _HASH))
-        self._write(0)
+        for _ in ("rejects", "recipes"):
+            self._write(0)
         self._read(1, _INPUT_READ)
         self._result.tasks += 1
         self._result.runs += len(runs)
