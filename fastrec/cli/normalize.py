@@ -123,7 +123,7 @@ def normalize(
       fastrec normalize runs/ -o corpus
       fastrec normalize 'runs/2026-*/*' -o corpus --overwrite --max-rejects 0.1%
       fastrec normalize runs/ -o corpus --overwrite --dry-run
-      fastrec normalize runs/ -o corpus --repair all
+      fastrec normalize runs/ -o repaired --schema 0.3.0 --repair all
       zcat old.gz | fastrec normalize - -o old-corpus
     """
     from fastrec.arguments import field_names

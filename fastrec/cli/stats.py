@@ -86,9 +86,9 @@ def stats(
     \b
     Examples:
       fastrec stats corpus
-      fastrec stats corpus --metric exact_match --metric 'rouge*'
+      fastrec stats new-corpus --metric acc --metric 'rouge*'
       fastrec stats corpus --common --model 'org/*' --model other/model
-      fastrec stats corpus --joins --evaluation mmlu
+      fastrec stats corpus --joins --evaluation GSM8K
       fastrec stats runs/ --by latency --format csv > models.csv
     """
     from fastrec.commands.stats import stats as run

@@ -67,7 +67,7 @@ def validate(paths: tuple[str, ...], output_format: str, strict: bool, no_progre
       fastrec validate runs/
       fastrec validate 'runs/2026-*/*.jsonl.zst' --json-log findings.jsonl
       fastrec validate runs/ --format github --strict
-      fastrec validate runs/ --schema 0.3.0
+      fastrec validate runs/ --schema 0.2.0 --max-errors 10
       fastrec validate runs/ --upgrade-report
     """
     from fastrec.commands.validate import validate as run

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
@@ -11,6 +12,8 @@ from fastrec.schemas.recipes import ABSENT, WRONG
 from fastrec.summary.document import Summary
 
 __all__ = ["CorpusFacts", "facts_in_words", "facts_of"]
+
+_MOST: Final = 5  # listed in a line
 
 
 class CorpusFacts(msgspec.Struct, kw_only=True):
@@ -71,8 +74,10 @@ def facts_in_words(facts: CorpusFacts) -> list[str]:
 
 
 def _listed(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{count:,} {name}" for name, count in _by_count(counts))
+    """List the most frequent ones."""
+    named = [f"{count:,} {name}" for name, count in _by_count(counts)]
+    return ", ".join(named if len(named) <= _MOST else [*named[: _MOST - 1], "…"])
 
 
-def _by_count(counts: Mapping[str, int]) -> Iterable[tuple[str, int]]:
+def _by_count(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))

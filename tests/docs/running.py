@@ -28,7 +28,7 @@ _BIN: Final = Path(sys.executable).parent
 _TOOLS: Final = ("jq", "zstdcat")
 # Names in generated records, and the names that pages use instead.
 _NAMES: Final = {b"word_problems": b"GSM8K", b"org-0/model-1b": b"org/model", b"org-1/model-3b": b"other/model"}
-_GIVEN: Final = ("runs", "corpora", "corpus", "corpus-monday", "corpus-tuesday", "old-corpus", "old.gz")
+_GIVEN: Final = ("runs", "corpora", "corpus", "corpus-monday", "corpus-tuesday", "old-corpus", "old.gz", "new-corpus")
 # Blocks in these languages are jobs for every night. On the first night there is nothing but the shards.
 _JOBS: Final = ("bash", "crontab", "ini")
 # Absolute paths in pages: the installation of fastrec, and the directory of the evaluations.
@@ -58,6 +58,8 @@ def given() -> dict[str, Path]:
     (root / "old.gz").write_bytes(gzip.compress(b"\n".join(night)))
     fastrec.normalize(root / "old.gz", root / "corpus-tuesday")
     fastrec.normalize([root / "runs", root / "messy"], root / "corpus")
+    fastrec.generate(root / "new", records=100, seed=3, shards=1, schema="0.3.0", mix="single_turn")
+    fastrec.normalize(root / "new", root / "new-corpus")
     (root / "old-corpus").symlink_to("corpus-monday")
     (root / "corpora").symlink_to(ROOT / "corpora")
     return {name: root / name for name in _GIVEN}
