@@ -236,7 +236,7 @@ def test_wrong_option(command: str) -> None:
         (["rejects", "corpus", "--code", "bad"], "there is no code 'bad'; the codes are line.too_long"),
         (["rejects", "corpus", "--extract", "a-file"], "a-file exists; choose a new file"),
         (["validate", "shards", "--format", "xml"], "'xml' is not one of 'text', 'json', 'github'"),
-        (["schema", "corpus"], "Got unexpected extra argument (corpus)"),
+        (["schema", "corpus"], "there is no schema version 'corpus'; the versions are 0.2.0"),
         (["generate", "-o", "shards"], "shards is not empty, and its files would mix with the new shards; choose"),
         (["completion", "tcsh"], "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
     ],
