@@ -171,13 +171,14 @@ def test_a_killed_run_is_resumed(way: signal.Signals, inputs: str, s3: S3, local
         process = subprocess.Popen(
             [sys.executable, "-m", "fastrec", "normalize", inputs, "-o", OUT, "--part-size", "200KB", "--jobs", "1"],
             env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
         )
         while not any(moment in request for request in s3.requests() if request.startswith("PUT")):
-            assert process.poll() is None
+            assert process.poll() is None, (moment, process.communicate()[1])
             time.sleep(0.01)
         process.send_signal(way)
-        assert process.wait() in (-way, 128 + way), moment
+        _, said = process.communicate()
+        assert process.returncode in (-way, 128 + way), (moment, said)
         assert "nightly/corpus/manifest.json" not in s3.objects("nightly/")
     s3.fail()
     result = normalize(tmp_path, inputs, "--overwrite")
