@@ -19,7 +19,8 @@ NULL_ID: Final = Finding("repair.result_id_null", "$.evaluation_result_id", "nul
 """What the slow path reports of this repair."""
 
 _KEY: Final = b'"evaluation_result_id"'
-_NULL: Final = re.compile(rb'"evaluation_result_id"[ \t\r]*:[ \t\r]*null[ \t\r]*(,?)')
+# A comma or the end of the object has to follow: cutting must not turn a line with a missing comma into valid JSON.
+_NULL: Final = re.compile(rb'"evaluation_result_id"[ \t\r]*:[ \t\r]*null[ \t\r]*(,|(?=\}))')
 _ERROR: Final = "got `null` - at `$.evaluation_result_id`"
 
 

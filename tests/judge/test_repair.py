@@ -505,6 +505,7 @@ def test_the_fast_path_repairs_like_the_slow_path(monkeypatch: pytest.MonkeyPatc
     assert text.endswith(null + b"}")
     lines += [
         b"{" + null + b", " + text[1:].replace(b", " + null, b""),
+        b"{" + null + b" " + text[1:].replace(b", " + null, b""),  # the comma is missing
         text.replace(null, b'"evaluation_result_id" :\tnull '),
         text.replace(null, null + b', "evaluation_result_id": "x"'),
         text.replace(null, null + b', "evaluation\\u005fresult_id": "x"'),
