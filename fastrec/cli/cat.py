@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from fastrec.cli.console import allow_broken_pipe, explain_damage, print_notice
 from fastrec.cli.options import Count, command, jobs_option
 from fastrec.errors import FastrecError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 __all__ = ["cat"]
 
@@ -60,7 +63,15 @@ def cat(corpus: str, limit: int | None, jobs: int, **filters: Any) -> None:
         if not found:
             hint = ""
             with contextlib.suppress(FastrecError):  # the records were read, so a damaged summary is no error here
-                names = [one.evaluation_name for one in read_summary(corpus, read_manifest(corpus)).evaluations]
-                more = ", …" if len(names) > _MOST_NAMES else ""
-                hint = f"; evaluations in this corpus: {', '.join(names[:_MOST_NAMES]) or 'none'}{more}"
+                scopes = read_summary(corpus, read_manifest(corpus)).evaluations
+                hint = f"; evaluations in this corpus: {_some(one.evaluation_name for one in scopes)}"
+                if filters["metric"]:
+                    hint += f"; metrics: {_some(one.metric for one in scopes if one.metric is not None)}"
             print_notice(f"no record matches{hint}")
+
+
+def _some(names: Iterable[str]) -> str:
+    """The first few different names, for a message."""
+    different = list(dict.fromkeys(names))
+    more = ", …" if len(different) > _MOST_NAMES else ""
+    return (", ".join(different[:_MOST_NAMES]) or "none") + more

@@ -5,12 +5,15 @@ A line in normal form begins with the label and the run, so all that follows is 
     {"schema_version":…,"evaluation_id":…,"model_id":…
                                          \_____________ body
 
+An upgrade keeps a label that does not belong to the record's version in `metadata`; it is no part of the body either.
+
 Such records mostly have different keys, and may be in different parts. Each part writes a list of its bodies' digests.
 The merged lists have equal bodies next to each other; the one with the lowest key stays.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from heapq import nsmallest
@@ -34,6 +37,9 @@ RUN_PAIRS: Final = 100
 
 _LIST: Final = "run"
 _BODY: Final = b',"model_id":'  # quotes inside a string are escaped, so its first occurrence ends the evaluation_id
+_LABEL: Final = b'"schema_version":"'
+_TEXT: Final = rb'"(?:[^"\\]|\\.)*+"'
+_METADATA: Final = re.compile(rb',"metadata":(\{(?:%b:%b,?)*+\})\}$' % (_TEXT, _TEXT))  # of the root, with texts only
 
 RunPair = tuple[str, str, str, str]
 """evaluation_name, model_id, the evaluation_id of the record that stays, and that of the record that is dropped."""
@@ -73,7 +79,23 @@ class _Rule(msgspec.Struct, frozen=True):
 def body_digest(text: bytes | memoryview) -> bytes:
     """Return a digest of everything in a line in normal form but its label and its run."""
     line = bytes(text)
-    return xxh3_128_digest(memoryview(line)[line.index(_BODY) :])
+    start = line.index(_BODY)
+    if line.find(_LABEL, start) >= 0:  # rare
+        line = _without_kept_label(line)
+    return xxh3_128_digest(memoryview(line)[start:])
+
+
+def _without_kept_label(line: bytes) -> bytes:
+    """Return the line without a `schema_version` in its `metadata`, and without `metadata` if nothing else is in it."""
+    end = line.rfind(b',"metadata":{')
+    found = _METADATA.match(line, end) if end >= 0 else None
+    if found is None:
+        return line
+    metadata = msgspec.json.decode(found[1], type=dict[str, str])
+    if metadata.pop("schema_version", None) is None:
+        return line
+    rest = b',"metadata":' + msgspec.json.encode(metadata) if metadata else b""
+    return line[:end] + rest + line[found.end(1) :]
 
 
 def write_bodies(prefix: str, bodies: Iterable[tuple[bytes, bytes]]) -> FileDigest:

@@ -27,7 +27,7 @@ from fastrec.errors import CorpusError, ShardError, UsageError
 from fastrec.limits import Limits
 from tests.normalize.normalizing import Corpus, normalized, sort_position, write
 from tests.running import run_command
-from tests.samples import sample
+from tests.samples import sample, sample_of
 
 FILTERS = {"evaluation": "evaluation_name", "model": "model_id", "sample_id": "sample_id", "hash": "sample_hash"}
 
@@ -441,6 +441,19 @@ def test_no_match_is_a_notice_on_stderr(plain: Corpus) -> None:
     done = invoke(plain.path, "--evaluation", "no such")
     note = 'note: no record matches; evaluations in this corpus: a "b", sums, sums é, z\n'
     assert (done.exit_code, done.stdout, done.stderr) == (0, "", note)
+
+
+def test_no_match_of_a_metric_names_the_metrics(tmp_path: Path) -> None:
+    """The notice lists each evaluation and each metric once."""
+    made = [
+        sample_of("0.3.0", evaluation_name="e", evaluation_result_id=metric, sample_id=number)
+        for metric in ("acc", "f1")
+        for number in "12"
+    ]
+    write(tmp_path / "a.jsonl", [json.dumps(one).encode() for one in made])
+    fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus")
+    done = invoke(tmp_path / "corpus", "--metric", "no such")
+    assert done.stderr == "note: no record matches; evaluations in this corpus: e; metrics: acc, f1\n"
 
 
 def test_an_empty_corpus_has_no_lines(tmp_path: Path) -> None:

@@ -154,3 +154,16 @@ def test_a_run_that_stops_between_steps_is_resumed(step: int, tmp_path: Path, mo
 
 def stop(*_: Any, **__: Any) -> None:
     raise KeyboardInterrupt
+
+
+def test_a_label_that_the_upgrade_keeps_does_not_tell_runs_apart(tmp_path: Path) -> None:
+    """A record that was converted again with a wrong label is a duplicate, with other metadata or without."""
+    lines = []
+    for run, label in enumerate((OLD, NEW, "banana")):
+        for number, metadata in enumerate(({}, {"metadata": {"a": '\\"}}', "z": "1"}})):
+            one = sample_of(OLD, sample_id=str(number), evaluation_id=f"run/{run}", schema_version=label)
+            one.pop("metadata", None)
+            lines.append(json.dumps(one | metadata).encode())
+    write(tmp_path / "a.jsonl", lines)
+    summary = normalize(tmp_path / "a.jsonl", tmp_path / "corpus", schema=NEW, same_run="ignore")
+    assert (summary.line_counts.kept, summary.same_run.records) == (2, 4)
