@@ -271,7 +271,7 @@ class Judge:
     def _repair_null_id(self, raw: bytes, into: bytearray, batch: Batch, line: int, offset: int) -> bool:
         """Repair a line by the fast path if `evaluation_result_id: null` is all that is wrong with it.
 
-        All lines of some producers have this mistake, and the slow path takes ten times as long. Return False if the
+        All lines of some producers have this mistake, so it is worth a fast path (`null_id`). Return False if the
         slow path has to judge the line.
         """
         if self._schema is not None and self._schema is not NEWEST_SCHEMA:
