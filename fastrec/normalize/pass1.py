@@ -20,13 +20,11 @@ from fastrec.corpus.rejects import rejected_line
 from fastrec.engine.base import collector_off
 from fastrec.errors import ShardError, out_of_memory, utf8
 from fastrec.judge.batch import Batch, HashReplaced, InvalidLine
-from fastrec.judge.judge import Judge
 from fastrec.judge.shards import invalid_line, judge_slice
 from fastrec.normalize.options import Options
 from fastrec.normalize.repairs import RepairCounts
 from fastrec.normalize.results import Piece, PieceCounts, SortResult, hash_examples, stopped_result
-from fastrec.normalize.targets import has_later
-from fastrec.schemas.registry import TARGETS
+from fastrec.normalize.targets import has_later, judge_for
 from fastrec.sorting.files import write_blocks
 from fastrec.sorting.keys import key_maker
 from fastrec.sorting.spill import Run, spill
@@ -61,13 +59,6 @@ class SortTask(msgspec.Struct, frozen=True):
 def sort_pieces(task: SortTask) -> SortResult:
     """Judge, sort and spill some pieces. Runs in a worker."""
     return _Sorter(task).run()
-
-
-@lru_cache(maxsize=4)
-def _judge(target: str, algorithm: str, mode: Any, repairs: tuple[str, ...], is_auto: bool) -> Judge:
-    return Judge(
-        target=TARGETS[target], algorithm=algorithm, sample_hash=mode, repairs=frozenset(repairs), is_guess=is_auto
-    )
 
 
 @lru_cache(maxsize=1)
@@ -125,7 +116,7 @@ class _Sorter:
     def __init__(self, task: SortTask) -> None:
         self._task = task
         options = task.options
-        self._judge = _judge(options.target.name, options.hash, options.sample_hash, options.repair, task.is_auto)
+        self._judge = judge_for(options.target, options, is_auto=task.is_auto)
         self._buffer = _RunBuffer(task)
         # The random suffix keeps two workers apart if one was wrongly taken for dead.
         self._name = f"{task.number:06d}-{secrets.token_hex(4)}"

@@ -13,24 +13,25 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from fastrec.errors import ShardError
 from fastrec.judge.batch import Batch
-from fastrec.judge.judge import Judge
+from fastrec.judge.judge import Judge, SampleHashMode
 from fastrec.normalize.options import AUTO, Options
-from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA
+from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, TARGETS
 from fastrec.schemas.schema import Schema
 from fastrec.sources.lines import Chunk
 from fastrec.sources.shard import Shard
 
-__all__ = ["WrongTargetError", "guess_target", "has_later"]
+__all__ = ["WrongTargetError", "guess_target", "has_later", "judge_for"]
 
 _VALID_ELSEWHERE: Final = ("version.newer", "hash.mismatch")
 """Codes of lines that follow a schema version, but are rejected: by the target, or by `--sample-hash verify`."""
 
-_PEEKED_SHARDS: Final = 8  # shards whose first lines are read for a guess
-_PEEKED_BYTES: Final = 64 << 10  # text that is judged of each of them
+_PEEKED_SHARDS: Final = 4  # shards whose first lines are read for a guess
+_PEEKED_BYTES: Final = 16 << 10  # text that is judged of each of them
 _PEEKED_LINE: Final = 1 << 20  # a first line longer than this is not judged
 
 
@@ -48,6 +49,18 @@ class WrongTargetError(Exception):
         else:
             reason = f"all records are of schema version {DEFAULT_SCHEMA.name}"
         return f"{reason}: starting again with --schema {self.target.name}, which would have saved the time"
+
+
+def judge_for(target: Schema, options: Options, *, is_auto: bool) -> Judge:
+    """Return the judge of this process for a target. What it learns from the first lines serves pass 1, too."""
+    return _judge(target.name, options.hash, options.sample_hash, options.repair, is_auto)
+
+
+@lru_cache(maxsize=4)
+def _judge(target: str, algorithm: str, mode: SampleHashMode, repairs: tuple[str, ...], is_auto: bool) -> Judge:
+    return Judge(
+        target=TARGETS[target], algorithm=algorithm, sample_hash=mode, repairs=frozenset(repairs), is_guess=is_auto
+    )
 
 
 def has_later(batch: Batch) -> bool:
@@ -68,7 +81,7 @@ def guess_target(shards: Sequence[Shard], options: Options) -> Schema:
         return options.target
     files = [shard for shard in shards if not shard.stream]
     count = min(len(files), _PEEKED_SHARDS)
-    judge = Judge(target=DEFAULT_SCHEMA, fill=False, repairs=frozenset(options.repair))
+    judge = judge_for(DEFAULT_SCHEMA, options, is_auto=True)
     for number in range(count):
         # An unreadable shard is reported when it is read completely.
         with contextlib.suppress(ShardError, OSError, MemoryError):
