@@ -129,11 +129,7 @@ class IdentityExample(Base, kw_only=True):
 
 
 class Identities(Base, kw_only=True):
-    """Identities with several different records, as far as these are of one kind: repeats, or contradictions.
-
-    An identity is evaluation_id, evaluation_name, evaluation_result_id, model_id and sample_id. Each record of an
-    identity with several records is of one kind. Records that options leave out count, too.
-    """
+    """Repeats or contradictions among the records of an identity; records that options leave out count, too."""
 
     identities: Annotated[int, Meta(ge=0, description="Identities with records of this kind.")]
     records: Annotated[int, Meta(ge=0, description="Their records of this kind.")]
@@ -210,10 +206,7 @@ class ErrorsAsWrong(Base, kw_only=True):
 
 
 class ModelSummary(Base, kw_only=True):
-    """One model on one metric of an evaluation.
-
-    Means are over its answers to a question, then over questions, and rounded once.
-    """
+    """One model on one metric. Means are over its answers to a question, then over questions, and rounded once."""
 
     model_id: str
     records: Annotated[int, Meta(ge=1, description="Its records in the corpus: answers + errors.")]

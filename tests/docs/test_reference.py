@@ -9,6 +9,7 @@ import click
 import pytest
 
 from fastrec.cli import cli
+from fastrec.summary import document as summary_document
 from tests.docs.commands import paragraphs
 from tests.docs.reference import DOCS, ROOT, pages
 
@@ -118,3 +119,11 @@ def amount(cell: str) -> float:
 
 def test_the_readme_is_short() -> None:
     assert len(README.read_text().splitlines()) <= 250
+
+
+def test_documents_are_described_on_one_line() -> None:
+    """Python 3.13 strips the indentation of docstrings, which are part of the JSON Schema of the summary."""
+    classes = [one for one in vars(summary_document).values() if isinstance(one, type)]
+    classes = [one for one in classes if issubclass(one, summary_document.Base)]
+    assert len(classes) > 10
+    assert [one.__name__ for one in classes if "\n" in (one.__doc__ or "")] == []
