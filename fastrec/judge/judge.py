@@ -309,8 +309,8 @@ class Judge:
         target = self._target
         if target is None or target is schema or target is NEWEST_SCHEMA:
             return None
-        problem = f"expected a record of {target.name}, found one of {schema.name}: give --schema 0.3.0 or auto"
-        return Finding("version.newer", "$", problem)
+        problem = f"expected a record of {target.name}, found one of {schema.name}"
+        return Finding("version.newer", "$", f"{problem}: give --schema {NEWEST_SCHEMA.name} or auto")
 
     def _prepare(self, value: dict[str, Any], schema: Schema) -> _Prepared | Finding:
         """Upgrade a valid record and compute its hash, or say why it cannot be kept although it is valid."""

@@ -13,6 +13,7 @@ from typing import Any, Final
 from fastrec.judge.parse import NoNumber, flaws_in, parse, spell, spell_sorted
 from fastrec.judge.places import Place
 from fastrec.schemas.schema import MANY, ONE, Schema
+from fastrec.schemas.upgrade import free_name
 
 __all__ = ["LEFT_OUT", "NOT_FITTING", "RECORD_REPAIRS", "VALUE_REPAIRS", "NotRepairableError"]
 
@@ -46,9 +47,7 @@ def _output_and_turns(record: dict[str, Any], schema: Schema) -> tuple[str, str]
         metadata = record["metadata"] = {}
     if not isinstance(metadata, dict):
         return None
-    key, number = name, 2
-    while key in metadata:
-        key, number = f"{name}_{number}", number + 1
+    key = free_name(name, metadata)
     metadata[key] = _as_text(record.pop(name))
     return f"$.{name}", f"moved to `metadata.{key}`, because the record is {kind}"
 

@@ -14,7 +14,8 @@ Every step that loses or may confuse something has a code. This module works on 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
+from itertools import count
 from typing import Any, Final
 
 import msgspec
@@ -23,7 +24,7 @@ from fastrec.schemas.schema import Schema
 from fastrec.schemas.shape import Shape
 from fastrec.schemas.v0_3_0 import SCHEMA as NEWEST
 
-__all__ = ["UPGRADES", "add_moved", "as_text", "as_texts", "upgrade_value"]
+__all__ = ["UPGRADES", "add_moved", "as_text", "as_texts", "free_name", "upgrade_value"]
 
 UPGRADES: Final[dict[str, str]] = {
     "upgrade.label": "`schema_version` was not a label of the record's version; it is kept in `metadata`",
@@ -187,10 +188,19 @@ def as_texts(values: Mapping[str, Any], code: str, found: set[str]) -> dict[str,
 def add_moved(metadata: dict[str, str], moved: Mapping[str, Any], found: set[str]) -> dict[str, str]:
     """Add values to `metadata` under their names; a name that is taken gets a suffix."""
     for key in sorted(moved):
-        name, number = key, 1
-        while name in metadata:
-            number += 1
-            name = f"{key}_{number}"
+        name = free_name(key, metadata)
+        if name != key:
             found.add("upgrade.name_taken")
         metadata[name] = as_text(moved[key])
     return metadata
+
+
+def free_name(name: str, taken: Container[str]) -> str:
+    """Return a name, or with the first free suffix if it is taken.
+
+    >>> free_name("output", {"output": "4", "output_2": "5"})
+    'output_3'
+    """
+    if name not in taken:
+        return name
+    return next(f"{name}_{number}" for number in count(2) if f"{name}_{number}" not in taken)

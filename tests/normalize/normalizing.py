@@ -188,3 +188,15 @@ def shuffled_shards(lines: Sequence[bytes], count: int, folder: Path) -> Iterato
     for number in range(count):
         some = lines[number::count]
         yield write(folder / f"{number:02d}.jsonl", some, formats[number % len(formats)])
+
+
+class StopAfter(Progress):
+    """Interrupts a run after some tasks of all attempts."""
+
+    def __init__(self, count: int) -> None:
+        self.left = count
+
+    def advance(self, *_: int) -> None:
+        self.left -= 1
+        if self.left <= 0:
+            raise KeyboardInterrupt

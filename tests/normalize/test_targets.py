@@ -33,7 +33,7 @@ from fastrec.progress import Progress
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, SCHEMAS, TARGETS
 from fastrec.schemas.schema import Schema
 from fastrec.sources.formats import Format
-from tests.normalize.normalizing import Corpus, audited, normalized, write
+from tests.normalize.normalizing import Corpus, StopAfter, audited, normalized, write
 from tests.running import run_command
 from tests.samples import sample, sample_of
 
@@ -291,18 +291,6 @@ def test_chunks_of_a_stream_are_removed_when_the_target_is_certain(
 
 
 # Resuming
-
-
-class StopAfter(Progress):
-    """Interrupts a run after some tasks of all attempts."""
-
-    def __init__(self, count: int) -> None:
-        self.left = count
-
-    def advance(self, *_: int) -> None:
-        self.left -= 1
-        if self.left <= 0:
-            raise KeyboardInterrupt
 
 
 @pytest.mark.usefixtures("first_line_only")

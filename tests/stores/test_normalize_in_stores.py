@@ -19,10 +19,9 @@ from fastrec.limits import LIMITS, Limits
 from fastrec.normalize import targets
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
-from fastrec.progress import Progress
 from fastrec.storage.object_store import OBJECT_STORE
 from fastrec.storage.shared_object import SharedObject
-from tests.normalize.normalizing import Corpus, write
+from tests.normalize.normalizing import Corpus, StopAfter, write
 from tests.samples import sample, sample_of
 from tests.services.s3 import S3, without_token
 
@@ -295,18 +294,6 @@ def test_files_of_this_machine_by_their_urls(shards: Path, local: Corpus, tmp_pa
     assert not list(tmp_path.rglob(".fastrec-writing"))
     with pytest.raises(UsageError, match="lies in the input"):
         normalize(shards, f"file://{shards}/out")
-
-
-class StopAfter(Progress):
-    """Interrupts a run after some tasks."""
-
-    def __init__(self, count: int) -> None:
-        self.left = count
-
-    def advance(self, *_: int) -> None:
-        self.left -= 1
-        if self.left <= 0:
-            raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("count", [1, 3])
