@@ -56,6 +56,15 @@ class Shard(msgspec.Struct, frozen=True):
     """Changes when the file does; 0 if that is not known."""
     stream: bool = False
     """Standard input, a pipe or a device: it can be read once, from the start, and only by this process."""
+    file_id: int = 0
+    """The inode; 0 for a stream and in an object store."""
+
+    @property
+    def signature(self) -> str:
+        """The signature of the file as it was found, as in `Storage.signature`; empty for a stream."""
+        if self.stream:
+            return ""
+        return f"{self.size}-{self.version}" + ("" if is_url(self.path) else f"-{self.file_id}")
 
     @property
     def splittable(self) -> bool:
@@ -210,7 +219,7 @@ def shard_at(path: str) -> Shard:
             format_ = detect(file.read(MAGIC_BYTES))
     except OSError:
         format_ = None  # reading the shard will report the error
-    return Shard(path, status.st_size, format_, status.st_mtime_ns)
+    return Shard(path, status.st_size, format_, status.st_mtime_ns, file_id=status.st_ino)
 
 
 def _object_at(path: str) -> Shard:

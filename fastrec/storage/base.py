@@ -97,6 +97,13 @@ class Storage(Protocol):
     def size_of(self, path: str) -> int:
         """Return the size of a file."""
 
+    def signature(self, path: str) -> str:
+        """Return a string that changes when a file does, made without reading it; OSError if there is no such file.
+
+        It has the size, and the modification time and inode, or a hash of the ETag. A store that tells no version of an
+        object gives `-0` after the size: then only the content tells whether it changed.
+        """
+
     def files_in(self, directory: str) -> list[str]:
         """List the entries of a directory, sorted; in an object store, all objects below it."""
 
@@ -117,6 +124,9 @@ class Storage(Protocol):
 
     def copy(self, path: str, new_path: str) -> None:
         """Copy a file within the storage."""
+
+    def link_or_copy(self, path: str, new_path: str) -> bool:
+        """Give a file a second name in the storage, or copy it if that is impossible; return whether it is a link."""
 
     def open_log(self, path: str) -> Log:
         """Open a log; it is created if it does not exist."""

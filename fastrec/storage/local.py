@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import stat
@@ -14,6 +15,17 @@ from fastrec.storage.base import NewFile, Reader, ends_early
 __all__ = ["LOCAL", "LocalStorage", "scratch_directory"]
 
 _PRIVATE: Final = 0o600
+_COPY_BYTES: Final = 1 << 20
+_CANNOT_LINK: Final = {
+    errno.EXDEV,
+    errno.EPERM,
+    errno.EACCES,
+    errno.EMLINK,
+    errno.ENOSYS,
+    errno.ENOTSUP,
+    errno.EOPNOTSUPP,
+}
+"""Another file system, one without hard links, too many of them, or a rule of the system; a copy may still work."""
 
 
 def _private(path: str, flags: int) -> int:
@@ -127,6 +139,10 @@ class LocalStorage:
     def size_of(self, path: str) -> int:
         return os.stat(path).st_size  # noqa: PTH116
 
+    def signature(self, path: str) -> str:
+        status = os.stat(path)  # noqa: PTH116
+        return f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
+
     def files_in(self, directory: str) -> list[str]:
         before = directory.rstrip("/")
         return sorted(f"{before}/{name}" for name in os.listdir(directory))  # noqa: PTH208
@@ -150,7 +166,23 @@ class LocalStorage:
             file.write(data)
 
     def copy(self, path: str, new_path: str) -> None:
-        self.write_all(new_path, self.read_all(path))
+        with self.create(new_path) as new, naming(path), self.open_reader(path) as old:
+            while block := old.read(_COPY_BYTES):
+                new.write(block)
+
+    def link_or_copy(self, path: str, new_path: str) -> bool:
+        try:
+            os.link(os.path.realpath(path), new_path)  # some systems would link to a link
+        except FileExistsError:
+            if not os.path.samefile(path, new_path):  # noqa: PTH121
+                os.unlink(new_path)  # noqa: PTH108
+                return self.link_or_copy(path, new_path)
+        except OSError as exc:
+            if exc.errno not in _CANNOT_LINK:
+                raise
+            self.copy(path, new_path)
+            return False
+        return True
 
     def make_directory(self, directory: str) -> None:
         os.makedirs(directory, exist_ok=True, mode=0o700)  # noqa: PTH103

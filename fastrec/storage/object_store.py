@@ -31,6 +31,10 @@ class ObjectStore(ObjectClient):
     def size_of(self, path: str) -> int:
         return self.look_at(path).size
 
+    def signature(self, path: str) -> str:
+        found = self.look_at(path)
+        return f"{found.size}-{found.version}"
+
     def files_in(self, directory: str) -> list[str]:
         return [found.path for found in self.find(directory)]
 
@@ -96,6 +100,11 @@ class ObjectStore(ObjectClient):
         """Copy an object within a store; its bytes do not pass this machine."""
         with self.asking(path) as (fs, name):
             fs.cp_file(name, *_names(fs, [new_path]))
+
+    def link_or_copy(self, path: str, new_path: str) -> bool:
+        """Copy an object within a store, which has no links."""
+        self.copy(path, new_path)
+        return False
 
     def move(self, path: str, new_path: str) -> None:
         """Rename an object; the store copies it."""

@@ -281,3 +281,16 @@ def test_temporary_failures_are_retried(s3: S3, corpus: str, local: Corpus) -> N
     for kind in ("503", "500", "reset"):
         s3.fail(Fault(kind, "GET", "/corpus/part-", times=2))
         assert list(fastrec.cat(corpus)) == local.lines
+
+
+def test_a_signature_follows_the_etag(s3: S3) -> None:
+    """It is the same for a listed and for a named object, and for a copy; another content has another one."""
+    for key, content in (("a", b"{}\n"), ("b", b"[]\n")):
+        s3.put(f"runs/{key}.jsonl", content)
+    listed = {shard.path: shard.signature for shard in find_shards(["s3://bucket/runs"])[0]}
+    named = {path: OBJECT_STORE.signature(path) for path in listed}
+    assert listed == named
+    assert len(set(named.values())) == 2
+    assert not any(signature.endswith("-0") for signature in named.values())
+    OBJECT_STORE.link_or_copy("s3://bucket/runs/a.jsonl", "s3://bucket/runs/c.jsonl")
+    assert OBJECT_STORE.signature("s3://bucket/runs/c.jsonl") == named["s3://bucket/runs/a.jsonl"]
