@@ -82,7 +82,13 @@ class MaxRejects(click.ParamType):  # type: ignore[type-arg,unused-ignore]
               help="If more lines than this are rejected, do not publish: put the corpus at OUTPUT.refused, and exit "
               "1.")  # fmt: skip
 @click.option("--skip-bad-shards", is_flag=True, help="Publish without the shards that cannot be read.")
-@click.option("--fresh", is_flag=True, help="Do not reuse the finished work of an interrupted run.")
+@click.option("--incremental", is_flag=True,
+              help="Keep work for the next run, and reuse what the last run kept: only new and changed shards are "
+              "read, and only parts that change are written. `fastrec clean` removes kept work.")  # fmt: skip
+@choice_option("--check", ["stat", "content"],
+               "How --incremental tells whether a file has changed: by size, modification time and inode or ETag "
+               "(stat), or by reading it (content).")  # fmt: skip
+@click.option("--fresh", is_flag=True, help="Do not reuse the work of earlier runs.")
 @click.option("--overwrite", is_flag=True,
               help="Replace an existing corpus, but not by one without any records.")  # fmt: skip
 @click.option("--work-dir", type=click.Path(), envvar="FASTREC_WORK_DIR", show_envvar=True,
@@ -123,6 +129,7 @@ def normalize(
       fastrec normalize runs/ -o corpus
       fastrec normalize 'runs/2026-*/*' -o corpus --overwrite --max-rejects 0.1%
       fastrec normalize runs/ -o corpus --overwrite --dry-run
+      fastrec normalize runs/ -o corpus --overwrite --incremental
       fastrec normalize runs/ -o repaired --schema 0.3.0 --repair all
       zcat old.gz | fastrec normalize - -o old-corpus
     """

@@ -74,6 +74,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     max_rejects: int | float | str | None = None  # a number of lines or a percentage; None publishes in any case
     fresh: bool = False  # do not resume an interrupted run
     overwrite: bool = False
+    incremental: bool = False  # keep work for the next run, and reuse what the last one kept
+    check: Literal["stat", "content"] = "stat"  # how to tell whether a file changed since the last incremental run
     work_dir: str | None = None
     limits: Limits = LIMITS
     """Bounds of the work. Only tests change them."""
@@ -95,6 +97,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         _one_of("conflicts", self.conflicts, ("keep", "first", "reject"))
         _one_of("repeats", self.repeats, ("keep", "first", "reject"))
         _one_of("compression", self.compression, COMPRESSIONS)
+        _one_of("check", self.check, ("stat", "content"))
         for code in self.repair:
             _one_of("repair", code, tuple(REPAIRS))
         for field in self.sort_by:

@@ -199,3 +199,28 @@ def test_interrupt_that_surfaces_as_another_error() -> None:
     command = [sys.executable, "-c", script, "normalize", "in", "-o", "out"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (130, "error: interrupted\n")
+
+
+def test_incremental_runs_can_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The settings and the command line reach the options of a run; a wrong value is reported with its place."""
+    seen = []
+    monkeypatch.setattr(sys.modules["fastrec.normalize.run"], "plan", lambda _paths, options, **_: seen.append(options))
+    monkeypatch.setattr("fastrec.cli.normalize._print_plan", lambda *_, **__: None)
+    Path("fastrec.toml").write_text('[normalize]\nincremental = true\ncheck = "content"\n')
+    assert fastrec("normalize", "in", "-o", "out", "--dry-run").returncode == 0
+    assert fastrec("normalize", "in", "-o", "out", "--dry-run", "--check", "stat").returncode == 0
+    Path("fastrec.toml").unlink()
+    assert fastrec("normalize", "in", "-o", "out", "--dry-run", "--incremental").returncode == 0
+    assert fastrec("normalize", "in", "-o", "out", "--dry-run").returncode == 0
+    found = [(options.incremental, options.check) for options in seen]
+    assert found == [(True, "content"), (True, "stat"), (True, "stat"), (False, "stat")]
+    Path("fastrec.toml").write_text('[normalize]\ncheck = "time"\n')
+    done = fastrec("normalize", "in", "-o", "out")
+    assert done.returncode == 2
+    assert "fastrec.toml: [normalize]: check: 'time' is not one of 'stat', 'content'" in done.stderr
+
+
+def test_incremental_options_do_not_influence_the_corpus() -> None:
+    """The manifest does not record them."""
+    fastrec("normalize", "in", "-o", "out", "--incremental", "--check", "content")
+    assert not {"incremental", "check"} & Corpus(Path("out")).manifest["options"].keys()
