@@ -28,6 +28,7 @@ __all__ = [
     "METRIC",
     "METRIC_FIELDS",
     "encode_text",
+    "field_end",
     "join_key",
     "key_maker",
     "key_splitter",
@@ -162,20 +163,23 @@ def _joined(name: bytes, metric: bytes) -> bytes:
 def _split(key: bytes, order: Sequence[str]) -> list[bytes]:
     fields, position = [], 0
     for field in order:
-        if field == "sample_id" and key[position : position + 1] != _STRING:
-            head = int.from_bytes(key[position + 1 : position + 1 + _LENGTH_BYTES], "big")
-            length = head if key[position : position + 1] == _NATURAL else _LONGEST - head
-            end = position + 1 + _LENGTH_BYTES + length
-            fields.append(key[position:end])
-            position = end
-            continue
-        end = key.index(b"\0", position)
-        while key[end + 1 : end + 2] == b"\xff":
-            end = key.index(b"\0", end + 2)
+        end = field_end(key, position, field)
         # A sample_id keeps its end mark, as in the default split.
-        fields.append(key[position : end + (field == "sample_id")])
-        position = end + 1
+        fields.append(key[position : end - (field != "sample_id")])
+        position = end
     return fields
+
+
+def field_end(key: bytes, position: int, field: str) -> int:
+    """Return where a field of a key ends, including its end mark, given where it begins."""
+    if field == "sample_id" and key[position : position + 1] != _STRING:
+        body = position + 1 + _LENGTH_BYTES
+        head = int.from_bytes(key[position + 1 : body], "big")
+        return body + (head if key[position : position + 1] == _NATURAL else _LONGEST - head)
+    end = key.index(b"\0", position)
+    while key[end + 1 : end + 2] == b"\xff":
+        end = key.index(b"\0", end + 2)
+    return end + 1
 
 
 def join_key(fields: Sequence[bytes], order: Sequence[str] = FIELDS) -> bytes:

@@ -1,0 +1,197 @@
+"""Choose the cuts between parts, and those between regions, which tasks plan in parallel.
+
+Cuts between parts depend on the content alone, and a change moves only cuts near it.
+
+Each border has a *rank* that depends on its key alone. Borders between two values of the first sort field (by default:
+between two evaluations) come first, in order of the fingerprint of that value; then the others, in order of
+the fingerprint of their prefix. In this order, a border becomes a cut if the range between its neighbouring cuts is
+larger than 1.5 × the part size, and both halves are at least 0.5 × the part size. It follows:
+
+- Parts are at least 0.5 × the part size, if there are several. A part larger than 1.5 × has no border in its middle,
+  so one border holds all of it but less than the part size. So parts are smaller than 2 × the part size, unless a
+  single question is larger than the part size.
+- Changes within an evaluation that is at least 1.5 × the part size before and after move no cut outside of it. Until
+  all borders of evaluations have been tried, it is within one range, so a border beside it has enough on that
+  side, however large the evaluation is. After that, less than 0.5 × the part size of other evaluations is left
+  on each side of it in its range, where no cut fits.
+
+Borders that cannot become cuts are not held in memory. Those are borders with two of lower rank near it, one on each
+side, at a distance of at most 0.25 × the part size. Proof: the places in a range that leave enough on both sides form a
+stretch longer than 0.5 × the part size. If it holds the border, it also holds one of those two, which would have become
+a cut before. About 6 borders per part remain, however many questions there are.
+
+Regions only divide the work. They do not change the corpus, so they are cut at approximate quantiles.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, pairwise
+from operator import itemgetter
+from typing import Final
+
+from fastrec.limits import Limits
+from fastrec.sorting.borders import END, Border, prefix_maker
+from fastrec.sorting.spill import Fence
+from fastrec.storage.digests import fingerprint
+
+__all__ = ["RegionSample", "choose_cuts"]
+
+_Candidate = tuple[int, int, bytes]
+"""Rank and position of a border, and the first key from there on."""
+
+_IN_ORDER: Final = itemgetter(1, 2)
+_WITHIN: Final = 1 << 64  # added to the rank of borders within a value of the first sort field
+_SAMPLED_BLOCKS: Final = 1 << 17  # most entries of a `RegionSample`, in 25 MB
+
+
+def choose_cuts(borders: Iterable[Border], part_bytes: int, sort_fields: Sequence[str], limits: Limits) -> list[bytes]:
+    """Return the keys at which all parts but the first begin, given all borders in order.
+
+    Consecutive borders with equal prefixes are added up. If there would be more parts than `limits.most_parts`, or more
+    borders would have to be held than `limits.most_borders`, the part size is doubled until it fits.
+    """
+    ranked = _Ranked(borders, sort_fields)
+    candidates = _Candidates(part_bytes, limits.most_borders)
+    candidates.add(ranked)
+    by_rank = sorted(candidates.held())
+    part_bytes = candidates.part_bytes
+    while len(cuts := _cuts(by_rank, ranked.total, part_bytes)) >= limits.most_parts > 0:
+        part_bytes *= 2
+    return cuts
+
+
+class _Ranked:
+    """Turns borders into candidates, and adds up their sizes."""
+
+    def __init__(self, borders: Iterable[Border], sort_fields: Sequence[str]) -> None:
+        self.total = 0
+        """The size of all borders so far."""
+        self._borders = borders
+        self._first_field = prefix_maker(sort_fields[:1])
+
+    def __iter__(self) -> Iterator[_Candidate]:
+        last = first_field_end = b""
+        position = 0
+        for prefix, size in self._borders:
+            if prefix == last:  # one border in two regions
+                position += size
+                continue
+            last = prefix
+            if prefix >= first_field_end:
+                # The cut is at the value itself, so that it stays where it is if questions are added in front.
+                value = self._first_field(prefix)
+                first_field_end = value + END
+                yield fingerprint(value), position, value
+            else:
+                yield _WITHIN + fingerprint(prefix), position, prefix
+            position += size
+        self.total = position
+
+
+class _Candidates:
+    """The borders that can become cuts.
+
+    `_window` holds the latest borders, as far back as `_reach`, without those that have one of lower rank after them.
+    So their ranks increase. Each has one of lower rank before it, except perhaps the first.
+    """
+
+    def __init__(self, part_bytes: int, most: int) -> None:
+        self.part_bytes = part_bytes
+        self._reach = part_bytes // 4
+        self._most = most
+        self._window: deque[_Candidate] = deque()
+        self._first_leads = False  # whether the first one in the window has none of lower rank before it
+        self._found: list[_Candidate] = []
+
+    def add(self, candidates: Iterable[_Candidate]) -> None:
+        """Add candidates in order."""
+        window, found = self._window, self._found
+        for candidate in candidates:
+            position = candidate[1]
+            while window and window[0][1] < position - self._reach:
+                found.append(window.popleft())
+                self._first_leads = False
+            while window and candidate < window[-1]:
+                last = window.pop()
+                if self._first_leads and not window:
+                    found.append(last)
+            if not window:
+                self._first_leads = True
+            window.append(candidate)
+            if len(found) >= self._most and self._reach < position:
+                self._double()
+
+    def _double(self) -> None:
+        """Double the part size: what cannot become a cut with smaller parts cannot with larger parts."""
+        held = sorted(self.held(), key=_IN_ORDER)
+        self._window.clear()
+        self._found.clear()
+        self.part_bytes *= 2
+        self._reach = self.part_bytes // 4
+        self.add(held)
+
+    def held(self) -> list[_Candidate]:
+        """Return all that can become cuts, in no order."""
+        return [*self._found, *self._window]
+
+
+def _cuts(by_rank: Iterable[_Candidate], total: int, part_bytes: int) -> list[bytes]:
+    ends = [0, total]
+    keys: dict[int, bytes] = {}
+    for _, position, key in by_rank:
+        after = bisect_right(ends, position, 1, len(ends) - 1)
+        low, high = ends[after - 1], ends[after]
+        if 2 * (high - low) > 3 * part_bytes and 2 * (position - low) >= part_bytes <= 2 * (high - position):
+            ends.insert(after, position)
+            keys[position] = key
+    return [keys[position] for position in ends[1:-1]]
+
+
+class RegionSample:
+    """The first keys of blocks of all runs, with the sizes of these blocks. Its memory is bounded."""
+
+    def __init__(self, most: int = _SAMPLED_BLOCKS) -> None:
+        self._most = most
+        self._blocks: list[tuple[bytes, int]] = []
+
+    def add(self, fences: Sequence[Fence], data_bytes: int | None = None) -> None:
+        """Add a run, given its fences and its size. If that is not given, the last block counts like the one before."""
+        if not fences:
+            return
+        offsets = [fence.data_offset for fence in fences]
+        if data_bytes is None:
+            data_bytes = 2 * offsets[-1] - offsets[-2] if len(offsets) > 1 else offsets[0] + 1
+        sizes = (end - start for start, end in pairwise([*offsets, data_bytes]))
+        self._blocks.extend(zip((fence.key for fence in fences), sizes, strict=True))
+        while len(self._blocks) > self._most:
+            self._thin()
+
+    def _thin(self) -> None:
+        """Make one entry of two neighbours."""
+        self._blocks.sort()
+        sizes = [size for _, size in self._blocks]
+        if len(sizes) % 2:
+            sizes.append(0)
+        pairs = map(sum, zip(sizes[::2], sizes[1::2], strict=True))
+        self._blocks = list(zip((key for key, _ in self._blocks[::2]), pairs, strict=True))
+
+    def cuts(self, total_bytes: int, region_bytes: int, also: Iterable[bytes] = ()) -> list[bytes]:
+        """Return the keys at which all regions but the first begin, with those in `also`.
+
+        Sampled sizes are scaled to `total_bytes`, the size of all runs. Regions hold at most about `region_bytes`.
+        """
+        blocks = sorted(self._blocks)
+        sampled = max(1, sum(size for _, size in blocks))
+        regions = -(-total_bytes // region_bytes)
+        cuts = set(also)
+        region = 0
+        for (key, size), end in zip(blocks, accumulate(size for _, size in blocks), strict=True):
+            # The middle of a block decides, so that regions are as often too large as too small.
+            reached = (2 * end - size) * regions // (2 * sampled)
+            if reached > region and key > blocks[0][0]:
+                cuts.add(key)
+                region = reached
+        return sorted(cuts)
