@@ -1,9 +1,10 @@
 """`make bench`: measure, compare with the best earlier figures, and append a line to the history.
 
 1. Make the corpora that are not cached (once; a minute or two).
-2. Calibrate, run the stage benchmarks, run the trials, and calibrate again. The better calibration counts.
+2. Calibrate, run the stage benchmarks, the trials and the nights, and calibrate again. The better calibration counts.
 3. Compare each figure with its best earlier value. Measure the ones that look worse a second time: machines are noisy.
-4. Print a table and append to the history. Exit with code 1 if a figure is still more than 15 % worse.
+4. Print a table and append to the history. Exit with code 1 if a figure is still more than 15 % worse, or if a
+   night differs from a full run.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from bench.calibrate import calibrate
 from bench.compare import Comparison, compare, worse
-from bench.corpora import corpus
+from bench.corpora import OUT, available, corpus
 from bench.figures import figures_of, trials_of
 from bench.history import append, line_of, machine, read
+from bench.night_figures import CORPUS, Nights
 from bench.stages import Stage, run_stages
 from bench.tables import comparison_table
 from bench.trials import Results, run_trials
@@ -29,14 +32,16 @@ __all__ = ["main"]
 
 _ROUNDS: Final = 2
 _BUSY: Final = 0.5
+_ASSETS: Final = Path(__file__).parents[1] / "docs" / "assets"
 
 
 class _Session:
     """The measurements so far. Measuring again keeps the better result of each."""
 
-    def __init__(self, figures: Sequence[Figure], *, stages: bool, rounds: int) -> None:
+    def __init__(self, figures: Sequence[Figure], *, stages: bool, nights: Nights | None, rounds: int) -> None:
         self._figures = figures
         self._with_stages = stages
+        self._nights = nights
         self._rounds = rounds
         self._stages: dict[str, Stage] = {}
         self._results: Results = {}
@@ -51,12 +56,15 @@ class _Session:
                 self._stages[stage.name] = better_stage(self._stages.get(stage.name, stage), stage)
         wanted = [figure for figure in self._figures if names is None or figure.name in names]
         self._results = run_trials(trials_of(wanted), rounds=self._rounds, known=self._results)
+        if self._nights and (names is None or names & {value.name for value in self._nights.values()}):
+            self._nights.measure()
         self._calibrate()
 
     def values(self) -> list[Value]:
         """All figures."""
         stages = stage_values(self._stages.values(), self.calibration)
-        return stages + trial_values(self._figures, self._results, self.calibration)
+        nights = self._nights.values() if self._nights else []
+        return stages + trial_values(self._figures, self._results, self.calibration) + nights
 
     def _calibrate(self) -> None:
         self.calibration = min(self.calibration, calibrate())
@@ -72,7 +80,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in dict.fromkeys(trial.corpus for trial in trials_of(figures)):
         corpus(name)
     started = time.perf_counter()
-    session = _Session(figures, stages=options.set in {"track", "all"}, rounds=options.rounds)
+    nights = Nights(options.rounds) if options.set in {"nights", "all"} and available(CORPUS) else None
+    session = _Session(figures, stages=options.set in {"track", "all"}, nights=nights, rounds=options.rounds)
     session.measure()
     history, here = read(), machine()
     comparisons = compare(session.values(), history, here)
@@ -80,11 +89,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"measuring again: {', '.join(suspect.value.name for suspect in suspects)}")
         session.measure({suspect.value.name for suspect in suspects})
         comparisons = compare(session.values(), history, here)
+    if nights:
+        print(f"\n{nights.table()}")
+        _write_picture(nights.picture, OUT if options.dry_run else _ASSETS)
     print(f"\n{comparison_table(comparisons)}\n")
     _print_end(comparisons, session.calibration, started)
     if not options.dry_run:
         append(line_of(session.values(), session.calibration, load))
-    return 1 if worse(comparisons) else 0
+    wrong = [value for value in nights.values() if value.error] if nights else []
+    return 1 if wrong or worse(comparisons) else 0
+
+
+def _write_picture(picture: str, folder: Path) -> None:
+    if picture:
+        path = folder / "nights.svg"
+        path.write_text(picture)
+        print(f"wrote {path}")
 
 
 def _print_end(comparisons: Sequence[Comparison], calibration: float, started: float) -> None:
@@ -97,7 +117,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="bench.track", description="Measure and compare.")
     parser.add_argument("--set", choices=[*SETS, "all"], default="track", help="the figures to measure")
     parser.add_argument("--rounds", type=int, default=_ROUNDS, help="how often each trial runs; the best result counts")
-    parser.add_argument("--dry-run", action="store_true", help="do not write to the history")
+    parser.add_argument("--dry-run", action="store_true", help="do not write to the history or docs")
     return parser
 
 

@@ -16,10 +16,10 @@ from bench.measure import Measured
 from bench.stages import Stage
 from bench.trials import Results, Trial
 
-__all__ = ["SETS", "Figure", "Set", "Value", "better_stage", "stage_values", "trial_values"]
+__all__ = ["SETS", "Figure", "Set", "Value", "better_stage", "measured_on", "stage_values", "trial_values"]
 
-SETS: Final = ("track", "peers", "long", "use", "cluster")
-Set = Literal["track", "peers", "long", "use", "cluster"]
+SETS: Final = ("track", "peers", "long", "use", "cluster", "nights")
+Set = Literal["track", "peers", "long", "use", "cluster", "nights"]
 Better = Literal["lower", "higher"]
 
 _METHOD: Final = "forked-pool"
@@ -87,6 +87,11 @@ def better_stage(one: Stage, other: Stage) -> Stage:
     return choose(one, other, key=lambda stage: stage.info[key])
 
 
+def measured_on(corpora: Iterable[str]) -> str:
+    """The corpora of a figure with their keys, and how trials run."""
+    return " ".join([_METHOD, *(f"{name}-{key_of(name)}" for name in dict.fromkeys(corpora))])
+
+
 def trial_values(figures: Iterable[Figure], results: Results, calibration: float) -> list[Value]:
     """Compute figures."""
     return [_value(figure, results, calibration) for figure in figures]
@@ -97,7 +102,6 @@ def _value(figure: Figure, results: Results, calibration: float) -> Value:
     failed = [f"{trial.contender}: {run.error}" for trial, run in zip(figure.trials, runs, strict=True) if run.error]
     value = None if failed else figure.value(runs)
     relative = value / calibration if value is not None and figure.unit == "s" else value
-    corpora = dict.fromkeys(trial.corpus for trial in figure.trials)
     return Value(
         name=figure.name,
         title=figure.title,
@@ -105,7 +109,7 @@ def _value(figure: Figure, results: Results, calibration: float) -> Value:
         unit=figure.unit,
         better=figure.better,
         relative=relative,
-        of=" ".join([_METHOD, *(f"{name}-{key_of(name)}" for name in corpora)]),
+        of=measured_on(trial.corpus for trial in figure.trials),
         target=figure.target,
         tolerance=figure.tolerance,
         error="; ".join(failed) or None,

@@ -116,14 +116,15 @@ EDGES = {
 # Top to bottom: a module of bench imports only modules of lower rows.
 BENCH_ROWS = [
     ["track", "peer_tables", "report", "instructions", "conftest", "bench_judge", "bench_stages", "scale"],
-    ["tables"],
+    ["night_figures"],
+    ["night_runs", "tables"],
     ["compare"],
     ["figures", "history"],
     ["values"],
-    ["stages", "trials"],
+    ["piles", "stages", "trials"],
     ["contenders", "corpora"],
     ["nights", "peers", "real", "validators"],
-    ["calibrate", "job", "measure", "plot", "pydantic_record", "scale_workers"],
+    ["bar_plot", "calibrate", "job", "measure", "night_states", "plot", "pydantic_record", "scale_workers"],
 ]
 PRINTING = {"print", "click.echo", "click.secho", "sys.exit", "os._exit", "exit", "quit", "breakpoint"}
 STREAMS = {"sys.stdout", "sys.stderr"}

@@ -1,0 +1,185 @@
+"""The benchmark of incremental nights: piles, snapshots, comparison with full runs, figures. No test measures time."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+import zstandard
+
+pytest.importorskip("psutil", reason="needs the dependencies of the benchmarks")
+
+from bench.bar_plot import Group, bar_plot
+from bench.corpora import shard_lines
+from bench.job import Job
+from bench.measure import Measured
+from bench.night_figures import night_table, night_values, week_plot, week_value
+from bench.night_runs import FIRST, FULL, NIGHTS, SMALL, TEN_TIMES, Desk, run_nights, run_week
+from bench.night_states import Snapshot
+from bench.piles import Change, Stock, lay_out
+from tests.samples import sample
+
+RECORDS = 20
+
+
+def quiet(_: str) -> None:
+    """Print nothing."""
+
+
+@pytest.fixture
+def stock(tmp_path: Path) -> Stock:
+    """A pile of two versions of three models: two on a large evaluation, one on a small one."""
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    paths = []
+    for version in range(2):
+        for model, evaluation, records in (("a", "large", RECORDS), ("b", "large", RECORDS), ("c", "small", 2)):
+            lines = [
+                json.dumps(sample(evaluation_name=evaluation, model_id=f"v{version}-{model}", sample_id=str(number)))
+                for number in range(records)
+            ]
+            paths.append(folder / f"v{version}-{model}.jsonl.zst")
+            paths[-1].write_bytes(zstandard.compress("".join(f"{line}\n" for line in lines).encode()))
+    size = sum(len(line) + 1 for path in paths for line in shard_lines(path))
+    return Stock(paths, tmp_path / "stock", size)
+
+
+def seen(folder: Path) -> dict[str, tuple[int, int, int]]:
+    """What fastrec compares of every file in a directory."""
+    about = {str(path.relative_to(folder)): path.stat() for path in folder.rglob("*") if path.is_file()}
+    return {name: (each.st_size, each.st_mtime_ns, each.st_ino) for name, each in about.items()}
+
+
+def sorting(spoiled: Callable[[int], bool] = lambda _: False) -> Callable[[Job], Measured]:
+    """A stand-in for `normalize`: it sorts all lines, and adds one to the output of spoiled incremental nights."""
+    nights: list[Job] = []
+
+    def execute(job: Job) -> Measured:
+        lines = sorted(line for path in job.shards() for line in shard_lines(Path(path)))
+        if "--incremental" in job.options:
+            nights.append(job)
+            (Path(job.output) / ".corpus.fastrec-work").mkdir(exist_ok=True)
+            (Path(job.output) / ".corpus.fastrec-work" / "kept").write_bytes(b"kept")
+            if spoiled(len(nights)):
+                lines.append(b"{}")
+        corpus = Path(job.output) / "corpus"
+        corpus.mkdir(exist_ok=True)
+        (corpus / "part-00000.jsonl").write_bytes(b"\n".join(lines))
+        return Measured(seconds=1.0, cpu_seconds=1.0, peak_bytes=1)
+
+    return execute
+
+
+def test_a_pile_can_be_laid_out_again_with_the_same_inodes_and_times(stock: Stock, tmp_path: Path) -> None:
+    pile = tmp_path / "pile"
+    lay_out(stock.base, pile)
+    before = seen(pile)
+    lay_out(stock.after(stock.base, Change(evaluations=1, models=1, changed=1, removed=1)), pile)
+    assert seen(pile) != before
+    lay_out(stock.base, pile)
+    assert seen(pile) == before
+
+
+@pytest.mark.parametrize(
+    ("change", "new", "other", "gone"),
+    [
+        (Change(), 0, 0, 0),
+        (Change(evaluations=1), 1, 0, 0),
+        (Change(models=2), 2, 0, 0),
+        (Change(small_models=3), 3, 0, 0),
+        (Change(changed=1), 0, 1, 0),
+        (Change(removed=2), 0, 0, 2),
+    ],
+)
+def test_a_change_adds_changes_and_removes_shards(
+    stock: Stock, change: Change, new: int, other: int, gone: int
+) -> None:
+    pile = stock.after(stock.base, change)
+    assert len(pile.keys() - stock.base.keys()) == new
+    assert len(stock.base.keys() - pile.keys()) == gone
+    assert sum(pile[name] != path for name, path in stock.base.items() if name in pile) == other
+
+
+def test_new_shards_are_other_records(stock: Stock) -> None:
+    """A new model or evaluation has names of its own, so that no record is a duplicate."""
+    pile = stock.after(stock.base, Change(evaluations=1, models=1, small_models=1))
+    names = Counter(
+        (record["evaluation_name"], record["model_id"], record["sample_id"])
+        for path in pile.values()
+        for record in map(json.loads, shard_lines(path))
+    )
+    assert set(names.values()) == {1}
+    evaluations = Counter(evaluation for evaluation, _, _ in names)
+    assert evaluations == {"large": 5 * RECORDS, "small": 6, "small-1": 2}
+
+
+def test_ten_times_the_records_are_in_as_many_shards(stock: Stock) -> None:
+    one, joined = stock.first_versions(), stock.joined_versions()
+    assert len(one) == len(joined) == 3
+    assert [sum(len(list(shard_lines(path))) for path in pile.values()) for pile in (one, joined)] == [42, 84]
+
+
+def test_a_snapshot_restores_inodes_times_and_files_written_in_place(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    (state / "work").mkdir(parents=True)
+    (state / "work" / "journal").write_bytes(b"one\n")
+    (state / "part").write_bytes(b"part")
+    os.link(state / "part", state / "work" / "part")
+    before = seen(state)
+    snapshot = Snapshot(state, tmp_path / "store")
+    for _ in range(2):
+        with (state / "work" / "journal").open("ab") as file:
+            file.write(b"two\n")
+        (state / "part").unlink()
+        (state / "new").touch()
+        snapshot.restore()
+        assert seen(state) == before
+        assert (state / "work" / "journal").read_bytes() == b"one\n"
+
+
+def test_nights_are_compared_with_full_runs(stock: Stock, tmp_path: Path) -> None:
+    """A wrong night fails its figure, even if the same night is right in another round."""
+    right = run_nights(stock, tmp_path / "right", rounds=2, notify=quiet, execute=sorting())
+    assert list(right) == [FULL, FIRST, *NIGHTS, SMALL, TEN_TIMES]
+    assert all(run.error is None for run in right.values())
+    wrong = run_nights(stock, tmp_path / "wrong", rounds=2, notify=quiet, execute=sorting(lambda number: number == 4))
+    failed = {name: run.error for name, run in wrong.items() if run.error}
+    assert failed == {list(NIGHTS)[2]: "differs from a full run: part-00000.jsonl"}
+    values = {value.name: value for value in night_values(wrong, 100)}
+    assert values[f"night: {list(NIGHTS)[2]}"].value is None
+    assert values["night: nothing changed"].reached is False
+    assert values["night: kept work / text"].value == 0.04
+    assert "differs from a full run" in night_table(wrong, list(values.values()))
+
+
+def test_a_week_has_seven_nights_and_a_picture(stock: Stock, tmp_path: Path) -> None:
+    week = run_week(stock, tmp_path / "right", rounds=1, notify=quiet, execute=sorting())
+    assert [night.day for night in week] == ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
+    assert week_value(week).value == 1.0
+    assert "1 removed shard" in week_plot(week, 100)
+    failed = msgspec.structs.replace(week[3], full=msgspec.structs.replace(week[3].full, error="killed"))
+    assert week_plot([*week[:3], failed], 100) == ""
+    assert week_value([failed]).error == "killed"
+
+
+def test_the_bars_are_self_contained() -> None:
+    drawn = bar_plot("a <title>", "", ("one", "two"), [Group("Mon", ["note"], [0.0, 2.0])], unit="s")
+    assert drawn.count("<rect") == 1 + 2 + 2
+    assert "a &lt;title&gt;" in drawn
+    assert "2.0 s" in drawn
+    assert "href" not in drawn
+
+
+def test_nights_of_fastrec_itself(stock: Stock, tmp_path: Path) -> None:
+    """Whole processes on a tiny pile."""
+    desk = Desk(tmp_path / "desk")
+    assert desk.first(stock.base).error is None
+    before = desk.snapshot()
+    for change in (Change(), Change(evaluations=1, models=1, changed=1, removed=1)):
+        before.restore()
+        assert desk.night(stock.after(stock.base, change)).error is None
