@@ -32,7 +32,8 @@ __all__ = ["main"]
 
 _ROUNDS: Final = 2
 _BUSY: Final = 0.5
-_ASSETS: Final = Path(__file__).parents[1] / "docs" / "assets"
+_ROOT: Final = Path(__file__).parents[1]
+_ASSETS: Final = _ROOT / "docs" / "assets"
 
 
 class _Session:
@@ -104,7 +105,7 @@ def _write_picture(picture: str, folder: Path) -> None:
     if picture:
         path = folder / "nights.svg"
         path.write_text(picture)
-        print(f"wrote {path}")
+        print(f"wrote {path.relative_to(_ROOT)}")
 
 
 def _print_end(comparisons: Sequence[Comparison], calibration: float, started: float) -> None:
