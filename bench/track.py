@@ -81,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in dict.fromkeys(trial.corpus for trial in trials_of(figures)):
         corpus(name)
     started = time.perf_counter()
-    nights = Nights(options.rounds) if options.set in {"nights", "all"} and available(CORPUS) else None
+    nights = _nights(options.set, options.rounds)
     session = _Session(figures, stages=options.set in {"track", "all"}, nights=nights, rounds=options.rounds)
     session.measure()
     history, here = read(), machine()
@@ -99,6 +99,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         append(line_of(session.values(), session.calibration, load))
     wrong = [value for value in nights.values() if value.error] if nights else []
     return 1 if wrong or worse(comparisons) else 0
+
+
+def _nights(chosen: str, rounds: int) -> Nights | None:
+    if chosen not in {"nights", "all"}:
+        return None
+    if not available(CORPUS):
+        print(f"no nights: {CORPUS} needs the real records")
+        return None
+    return Nights(rounds)
 
 
 def _write_picture(picture: str, folder: Path) -> None:
