@@ -10,15 +10,15 @@ larger than 1.5 × the part size, and both halves are at least 0.5 × the part s
 - Parts are at least 0.5 × the part size, if there are several. A part larger than 1.5 × has no border in its middle,
   so one border holds all of it but less than the part size. So parts are smaller than 2 × the part size, unless a
   single question is larger than the part size.
-- Changes within an evaluation that is at least 1.5 × the part size before and after move no cut outside of it. Until
-  all borders of evaluations have been tried, it is within one range, so a border beside it has enough on that
-  side, however large the evaluation is. After that, less than 0.5 × the part size of other evaluations is left
-  on each side of it in its range, where no cut fits.
+- Changes within an evaluation that is larger than the part size before and after move no cut outside of it. Borders of
+  evaluations are tried first, so until then it is within one range. A border beside it has more than the part size on
+  that side, so only the size of the other side decides: at least 0.5 × the part size is enough. After that, less
+  than this is left of other evaluations on each side of it in its range, and no cut fits there.
 
-Borders that cannot become cuts are not held in memory. Those are borders with two of lower rank near it, one on each
-side, at a distance of at most 0.25 × the part size. Proof: the places in a range that leave enough on both sides form a
-stretch longer than 0.5 × the part size. If it holds the border, it also holds one of those two, which would have become
-a cut before. About 6 borders per part remain, however many questions there are.
+Borders that cannot become cuts are not held in memory: those that have a border of lower rank on either side, at a
+distance of at most 0.25 × the part size. Proof: the places in a range that leave enough on both sides form a stretch
+longer than 0.5 × the part size. If it includes such a border, it includes one of the two others as well, which would
+have become a cut before. About 6 borders per part remain, however many questions there are.
 
 Regions only divide the work. They do not change the corpus, so they are cut at approximate quantiles.
 """

@@ -149,14 +149,14 @@ def test_parts_are_within_bounds(several: list[list[int]], salt: int) -> None:
         assert sum(part) <= 1.5 * PART or sum(part) < max(part) + PART
 
 
-large = st.lists(sizes, max_size=30).map(lambda some: [max(1, PART * 3 // 2 - sum(some)), *some])
+large = st.lists(sizes, max_size=30).map(lambda some: [max(1, PART + 1 - sum(some)), *some])
 
 
 @given(evaluations, evaluations, st.tuples(large, large), st.integers(0, 40), salts)
 def test_changes_within_a_large_evaluation_move_no_cut_outside(
     earlier: list[list[int]], later: list[list[int]], contents: tuple[list[int], list[int]], shift: int, salt: int
 ) -> None:
-    """If it has at least 1.5 × the part size before and after, all other cuts stay, also those where it begins or ends.
+    """If it is larger than the part size before and after, all other cuts stay, also those where it begins or ends.
 
     The other evaluations may have any size. The questions of the large one may be others, also the first and the last.
     """
