@@ -20,6 +20,7 @@ from fastrec._version import __version__
 if TYPE_CHECKING:
     from fastrec.api import SchemaVersion, Verdict, decode, encode, judge, read, schema, schema_versions
     from fastrec.commands.cat import cat
+    from fastrec.commands.clean import Cleaned, clean
     from fastrec.commands.diff import Difference, diff
     from fastrec.commands.export import Exported, export
     from fastrec.commands.generate import generate
@@ -38,8 +39,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Finding", "Record", "Verdict", "__version__", "decode", "encode", "judge", "read", "sample_hash", "schema"]
 __all__ += ["SchemaVersion", "schema_versions"]
-__all__ += ["Difference", "Exported", "Rejects", "Stats", "Summary", "Validation", "Verification"]
-__all__ += ["cat", "diff", "export", "generate", "normalize", "rejects", "report", "stats", "validate", "verify"]
+__all__ += ["Cleaned", "Difference", "Exported", "Rejects", "Stats", "Summary", "Validation", "Verification"]
+__all__ += ["cat", "clean", "diff", "export", "generate", "normalize", "rejects", "report", "stats", "validate"]
+__all__ += ["verify"]
 __all__ += ["FastrecError", "InvalidRecordError", "RefusedError", "ShardError", "UsageError"]
 
 _HOMES = {
@@ -47,6 +49,7 @@ _HOMES = {
     for module, names in {
         "fastrec.api": ("SchemaVersion", "Verdict", "decode", "encode", "judge", "read", "schema", "schema_versions"),
         "fastrec.commands.cat": ("cat",),
+        "fastrec.commands.clean": ("Cleaned", "clean"),
         "fastrec.commands.diff": ("Difference", "diff"),
         "fastrec.commands.export": ("Exported", "export"),
         "fastrec.commands.generate": ("generate",),

@@ -23,8 +23,8 @@ from fastrec.errors import FastrecError, shown
 __all__ = ["cli", "main"]
 
 _COMMANDS = (
-    "normalize", "stats", "report", "diff", "cat", "export", "verify", "rejects", "validate", "schema", "generate",
-    "completion",
+    "normalize", "stats", "report", "diff", "cat", "export", "verify", "rejects", "validate", "clean", "schema",
+    "generate", "completion",
 )  # fmt: skip
 _received: list[int] = []  # the signals that ended the command
 _raised: list[weakref.ref[BaseException]] = []  # what the handlers raised, until `main` caught it

@@ -32,7 +32,7 @@ from fastrec.limits import LIMITS, Limits
 from fastrec.storage import is_url, storage_of
 from fastrec.storage.local import LOCAL
 
-__all__ = ["LocalOutput", "exchange", "open_local_output"]
+__all__ = ["LocalOutput", "exchange", "local_work_of", "locked_work", "open_local_output"]
 
 _HERE: Final = -100  # AT_FDCWD
 _EXCHANGE: Final = 2  # RENAME_EXCHANGE, see renameat2(2)
@@ -117,6 +117,14 @@ class LocalOutput(Output):
                         place.target.rename(place.old)
                         place.discard_old()
 
+    def leftovers(self) -> list[str]:
+        """List the directories that earlier runs left: work, an output that was not published, a replaced output."""
+        old = self._place.old
+        directories = [self.work, str(self.staging)]
+        if self._place.target.exists() or not (old / self._place.marker.name).exists():  # else it is to be restored
+            directories.append(str(old))
+        return [path for path in directories if storage_of(path).is_directory(path)]
+
     def clear(self) -> None:
         for directory in (str(self.staging), self.work):
             storage_of(directory).remove_all(directory)
@@ -188,16 +196,12 @@ def open_local_output(
 ) -> Iterator[LocalOutput]:
     """Lock and prepare an output directory on this machine; see `fastrec.corpus.publish.open_output`."""
     target = Path(output).resolve()  # a symbolic link stays, and leads to the new output
-    work = str(target.parent / f".{target.name}.fastrec-work")
-    if (
-        work_dir
-    ):  # an output of the same name on another machine is another output; a store has no lock to tell them apart
-        work = work_of(f"{socket.gethostname()}:{target}" if is_url(work_dir) else str(target), work_dir)
+    work = local_work_of(target, work_dir)
     made = LocalOutput(target, kind, work, limits)
     if not Path(output).is_symlink() and Path(output).name not in ("", ".."):
         made.refused = str(Path(output)) + REFUSED  # as the user names it
     target.parent.mkdir(parents=True, exist_ok=True)
-    with locked(target, limits.lock_wait_seconds), _locked_work(work_dir, work, limits):
+    with locked(target, limits.lock_wait_seconds), locked_work(work_dir, work, limits):
         made.recover()
         _refuse_existing(target, output, kind, overwrite=overwrite)
         made.prepare(fresh=fresh)
@@ -205,7 +209,15 @@ def open_local_output(
         made.clear()
 
 
-def _locked_work(work_dir: str | None, work: str, limits: Limits) -> AbstractContextManager[None]:
+def local_work_of(target: Path, work_dir: str | None) -> str:
+    """Return the work directory of an output on this machine: beside it, or below `work_dir`."""
+    if not work_dir:
+        return str(target.parent / f".{target.name}.fastrec-work")
+    # An output of the same name on another machine is another output; a store has no lock to tell them apart.
+    return work_of(f"{socket.gethostname()}:{target}" if is_url(work_dir) else str(target), work_dir)
+
+
+def locked_work(work_dir: str | None, work: str, limits: Limits) -> AbstractContextManager[None]:
     """Lock a work directory that several machines may share: each of them may have an output of the same name."""
     if work_dir is None or is_url(work):
         return contextlib.nullcontext()

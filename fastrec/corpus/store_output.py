@@ -34,7 +34,7 @@ from fastrec.storage import is_url, join, parent_and_name, storage_of
 from fastrec.storage.object_store import OBJECT_STORE
 from fastrec.storage.shared_object import ChangedError, SharedObject
 
-__all__ = ["StoreOutput", "open_store_output"]
+__all__ = ["StoreOutput", "lease_of", "open_store_output"]
 
 
 class StoreOutput(Output):
@@ -178,6 +178,15 @@ class StoreOutput(Output):
             self._manifest.remove()
         OBJECT_STORE.remove(*(join(self._url, name) for name in self._old_files), *leftovers)
 
+    def leftovers(self) -> tuple[list[str], list[str]]:
+        """List the unpublished files of runs that have certainly ended, and those that a run may yet publish."""
+        ended: list[str] = []
+        others: list[str] = []
+        for path in self._leftovers():
+            token = self._token_of(path)
+            (ended if token is None or token in self._lease.ended_runs else others).append(path)
+        return ended, others
+
     def has_leftovers(self) -> bool:
         """Return whether there are files of runs that are not part of a corpus."""
         try:
@@ -211,14 +220,8 @@ def open_store_output(
 ) -> Iterator[StoreOutput]:
     """Lease and prepare an output in an object store; see `fastrec.corpus.publish.open_output`."""
     output = output.rstrip("/")
-    if not parent_and_name(output)[1] or output.count("/") < 3:
-        raise UsageError(f"{shown(output)} is a whole store: name a directory in it for the corpus")
+    lease = lease_of(output, kind, limits)
     work = work_of(output, work_dir or parent_and_name(output)[0])
-    lease = Lease(OBJECT_STORE, join(output, LEASE), output, limits)
-    if not lease.exists():
-        files = OBJECT_STORE.files_in(output)
-        if files and join(output, kind.marker) not in files:
-            raise _foreign_file(output, files[0], kind)
     with lease.held():
         made = StoreOutput(output, kind, work, lease, limits)
         try:
@@ -232,6 +235,18 @@ def open_store_output(
             raise
         finally:
             lease.stays = made.has_leftovers()
+
+
+def lease_of(output: str, kind: Kind, limits: Limits = LIMITS) -> Lease:
+    """Return the lease of an output, which is not taken yet; UsageError if the output cannot be ours."""
+    if not parent_and_name(output)[1] or output.count("/") < 3:
+        raise UsageError(f"{shown(output)} is a whole store: name a directory in it for the corpus")
+    lease = Lease(OBJECT_STORE, join(output, LEASE), output, limits)
+    if not lease.exists():
+        files = OBJECT_STORE.files_in(output)
+        if files and join(output, kind.marker) not in files:
+            raise _foreign_file(output, files[0], kind)
+    return lease
 
 
 def _foreign_file(output: str, path: str, kind: Kind) -> UsageError:

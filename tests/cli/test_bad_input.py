@@ -37,6 +37,7 @@ OF_SHARDS = {
     "validate": ["validate", "{}"],
 }
 OTHERS = {
+    "clean": ["clean", "{}"],
     "schema": ["schema"],
     "generate": ["generate", "-n", "5", "-o", "generated"],
     "completion": ["completion", "bash"],

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from fastrec.commands.clean import Cleaned
 from fastrec.commands.diff.document import Difference
 from fastrec.commands.rejects import Rejects
 from fastrec.commands.validate.result import LoggedFinding, Validation
@@ -81,6 +82,7 @@ DOCUMENTS: dict[str, tuple[Struct, str]] = {
     "validate --json-log": (LoggedFinding, "In the file that the option names: one object per line."),
     "rejects --format json": (Rejects, "On standard output."),
     "verify --json": (Verification, "On standard output."),
+    "clean --json": (Cleaned, "On standard output."),
 }
 
 

@@ -1,0 +1,56 @@
+"""`fastrec clean`."""
+
+from __future__ import annotations
+
+import click
+
+from fastrec.cli.console import allow_broken_pipe, print_json, print_notice
+from fastrec.cli.options import command
+from fastrec.cli.spelling import safe, spell_bytes
+from fastrec.errors import counted, shown
+
+__all__ = ["clean"]
+
+
+@command("Remove kept and interrupted work of normalize.")
+@click.argument("output", type=click.Path())
+@click.option("--work-dir", type=click.Path(), envvar="FASTREC_WORK_DIR", show_envvar=True,
+              show_default="next to the output; TMPDIR if the output is in a store",
+              help="Directory or URL for temporary files, as given to normalize.")  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Show what would be removed, and stop.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on stdout.")
+def clean(*, output: str, work_dir: str | None, dry_run: bool, as_json: bool) -> None:
+    """Remove the work that normalize left for its next run to OUTPUT.
+
+    This is what --incremental keeps, and the finished work of interrupted runs. OUTPUT and OUTPUT.refused stay as they
+    are. The next run of normalize reads all shards again.
+
+    \b
+    Exit codes:
+      0     done, or there was nothing to remove
+      2     the command line is wrong, or OUTPUT is not a corpus
+      3     failed: a run is writing OUTPUT, or a file could not be removed
+
+    \b
+    Examples:
+      fastrec clean corpus
+      fastrec clean corpus --dry-run
+      fastrec clean corpus --work-dir work
+    """
+    from fastrec.commands.clean import clean as run
+
+    found = run(output, work_dir=work_dir, dry_run=dry_run)
+    verb = "would remove" if dry_run else "removed"
+    with allow_broken_pipe():
+        if as_json:
+            print_json(found)
+        else:
+            for one in found.removed:
+                click.echo(f"{verb} {safe(one.path)}: {counted(one.files, 'file')}, {spell_bytes(one.bytes)}")
+            if not found.removed:
+                click.echo(f"nothing to remove: no run left work for {safe(shown(output))}")
+        if found.left:
+            print_notice(
+                f"{counted(len(found.left), 'file')} in {shown(output)} may belong to a run that has not ended, and "
+                "stay there; the next `fastrec normalize` to this output removes them"
+            )
