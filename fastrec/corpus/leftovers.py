@@ -85,16 +85,14 @@ def _clean_store(
     directories = filter(None, (parent_and_name(output)[0], scratch_directory(), work_dir))
     works = list(dict.fromkeys(work_of(output, directory) for directory in directories))
 
-    def opened() -> StoreOutput:
-        made = StoreOutput(output, CORPUS, works[0], lease, limits)
-        made.refuse_existing(overwrite=True)
-        return made
-
-    if not (opened().has_leftovers() or any(map(_existing, works)) or lease.exists()):
+    made = StoreOutput(output, CORPUS, works[0], lease, limits)
+    made.refuse_existing(overwrite=True)
+    if not (made.has_leftovers() or any(map(_existing, works)) or lease.exists()):
         return [], []
     with lease.held():
-        made = opened()  # again: another run may have published since
+        made = StoreOutput(output, CORPUS, works[0], lease, limits)  # again: another run may have published since
         try:
+            made.refuse_existing(overwrite=True)
             unpublished, others = made.leftovers()
             found = _measured([work for some in map(_existing, works) for work in some])
             if unpublished:

@@ -4,17 +4,19 @@ A kept shard is matched with the shard of the same path first, then with one of 
 What has to be equal:
 
     by signature    size, modification time and inode, or ETag; no file is read
-    by content      the hash of all bytes; every shard that has the size of a kept one is read
+    by content      hashes of all bytes; every shard that has the size of a kept one is read
 
 A signature proves nothing if the file was modified just before it was read: a later write may have the same time. Nor
-does it if the store tells no version. Then the hash has to be equal, too.
+does it if the store tells no version. Then the hashes have to be equal, too.
+
+A large shard is read in several ranges, each with its hash. The ranges of a file depend on its lines. So a shard is
+hashed in the ranges of the kept shards that it may be equal to.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -32,9 +34,16 @@ class KeptShard(msgspec.Struct, frozen=True, array_like=True):
     signature: str
     """`Shard.signature`; empty for a stream."""
     hash: str
-    """128-bit xxh3 of the bytes of the file; empty if unknown."""
+    """128-bit xxh3 of the bytes of the file; empty if unknown, or if there are `ranges`."""
     certain: bool
     """Whether it was last modified so long before it was read that a later change has another time."""
+    ranges: tuple[tuple[int, int, str], ...] = ()
+    """Start, size and hash of all ranges in which the file was read, if its own hash is not known."""
+
+
+_Hashed = tuple[tuple[int, int, str], ...]
+_Proof = tuple[str, _Hashed]
+"""What has to be equal: the signature, hashed ranges, or both."""
 
 
 class Changes(msgspec.Struct):
@@ -53,31 +62,38 @@ class Changes(msgspec.Struct):
 def match_shards(shards: Sequence[Shard], kept: Sequence[KeptShard], *, by_content: bool, engine: Engine) -> Changes:
     """Find out which shards are unchanged. Files are read in parallel, and only if their content decides."""
     proofs = _Proofs(shards, kept, by_content=by_content, engine=engine)
-    shard_proofs = {number: proof for number, shard in enumerate(shards) if (proof := proofs.of_shard(shard))}
-    kept_proofs = {position: proof for position, one in enumerate(kept) if (proof := proofs.of_kept(one))}
+    ours = {number: proofs.of_shard(shard) for number, shard in enumerate(shards)}
+    theirs = {position: proofs.of_kept(one) for position, one in enumerate(kept)}
+    paths = [shard.path for shard in shards], [one.path for one in kept]
     unchanged: dict[int, int] = {}
-
-    def match(shard_key: Callable[[int], Any], kept_key: Callable[[int], Any]) -> None:
+    for with_path in (True, False):
         matched = set(unchanged.values())
-        left = _grouped((number for number in shard_proofs if number not in unchanged), shard_key)
-        kept_left = _grouped((position for position in kept_proofs if position not in matched), kept_key)
-        for key in left.keys() & kept_left.keys():
-            # Sorted by path, so that the order of the shards does not matter.
-            numbers = sorted(left[key], key=lambda number: shards[number].path)
-            positions = sorted(kept_left[key], key=lambda position: kept[position].path)
-            unchanged.update(zip(numbers, positions, strict=False))
-
-    match(lambda n: (shards[n].path, shard_proofs[n]), lambda p: (kept[p].path, kept_proofs[p]))
-    match(shard_proofs.__getitem__, kept_proofs.__getitem__)
-    paths = {one.path for one in kept if one.signature}
+        left = _grouped(ours, unchanged, paths[0], with_path=with_path)
+        kept_left = _grouped(theirs, matched, paths[1], with_path=with_path)
+        for key in sorted(left.keys() & kept_left.keys()):
+            numbers = [number for number in left[key] if number not in unchanged]
+            unchanged.update(zip(numbers, kept_left[key], strict=False))
+    known = {one.path for one in kept if one.signature}
     others = [number for number in range(len(shards)) if number not in unchanged]
-    changed = [number for number in others if not shards[number].stream and shards[number].path in paths]
+    changed = [number for number in others if not shards[number].stream and shards[number].path in known]
     return Changes(
         unchanged=dict(sorted(unchanged.items())),
         new=sorted(set(others).difference(changed)),
         changed=changed,
         gone=sorted(set(range(len(kept))).difference(unchanged.values())),
     )
+
+
+def _grouped(
+    proofs: Mapping[int, list[_Proof]], matched: Iterable[int], paths: Sequence[str], *, with_path: bool
+) -> dict[tuple[str, _Proof], list[int]]:
+    """Group what is not matched yet by what has to be equal. Groups are sorted by path: the order does not matter."""
+    done = set(matched)
+    groups: defaultdict[tuple[str, _Proof], list[int]] = defaultdict(list)
+    for number in sorted(proofs.keys() - done, key=paths.__getitem__):
+        for proof in proofs[number]:
+            groups[paths[number] if with_path else "", proof].append(number)
+    return groups
 
 
 class _Proofs:
@@ -87,52 +103,75 @@ class _Proofs:
         self._by_content = by_content
         self._doubtful = {one.signature for one in kept if not one.certain}
         self._doubtful.update(shard.signature for shard in shards if not shard.version)
-        sizes = {_size_in(one.signature) for one in kept}
-        signatures = {one.signature for one in kept}
-        paths = [
-            shard.path
+        self._layouts: defaultdict[str, set[tuple[tuple[int, int], ...]]] = defaultdict(set)
+        """How to hash shards: ranges of kept shards by signature, or by size."""
+        for one in kept:
+            hashed = _hashed(one)
+            if hashed is not None and self._needs_content(one.signature):
+                self._layouts[self._likeness(one.signature)].add(tuple((start, size) for start, size, _ in hashed))
+        wanted = dict.fromkeys(
+            (shard.path, *range_)
             for shard in shards
-            if shard.signature
-            and (
-                _size_in(shard.signature) in sizes
-                if by_content
-                else shard.signature in self._doubtful and shard.signature in signatures
-            )
+            for layout in sorted(self._layouts_for(shard))
+            for range_ in layout
+        )
+        arguments = list(wanted)
+        self._hashes = {arguments[number]: found for number, found in engine.run(_hash_of, arguments)}
+
+    def _needs_content(self, signature: str) -> bool:
+        return self._by_content or signature in self._doubtful
+
+    def _likeness(self, signature: str) -> str:
+        """Return what has to be equal before content is compared."""
+        return _size_in(signature) if self._by_content else signature
+
+    def _layouts_for(self, shard: Shard) -> set[tuple[tuple[int, int], ...]]:
+        needed = shard.signature and self._needs_content(shard.signature)
+        return self._layouts.get(self._likeness(shard.signature), set()) if needed else set()
+
+    def of_shard(self, shard: Shard) -> list[_Proof]:
+        """Return all that may be equal to what a kept shard has; nothing if it cannot match."""
+        if not shard.signature or not self._needs_content(shard.signature):
+            return [(shard.signature, ())] if shard.signature else []
+        hashed = [
+            tuple((start, size, self._hashes[shard.path, start, size]) for start, size in layout)
+            for layout in self._layouts_for(shard)
         ]
-        self._hashes = {paths[number]: found for number, found in engine.run(_hash_of, paths)}
+        return [(self._likeness(shard.signature), one) for one in hashed if all(content for _, _, content in one)]
 
-    def of_shard(self, shard: Shard) -> tuple[str, str] | None:
-        """Return what has to be equal for a shard; None if it cannot match."""
-        return self._proof(shard.signature, self._hashes.get(shard.path, ""))
+    def of_kept(self, kept: KeptShard) -> list[_Proof]:
+        """Return what has to be equal to a kept shard; nothing if that is not known."""
+        if not kept.signature or not self._needs_content(kept.signature):
+            return [(kept.signature, ())] if kept.signature else []
+        hashed = _hashed(kept)
+        return [] if hashed is None else [(self._likeness(kept.signature), hashed)]
 
-    def of_kept(self, kept: KeptShard) -> tuple[str, str] | None:
-        """Return what has to be equal for a kept shard; None if it cannot match."""
-        return self._proof(kept.signature, kept.hash)
 
-    def _proof(self, signature: str, content: str) -> tuple[str, str] | None:
-        if not signature:
+def _hashed(kept: KeptShard) -> _Hashed | None:
+    """Return the hashes of all bytes of a kept shard by range; None if they are not known."""
+    if not kept.signature:
+        return None
+    size = int(_size_in(kept.signature))
+    if kept.hash:
+        return ((0, size, kept.hash),)
+    ranges = tuple(sorted(range_ for range_ in kept.ranges if range_[1]))
+    end = 0
+    for start, length, content in ranges:
+        if start != end or not content:
             return None
-        if not self._by_content and signature not in self._doubtful:
-            return signature, ""
-        if not content:
-            return None
-        return ("", content) if self._by_content else (signature, content)
-
-
-def _grouped(numbers: Iterable[int], key: Callable[[int], Any]) -> dict[Any, list[int]]:
-    groups: defaultdict[Any, list[int]] = defaultdict(list)
-    for number in numbers:
-        groups[key(number)].append(number)
-    return groups
+        end += length
+    return ranges if ranges and end == size else None
 
 
 def _size_in(signature: str) -> str:
     return signature.partition("-")[0]
 
 
-def _hash_of(path: str) -> str:
-    """Hash a file; empty if it cannot be read, which pass 1 will report. Runs in a worker."""
+def _hash_of(argument: tuple[str, int, int]) -> str:
+    """Hash a range of a file; empty if it cannot be read, which pass 1 will report. Runs in a worker."""
+    path, start, size = argument
     try:
-        return hash_of_file(path)[1]
+        count, content = hash_of_file(path, start, size)
     except OSError:
         return ""
+    return content if count == size else ""
