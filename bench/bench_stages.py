@@ -13,11 +13,9 @@ import zstandard
 
 from fastrec.corpus.writer import ShardWriter
 from fastrec.judge.judge import Judge
-from fastrec.limits import LIMITS
 from fastrec.schemas.hashes import TEXT_HASHES
 from fastrec.schemas.v0_2_0 import Record
 from fastrec.sorting.gather import gather, slice_run
-from fastrec.sorting.key_sample import KeySample
 from fastrec.sorting.keys import key_maker
 from fastrec.sorting.spill import Run, spill
 from fastrec.sources.formats import Format, decompress
@@ -57,7 +55,7 @@ class SortResult:
 
     def spill(self, path: Path) -> Run:
         """Sort and spill."""
-        return spill(str(path), self.text, self.ends, self.keys, self.rows, one_in=KeySample(LIMITS).one_in)
+        return spill(str(path), self.text, self.ends, self.keys, self.rows)
 
 
 @pytest.fixture(scope="session")

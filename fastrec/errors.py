@@ -11,6 +11,7 @@
     ├── ClusterError                a cluster cannot be reached, or all its workers are gone
     ├── BadShardsError              some shards could not be read: all of them; nothing was published
     ├── CorpusError                 a file of a corpus is damaged: path, reason, line
+    ├── DamagedFileError            a file of the work directory is damaged, cut off or missing: path, reason
     └── ShardError                  an input file could not be read to its end: path, byte offset, reason
         ├── ShardMissingError       it does not exist, is not a file, or cannot be opened
         ├── ShardTruncatedError     it ends in the middle of a frame or member
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ClusterError", "CorpusError", "FastrecError", "LockedError", "PanicError", "UsageError", "WorkerDiedError"]
 __all__ += ["BadShardsError", "ShardCorruptError", "ShardError", "ShardLimitError", "ShardMissingError"]
-__all__ += ["LostLeaseError", "RefusedError", "ShardTruncatedError"]
+__all__ += ["DamagedFileError", "LostLeaseError", "RefusedError", "ShardTruncatedError"]
 __all__ += ["counted", "naming", "out_of_memory", "shown", "utf8", "without_secrets"]
 
 # Up to the last @ before the path. A password may contain /, as keys of stores do; a port has digits only.
@@ -250,3 +251,15 @@ class CorpusError(FastrecError):
     def __str__(self) -> str:
         location = "" if self.line is None else f", line {self.line}"
         return f"{shown(self.path)}{location}: {self.reason}"
+
+
+class DamagedFileError(FastrecError):
+    """A file that an earlier task or run wrote is not as it was written: it is damaged, cut off or missing."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{shown(self.path)} is damaged: {self.reason}"

@@ -42,8 +42,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     merged_runs: int = 256  # runs after merging; with this many, a part of 64 MiB reads 256 KiB of each
     merge_fan_in: int = 256  # most runs merged at a time
     least_merge_fan_in: int = 8  # fewest runs merged at a time, so that a round pays off
-    sample_one_in: int = 32  # initial sampling rate of keys; it changes where parts are cut
-    sampled_keys: int = 1 << 19  # most sampled keys, in 160 MB: at least 4 per part; it changes where parts are cut
     most_borders: int = 1 << 19  # most borders held to choose cuts, in 130 MB: 8 per part; beyond that, parts grow
     most_parts: int = 1 << 16  # most parts of a corpus; beyond that, parts are larger; their names have five digits
 

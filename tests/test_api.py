@@ -23,6 +23,7 @@ from fastrec.errors import (
     BadShardsError,
     ClusterError,
     CorpusError,
+    DamagedFileError,
     FastrecError,
     LockedError,
     PanicError,
@@ -497,6 +498,7 @@ EXAMPLES = {
     ],
     BadShardsError: [([ShardTruncatedError("a.jsonl", "is cut", 7), ShardError("a\udcff\n.jsonl", "is cut")],)],
     CorpusError: [("out/manifest.json", "is not JSON"), ("a\udcff\n/rejects.jsonl.zst", "is not JSON", 3)],
+    DamagedFileError: [("work/run-0.index", "it ends at byte 7"), ("a\udcff\n/part", "is missing")],
     ShardError: SHARD_ERRORS,
 }
 FAMILY = [error for error in vars(errors).values() if isinstance(error, type) and issubclass(error, Exception)]

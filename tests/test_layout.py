@@ -98,7 +98,7 @@ EDGES = {
         "summary",
     },
     "summary": {"engine", "errors", "limits", "schemas", "sorting", "storage"},
-    "sorting": {"limits", "schemas", "storage"},
+    "sorting": {"errors", "limits", "schemas", "sources", "storage"},
     "judge": {"errors", "limits", "schemas", "sources"},
     "sources": {"errors", "limits", "storage"},
     "engine": {"build", "errors", "limits"},

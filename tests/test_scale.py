@@ -85,7 +85,7 @@ def test_the_simulation_counts_reads_correctly(tmp_path: Path, monkeypatch: pyte
     for window_bytes in (10_000, 100_000, 300_000):
         for part in range(16):
             calls.clear()
-            pieces = [piece for run in merged if (piece := slice_merged(run, part))]
+            pieces = [piece for run in merged if (piece := slice_merged(run, part, part))]
             assert list(gather(pieces, None, None, window_bytes))
             check(pieces, window_bytes * 2 // 3 // 2, len(calls))
 

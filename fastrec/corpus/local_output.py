@@ -125,12 +125,39 @@ class LocalOutput(Output):
             directories.append(str(old))
         return [path for path in directories if storage_of(path).is_directory(path)]
 
+    def reuse(self, path: str, name: str) -> str:
+        LOCAL.link_or_copy(path, self.staged(name))
+        return self.staged(name)
+
+    def keep(self, path: str, name: str, *, linked: bool = True) -> str:
+        published, place = str(self._place.target / Path(path).name), self.working(name)
+        if not linked or is_url(place):
+            return published
+        try:
+            if not os.path.lexists(place):
+                os.link(path, place)
+        except OSError:  # another file system, or one without links
+            return published
+        return place if os.path.samefile(path, place) else published  # noqa: PTH121
+
+    def before_publishing(self, path: str) -> str:
+        directory, name = os.path.split(path)
+        return self.staged(name) if directory == str(self._place.target) else path
+
     def clear(self) -> None:
-        for directory in (str(self.staging), self.work):
-            storage_of(directory).remove_all(directory)
+        storage = storage_of(self.work)
+        LOCAL.remove_all(str(self.staging))
+        if self.kept:
+            with contextlib.suppress(OSError):  # what stays does no harm
+                storage.remove(*(path for path in storage.files_in(self.work) if not self._is_kept(path)))
+        else:
+            storage.remove_all(self.work)
         with contextlib.suppress(OSError):  # what stays does no harm
             if self._place.target.exists():
                 self._place.discard_old()
+
+    def _is_kept(self, path: str) -> bool:
+        return path in self.kept or path == self.kept_path
 
 
 class _Place:

@@ -13,8 +13,10 @@ from fastrec.errors import UsageError, shown
 from fastrec.storage import is_url, join, parent_and_name, storage_of, without_file_protocol
 from fastrec.storage.digests import fingerprint
 
-__all__ = ["CORPUS", "REFUSED", "Kind", "Output", "not_refused", "work_of"]
+__all__ = ["CORPUS", "KEPT", "REFUSED", "Kind", "Output", "is_journal", "not_refused", "work_of"]
 
+KEPT: Final = "kept"
+"""The name of the list of kept work in the work directory."""
 REFUSED: Final = ".refused"
 """What the name of a refused output ends with."""
 
@@ -39,6 +41,8 @@ class Output(Protocol):
     """The directory with all work of this output, of earlier runs too."""
     refused: str
     """Where the output is put if it is refused: `OUT.refused`."""
+    kept: frozenset[str] = frozenset()
+    """Files that stay after success, because the next run builds on them."""
 
     def staged(self, name: str) -> str:
         """Return the path that a file of the output has before it is published."""
@@ -76,6 +80,21 @@ class Output(Protocol):
     def check(self) -> None:
         """Raise a LostLeaseError if another run has taken the output over; cheap enough to be called all the time."""
 
+    def reuse(self, path: str, name: str) -> str:
+        """Make a file of the last output a file of this one, and return its path. Its content is not copied."""
+
+    def keep(self, path: str, name: str, *, linked: bool = True) -> str:
+        """Return the path at which the next run finds a file of this output; if `linked`, also without the output."""
+
+    def before_publishing(self, path: str) -> str:
+        """Return where a file is now that `path` names after the output is published."""
+        return path
+
+    @property
+    def kept_path(self) -> str:
+        """The path of the list of kept work."""
+        return join(self.work_root, KEPT)
+
     def earlier_journals(self) -> list[str]:
         """Return the paths of journals that earlier runs left in other work directories."""
         return []
@@ -104,9 +123,14 @@ class Output(Protocol):
             return True
 
     def _work_files(self) -> list[str]:
-        """List the work files besides the journal."""
+        """List the work files besides the journal and the list of kept work."""
         files = storage_of(self.work).files_in(self.work)
-        return [path for path in files if not parent_and_name(path)[1].startswith("journal")]
+        return [path for path in files if path != self.kept_path and not is_journal(path)]
+
+
+def is_journal(path: str) -> bool:
+    """Return whether a work file is a journal."""
+    return parent_and_name(path)[1].startswith("journal")
 
 
 def not_refused(path: str) -> UsageError:

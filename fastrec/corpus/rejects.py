@@ -1,6 +1,7 @@
 """Rejected lines: lines that are not in the corpus, kept whole with their location and errors.
 
-Each task writes its own file of rejected lines. At the end they are merged by source and line, and compressed.
+Each task writes its own file of rejected lines, in which those of each piece of input are a zstd frame. At the end they
+are merged by source and line, and compressed again.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import chain, islice
-from typing import Final
+from typing import Any, Final, Self
 
 import msgspec
+import zstandard
 from msgspec import UNSET, UnsetType
 
 from fastrec.corpus.writer import ShardWriter, Written
-from fastrec.errors import CorpusError
+from fastrec.errors import CorpusError, DamagedFileError
 from fastrec.judge.batch import InvalidLine
 from fastrec.judge.codes import ERRORS
 from fastrec.judge.findings import Finding
@@ -28,6 +30,7 @@ __all__ = [
     "CODES",
     "RejectRange",
     "RejectedLine",
+    "RejectsWriter",
     "decode_rejected",
     "numbered_lines",
     "rejected_line",
@@ -37,8 +40,8 @@ __all__ = [
 CODES: Final = tuple(row.code for row in ERRORS)
 """The codes that a rejected line may have."""
 
+_WORK_LEVEL: Final = 1
 _SOME_BYTES: Final = 1 << 16
-_ALONE_BYTES: Final = 1 << 20  # to read at a time from the only open file
 _HELD_BYTES: Final = 64 << 20  # to hold of all files of a merge
 
 _encode = msgspec.json.Encoder().encode
@@ -84,6 +87,35 @@ class RejectedLine(msgspec.Struct):
     def to_json(self) -> bytes:
         """Encode as a line of the rejects file."""
         return _encode(self) + b"\n"
+
+
+class RejectsWriter:
+    """Writes rejected lines to a work file, in ranges that can be read on their own; a context manager."""
+
+    def __init__(self, path: str) -> None:
+        self._file = storage_of(path).create(path, for_work=True)
+        self._compressor: Any = None
+        self._start = self._bytes = 0
+
+    def write(self, line: bytes) -> None:
+        """Append a line to the current range."""
+        if self._compressor is None:
+            self._compressor = zstandard.ZstdCompressor(level=_WORK_LEVEL).compressobj()
+        self._bytes += self._file.write(self._compressor.compress(line))
+
+    def end_range(self) -> tuple[int, int]:
+        """End the current range; return where it begins and ends, which is the same if it has no lines."""
+        if self._compressor is not None:
+            self._bytes += self._file.write(self._compressor.flush())
+            self._compressor = None
+        start, self._start = self._start, self._bytes
+        return start, self._bytes
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._file.__exit__(kind)
 
 
 class RejectRange(msgspec.Struct, frozen=True):
@@ -152,8 +184,8 @@ def write_rejects(
 ) -> Written | None:
     """Merge rejected lines by source and line into one file; return None if there are none.
 
-    `ranges` has the rejected lines of pass 1. `left_out` are files with the records left out in pass 2, each sorted by
-    source and line. `names` are the sources, by the number of their shard.
+    `ranges` has the rejected lines of pass 1. `left_out` are files with the records left out in pass 2, each one range
+    that is sorted by source and line. `names` are the sources, by the number of their shard.
     """
     wanted = [piece for piece in ranges if piece.end > piece.start]
     wanted.sort(key=lambda piece: (names[piece.shard], piece.shard, piece.offset))
@@ -174,7 +206,7 @@ def write_rejects(
 
 def _lines_of(piece: RejectRange) -> Iterator[bytes]:
     """Read the lines of a range and correct their line numbers."""
-    for line in _lines(piece.path, piece.start, piece.end, _ALONE_BYTES):
+    for line in _lines(piece.path, piece.start, piece.end, _SOME_BYTES):
         if piece.line_base:
             rejected = _decode(line)
             rejected.line += piece.line_base
@@ -185,14 +217,23 @@ def _lines_of(piece: RejectRange) -> Iterator[bytes]:
 
 def _lines(path: str, start: int, end: int, size: int) -> Iterator[bytes]:
     """Read the lines of a range of a file, which is open only while reading: thousands may be merged."""
+    if start == end:
+        return
     begun: list[bytes] = []  # a line may be much longer than `size`
+    frame = zstandard.ZstdDecompressor().decompressobj()
     while start < end:
-        *lines, rest = storage_of(path).read_range(path, min(size, end - start), start).split(b"\n")
+        compressed = storage_of(path).read_range(path, min(size, end - start), start)
         start += size
+        try:
+            *lines, rest = frame.decompress(compressed).split(b"\n")
+        except zstandard.ZstdError as exc:
+            raise DamagedFileError(path, str(exc)) from exc
         for line in lines:
             yield b"".join((*begun, line, b"\n"))
             begun = []
         begun.append(rest)
+    if not frame.eof or any(begun):
+        raise DamagedFileError(path, "a frame is incomplete")
 
 
 def _location(line: bytes) -> tuple[str, int]:

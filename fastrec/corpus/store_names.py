@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["LEASE", "is_of_a_run", "name_with", "token_in"]
+__all__ = ["LEASE", "is_of_a_run", "name_with", "stem_of", "token_in"]
 
 LEASE: Final = ".fastrec-writing"
 
@@ -31,6 +31,16 @@ def token_in(name: str) -> str | None:
     """
     found = _FILE.fullmatch(name)
     return found[1] if found else None
+
+
+def stem_of(name: str) -> str:
+    """Return the name of a file of a run without its token.
+
+    >>> stem_of("part-00000-0123456789abcdef.jsonl.zst"), stem_of("summary.json")
+    ('part-00000.jsonl.zst', 'summary.json')
+    """
+    token = token_in(name)
+    return name.replace(f"-{token}", "", 1) if token else name
 
 
 def is_of_a_run(name: str) -> bool:

@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from fastrec.corpus.lease import Lease
 from fastrec.corpus.manifest import is_refused
 from fastrec.corpus.output import REFUSED, Kind, Output, not_refused, work_of
-from fastrec.corpus.store_names import LEASE, is_of_a_run, name_with, token_in
+from fastrec.corpus.store_names import LEASE, is_of_a_run, name_with, stem_of, token_in
 from fastrec.errors import LockedError, LostLeaseError, UsageError, shown
 from fastrec.limits import LIMITS, Limits
 from fastrec.storage import is_url, join, parent_and_name, storage_of
@@ -198,20 +198,36 @@ class StoreOutput(Output):
         """Remove the unpublished files of this run, and all work, unless another run has taken over."""
         with contextlib.suppress(OSError, LockedError):
             self._lease.renew()
-            OBJECT_STORE.remove(*self.staged_files())
-            storage_of(self.work_root).remove_all(self.work_root)
+            OBJECT_STORE.remove(*(path for path in self.staged_files() if path not in self.kept))
+            storage = storage_of(self.work_root)
+            if not self.kept:
+                storage.remove_all(self.work_root)
+                return
+            kept = {*self.kept, self.kept_path}
+            storage.remove(*(path for path in self._work_files(journals=True) if path not in kept))
 
     def earlier_journals(self) -> list[str]:
         files = map(parent_and_name, self._work_files())
         return sorted({join(directory, "journal") for directory, name in files if name.startswith("journal")})
 
-    def _work_files(self) -> list[str]:
-        """List the work files of all runs, besides the journal of this one."""
+    def reuse(self, path: str, name: str) -> str:
+        """Keep a file under its name, if that differs in the token only; else copy it within the store."""
+        if stem_of(parent_and_name(path)[1]) == stem_of(name) and parent_and_name(path)[0] == self._url:
+            return path
+        OBJECT_STORE.copy(path, self.staged(name))
+        return self.staged(name)
+
+    def keep(self, path: str, _name: str, *, linked: bool = True) -> str:  # noqa: ARG002
+        return path
+
+    def _work_files(self, *, journals: bool = False) -> list[str]:
+        """List the work files of all runs, besides the list of kept work and the journal of this one."""
         storage = storage_of(self.work_root)
         files = storage.files_in(self.work_root)
         if not is_url(self.work_root):  # these are directories; in a store, they are all files below it
             files = [file for path in files if storage.is_directory(path) for file in storage.files_in(path)]
-        return [path for path in files if not path.startswith(join(self.work, "journal"))]
+        own = join(self.work, "journal")
+        return [path for path in files if path != self.kept_path and (journals or not path.startswith(own))]
 
 
 @contextlib.contextmanager

@@ -32,6 +32,8 @@ class RunContext:
     may_change: bool = False
     """Whether the target is a guess, which pass 1 may find wrong."""
     streams: Streams = field(default_factory=Streams)
+    found_at: int = 0
+    """When the shards were found, in nanoseconds since 1970."""
 
     @property
     def limits(self) -> Limits:
@@ -46,6 +48,6 @@ class RunContext:
         """Return the path of a part before it is published."""
         return self.output.staged(self.part_name(number))
 
-    def census_path(self, number: int) -> str:
-        """Return the path prefix of the census, the counts and the left-out records of a part."""
-        return self.output.working(f"census-{number:05d}")
+    def census_path(self, made_of: str) -> str:
+        """Return the path prefix of the statistics of a part, and of what is kept of it, by what it is made of."""
+        return self.output.working(f"census-{made_of}")

@@ -1,7 +1,7 @@
 """The driver: runs the steps of `normalize` one after the other, each on the result of the one before.
 
-It holds counts, a sample of keys and where parts begin in runs, but no records. Its memory is bounded, apart from some
-kilobytes per task and per part.
+It holds counts, a sample of keys and where regions begin in runs, but no records. Its memory is bounded, apart from
+some kilobytes per task and per part.
 """
 
 from __future__ import annotations
@@ -10,102 +10,161 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
+import msgspec
 from msgspec.structs import asdict
+from xxhash import xxh3_128_hexdigest
 
 from fastrec._version import __version__
 from fastrec.build import identity
 from fastrec.corpus.manifest import InputEntry, Manifest, PartEntry, RejectsEntry, key_entry, tree_hash
 from fastrec.corpus.rejects import RejectRange, write_rejects
 from fastrec.errors import utf8
+from fastrec.normalize.base import Base
+from fastrec.normalize.changes import Changes
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.gate import why_refused
+from fastrec.normalize.keep import Made, keep_work
+from fastrec.normalize.kept import KeptRejects
 from fastrec.normalize.line_counts import (
+    LineStatistics,
     check_line_counts,
-    count_codes,
-    count_hashes,
-    count_versions,
+    count_lines,
+    hash_document,
     input_entries,
     total_line_counts,
 )
 from fastrec.normalize.options import RECORDED, Options
-from fastrec.normalize.parts import close_gaps, make_parts
+from fastrec.normalize.parts import make_parts, number_parts
 from fastrec.normalize.pass1_driver import SortedShards, sort_shards
+from fastrec.normalize.plan import plan_parts
 from fastrec.normalize.repairs import repair_documents
 from fastrec.normalize.results import Part
-from fastrec.normalize.rounds import merge_rounds
-from fastrec.sorting.key_sample import cut_keys
 from fastrec.sources.shard import Shard
-from fastrec.summary.document import Summary
-from fastrec.summary.part_statistics import add_part_counts
+from fastrec.storage import parent_and_name, storage_of
+from fastrec.summary.document import LineCounts, Summary
+from fastrec.summary.part_statistics import Census, PartCounts, add_part_counts
 from fastrec.summary.summarize import same_run_summary, summarize
 
-__all__ = ["make_corpus", "purpose_of"]
+__all__ = ["Corpus", "make_corpus", "purpose_of"]
 
 
 def purpose_of(options: Options, *, is_auto: bool = False) -> dict[str, Any]:
     """Return everything besides the records that determines the bytes of a corpus."""
     recorded = {name: getattr(options, name) for name in (*RECORDED, "max_window", "sort_fields")}
     limits = options.limits
-    cuts = (limits.sample_one_in, limits.sampled_keys, limits.most_parts)
+    cuts = (limits.most_borders, limits.most_parts)
     schema = f"auto ({options.target.name})" if is_auto else options.target.name
     return {"build": identity(), "cuts": cuts, "schema": schema, **recorded}
 
 
-def make_corpus(shards: Sequence[Shard], context: RunContext) -> tuple[Manifest, Summary]:
+class Corpus(msgspec.Struct, frozen=True):
+    """A corpus that is ready to be published."""
+
+    manifest: Manifest
+    summary: Summary
+    parts_written: int
+    changes: Changes  # of the shards since the last run
+    gone: int  # shards of the last run that are not there any more
+    kept: frozenset[str]  # files that stay for the next run
+
+
+def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Corpus:
     """Make a corpus that is ready to be published."""
-    options, limits = context.options, context.limits
-    sorted_shards, sample = sort_shards(shards, context)
-    cuts = cut_keys(sample.keys, sample.one_in, options.part_size, limits.most_parts)
-    del sample  # it may take 160 MB
-    runs, copies = merge_rounds(context, sorted_shards, cuts)
-    parts, census = make_parts(context, shards, sorted_shards, runs, cuts)
-    prefixes = [part.census for part in parts]
-    counts = add_part_counts(prefixes, context.engine, limits.part_counts_per_task)
-    counts.copies.update(copies)
-    results, skipped = sorted_shards.results, sorted_shards.skipped
-    inputs = input_entries(shards, results, counts, sorted_shards.decompressed)
+    options = context.options
+    sorted_shards = sort_shards(shards, context, base)
+    plan = plan_parts(context, sorted_shards, base)
+    parts, census = make_parts(context, shards, sorted_shards, plan)
+    is_same = len(sorted_shards.results) == len(base.tasks) and not base.gone and base.lines is not None
+    counts = PartCounts() if is_same else _count_parts(parts, context)
+    lines = base.lines if is_same and base.lines else counts.lines
+    inputs = input_entries(shards, sorted_shards.pieces(), lines, sorted_shards.decompressed)
     check_line_counts(inputs, parts)
-    versions, notes = count_versions(results)
-    repaired, repairable = repair_documents(result.repairs for result in results)
-    summary = summarize(
-        total_line_counts(inputs),
-        count_codes(results, parts),
-        count_hashes(results, options, context.engine),
+    line_counts = total_line_counts(inputs)
+    if is_same:
+        summary = Summary.from_json(storage_of(base.summary).read_all(base.summary))
+    else:
+        lines_read = count_lines(sorted_shards.results, context.engine, context.limits.part_counts_per_task)
+        for part in parts:
+            lines_read.codes.update(part.left_out)
+        summary = _summarize(options, line_counts, lines_read, counts, census)
+    left_out = [f"{part.census}-left-out" for part in parts] if options.leaves_out else []
+    rejects = _write_rejects(context, shards, sorted_shards, left_out, base, count=line_counts.rejected)
+    skipped = sorted_shards.skipped
+    inputs = [entry for number, entry in enumerate(inputs) if number not in skipped]
+    errors = [str(error) for _, error in sorted(skipped.items())]
+    numbered = number_parts(context, parts)
+    refused = why_refused(summary.line_counts, options.gate, context.output.old_marker())
+    manifest = _write_documents(
+        context,
+        numbered,
+        summary,
+        rejects=rejects.entry if rejects else None,
+        inputs=inputs,
+        skipped=errors,
+        refused=refused,
+    )
+    kept = frozenset[str]()
+    if options.incremental:
+        paths = {part.made_of: part.path for part in numbered}
+        made = Made(shards, sorted_shards, parts, paths, lines, summary, rejects)
+        kept = keep_work(context, made)
+    unchanged = {part.made_of for part in base.parts}
+    written = sum(part.made_of not in unchanged for part in numbered)
+    return Corpus(manifest, summary, written, base.changes, base.shards_gone, kept)
+
+
+def _count_parts(parts: Sequence[Part], context: RunContext) -> PartCounts:
+    return add_part_counts([part.census for part in parts], context.engine, context.limits.part_counts_per_task)
+
+
+def _summarize(
+    options: Options, line_counts: LineCounts, lines: LineStatistics, counts: PartCounts, census: Census
+) -> Summary:
+    repaired, repairable = repair_documents(lines.repairs)
+    return summarize(
+        line_counts,
+        lines.codes,
+        hash_document(lines, options),
         counts.tally,
         census,
         schema=options.target,
-        versions=versions,
-        notes=notes,
+        versions=lines.versions,
+        notes=lines.notes,
         repaired=repaired,
         repairable=repairable,
         same_run=same_run_summary(census.same_run),
     )
-    rejects = _write_rejects(context, shards, sorted_shards, prefixes, summary.line_counts.rejected)
-    inputs = [entry for number, entry in enumerate(inputs) if number not in skipped]
-    errors = [str(error) for _, error in sorted(skipped.items())]
-    parts = close_gaps(context, parts)
-    refused = why_refused(summary.line_counts, options.gate, context.output.old_marker())
-    manifest = _write_documents(
-        context, parts, summary, rejects=rejects, inputs=inputs, skipped=errors, refused=refused
-    )
-    return manifest, summary
 
 
 def _write_rejects(
-    context: RunContext, shards: Sequence[Shard], sorted_shards: SortedShards, prefixes: Sequence[str], count: int
-) -> RejectsEntry | None:
+    context: RunContext,
+    shards: Sequence[Shard],
+    sorted_shards: SortedShards,
+    left_out: Sequence[str],
+    base: Base,
+    *,
+    count: int,
+) -> KeptRejects | None:
+    """Write the rejected lines, unless they are the same as those of the base."""
     files = {number: result.rejects for result in sorted_shards.results for number in result.numbers}
-    ranges = []
-    for counts, base in sorted_shards.with_line_bases():
-        piece = counts.piece
-        start = piece.offset + piece.slice.start
-        ranges.append(RejectRange(files[piece.number], *counts.rejects, piece.shard, start, base))
-    left_out = [f"{prefix}-left-out" for prefix in prefixes] if context.options.leaves_out else []
+    names = [utf8(shard.path) for shard in shards]
+    ranges = [
+        RejectRange(files[counts.piece.number], *counts.rejects, *counts.piece.place, line_base)
+        for counts, line_base in sorted_shards.with_line_bases()
+    ]
+    used = [(piece, names[piece.shard]) for piece in ranges if piece.end > piece.start]
+    made_of = xxh3_128_hexdigest(msgspec.msgpack.encode((used, left_out)))
     name = context.output.named("rejects", ".jsonl.zst")
-    written = write_rejects(context.output.staged(name), ranges, left_out, [utf8(shard.path) for shard in shards])
+    if base.rejects and base.rejects.made_of == made_of:
+        path = context.output.reuse(base.rejects.path, name)
+        entry = msgspec.structs.replace(base.rejects.entry, file=parent_and_name(path)[1])
+        return KeptRejects(made_of, path, entry)
+    path = context.output.staged(name)
+    written = write_rejects(path, ranges, left_out, names)
     if written is None:
         return None
-    return RejectsEntry(file=name, records=count, bytes=written.bytes, sha256=written.sha256)
+    entry = RejectsEntry(file=name, records=count, bytes=written.bytes, sha256=written.sha256)
+    return KeptRejects(made_of, path, entry)
 
 
 def _write_documents(
@@ -130,7 +189,7 @@ def _write_documents(
         text_sha256=tree_hash(part.written.text_sha256 for part in parts),
         parts=[
             PartEntry(
-                file=context.part_name(part.number),
+                file=parent_and_name(part.path)[1],
                 records=part.records,
                 first=key_entry(part.first, options.sort_fields),
                 last=key_entry(part.last, options.sort_fields),

@@ -28,7 +28,7 @@ from fastrec.storage import storage_of
 from fastrec.storage.base import Log
 from fastrec.storage.digests import fingerprint
 
-__all__ = ["Journal", "JournalEntry", "purpose_in"]
+__all__ = ["Journal", "JournalEntry", "difference", "framed", "purpose_in", "unframed"]
 
 _HEAD: Final = 12  # bytes before an entry: its length and fingerprint
 _COPIED: Final = 4 << 20  # bytes of another journal that are copied at a time
@@ -47,7 +47,7 @@ class Journal:
         """Entries of earlier runs."""
         self.discarded = ""
         """Why entries of an earlier run are not used; empty if there are none."""
-        self._head = _framed(_encode(purpose))
+        self._head = framed(_encode(purpose))
         self._log = storage_of(path).open_log(path)
         try:
             with naming(path):
@@ -66,9 +66,9 @@ class Journal:
             size = file.seek(0, os.SEEK_END)
             file.seek(0)
             before = _next_entry(file, size)
-            end = len(self._head) if before is not None and _framed(before) == self._head else 0
+            end = len(self._head) if before is not None and framed(before) == self._head else 0
             if before and not end and _next_entry(file, size):
-                self.discarded = _difference(before, self.purpose)
+                self.discarded = difference(before, self.purpose)
             while end and (body := _next_entry(file, size - end)) is not None:
                 try:
                     entries.append(_decode(body))
@@ -107,7 +107,7 @@ class Journal:
         except (UnicodeEncodeError, OverflowError, TypeError):
             # A path that is not UTF-8, or an example with a huge integer: this work cannot be reused.
             return False
-        self._log.append(_framed(body))
+        self._log.append(framed(body))
         return True
 
     def __enter__(self) -> Self:
@@ -119,7 +119,7 @@ class Journal:
 
 def purpose_in(paths: Iterable[str], purposes: Sequence[dict[str, Any]]) -> int | None:
     """Return the index of the purpose that the longest of some journals has; None if all have other ones."""
-    heads = {_framed(_encode(purpose)): index for index, purpose in enumerate(purposes)}
+    heads = {framed(_encode(purpose)): index for index, purpose in enumerate(purposes)}
     found, longest = None, 0
     for path in paths:
         with (
@@ -130,13 +130,13 @@ def purpose_in(paths: Iterable[str], purposes: Sequence[dict[str, Any]]) -> int 
             size = file.seek(0, os.SEEK_END)
             file.seek(0)
             head = _next_entry(file, size)
-            index = None if head is None else heads.get(_framed(head))
+            index = None if head is None else heads.get(framed(head))
             if index is not None and size > longest:
                 found, longest = index, size
     return found
 
 
-def _difference(before: bytes, purpose: dict[str, Any]) -> str:
+def difference(before: bytes, purpose: dict[str, Any]) -> str:
     """Say how the encoded purpose of a journal differs from this one."""
     try:
         then, now = (_flat(msgspec.msgpack.decode(encoded)) for encoded in (before, _encode(purpose)))
@@ -149,14 +149,21 @@ def _flat(purpose: dict[str, Any]) -> dict[str, Any]:
     return {**purpose.pop("build", {}), **purpose}
 
 
-def _framed(body: bytes) -> bytes:
+def framed(body: bytes) -> bytes:
+    """Return some bytes with their length and fingerprint in front."""
     return len(body).to_bytes(4, "big") + fingerprint(body).to_bytes(8, "big") + body
+
+
+def unframed(data: bytes) -> bytes | None:
+    """Return the bytes that `framed` got; None if they are damaged."""
+    body = data[_HEAD:]
+    return body if data == framed(body) else None
 
 
 def _next_entry(file: BinaryIO, left: int) -> bytes | None:
     head = file.read(_HEAD)
     body = file.read(min(int.from_bytes(head[:4], "big"), left))
-    return body if body and head + body == _framed(body) else None
+    return body if body and head + body == framed(body) else None
 
 
 _encode = msgspec.msgpack.Encoder().encode

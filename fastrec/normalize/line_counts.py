@@ -4,26 +4,31 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Self
 
+import msgspec
 from msgspec.structs import asdict
 
 from fastrec.corpus.manifest import InputEntry
 from fastrec.engine.base import Engine
 from fastrec.errors import FastrecError, utf8
+from fastrec.judge.batch import HashReplaced
 from fastrec.normalize.options import Options
-from fastrec.normalize.results import PIECES, Part, SortResult, hash_examples
-from fastrec.sorting.files import read_blocks
+from fastrec.normalize.repairs import RepairCounts
+from fastrec.normalize.results import Part, PieceCounts, PieceStatistics, SortResult, hash_examples
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Shard
+from fastrec.storage import storage_of
 from fastrec.summary.document import HashExample, LineCounts, SampleHashes, json_safe
-from fastrec.summary.part_statistics import PartCounts
+from fastrec.summary.part_statistics import LinesByPiece
 from fastrec.summary.summarize import hash_counts
+from fastrec.summary.sums import Sums
 
 __all__ = [
+    "LineStatistics",
     "check_line_counts",
-    "count_codes",
-    "count_hashes",
-    "count_versions",
+    "count_lines",
+    "hash_document",
     "input_entries",
     "total_line_counts",
 ]
@@ -32,73 +37,92 @@ Recipes = Counter[tuple[str, str, str]]
 """Valid lines by evaluation_name, model_id and the recipe of the given hash."""
 
 
-def count_codes(results: Iterable[SortResult], parts: Iterable[Part]) -> Counter[str]:
-    """Count rejected lines by the code of their first error."""
-    codes: Counter[str] = Counter()
-    for counted in (*(result.codes for result in results), *(part.left_out for part in parts)):
-        codes.update(counted)
-    return codes
+class LineStatistics(Sums):
+    """The statistics of the lines of all pieces, or of some."""
+
+    codes: Counter[str] = msgspec.field(default_factory=Counter)  # rejected lines by the code of their first error
+    versions: Counter[str] = msgspec.field(default_factory=Counter)  # valid lines by their schema version
+    notes: Counter[str] = msgspec.field(default_factory=Counter)  # valid lines by the code of a note
+    recipes: Recipes = msgspec.field(default_factory=Counter)
+    wrong_hashes: list[HashReplaced] = msgspec.field(default_factory=list)
+    repairs: RepairCounts = msgspec.field(default_factory=RepairCounts)
+
+    def __iadd__(self, other: Self) -> Self:
+        super().__iadd__(other)
+        self.wrong_hashes = hash_examples(self.wrong_hashes)
+        return self
 
 
-def count_versions(results: Iterable[SortResult]) -> tuple[Counter[str], Counter[str]]:
-    """Count valid lines by their schema version, and by the code of a note."""
-    versions: Counter[str] = Counter()
-    notes: Counter[str] = Counter()
-    for result in results:
-        versions.update(result.versions)
-        notes.update(result.notes)
-    return +versions, notes  # without versions that were only tried
+def count_lines(results: Sequence[SortResult], engine: Engine, at_once: int) -> LineStatistics:
+    """Add up the statistics of all pieces; many files are read in tasks of some."""
+    wanted = [(result.statistics, frozenset(result.numbers)) for result in results if result.pieces]
+    if len(wanted) <= at_once:
+        return _read_statistics(wanted)
+    total = LineStatistics()
+    groups = (wanted[first : first + at_once] for first in range(0, len(wanted), at_once))
+    for _, counted in engine.run(_read_statistics, groups):
+        total += counted
+    return total
 
 
-def count_hashes(results: Sequence[SortResult], options: Options, engine: Engine) -> SampleHashes:
-    """Count how given sample hashes compared with computed ones."""
+def _read_statistics(wanted: Iterable[tuple[str, frozenset[int]]]) -> LineStatistics:
+    """Add up the statistics of some pieces, given the files and the numbers. Runs in a worker if there are many."""
+    total = LineStatistics()
+    for path, numbers in wanted:
+        for line in storage_of(path).read_all(path).splitlines():
+            one = _decode(line)
+            if one.number in numbers:
+                total.codes.update(one.codes)
+                total.versions.update(one.versions)
+                total.notes.update(one.notes)
+                for evaluation, model, recipe, count in one.recipes:
+                    total.recipes[evaluation, model, recipe] += count
+                total.wrong_hashes = hash_examples(total.wrong_hashes + one.wrong_hashes)
+                total.repairs += one.repairs
+    total.versions = +total.versions  # without versions that were only tried
+    return total
+
+
+_decode = msgspec.json.Decoder(PieceStatistics).decode
+
+
+def hash_document(lines: LineStatistics, options: Options) -> SampleHashes:
+    """Say how given sample hashes compared with computed ones."""
     examples = [
-        HashExample(**asdict(example) | {"sample_id": json_safe(example.sample_id)})
-        for example in hash_examples(example for result in results for example in result.wrong_hashes)
+        HashExample(**asdict(example) | {"sample_id": json_safe(example.sample_id)}) for example in lines.wrong_hashes
     ]
-    recipes = _count_recipes(results, engine, options.limits.part_counts_per_task)
-    return hash_counts(options.hash, options.target, recipes, examples)
-
-
-def _count_recipes(results: Iterable[SortResult], engine: Engine, at_once: int) -> Recipes:
-    """Count valid lines by evaluation, model and recipe of the given hash; many files are read in tasks of some."""
-    paths = [result.recipes for result in results if result.recipes]
-    if len(paths) <= at_once:
-        return _read_recipes(paths)
-    total: Recipes = Counter()
-    groups = (paths[first : first + at_once] for first in range(0, len(paths), at_once))
-    for _, counted in engine.run(_read_recipes, groups):
-        total.update(counted)
-    return total
-
-
-def _read_recipes(paths: Sequence[str]) -> Recipes:
-    """Add up the counts of some tasks. Runs in a worker if there are many."""
-    total: Recipes = Counter()
-    for path in paths:
-        for recipe, count in next(read_blocks(path)):
-            total[tuple(recipe)] += count
-    return total
+    return hash_counts(options.hash, options.target, lines.recipes, examples)
 
 
 def input_entries(
-    shards: Sequence[Shard], results: Sequence[SortResult], counts: PartCounts, decompressed: Mapping[int, ReadStats]
+    shards: Sequence[Shard], pieces: Sequence[PieceCounts], lines: LinesByPiece, decompressed: Mapping[int, ReadStats]
 ) -> list[InputEntry]:
-    """Return the line counts of each shard; `decompressed` has the shards that the driver decompressed."""
+    """Return the line counts of each shard; `pieces` are in order, `decompressed` has the shards that the driver read.
+
+    Of identical records, the first one in the order of the pieces is kept.
+    """
     totals: list[Counter[str]] = [Counter() for _ in shards]
     repaired: list[Counter[str]] = [Counter() for _ in shards]
-    for piece in (piece for result in results for piece in result.pieces):
-        totals[piece.piece.shard].update(
-            text_bytes=piece.read.text_bytes, lines=piece.lines, blank=piece.blank, rejected=piece.rejected
+    order: dict[int, tuple[int, int]] = {}  # by number of a piece, its position and its shard
+    for position, counts in enumerate(pieces):
+        shard = counts.piece.shard
+        order[counts.piece.number] = position, shard
+        totals[shard].update(
+            text_bytes=counts.read.text_bytes, lines=counts.lines, blank=counts.blank, rejected=counts.rejected
         )
-        repaired[piece.piece.shard].update(piece.repaired)
+        repaired[shard].update(counts.repaired)
     for shard, stats in decompressed.items():
         totals[shard]["text_bytes"] = stats.text_bytes
-    by_piece = [("duplicates", run.dropped) for result in results for run in result.runs]
-    by_piece += [("duplicates", counts.copies), ("kept", counts.tally.sources), ("rejected", counts.left_out)]
-    for name, counted in by_piece:
+    for name, counted in (("kept", lines.kept), ("duplicates", lines.duplicates), ("rejected", lines.left_out)):
         for number, count in counted.items():
-            totals[number // PIECES][name] += count
+            if count:
+                totals[order[number][1]][name] += count
+    for copies, times in lines.shared.items():
+        for number, count in copies:
+            totals[order[number][1]]["duplicates"] += count * times
+        _, first = min(order[number] for number, _ in copies)
+        totals[first]["kept"] += times
+        totals[first]["duplicates"] -= times
     return [
         InputEntry(
             path=utf8(shard.path),

@@ -1,10 +1,11 @@
 """Run pass 2: make all parts and count the census.
 
-1. Each range of keys between two cuts is a part.
-2. Reuse the parts that an interrupted run has made from the same input. Make the others, and add them to the journal.
-3. With `--same-run ignore`, find records that are equal but for their run. Make the parts that lose some of them again.
+1. Parts of the base whose range did not change stay as they are.
+2. Reuse the parts that an interrupted run has made from the same slices. Make the others, and add them to the journal.
+3. With `--same-run ignore`, find records that are equal but for their run. Make the parts that lose others of them than
+   before again.
 4. Count the census. Records of one identity with different hashes may be in different parts. With `--repeats`, make the
-   parts that lose some of them again.
+   parts that lose others of them than before again.
 """
 
 from __future__ import annotations
@@ -12,66 +13,68 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import msgspec
-from xxhash import xxh3_128_hexdigest
+from xxhash import xxh3_128, xxh3_128_hexdigest
 
 from fastrec.errors import utf8
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.pass1_driver import SortedShards
 from fastrec.normalize.pass2 import PartTask, make_part
+from fastrec.normalize.plan import Plan
+from fastrec.normalize.resolve import Locations, names_hash
 from fastrec.normalize.results import Part
 from fastrec.normalize.resume import find_parts
 from fastrec.sorting.files import write_blocks
-from fastrec.sorting.gather import RunSlice, slice_merged, slice_run
+from fastrec.sorting.gather import RunSlice
 from fastrec.sorting.spill import Run
 from fastrec.sources.shard import Shard
 from fastrec.storage import parent_and_name, storage_of
-from fastrec.summary.losers import slices_of
-from fastrec.summary.part_statistics import Census, RepeatsRule, count_census
+from fastrec.summary.losers import losers_in, slices_of
+from fastrec.summary.part_statistics import Census, RepeatsRule, count_census, read_lines_by_piece
 from fastrec.summary.same_run import SameRunCounts, find_same_run
 
-__all__ = ["close_gaps", "make_parts"]
+__all__ = ["make_parts", "number_parts"]
 
 
 def make_parts(
-    context: RunContext,
-    shards: Sequence[Shard],
-    sorted_shards: SortedShards,
-    runs: Sequence[Run],
-    cuts: Sequence[bytes],
+    context: RunContext, shards: Sequence[Shard], sorted_shards: SortedShards, plan: Plan
 ) -> tuple[list[Part], Census]:
-    """Make all parts from runs, and count the census; `cuts` are the first keys of all parts but the first."""
-    locations = ""
+    """Make all parts that are planned, and count the census."""
+    path, locations = "", {}
     if context.options.leaves_out:
-        locations = context.output.working("locations")
-        bases = sorted_shards.with_line_bases()
-        names = {counts.piece.number: (utf8(shards[counts.piece.shard].path), base) for counts, base in bases}
-        write_blocks(locations, [names])
-    context.progress.start("merge", sum(run.data_bytes for run in runs))
-    ranges = list(pairwise([None, *cuts, None])) if runs else []
-    result = _PartsMaker(context, runs, ranges, locations, _made_of(context, sorted_shards)).make()
+        path = context.output.working("locations")
+        locations = {
+            counts.piece.number: (at, utf8(shards[counts.piece.shard].path), base)
+            for at, (counts, base) in enumerate(sorted_shards.with_line_bases())
+        }
+        write_blocks(path, [locations])
+    context.progress.start("merge", sum(run.data_bytes for run in plan.runs))
+    result = _PartsMaker(context, plan, path, locations, _hash_of(sorted(locations.items()))).make()
     context.progress.finish()
     return result
 
 
-def close_gaps(context: RunContext, parts: Sequence[Part]) -> list[Part]:
-    """Number parts that have records from 0 on, and remove all other files of parts."""
+def number_parts(context: RunContext, parts: Sequence[Part]) -> list[Part]:
+    """Number the parts that have records from 0 on, put them in place, and remove all other files of parts."""
     parts = [part for part in parts if part.records]
-    wanted = {context.part_path(part.number) for part in parts}
-    for path in context.output.staged_files():
-        if parent_and_name(path)[1].startswith("part-") and path not in wanted:
-            context.output.check()
-            storage_of(path).remove(path)
+    storage = storage_of(context.output.staged(""))
+    staged = {path for path in context.output.staged_files() if parent_and_name(path)[1].startswith("part-")}
+    wanted = {part.path for part in parts}
+    for path in staged - wanted:
+        context.output.check()
+        storage.remove(path)
+    numbered: list[Part] = []
     for number, part in enumerate(parts):
-        if number != part.number:
-            context.output.rename(context.part_name(part.number), context.part_name(number))
-    return [
-        msgspec.structs.replace(part, number=number, path=context.part_path(number))
-        for number, part in enumerate(parts)
-    ]
+        path = context.part_path(number)
+        if part.path in staged:
+            if part.path != path:
+                context.output.rename(parent_and_name(part.path)[1], context.part_name(number))
+        else:
+            path = context.output.reuse(part.path, context.part_name(number))
+        numbered.append(msgspec.structs.replace(part, number=number, path=path))
+    return numbered
 
 
 class _Step(IntEnum):
@@ -94,30 +97,32 @@ class _PartsMaker:
     """Makes the parts of one corpus."""
 
     _context: RunContext
-    _runs: Sequence[Run]
-    _ranges: Sequence[tuple[bytes | None, bytes | None]]
-    _locations: str
-    _made_of: str
+    _plan: Plan
+    _locations_path: str
+    _locations: Locations
+    _names: str  # fingerprint of all locations
 
     def make(self) -> tuple[list[Part], Census]:
         options = self._context.options
-        nothing: dict[int, _Losers] = {number: _Losers() for number in range(len(self._ranges))}
-        parts = self._make(_Step.ALL, nothing)
-        same_run, losers = SameRunCounts(), nothing
+        losers = {number: _Losers() for number in range(len(self._plan.ranges))}
+        parts = self._make(_Step.ALL, losers, self._unchanged())
+        same_run = SameRunCounts()
         if options.same_run == "ignore":
             same_run = self._find_same_run(parts)
             losers = {number: _Losers(self._slices(same_run.losers, number)) for number in parts}
-            parts |= self._make(_Step.SAME_RUN, {number: some for number, some in losers.items() if some.same_run})
+            parts = self._make(_Step.SAME_RUN, losers, parts)
         rule = None
         if options.repeats != "keep":
             path = self._context.output.working("repeats")
             rule = RepeatsRule(options.sort_fields, options.repeats, options.conflicts == "reject", path)
         census = self._count_census(parts, rule)
         census.same_run = same_run
-        if census.losers:
+        if rule:
             losers = {number: self._with_repeats(some, census.losers, number) for number, some in losers.items()}
-            parts |= self._make(_Step.REPEATS, {number: some for number, some in losers.items() if some.repeats})
-            census.questions = self._count_census(parts, None).questions
+            made = self._make(_Step.REPEATS, losers, parts)
+            if made != parts:
+                census.questions = self._count_census(made, None).questions
+            parts = made
         return [part for _, part in sorted(parts.items())], census
 
     def _find_same_run(self, parts: Mapping[int, Part]) -> SameRunCounts:
@@ -138,65 +143,87 @@ class _PartsMaker:
 
     def _slices(self, runs: Sequence[Run], number: int) -> list[RunSlice]:
         """Return the losers of a part."""
-        return slices_of(runs, *self._ranges[number])
+        return slices_of(runs, *self._plan.ranges[number])
 
-    def _make(self, step: _Step, wanted: Mapping[int, _Losers]) -> dict[int, Part]:
-        """Make parts, given their numbers and the losers that each one leaves out."""
+    def _unchanged(self) -> dict[int, Part]:
+        """Return the parts of the base that stay as they are, unless they leave out others than before."""
+        unchanged: dict[int, Part] = {}
+        for number, part in self._plan.unchanged.items():
+            # The records that a part leaves out are named by shard and line.
+            if not part.names or part.names == names_hash(self._locations, read_lines_by_piece(part.census).pieces()):
+                unchanged[number] = msgspec.structs.replace(part, number=number, low=self._plan.ranges[number][0])
+        return unchanged
+
+    def _make(self, step: _Step, losers: Mapping[int, _Losers], parts: Mapping[int, Part]) -> dict[int, Part]:
+        """Make the parts that are missing, or leave out other losers; return all of them by number."""
         context = self._context
-        # The losers of a part follow from the input and the options.
-        made_of = {number: _hash_of((self._made_of, number, *self._ranges[number], step)) for number in wanted}
-        paths = {made_of[number]: context.part_path(number) for number in wanted}
-        found = find_parts(context.journal.entries, paths, context.engine)
+        hashes = {number: self._losers_hashes(number, some) for number, some in losers.items()}
+        made = {number: part for number, part in parts.items() if part.losers[:step] == hashes[number][:step]}
+        wanted = [number for number in losers if number not in made]
+        tasks = {
+            task.made_of: task for task in (self._task(number, losers[number], hashes[number]) for number in wanted)
+        }
+        found = find_parts(context.journal.entries, {key: task.path for key, task in tasks.items()}, context.engine)
         if found:
             context.notice(f"{len(found):,} of {len(wanted):,} parts are reused from an interrupted run")
-        made = {number: found[made_of[number]] for number in wanted if made_of[number] in found}
-        for part in made.values():
+        for key, part in found.items():
             context.journal.add(part)  # another run may have made it
-        text = sum(part.written.text_bytes for part in made.values())
-        if made:
+            made[tasks[key].number] = msgspec.structs.replace(part, number=tasks[key].number)
+        text = sum(part.written.text_bytes for part in found.values())
+        if found:
             context.progress.reuse(text)
-        tasks = (self._task(number, made_of[number], losers) for number, losers in wanted.items() if number not in made)
-        for _, part in context.engine.run(make_part, tasks):
+        count = len(found)
+        for _, part in context.engine.run(make_part, (task for key, task in tasks.items() if key not in found)):
             context.output.check()
             context.journal.add(part)
-            made[part.number] = msgspec.structs.replace(part, files=())
+            made[part.number] = part
             text += part.written.text_bytes
-            context.progress.expect(text * len(wanted) // len(made))  # runs still have duplicates; parts are alike
+            count += 1
+            context.progress.expect(text * len(wanted) // count)  # runs still have duplicates; parts are alike
             context.progress.advance(part.written.text_bytes, part.records, 0)
-        return made
+        return dict(sorted(made.items()))
 
-    def _task(self, number: int, made_of: str, losers: _Losers) -> PartTask:
+    def _task(self, number: int, losers: _Losers, hashes: tuple[str, str]) -> PartTask:
         context, options = self._context, self._context.options
-        low, high = self._ranges[number]
-        found = [slice_merged(run, number) if run.bounds else slice_run(run, low, high) for run in self._runs]
-        slices = [piece for piece in found if piece]
-        merged = any(run.bounds for run in self._runs)
+        low, high = self._plan.ranges[number]
+        slices = self._plan.slices(number)
+        made_of = _hash_of((context.journal.purpose, low, high, slices, hashes, self._names, options.incremental))
+        merged = any(run.bounds for run in self._plan.runs)
         return PartTask(
-            number,
-            made_of,
-            low,
-            high,
-            slices,
-            options.wide_window_bytes if merged else options.window_for(len(slices)),
-            context.part_path(number),
-            context.census_path(number),
-            options,
-            self._locations,
-            losers.same_run,
-            losers.repeats,
+            number=number,
+            made_of=made_of,
+            low=low,
+            high=high,
+            slices=slices,
+            window_bytes=options.wide_window_bytes if merged else options.window_for(len(slices)),
+            path=context.part_path(number),
+            census=context.census_path(made_of),
+            options=options,
+            locations=self._locations_path,
+            same_run_losers=losers.same_run,
+            losers=losers.repeats,
+            losers_hashes=hashes,
         )
+
+    def _losers_hashes(self, number: int, losers: _Losers) -> tuple[str, str]:
+        """Return fingerprints of the losers of a part; empty if there are none."""
+        low, high = self._plan.ranges[number]
+        return _losers_hash(losers.same_run, low, high), _losers_hash(losers.repeats, low, high)
+
+
+def _losers_hash(slices: Sequence[RunSlice], low: bytes | None, high: bytes | None) -> str:
+    digest = xxh3_128()
+    for loser in losers_in(slices, low, high):
+        digest.update(_encode(loser))
+    return digest.hexdigest() if slices else ""
 
 
 def _prefixes(parts: Mapping[int, Part]) -> list[str]:
     return [part.census for _, part in sorted(parts.items())]
 
 
-def _made_of(context: RunContext, sorted_shards: SortedShards) -> str:
-    """Return a hash of everything that determines the corpus: the text of each piece, and the options."""
-    pieces = (counts for result in sorted_shards.results for counts in result.pieces)
-    texts = sorted((counts.piece.number, counts.read.raw_hash, counts.read.raw_start) for counts in pieces)
-    return _hash_of((texts, context.journal.purpose))
-
-
 def _hash_of(values: Any) -> str:
-    return xxh3_128_hexdigest(msgspec.msgpack.encode(values, order="deterministic"))
+    return xxh3_128_hexdigest(_encode(values))
+
+
+_encode = msgspec.msgpack.Encoder(order="deterministic").encode

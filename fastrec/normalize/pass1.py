@@ -2,39 +2,47 @@
 
     read · split · judge · hash · normalize ──▶ buffer ──▶ sort · drop duplicates · spill
 
-A task takes pieces of shards and returns counts, fences of its runs, a sample of keys, and the location of its rejected
-lines. Records only move through files.
+A task takes pieces of shards and returns counts, fences of its runs, and the location of its rejected lines. Records
+only move through files.
 """
 
 from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 
-from fastrec.corpus.rejects import rejected_line
+from fastrec.corpus.rejects import RejectsWriter, rejected_line
 from fastrec.engine.base import collector_off
 from fastrec.errors import ShardError, out_of_memory, utf8
-from fastrec.judge.batch import Batch, HashReplaced, InvalidLine
+from fastrec.judge.batch import Batch, InvalidLine
 from fastrec.judge.shards import invalid_line, judge_slice
 from fastrec.normalize.options import Options
-from fastrec.normalize.repairs import RepairCounts
-from fastrec.normalize.results import Piece, PieceCounts, SortResult, hash_examples, stopped_result
+from fastrec.normalize.results import (
+    Piece,
+    PieceCounts,
+    PieceStatistics,
+    SortResult,
+    hash_examples,
+    stopped_result,
+)
 from fastrec.normalize.targets import has_later, judge_for
-from fastrec.sorting.files import write_blocks
 from fastrec.sorting.keys import key_maker
 from fastrec.sorting.spill import Run, spill
 from fastrec.sources.lines import ReadStats
 from fastrec.storage import storage_of
-from fastrec.storage.digests import FileDigest, digest_of
+from fastrec.storage.digests import digest_of
 from fastrec.summary.rows import row_maker
 
 __all__ = ["SortTask", "release_buffer", "sort_pieces"]
 
+_encode = msgspec.json.Encoder().encode  # unlike msgpack, it takes integers of any size
+
+_FEW_FENCES: Final = 32
 _RECORD_BYTES: Final = 700  # memory of a record besides its text: key, row, numbers
 
 
@@ -46,8 +54,7 @@ class SortTask(msgspec.Struct, frozen=True):
     directory: str
     options: Options
     large: bool = False  # whether runs may be larger than usual
-    one_in: int = 1  # sampling rate of keys
-    fenced: bool = True  # whether to return the fences of runs
+    fenced: bool = True  # whether to return all fences of runs, and not only a few
     is_auto: bool = False  # whether the target follows from the content
     stops: bool = False  # whether to stop at a record of a later version than the default one
 
@@ -93,18 +100,22 @@ class _RunBuffer:
         """Return whether a text of this size fits into memory."""
         return self._size + size + len(self._keys) * _RECORD_BYTES <= self._most_bytes
 
-    def add(self, number: int, batch: Batch, normal: bytearray) -> None:
-        """Add the records of a chunk of a piece, with their normal forms."""
+    def add(self, number: int, batch: Batch, normal: bytearray) -> list[bytes]:
+        """Add the records of a chunk of a piece, with their normal forms; return their keys."""
         key_of, row_of = self._key_of, self._row_of
         start, self._size = self._size, self._size + len(normal)
         self._text[start : self._size] = normal  # in place: the buffer is large enough, unless a line is huge
         self._ends += [start + end for end in batch.ends]
-        self._keys += [key_of(record) for record in batch.records]
+        keys = [key_of(record) for record in batch.records]
+        self._keys += keys
         self._rows += [row_of(record, number, line) for record, line in zip(batch.records, batch.numbers, strict=True)]
+        return keys
 
     def spill(self, path: str, task: SortTask) -> Run:
         """Write the records as a sorted run, and forget them."""
-        run = spill(path, self._text, self._ends, self._keys, self._rows, one_in=task.one_in, fenced=task.fenced)
+        run = spill(path, self._text, self._ends, self._keys, self._rows)
+        if not task.fenced:
+            run = msgspec.structs.replace(run, fences=run.fences[:: -(-len(run.fences) // _FEW_FENCES)])
         self._size = 0
         self._ends, self._keys, self._rows = [], [], []
         return run
@@ -121,59 +132,50 @@ class _Sorter:
         # The random suffix keeps two workers apart if one was wrongly taken for dead.
         self._name = f"{task.number:06d}-{secrets.token_hex(4)}"
         self._runs: list[Run] = []
-        self._codes: Counter[str] = Counter()
-        self._wrong_hashes: list[HashReplaced] = []
-        self._versions: Counter[str] = Counter()
-        self._notes: Counter[str] = Counter()
-        self._repairs = RepairCounts()
-        self._recipes: Counter[tuple[str, str, str]] = Counter()
-        self._is_later = False
-        self._reject_bytes = 0
+        self._statistics: list[PieceStatistics] = []
+        self._is_stopped = False
 
     def run(self) -> SortResult:
-        task, path = self._task, f"{self._task.directory}/rejects-{self._name}"
-        with storage_of(path).create(path, for_work=True) as rejects:
-            pieces = tuple(self._sort(piece, rejects) for piece in task.pieces if not self._is_stopped)
+        task, rejects = self._task, f"{self._task.directory}/rejects-{self._name}"
+        with RejectsWriter(rejects) as writer:
+            pieces = tuple(self._sort(piece, writer) for piece in task.pieces if not self._is_stopped)
         if self._is_stopped:
             return stopped_result(task.number)
         if self._buffer:
             self._spill()
-        files = [*(file for run in self._runs for file in run.files), digest_of(path)]
-        recipes = f"{task.directory}/recipes-{self._name}" if self._recipes else ""
-        if recipes:
-            files.append(FileDigest(recipes, *write_blocks(recipes, [list(self._recipes.items())])))
+        statistics = f"{task.directory}/statistics-{self._name}"
+        with storage_of(statistics).create(statistics, for_work=True) as file:
+            for one in self._statistics:
+                file.write(_encode(one) + b"\n")
+        files = [*(file for run in self._runs for file in run.files), digest_of(rejects), digest_of(statistics)]
         return SortResult(
             task=task.number,
             pieces=pieces,
             runs=tuple(self._runs),
-            rejects=path,
-            codes=self._codes,
-            wrong_hashes=self._wrong_hashes,
-            versions=self._versions,
-            notes=self._notes,
-            recipes=recipes,
-            is_later=self._is_later,
+            rejects=rejects,
+            statistics=statistics,
             files=tuple(files),
-            repairs=self._repairs,
         )
 
-    @property
-    def _is_stopped(self) -> bool:
-        return self._is_later and self._task.stops
-
-    def _sort(self, piece: Piece, rejects: Any) -> PieceCounts:
+    def _sort(self, piece: Piece, rejects: RejectsWriter) -> PieceCounts:
         try:
-            return self._read(piece, rejects)
+            counts, statistics = self._read(piece, rejects)
         except ShardError as exc:
-            return PieceCounts(piece=piece, error=exc)
+            counts, statistics = PieceCounts(piece=piece, error=exc), PieceStatistics(piece.number)
         except MemoryError:
-            return PieceCounts(piece=piece, error=out_of_memory(piece.source))
+            error = out_of_memory(piece.source)
+            counts, statistics = PieceCounts(piece=piece, error=error), PieceStatistics(piece.number)
+        self._statistics.append(statistics)
+        return msgspec.structs.replace(counts, rejects=rejects.end_range())
 
-    def _read(self, piece: Piece, rejects: Any) -> PieceCounts:
+    def _read(self, piece: Piece, rejects: RejectsWriter) -> tuple[PieceCounts, PieceStatistics]:
         options, buffer, source = self._task.options, self._buffer, utf8(piece.source)
         invalid = [invalid_line(line, options.max_line_bytes) for line in piece.long_lines]
-        start, stats, blank, rejected = self._reject_bytes, ReadStats(), 0, 0
-        repaired: Counter[str] = Counter()
+        stats, blank, rejected, is_later = ReadStats(), 0, 0, False
+        codes, versions, notes, repaired = (Counter[str]() for _ in range(4))
+        recipes: Counter[tuple[str, str, str]] = Counter()
+        statistics = PieceStatistics(piece.number)
+        lowest = highest = b""
         for batch, normal, _, _ in judge_slice(
             self._judge,
             piece.slice,
@@ -186,31 +188,46 @@ class _Sorter:
         ):
             if buffer and not buffer.has_room(len(normal)):
                 self._spill()
-            buffer.add(piece.number, batch, normal)
+            if keys := buffer.add(piece.number, batch, normal):
+                lowest = min(lowest or keys[0], *keys)
+                highest = max(highest, *keys)
             if batch.replaced:
-                self._wrong_hashes = hash_examples(self._wrong_hashes + batch.replaced)
-            self._versions.update(batch.versions)
-            self._notes.update(batch.notes)
-            repaired.update(self._repairs.add(batch))
-            self._recipes.update(batch.recipes)
-            self._is_later = self._is_later or has_later(batch)
-            if self._is_stopped:
+                statistics.wrong_hashes = hash_examples(statistics.wrong_hashes + batch.replaced)
+            versions.update(batch.versions)
+            notes.update(batch.notes)
+            repaired.update(statistics.repairs.add(batch))
+            recipes.update(batch.recipes)
+            is_later = is_later or has_later(batch)
+            if is_later and self._task.stops:
+                self._is_stopped = True
                 break
             blank += batch.blank
             invalid += batch.rejected
             if invalid:
-                rejected += self._reject(source, invalid, rejects)
+                rejected += _reject(source, invalid, rejects, codes)
                 invalid = []
-        rejected += self._reject(source, invalid, rejects)
-        written = (start, self._reject_bytes)
-        return PieceCounts(piece=piece, read=stats, blank=blank, rejected=rejected, repaired=repaired, rejects=written)
-
-    def _reject(self, source: str, lines: list[InvalidLine], rejects: Any) -> int:
-        for line in lines:
-            self._codes[line.findings[0].code] += 1
-            self._reject_bytes += rejects.write(rejected_line(source, line).to_json())
-        return len(lines)
+        rejected += _reject(source, invalid, rejects, codes)
+        statistics.codes, statistics.versions, statistics.notes = codes, versions, notes
+        statistics.recipes = [(*recipe, count) for recipe, count in recipes.items()]
+        counts = PieceCounts(
+            piece=piece,
+            read=stats,
+            blank=blank,
+            rejected=rejected,
+            repaired=repaired,
+            is_later=is_later,
+            first=lowest,
+            last=highest,
+        )
+        return counts, statistics
 
     def _spill(self) -> None:
         path = f"{self._task.directory}/run-{self._name}-{len(self._runs):04d}"
         self._runs.append(self._buffer.spill(path, self._task))
+
+
+def _reject(source: str, lines: Sequence[InvalidLine], rejects: RejectsWriter, codes: Counter[str]) -> int:
+    for line in lines:
+        codes[line.findings[0].code] += 1
+        rejects.write(rejected_line(source, line).to_json())
+    return len(lines)

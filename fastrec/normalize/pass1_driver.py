@@ -1,22 +1,23 @@
-"""Run pass 1: reuse finished tasks, run the others, repeat those with bad shards, and complete the key sample."""
+"""Run pass 1: reuse finished tasks, run the others, and leave out bad shards."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import groupby
 
 import msgspec
 
 from fastrec.errors import BadShardsError, ShardError, utf8
+from fastrec.normalize.base import Base
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.pass1 import SortTask, sort_pieces
 from fastrec.normalize.pass1_tasks import SortTasks
 from fastrec.normalize.results import MergedRun, Part, PieceCounts, SortResult
-from fastrec.normalize.resume import find_reusable, without_merged
+from fastrec.normalize.resume import find_reusable
 from fastrec.normalize.targets import WrongTargetError
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA
-from fastrec.sorting.key_sample import KeySample, SampledKey, sample_index
-from fastrec.sorting.spill import Run, index_of
+from fastrec.sorting.cuts import RegionSample
+from fastrec.sorting.spill import Run
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Shard
 from fastrec.storage import storage_of
@@ -28,22 +29,30 @@ class SortedShards(msgspec.Struct, frozen=True):
     """The result of pass 1."""
 
     results: tuple[SortResult, ...]
-    """All tasks, without checksums of their files, and without fences if there are too many runs to use them."""
+    """All tasks, those of earlier runs included, without the pieces of bad shards and of shards that are gone; without
+    checksums of their runs, and without fences if there are too many runs to use them."""
     durable: frozenset[int]  # tasks that the journal has, and will have as long as the shards are unchanged
     merged: tuple[MergedRun, ...]  # runs that an interrupted run has merged
     skipped: dict[int, ShardError]  # shards that were left out because they are bad
+    removed: dict[str, tuple[int, ...]]  # by path of a run, the numbers of pieces whose records do not count
     decompressed: dict[int, ReadStats]  # shards that the driver decompressed
+    sample: RegionSample  # of the keys of all runs
+    next_task: int
+    next_piece: int
+
+    def pieces(self) -> list[PieceCounts]:
+        """Return all pieces in the order of shards, and within each shard."""
+        pieces = (counts for result in self.results for counts in result.pieces)
+        return sorted(pieces, key=lambda counts: counts.piece.place)
 
     def with_line_bases(self) -> Iterator[tuple[PieceCounts, int]]:
         """Yield the counts of each piece, with the number of lines of its shard before it."""
-        pieces = (counts for result in self.results for counts in result.pieces)
-        in_order = sorted(pieces, key=lambda counts: counts.piece.number)
-        for shard, group in groupby(in_order, key=lambda counts: counts.piece.shard):
+        for _, group in groupby(self.pieces(), key=lambda counts: counts.piece.shard):
             base = 0
             for counts in group:
                 yield counts, base
                 # Chunks that the driver decompressed already have line numbers of their shard.
-                base += 0 if shard in self.decompressed else counts.lines
+                base += 0 if counts.piece.temporary else counts.lines
 
 
 def live_runs(results: Iterable[SortResult], merged: Sequence[MergedRun]) -> list[Run]:
@@ -52,30 +61,32 @@ def live_runs(results: Iterable[SortResult], merged: Sequence[MergedRun]) -> lis
     return [run for result in results for run in result.runs if run.path not in covered] + [one.run for one in merged]
 
 
-def sort_shards(shards: Sequence[Shard], context: RunContext) -> tuple[SortedShards, KeySample]:
-    """Sort all shards into runs, and sample their keys."""
-    return _Pass1(shards, context).run()
+def sort_shards(shards: Sequence[Shard], context: RunContext, base: Base) -> SortedShards:
+    """Sort all shards into runs that are new or changed since the run that made the base."""
+    return _Pass1(shards, context, base).run()
 
 
 class _Pass1:
     """The state of pass 1."""
 
-    def __init__(self, shards: Sequence[Shard], context: RunContext) -> None:
+    def __init__(self, shards: Sequence[Shard], context: RunContext, base: Base) -> None:
         self._shards = shards
         self._context = context
-        self._tasks = SortTasks(shards, context.output.work, context.options, context.streams)
+        self._base = base
+        self._tasks = SortTasks(shards, context.output.work, context.options, context.streams, base.unchanged)
         self._stops = context.may_change and context.options.target is DEFAULT_SCHEMA
-        self._is_stopped = False
+        self._is_stopped = self._stops and base.is_later
         self._finished: dict[int, SortResult] = {}
         self._durable: set[int] = set()
-        self._skipped: dict[int, ShardError] = {}
-        self._sample = KeySample(context.limits)
-        self._sampled: set[int] = set()
+        self._sample = RegionSample()
         self._runs = 0
 
-    def run(self) -> tuple[SortedShards, KeySample]:
+    def run(self) -> SortedShards:
+        self._check_stopped()
         self._context.progress.start("sort", self._tasks.text.total)
-        reusable = find_reusable(self._context.journal.entries, self._tasks.pieces(), self._context.engine)
+        reusable = find_reusable(self._context.journal.entries, self._tasks.slices(), self._context.engine)
+        reusable.next_task = max(reusable.next_task, self._base.next_task)
+        reusable.next_piece = max(reusable.next_piece, self._base.next_piece)
         found = len(reusable.tasks) + len(reusable.chunks)
         self._sweep(reusable.files(), found)
         for task in reusable.tasks:
@@ -85,13 +96,25 @@ class _Pass1:
         for task in self._tasks.reused:
             self._add(task)
         self._check_stopped()
-        merged = self._repeat_without_bad_shards(reusable.merged)
+        bad = self._bad_shards()
+        if bad and not self._context.options.skip_bad_shards:
+            raise BadShardsError([error for _, error in sorted(bad.items())])
+        removed = self._removed(bad, reusable.merged)
+        self._finished = {number: task.without(bad) for number, task in self._finished.items()}
         self._settle_target()
-        self._complete_sample(merged)
         self._context.progress.finish()
         self._report_marks()
-        results, durable = tuple(self._finished.values()), frozenset(self._durable)
-        return SortedShards(results, durable, tuple(merged), self._skipped, self._tasks.decompressed), self._sample
+        return SortedShards(
+            results=(*self._base.tasks, *self._finished.values()),
+            durable=frozenset(self._durable),
+            merged=tuple(reusable.merged),
+            skipped=bad,
+            removed=removed,
+            decompressed=self._base.decompressed | self._tasks.decompressed,
+            sample=self._sample,
+            next_task=self._tasks.next_task,
+            next_piece=self._tasks.next_piece,
+        )
 
     def _check_stopped(self) -> None:
         """Start again if there is a record of a later version than the target."""
@@ -102,7 +125,8 @@ class _Pass1:
     def _settle_target(self) -> None:
         """Start again if there is no record of the target's version, but only of the default one."""
         context = self._context
-        if context.may_change and not self._stops and not any(task.is_later for task in self._finished.values()):
+        is_later = self._base.is_later or any(task.is_later for task in self._finished.values())
+        if context.may_change and not self._stops and not is_later:
             context.progress.finish()
             raise WrongTargetError(DEFAULT_SCHEMA)
         self._release_streams()
@@ -116,7 +140,7 @@ class _Pass1:
         entries = context.journal.take()
         parts = [entry for entry in entries if isinstance(entry, Part)]
         kept = {part.path for part in parts} | {file.path for part in parts for file in part.files}
-        context.output.sweep(reusable | kept | context.streams.files())
+        context.output.sweep(reusable | kept | self._base.files | context.streams.files())
         if count:
             of = sum(isinstance(entry, SortResult) for entry in entries)
             context.notice(f"resuming an interrupted run: {count:,} of its {of:,} finished tasks are reused")
@@ -130,7 +154,6 @@ class _Pass1:
                     return
                 yield msgspec.structs.replace(
                     task,
-                    one_in=self._sample.one_in,
                     fenced=self._runs <= self._context.limits.unmerged_runs,
                     is_auto=self._context.is_auto,
                     stops=self._stops,
@@ -145,22 +168,20 @@ class _Pass1:
             chunks = [piece.slice.shard.path for piece in pieces if piece.temporary]
             storage_of(self._context.output.work).remove(*self._context.streams.finish(chunks))
             failed = any(counts.error for counts in result.pieces)
-            if not failed:  # else it is repeated without the bad shard, if at all
-                for run in result.runs:
-                    self._sample.add(run.sample)
-            self._sampled.add(result.task)
-            task = result.with_runs(sample=[])
             stream = any(piece.slice.shard.stream for piece in pieces)
-            if not stream and not failed and self._context.journal.add(task) and not pieces[0].temporary:
+            if not stream and not failed and self._context.journal.add(result) and not pieces[0].temporary:
                 self._durable.add(result.task)
-            self._add(task)
+            self._add(result)
 
     def _add(self, result: SortResult, *, reused: bool = False) -> None:
         """Keep what later steps need of a finished task."""
         self._is_stopped = self._is_stopped or (self._stops and result.is_later)
         if result.is_later and not self._stops and not self._context.options.skip_bad_shards:
             self._release_streams()  # the newest version is certain
-        self._finished[result.task] = msgspec.structs.replace(result, files=())
+        for run in result.runs:
+            self._sample.add(run.fences, run.data_bytes)
+        files = tuple(file for file in result.files if file.path in (result.rejects, result.statistics))
+        self._finished[result.task] = msgspec.structs.replace(result, files=files)
         had_fences = self._runs <= self._context.limits.unmerged_runs
         self._runs += len(result.runs)
         if self._runs > self._context.limits.unmerged_runs:  # they will be merged, which needs no fences
@@ -177,45 +198,25 @@ class _Pass1:
         else:
             progress.advance(text, lines, rejected)
 
-    def _repeat_without_bad_shards(self, merged: Sequence[MergedRun]) -> list[MergedRun]:
-        """Repeat tasks that read bad shards without these, because a shard counts as a whole or not at all.
-
-        Return the merged runs that none of these tasks is part of.
-        """
-        bad, left = self._skipped, list(merged)
-        while found := self._bad_shards():
-            bad |= found
-            if not self._context.options.skip_bad_shards:
-                raise BadShardsError([error for _, error in sorted(bad.items())])
-            spoilt = {
-                number
-                for number, task in self._finished.items()
-                if any(counts.piece.shard in bad for counts in task.pieces)
-            }
-            left, spoilt = without_merged(left, spoilt)
-            again = [self._finished.pop(number) for number in sorted(spoilt)]
-            self._sort([task for done in again if (task := self._tasks.without(done, bad.keys()))])
-            self._check_stopped()
-        return left
-
     def _bad_shards(self) -> dict[int, ShardError]:
-        """Return the bad shards that were not known before."""
         bad = dict(self._tasks.bad)
         for task in self._finished.values():
             bad |= {counts.piece.shard: counts.error for counts in task.pieces if counts.error}
-        return {shard: error for shard, error in bad.items() if shard not in self._skipped}
+        return bad
 
-    def _complete_sample(self, merged: Sequence[MergedRun]) -> None:
-        """Sample the runs that were not sampled when they were sorted."""
-        missing = [task for number, task in self._finished.items() if number not in self._sampled]
-        if self._skipped:  # the sample has keys of bad shards, and may have dropped others for them
-            self._sample = KeySample(self._context.limits)
-            missing = list(self._finished.values())
-        if missing:
-            runs = live_runs(missing, merged)
-            wanted = ((index_of(run.path), run.index_bytes, self._sample.one_in) for run in runs)
-            for _, sampled in self._context.engine.run(_sample_run, wanted):
-                self._sample.add(sampled)
+    def _removed(self, bad: Container[int], merged: Iterable[MergedRun]) -> dict[str, tuple[int, ...]]:
+        """Return the pieces of bad shards in each run: a shard counts as a whole or not at all."""
+        removed: dict[str, tuple[int, ...]] = {}
+        by_task = {
+            number: [counts.piece.number for counts in task.pieces if counts.piece.shard in bad]
+            for number, task in self._finished.items()
+        }
+        for number, task in self._finished.items():
+            removed |= {run.path: tuple(by_task[number]) for run in task.runs if by_task[number]}
+        for one in merged:
+            if numbers := [piece for task in one.tasks for piece in by_task[task]]:
+                removed[one.run.path] = tuple(numbers)
+        return removed
 
     def _report_marks(self) -> None:
         read = [(counts.piece.shard, counts.read) for task in self._finished.values() for counts in task.pieces]
@@ -223,8 +224,3 @@ class _Pass1:
         for shard in sorted(marked):
             path = utf8(self._shards[shard].path)
             self._context.notice(f"{path} begins with a byte order mark, which was skipped")
-
-
-def _sample_run(wanted: tuple[str, int, int]) -> list[SampledKey]:
-    """Sample the index of a run. Runs in a worker."""
-    return sample_index(*wanted)

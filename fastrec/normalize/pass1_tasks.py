@@ -13,12 +13,13 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Sequence
 from typing import Final
 
+import msgspec
 from xxhash import xxh3_128_hexdigest
 
 from fastrec.errors import ShardError
 from fastrec.normalize.options import Options
 from fastrec.normalize.pass1 import SortTask
-from fastrec.normalize.results import PIECES, Piece, SortResult
+from fastrec.normalize.results import Piece, SortResult
 from fastrec.normalize.resume import Reusable
 from fastrec.normalize.streams import Streams, read_chunks
 from fastrec.sources.formats import Format
@@ -39,30 +40,38 @@ class SortTasks:
     """Makes the tasks of pass 1."""
 
     def __init__(
-        self, shards: Sequence[Shard], directory: str, options: Options, streams: Streams | None = None
+        self,
+        shards: Sequence[Shard],
+        directory: str,
+        options: Options,
+        streams: Streams | None = None,
+        unchanged: Container[int] = (),
     ) -> None:
+        """Plan the tasks of all shards but those that are `unchanged` since the last run, given by number."""
         self._shards = shards
+        self._unchanged = unchanged
+        self._wanted = [shard for number, shard in enumerate(shards) if number not in unchanged]
         self._streams = streams or Streams()
         self._directory = directory
         self._options = options
-        self._text = total_text(shards)
+        self._text = total_text(self._wanted)
         self._task_bytes = min(options.limits.task_bytes, options.run_bytes)
         self._growth = growth(self._text, options.limits.task_bytes)
         self._here = self._choose()
-        self._next = 0
-        self.text = TextEstimate(shards)
+        self._next = self._next_piece = 0
+        self.text = TextEstimate(self._wanted)
         self._chunks: dict[int, tuple[int, int]] = {}  # text of finished chunks by shard: found, and estimated
         self.decompressed: dict[int, ReadStats] = {}  # shards that the driver decompressed
         self.bad: dict[int, ShardError] = {}  # those of them that could not be read completely
         self.reused: list[SortResult] = []  # chunks that an interrupted run has sorted
 
-    def pieces(self) -> dict[tuple[str, int, int | None], Piece]:
-        """Return all slices that workers read, by path and range."""
+    def slices(self) -> dict[tuple[str, int, int | None], tuple[int, Slice]]:
+        """Return all slices that workers read, each with the number of its shard, by path and range."""
         return {
-            (piece.path, slice_.start, slice_.end): Piece(shard * PIECES + count, shard, piece.path, slice_)
-            for shard, piece in enumerate(self._shards)
-            if shard not in self._here
-            for count, slice_ in enumerate(piece.slices(self._task_bytes))
+            (shard.path, slice_.start, slice_.end): (number, slice_)
+            for number, shard in enumerate(self._shards)
+            if number not in self._here and number not in self._unchanged
+            for slice_ in shard.slices(self._task_bytes)
         }
 
     def make(self, reusable: Reusable) -> Iterator[SortTask]:
@@ -71,7 +80,7 @@ class SortTasks:
         Tasks with decompressed chunks and others come in turns, such that both end at the same time: while the driver
         decompresses, workers have other tasks to do.
         """
-        self._next = reusable.next_task
+        self._next, self._next_piece = reusable.next_task, reusable.next_piece
         others = self._groups(reusable)
         text = total_text(self._shards[number] for number in self._here)
         step = text // (len(others) + 1) or self._options.limits.decompressed_chunk_bytes  # a stream has no known size
@@ -88,12 +97,30 @@ class SortTasks:
 
     def _groups(self, reusable: Reusable) -> list[tuple[Piece, ...]]:
         """Group the slices that workers read into tasks; the last task comes first."""
-        pieces = {piece.slice: piece for piece in self.pieces().values() if piece.number not in reusable.covered}
+        found = {slice_: number for key, (number, slice_) in self.slices().items() if key not in reusable.covered}
         # A stream can be read only once, so it must not share a task that may be repeated.
-        streams = [(slice_,) for slice_ in pieces if slice_.shard.stream]
-        slices = [slice_ for slice_ in pieces if not slice_.shard.stream]
+        streams = [(slice_,) for slice_ in found if slice_.shard.stream]
+        slices = [slice_ for slice_ in found if not slice_.shard.stream]
         groups = [*streams, *gather_tasks(slices, self._task_bytes * self._growth)]
-        return [tuple(pieces[slice_] for slice_ in group) for group in reversed(groups)]
+        pieces = [
+            tuple(Piece(self._piece_number(), found[slice_], slice_.shard.path, slice_) for slice_ in group)
+            for group in groups
+        ]
+        return pieces[::-1]
+
+    def _piece_number(self) -> int:
+        self._next_piece += 1
+        return self._next_piece - 1
+
+    @property
+    def next_piece(self) -> int:
+        """The first number that no piece has."""
+        return self._next_piece
+
+    @property
+    def next_task(self) -> int:
+        """The first number that no task has."""
+        return self._next
 
     def learn_from(self, result: SortResult) -> None:
         """Compare the text of a finished task with its estimate: compressed shards expand more or less than usual."""
@@ -108,21 +135,17 @@ class SortTasks:
                 self._chunks[piece.shard] = before + text, known + estimated
             self.text.add(estimated, text)
 
-    def without(self, done: SortResult, bad: Container[int]) -> SortTask | None:
-        """Make a task of the pieces whose shards are not bad; None if there are none."""
-        rest = tuple(counts.piece for counts in done.pieces if counts.piece.shard not in bad)
-        return self._task(rest) if rest else None
-
     def _choose(self) -> frozenset[int]:
         """Choose the shards that the driver decompresses."""
         options = self._options
         if options.jobs == 1 and options.engine == "pool":
             # The driver does all the work itself. A stream that may be read again has to be kept in chunks.
             return frozenset(n for n, shard in enumerate(self._shards) if shard.stream and self._streams.kept)
+        wanted = [(number, shard) for number, shard in enumerate(self._shards) if number not in self._unchanged]
         share = self._text // options.jobs
         least = max(2 * options.limits.task_bytes, share // _SHARE)
-        sizes = [(shard.estimated_text, number) for number, shard in enumerate(self._shards) if not shard.splittable]
-        chosen, text = {number for number, shard in enumerate(self._shards) if shard.stream}, 0
+        sizes = [(shard.estimated_text, number) for number, shard in wanted if not shard.splittable]
+        chosen, text = {number for number, shard in wanted if shard.stream}, 0
         for size, number in sorted(sizes, reverse=True):
             # The driver must not take longer than one worker with this shard, or than all workers with all shards.
             if number not in chosen and size > least and text + size <= _FEEDS * max(size, share):
@@ -167,8 +190,8 @@ class SortTasks:
         # The file begins with a newline, and reading starts after it. So bytes from the middle of the text cannot be
         # taken for a byte order mark or for the header of a compressed file.
         slice_ = Slice(Shard(path, len(chunk.data) + 1, Format.PLAIN), start=1)
-        number, source = shard * PIECES + count, self._shards[shard].path
-        piece = Piece(number, shard, source, slice_, chunk.offset - 1, chunk.line, long_lines, temporary=True)
+        source = self._shards[shard].path
+        piece = Piece(-1, shard, source, slice_, chunk.offset - 1, chunk.line, long_lines, temporary=True)
         done = reusable.take_chunk(piece, xxh3_128_hexdigest(chunk.data)) if reusable.chunks else None
         if done and not (self._streams.kept and self._shards[shard].stream):
             self.reused.append(done)
@@ -181,4 +204,4 @@ class SortTasks:
             self._streams.finish([path])
             self.reused.append(done)
         else:
-            yield self._task((piece,))
+            yield self._task((msgspec.structs.replace(piece, number=self._piece_number()),))

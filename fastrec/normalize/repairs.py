@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import groupby, islice
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import msgspec
 from msgspec.structs import asdict
@@ -36,7 +36,7 @@ class _Example(msgspec.Struct, frozen=True):
 
 
 class RepairCounts(msgspec.Struct):
-    """Repairs of the lines of a task."""
+    """Repairs of some lines."""
 
     lines: int = 0  # repaired lines
     by_code: dict[str, int] = msgspec.field(default_factory=dict)  # the journal cannot decode a Counter
@@ -64,6 +64,14 @@ class RepairCounts(msgspec.Struct):
                 self.repairable_by_code = _sum(self.repairable_by_code, dict.fromkeys(invalid.repairs, 1))
         return by_code
 
+    def __iadd__(self, other: Self) -> Self:
+        self.lines += other.lines
+        self.by_code = _sum(self.by_code, other.by_code)
+        self.examples = _first((*self.examples, *other.examples))
+        self.repairable += other.repairable
+        self.repairable_by_code = _sum(self.repairable_by_code, other.repairable_by_code)
+        return self
+
 
 def _sum(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
     return {code: one.get(code, 0) + other.get(code, 0) for code in {**one, **other}}
@@ -75,15 +83,8 @@ def _first(examples: Iterable[_Example]) -> list[_Example]:
     return [example for _, group in groups for example in islice(group, _EXAMPLES)]
 
 
-def repair_documents(counts: Iterable[RepairCounts]) -> tuple[Repaired, Repairable]:
-    """Add up the repairs of all tasks for the summary."""
-    total = RepairCounts()
-    for one in counts:
-        total.lines += one.lines
-        total.by_code = _sum(total.by_code, one.by_code)
-        total.examples = _first((*total.examples, *one.examples))
-        total.repairable += one.repairable
-        total.repairable_by_code = _sum(total.repairable_by_code, one.repairable_by_code)
+def repair_documents(total: RepairCounts) -> tuple[Repaired, Repairable]:
+    """Describe the repairs of all pieces for the summary."""
     examples = [
         RepairExample(**asdict(example) | {"sample_id": json_safe(example.sample_id)}) for example in total.examples
     ]

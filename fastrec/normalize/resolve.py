@@ -9,28 +9,66 @@ other parts, is known only after all parts were counted. Then the parts with los
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, groupby, pairwise
-from typing import Any
 
-from fastrec.corpus.rejects import RejectedLine, rejected_line
+import msgspec
+from xxhash import xxh3_128_hexdigest
+
+from fastrec.corpus.rejects import RejectedLine, RejectsWriter, rejected_line
 from fastrec.judge.batch import InvalidLine
 from fastrec.judge.findings import Finding
 from fastrec.normalize.options import Choice
 from fastrec.sorting.files import read_blocks
 from fastrec.sorting.gather import Window
-from fastrec.storage import storage_of
+from fastrec.sorting.spill import Sources
 from fastrec.storage.digests import FileDigest, digest_of
 from fastrec.summary.contradictions import Contradictions
 from fastrec.summary.rows import Column
 from fastrec.summary.same_run import body_digest
 
-__all__ = ["Resolver", "SameRunFilter"]
+__all__ = ["Locations", "Resolver", "SameRunFilter", "names_hash", "select", "sources_of"]
 
 _MESSAGES = {
     "conflict": "expected one verdict on this output, found others",
     "repeat": "expected one record of this identity, found others that differ",
 }
+
+
+Locations = Mapping[int, tuple[int, str, int]]
+"""By number of a piece: its position in the order of all pieces, the name of its source, and the lines before it."""
+
+
+def names_hash(locations: Locations, pieces: Iterable[int]) -> str:
+    """Return a fingerprint of what some pieces are called, and of their order."""
+    found = [(locations[number], number) for number in pieces if number in locations]
+    names = [(name, base, number) for (_, name, base), number in sorted(found)]
+    return xxh3_128_hexdigest(msgspec.msgpack.encode(names))
+
+
+def select(window: Window, records: Sequence[int]) -> Window:
+    """Return some records of a window, given by position in ascending order."""
+    if len(records) == len(window.keys):
+        return window
+    keys, copies = [window.keys[index] for index in records], window.copies
+    groups: list[tuple[int, int]] = []
+    if window.groups:
+        ends = [*accumulate(len(list(group)) for _, group in groupby(keys))]
+        groups = [(first, end) for first, end in pairwise([0, *ends]) if end - first > 1]
+    return Window(
+        keys=keys,
+        rows=[window.rows[index] for index in records],
+        texts=[window.texts[index] for index in records],
+        prints=[window.prints[index] for index in records],
+        copies={new: copies[index] for new, index in enumerate(records) if index in copies} if copies else {},
+        groups=groups,
+    )
+
+
+def sources_of(window: Window, index: int) -> Sources:
+    """Return where a record of a window and its copies come from."""
+    row = window.rows[index]
+    return window.copies.get(index) or ((row[Column.SOURCE], row[Column.LINE], 1),)
 
 
 class SameRunFilter:
@@ -43,25 +81,18 @@ class SameRunFilter:
         self._losers = frozenset(losers)
         self.bodies: list[tuple[bytes, bytes]] = []  # the digest of each record's body, and its key
 
-    def filter(self, window: Window, copies: Counter[int]) -> Window:
-        """Return the records of a window that stay, and count the others as duplicates of their piece of input."""
-        kept = Window([], [], [], [], [])
+    def filter(self, window: Window) -> list[int]:
+        """Return the positions of the records of a window that stay; the others are duplicates."""
+        kept: list[int] = []
         last, seen = b"", set[bytes]()
-        for key, row, text in zip(window.keys, window.rows, window.texts, strict=True):
+        for index, (key, text) in enumerate(zip(window.keys, window.texts, strict=True)):
             digest = body_digest(text)
             self.bodies.append((digest, key))
             if key != last:
                 last, seen = key, set()
-            if digest in seen or (key, digest) in self._losers:
-                copies[row[Column.SOURCE]] += 1
-                continue
-            seen.add(digest)
-            kept.keys.append(key)
-            kept.rows.append(row)
-            kept.texts.append(text)
-        if window.groups:
-            ends = [*accumulate(len(list(group)) for _, group in groupby(kept.keys))]
-            kept.groups = [(first, end) for first, end in pairwise([0, *ends]) if end - first > 1]
+            if digest not in seen and (key, digest) not in self._losers:
+                seen.add(digest)
+                kept.append(index)
         return kept
 
 
@@ -69,7 +100,8 @@ class Resolver:
     """Leaves out contradictions and repeats of a part, and collects them.
 
     `losers` are the keys whose records are left out because another key has the same identity. The file `locations` has
-    the name of the source of each piece, and the number of lines before it.
+    by number of a piece its position in the order of all pieces, the name of its source, and the number of lines before
+    it.
     """
 
     def __init__(self, conflicts: Choice, repeats: Choice, losers: Iterable[bytes], locations: str) -> None:
@@ -77,21 +109,22 @@ class Resolver:
         self._repeats = repeats
         self._losers = frozenset(losers)
         self._locations_path = locations
-        self._locations: dict[int, tuple[str, int]] = {}
+        self._locations: Locations = {}
         self._left_out: list[RejectedLine] = []
         self.by_piece: Counter[int] = Counter()  # records left out, by piece
+        self.duplicates: Counter[int] = Counter()  # copies of these records, by piece
 
     @property
     def by_code(self) -> Counter[str]:
         """Records left out, by code."""
         return Counter(record.code for record in self._left_out)
 
-    def resolve(self, window: Window, contradictions: Contradictions) -> Window:
-        """Return the records of a window to keep."""
-        keys, rows, texts = window.keys, window.rows, window.texts
+    def resolve(self, window: Window, contradictions: Contradictions) -> list[int]:
+        """Return the positions of the records of a window to keep."""
+        keys = window.keys
         kept: list[int] = []
         if not window.groups and self._losers.isdisjoint(keys):
-            return window
+            return list(range(len(keys)))
         for key, group in groupby(range(len(keys)), key=keys.__getitem__):
             records = list(group)
             if len(records) == 1 and key not in self._losers:
@@ -107,15 +140,7 @@ class Resolver:
                 stay = int(self._repeats == "first" or len(units) == 1)
             kept += sorted(index for unit in units[:stay] for index in unit)
             self._leave_out("repeat", self._repeats, [index for unit in units[stay:] for index in unit], window)
-        if len(kept) == len(keys):
-            return window
-        return Window(
-            [keys[index] for index in kept],
-            [rows[index] for index in kept],
-            [texts[index] for index in kept],
-            window.copies,
-            [],
-        )
+        return kept
 
     def _units(self, records: Sequence[int], numbers: Sequence[int | None], window: Window) -> list[list[int]]:
         """Resolve the contradictions of a key, and return what are repeats of each other.
@@ -141,18 +166,27 @@ class Resolver:
     def _leave_out(self, kind: str, choice: Choice, records: Iterable[int], window: Window) -> None:
         code = f"{kind}.not_first" if choice == "first" else f"{kind}.rejected"
         for index in records:
-            row: Sequence[Any] = window.rows[index]
             self._locations = self._locations or next(read_blocks(self._locations_path))
-            source, base = self._locations[row[Column.SOURCE]]
-            self.by_piece[row[Column.SOURCE]] += 1
+            sources = sources_of(window, index)
+            for number, _, count in sources:
+                self.duplicates[number] += count
+            number, line, _ = min(sources, key=lambda source: self._locations[source[0]][0])
+            self.duplicates[number] -= 1
+            self.by_piece[number] += 1
+            _, name, base = self._locations[number]
             raw = bytes(window.texts[index]).removesuffix(b"\n")
             finding = Finding(code, "$", _MESSAGES[kind])
-            self._left_out.append(rejected_line(source, InvalidLine(row[Column.LINE] + base, None, (finding,), raw)))
+            self._left_out.append(rejected_line(name, InvalidLine(line + base, None, (finding,), raw)))
+
+    def names_hash(self, pieces: Iterable[int]) -> str:
+        """Return a fingerprint of where the pieces of the part are, if records were left out."""
+        return names_hash(self._locations, pieces) if self._left_out else ""
 
     def write(self, path: str) -> FileDigest:
         """Write the records left out, sorted by source and line."""
         self._left_out.sort(key=lambda record: (record.source, record.line))
-        with storage_of(path).create(path, for_work=True) as file:
+        with RejectsWriter(path) as file:
             for record in self._left_out:
                 file.write(record.to_json())
+            file.end_range()
         return digest_of(path)

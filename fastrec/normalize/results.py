@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any, Final
 
 import msgspec
@@ -17,18 +17,27 @@ from fastrec.sources.lines import LongLine, ReadStats
 from fastrec.sources.shard import Slice
 from fastrec.storage.digests import FileDigest
 
-__all__ = ["PIECES", "MergedRun", "Part", "Piece", "PieceCounts", "SortResult", "hash_examples", "stopped_result"]
+__all__ = [
+    "MergedRun",
+    "Part",
+    "PartData",
+    "Piece",
+    "PieceCounts",
+    "PieceStatistics",
+    "SortResult",
+    "hash_examples",
+    "stopped_result",
+]
 
-PIECES: Final = 1 << 24
-"""More pieces than a shard is ever cut into. The number of a piece divided by this is the number of its shard."""
 _EXAMPLES: Final = 10
 
 
 class Piece(msgspec.Struct, frozen=True):
     """A slice of a shard, or a chunk of a shard that the driver decompressed."""
 
-    number: int  # pieces are numbered in the order of shards and within each shard
-    shard: int  # number of its shard
+    number: int
+    """No other piece of this work directory ever has the same number, whichever shards come and go."""
+    shard: int  # number of its shard in this run
     source: str  # path of its shard
     slice: Slice  # what to read: a slice of the shard, or the temporary file of the chunk
     offset: int = 0  # for a chunk: added to offsets in its file
@@ -42,9 +51,14 @@ class Piece(msgspec.Struct, frozen=True):
             return str(self.slice)
         return f"{shown(self.source)}, bytes {self.offset + 1:,} to {self.offset + self.slice.shard.size:,} of its text"
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """Its shard, and where it begins in it: the order of all pieces."""
+        return self.shard, self.offset + self.slice.start
+
 
 class PieceCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """Line counts of a piece. Duplicates are counted in its runs."""
+    """Line counts of a piece. Duplicates are counted in pass 2."""
 
     piece: Piece
     read: ReadStats = msgspec.field(default_factory=ReadStats)
@@ -52,6 +66,9 @@ class PieceCounts(msgspec.Struct, frozen=True, kw_only=True):
     rejected: int = 0
     repaired: dict[str, int] = {}  # repaired lines by code
     rejects: tuple[int, int] = (0, 0)  # where its rejected lines begin and end in the file of the task
+    is_later: bool = False  # whether a line is a record of a later version than the default one
+    first: bytes = b""  # the lowest key of its records
+    last: bytes = b""  # the highest key
     error: ShardError | None = None
     """Why the piece could not be read completely. All counts are 0 then."""
 
@@ -61,31 +78,51 @@ class PieceCounts(msgspec.Struct, frozen=True, kw_only=True):
         return self.read.lines + len(self.piece.long_lines)
 
 
+class PieceStatistics(msgspec.Struct):
+    """What the summary needs to know of a piece. It is in a file, so that the driver's memory does not grow with it."""
+
+    number: int  # of the piece
+    codes: dict[str, int] = msgspec.field(default_factory=dict)  # rejected lines by code
+    wrong_hashes: list[HashReplaced] = msgspec.field(default_factory=list)
+    """The first records whose `sample_hash` was wrong."""
+    versions: dict[str, int] = msgspec.field(default_factory=dict)  # valid lines by their schema version
+    notes: dict[str, int] = msgspec.field(default_factory=dict)  # valid lines by the code of a note
+    recipes: list[tuple[str, str, str, int]] = msgspec.field(default_factory=list)
+    """Valid lines by evaluation, model and recipe of the given hash."""
+    repairs: RepairCounts = msgspec.field(default_factory=RepairCounts)
+
+
 def hash_examples(wrong: Iterable[HashReplaced]) -> list[HashReplaced]:
     """Return the first records whose `sample_hash` was wrong, as examples."""
     return heapq.nsmallest(_EXAMPLES, wrong, key=HashReplaced.sort_key)
 
 
 class SortResult(msgspec.Struct, frozen=True, tag="task"):
-    """The result of a task of pass 1. The journal has it without the key sample, which is read from the runs again."""
+    """The result of a task of pass 1."""
 
     task: int
     pieces: tuple[PieceCounts, ...]
+    """Its pieces; after pass 1, without those of bad shards and of shards that are gone."""
     runs: tuple[Run, ...]
     rejects: str  # path of the rejected lines
-    codes: dict[str, int]  # rejected lines by code
-    wrong_hashes: list[HashReplaced]  # the first records whose `sample_hash` was wrong
-    versions: dict[str, int]  # valid lines by their schema version
-    notes: dict[str, int]  # valid lines by the code of a note
-    recipes: str  # path of the valid lines by evaluation, model and recipe of the given hash; empty if there are none
-    is_later: bool  # whether a line is a record of a later version than the default one
+    statistics: str  # path of the statistics of all pieces, one JSON document per line
     files: tuple[FileDigest, ...]  # all files that the task wrote
-    repairs: RepairCounts = msgspec.field(default_factory=RepairCounts)
+    is_stopped: bool = False  # whether it stopped at a record of a later version
+
+    @property
+    def is_later(self) -> bool:
+        """Whether a line is a record of a later version than the default one."""
+        return self.is_stopped or any(counts.is_later for counts in self.pieces)
 
     @property
     def numbers(self) -> list[int]:
         """The numbers of its pieces."""
         return [counts.piece.number for counts in self.pieces]
+
+    def without(self, shards: Container[int]) -> SortResult:
+        """Return the result without the pieces of some shards."""
+        pieces = tuple(counts for counts in self.pieces if counts.piece.shard not in shards)
+        return msgspec.structs.replace(self, pieces=pieces)
 
     def with_runs(self, **changes: Any) -> SortResult:
         """Return the result with some fields of all runs changed."""
@@ -95,28 +132,25 @@ class SortResult(msgspec.Struct, frozen=True, tag="task"):
 
 def stopped_result(task: int) -> SortResult:
     """Return the result of a task that stopped because of a record of a later version."""
-    return SortResult(
-        task=task,
-        pieces=(),
-        runs=(),
-        rejects="",
-        codes={},
-        wrong_hashes=[],
-        versions={},
-        notes={},
-        recipes="",
-        is_later=True,
-        files=(),
-    )
+    return SortResult(task, (), (), "", "", (), is_stopped=True)
 
 
 class MergedRun(msgspec.Struct, frozen=True, tag="merge"):
     """A run that replaces several runs of pass 1, which may be gone."""
 
-    run: Run  # its dropped duplicates include those of all merges that led to it
+    run: Run
     covers: list[str]  # paths of the runs of pass 1 that it replaces
-    pieces: dict[int, list[int]]  # by task of pass 1: the numbers of its pieces, as in the index
-    cuts_hash: str  # hash of the cuts that its bounds belong to; empty if it has no bounds
+    tasks: list[int]  # the tasks of pass 1 behind it
+    regions: str  # hash of the regions that its bounds belong to; empty if it has no bounds
+
+
+class PartData(msgspec.Struct, frozen=True):
+    """Sorted records in a compressed file, and their index in another one."""
+
+    path: str
+    text_bytes: int
+    index: str
+    index_bytes: int
 
 
 class Part(msgspec.Struct, frozen=True, tag="part"):
@@ -124,11 +158,31 @@ class Part(msgspec.Struct, frozen=True, tag="part"):
 
     number: int
     made_of: str  # fingerprint of everything that determines its content
+    low: bytes | None  # no key of the range is lower; None if there is no limit
     written: Written
     records: int
     first: bytes  # key of the first record
     last: bytes  # key of the last record
     left_out: dict[str, int]  # records that options left out, by code
-    files: tuple[FileDigest, ...]  # the files of its statistics
+    files: tuple[FileDigest, ...]  # the files of its statistics, and of its index if it is kept
     path: str  # of the part before it is published
     census: str  # path prefix of its statistics
+    losers: tuple[str, str] = ("", "")
+    """Fingerprints of the losers that it leaves out because of other runs, and because of other repeats."""
+    names: str = ""  # fingerprint of the names of the pieces of input that its left-out records come from
+    index_bytes: int = 0
+    """Size of its index, the file `census` + `-index`; 0 if work is not kept for the next run."""
+    aside: PartData | None = None
+    """The records of its range that options left out, which the next run may need."""
+    border: bytes = b""
+    """The first border of its range, if work is kept."""
+
+    @property
+    def index(self) -> str:
+        """The path of its index."""
+        return f"{self.census}-index"
+
+    @property
+    def borders(self) -> str:
+        """The path of its borders."""
+        return f"{self.census}-borders"

@@ -1,7 +1,7 @@
 """Resume an interrupted run: find out which of its finished tasks, merged runs and parts are reusable.
 
-A finished task is reusable if its inputs and outputs are unchanged. The list of inputs may have changed since, so its
-pieces get their current numbers.
+A finished task is reusable if its inputs and outputs are unchanged. The list of inputs may have changed since; its
+pieces keep their numbers, and get the current number of their shard.
 
 A merged run replaces the runs that it was made from. It is reusable if its files are intact and all tasks behind it are
 reusable. If it is not reusable, these tasks are repeated.
@@ -18,32 +18,34 @@ from fastrec.engine.base import Engine
 from fastrec.errors import ShardError
 from fastrec.normalize.journal import JournalEntry
 from fastrec.normalize.results import MergedRun, Part, Piece, PieceCounts, SortResult
-from fastrec.sorting.spill import Run, index_of
+from fastrec.sorting.spill import index_of
+from fastrec.sources.shard import Slice
 from fastrec.storage import storage_of
 from fastrec.storage.digests import FileDigest, hash_of_file, is_unchanged, sha256_of_file
 
 __all__ = ["Reusable", "find_parts", "find_reusable", "without_merged"]
 
-Pieces = Mapping[tuple[str, int, int | None], Piece]
-"""The current pieces by path and range."""
+Range = tuple[str, int, int | None]
+"""The path of a shard, and a range of its bytes."""
 
 
 class Reusable(msgspec.Struct):
     """The finished work of an interrupted run that can be reused."""
 
     tasks: list[SortResult] = msgspec.field(default_factory=list)
-    covered: set[int] = msgspec.field(default_factory=set)  # numbers of the pieces of these tasks
+    covered: set[Range] = msgspec.field(default_factory=set)  # the ranges of shards that these tasks have read
     merged: list[MergedRun] = msgspec.field(default_factory=list)  # runs merged from the runs of these tasks
     chunks: dict[tuple[str, int, int, str], SortResult] = msgspec.field(default_factory=dict)
     """Tasks that sorted a chunk decompressed by the driver, by path, offset, line and hash of the text."""
     next_task: int = 0  # the first task number that no file in the work directory uses
+    next_piece: int = 0  # the first number that no piece has
 
     def take_chunk(self, piece: Piece, text_hash: str) -> SortResult | None:
         """Return the finished task of a chunk, if there is one."""
         task = self.chunks.pop((piece.source, piece.offset, piece.line, text_hash), None)
         if task is None or task.pieces[0].piece.long_lines != piece.long_lines:
             return None
-        return _renumbered(task, (piece,))
+        return _attached(task, [piece.shard])
 
     def files(self) -> set[str]:
         """Return the paths of all files to keep."""
@@ -52,18 +54,23 @@ class Reusable(msgspec.Struct):
         return files | {file.path for one in self.merged for file in one.run.files}
 
 
-def find_reusable(entries: Sequence[JournalEntry], pieces: Pieces, engine: Engine) -> Reusable:
-    """Find the reusable tasks and merged runs of an interrupted run."""
+def find_reusable(
+    entries: Sequence[JournalEntry], slices: Mapping[Range, tuple[int, Slice]], engine: Engine
+) -> Reusable:
+    """Find the reusable tasks and merged runs of an interrupted run; `slices` are those to be read now."""
     done = [entry for entry in entries if isinstance(entry, SortResult)]
     merged = _intact([entry for entry in entries if isinstance(entry, MergedRun)], engine)
     gone = _covered_files(merged)
     wanted = [
         task
         for task in done
-        if task.pieces[0].piece.temporary or all(_range(counts.piece) in pieces for counts in task.pieces)
+        if task.pieces[0].piece.temporary or all(_range(counts.piece) in slices for counts in task.pieces)
     ]
     claims = ((task.pieces, [file for file in task.files if file.path not in gone]) for task in wanted)
-    reusable = Reusable(next_task=max((task.task + 1 for task in done), default=0))
+    reusable = Reusable(
+        next_task=max((task.task + 1 for task in done), default=0),
+        next_piece=max((number + 1 for task in done for number in task.numbers), default=0),
+    )
     found: dict[int, SortResult] = {}
     for number, unchanged in sorted(engine.run(_task_unchanged, claims)):
         task = wanted[number]
@@ -71,25 +78,24 @@ def find_reusable(entries: Sequence[JournalEntry], pieces: Pieces, engine: Engin
         if unchanged and first.temporary:
             reusable.chunks[first.source, first.offset, first.line, text_hash] = task
         elif unchanged:
-            task = _renumbered(task, [pieces[_range(counts.piece)] for counts in task.pieces])
-            # A task that was repeated without a bad shard is in the journal twice.
-            if reusable.covered.isdisjoint(task.numbers):
-                reusable.covered.update(task.numbers)
-                found[task.task] = task
-    merged, lost = without_merged(merged, {task for one in merged for task in one.pieces} - found.keys())
+            ranges = [_range(counts.piece) for counts in task.pieces]
+            if reusable.covered.isdisjoint(ranges):
+                reusable.covered.update(ranges)
+                found[task.task] = _attached(task, [slices[one][0] for one in ranges])
+    merged, lost = without_merged(merged, {task for one in merged for task in one.tasks} - found.keys())
     for number in lost & found.keys():
-        reusable.covered.difference_update(found.pop(number).numbers)
+        reusable.covered.difference_update(_range(counts.piece) for counts in found.pop(number).pieces)
     reusable.tasks = list(found.values())
-    reusable.merged = [_merged_renumbered(one, found) for one in merged]
+    reusable.merged = merged
     return reusable
 
 
 def without_merged(merged: Sequence[MergedRun], lost: set[int]) -> tuple[list[MergedRun], set[int]]:
     """Drop merged runs that contain lost tasks; return the others, and all tasks that are lost by that."""
     left, lost = list(merged), set(lost)
-    while touched := [one for one in left if not lost.isdisjoint(one.pieces)]:
-        left = [one for one in left if lost.isdisjoint(one.pieces)]
-        lost.update(task for one in touched for task in one.pieces)
+    while touched := [one for one in left if not lost.isdisjoint(one.tasks)]:
+        left = [one for one in left if lost.isdisjoint(one.tasks)]
+        lost.update(task for one in touched for task in one.tasks)
     return left, lost
 
 
@@ -165,21 +171,9 @@ def _take_part(claim: tuple[str, Part]) -> bool:
     return _files_unchanged(part.files)
 
 
-def _renumbered(task: SortResult, pieces: Sequence[Piece]) -> SortResult:
-    """Return a finished task with its current pieces."""
-    numbers = dict(zip(task.numbers, (piece.number for piece in pieces), strict=True))
-    counts = tuple(map(lambda old, now: replace(old, piece=now), task.pieces, pieces))
-    return replace(task, pieces=counts, runs=tuple(_run_renumbered(run, numbers) for run in task.runs))
-
-
-def _merged_renumbered(merged: MergedRun, tasks: Mapping[int, SortResult]) -> MergedRun:
-    pieces = {task: tasks[task].numbers for task in merged.pieces}
-    numbers = {old: now for task in pieces for old, now in zip(merged.pieces[task], pieces[task], strict=True)}
-    return replace(merged, run=_run_renumbered(merged.run, numbers), pieces=pieces)
-
-
-def _run_renumbered(run: Run, numbers: dict[int, int]) -> Run:
-    if all(then == now for then, now in numbers.items()):
-        return run
-    dropped = {numbers[source]: count for source, count in run.dropped.items()}
-    return replace(run, dropped=dropped, renumbered=numbers)
+def _attached(task: SortResult, shards: Sequence[int]) -> SortResult:
+    """Return a finished task whose pieces know the current numbers of their shards."""
+    counts = (
+        replace(one, piece=replace(one.piece, shard=shard)) for one, shard in zip(task.pieces, shards, strict=True)
+    )
+    return replace(task, pieces=tuple(counts))

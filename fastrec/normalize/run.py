@@ -4,10 +4,11 @@
 
 1. Find the shards and check the output path.
 2. Pass 1 (`pass1_driver`, `pass1_tasks`, `pass1`): judge, normalize and sort records into runs on disk.
-3. Choose the cuts between parts, and merge runs if there are too many (`rounds`).
+3. Choose the cuts between parts (`plan`), and merge runs if there are too many (`rounds`).
 4. Pass 2 (`parts`, `pass2`): gather, deduplicate, count and compress each part.
 5. Write summary and manifest (`driver`), and check that line counts add up (`line_counts`).
-6. Publish the output directory atomically, or put it at `OUT.refused` if it does not pass the gate (`gate`).
+6. With `--incremental`, keep what the next run can build on (`keep`, `kept`, `base`, `changes`).
+7. Publish the output directory atomically, or put it at `OUT.refused` if it does not pass the gate (`gate`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from typing import Any
 import msgspec
 
 from fastrec.arguments import field_names
-from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.output import CORPUS, Output
 from fastrec.corpus.publish import (
     check_inputs_not_in,
@@ -31,17 +31,13 @@ from fastrec.corpus.publish import (
     too_little_space,
 )
 from fastrec.engine import is_small, make_engine
-from fastrec.engine.base import Engine
 from fastrec.errors import RefusedError, UsageError, shown, utf8
 from fastrec.judge.repair import repair_codes
-from fastrec.normalize.context import RunContext
-from fastrec.normalize.driver import make_corpus, purpose_of
-from fastrec.normalize.journal import Journal, purpose_in
-from fastrec.normalize.options import AUTO, Options
-from fastrec.normalize.streams import Streams
-from fastrec.normalize.targets import WrongTargetError, guess_target
+from fastrec.normalize.attempts import Attempts
+from fastrec.normalize.driver import Corpus
+from fastrec.normalize.options import Options
+from fastrec.normalize.targets import guess_target
 from fastrec.progress import Progress
-from fastrec.schemas.registry import NEWEST_SCHEMA, TARGETS
 from fastrec.sources.inputs import find_shards
 from fastrec.sources.shard import Shard
 from fastrec.sources.tasks import gather_tasks, growth, total_text
@@ -63,8 +59,18 @@ class NormalizeResult(msgspec.Struct, kw_only=True):
     """The document `summary.json`."""
     parts: int
     """Number of parts."""
+    parts_written: int
+    """Parts that were made; with `--incremental`, the others are those of the last run."""
     shards: int
-    """Files read."""
+    """Files in the corpus."""
+    unchanged: int
+    """With `--incremental`: files that were not read, because they are as the last run read them."""
+    new: int
+    """Files that the last run did not have; without `--incremental`, all of them."""
+    changed: int
+    """Files that changed since the last run."""
+    gone: int
+    """Files of the last run that are not there any more."""
     input_bytes: int
     """Their size."""
     text_bytes: int
@@ -163,7 +169,7 @@ def run(
     notice: Callable[[str], None] | None = None,
 ) -> NormalizeResult:
     """Turn shards into one sorted corpus at `output`, unless it is refused; `notice` receives each notice at once."""
-    started = time.perf_counter()
+    started, found_at = time.perf_counter(), time.time_ns()
     notices: list[str] = []
 
     def note(message: str) -> None:
@@ -178,7 +184,7 @@ def run(
     target = without_file_protocol(os.fspath(output))
     check_output(target, paths, shards)
     work_dir = options.work_dir
-    if work_dir is None and is_url(target) and not options.scheduler:
+    if work_dir is None and is_url(target) and not options.scheduler and not options.incremental:
         work_dir = scratch_directory()  # all workers are on this machine: temporary files can stay local
     with (
         open_output(
@@ -189,18 +195,25 @@ def run(
         check_inputs_not_in(made.refused, paths, shards)
         if options.gate or made.old_marker() is not None:
             made.check_refused()
-        manifest, summary = run_passes(shards, options, made, progress=progress, notice=note)
+        corpus = run_passes(shards, options, made, progress=progress, notice=note, found_at=found_at)
+        manifest, changes = corpus.manifest, corpus.changes
         if manifest.refused:
             made.refuse()
         else:
             made.publish()
             made.remove_refused()
+        made.kept = corpus.kept
     return NormalizeResult(
         output=utf8(made.refused if manifest.refused else target),
         refused=manifest.refused,
-        summary=summary,
+        summary=corpus.summary,
         parts=len(manifest.parts),
+        parts_written=corpus.parts_written,
         shards=len(shards),
+        unchanged=len(changes.unchanged),
+        new=len(changes.new),
+        changed=len(changes.changed),
+        gone=corpus.gone,
         input_bytes=sum(shard.size for shard in shards),
         text_bytes=sum(entry.text_bytes for entry in manifest.inputs),
         output_bytes=sum(part.bytes for part in manifest.parts),
@@ -217,7 +230,8 @@ def run_passes(
     *,
     progress: Progress | None,
     notice: Callable[[str], None],
-) -> tuple[Manifest, Summary]:
+    found_at: int = 0,
+) -> Corpus:
     """Make a corpus in the staging directory of `output`, without publishing it."""
     if scarce := too_little_space(output, shards):
         notice(scarce)
@@ -231,41 +245,8 @@ def run_passes(
         if options.engine == "dask":
             options = msgspec.structs.replace(options, jobs=engine.jobs)  # a cluster has the size that it has
             check_reachable((output.working(""), output.staged("")), engine)
-        return _run_passes(shards, options, output, engine, progress=progress or Progress(), notice=notice)
-
-
-def _run_passes(
-    shards: Sequence[Shard],
-    options: Options,
-    output: Output,
-    engine: Engine,
-    *,
-    progress: Progress,
-    notice: Callable[[str], None],
-) -> tuple[Manifest, Summary]:
-    """Run both passes; if the target was guessed wrong, start again with the other one."""
-    path, earlier = output.working("journal"), output.earlier_journals()
-    is_auto = options.schema == AUTO
-    targets = list(TARGETS.values()) if is_auto else [options.target]
-    purposes = [purpose_of(options.with_target(target), is_auto=is_auto) for target in targets]
-    journaled = purpose_in([path, *earlier], purposes)
-    target = guess_target(shards, options) if journaled is None else targets[journaled]
-    streams = Streams(kept=is_auto and any(shard.stream for shard in shards))
-    may_change, is_first = is_auto, True
-    while True:
-        chosen = options.with_target(target)
-        with Journal(path, purpose_of(chosen, is_auto=is_auto), earlier) as journal:
-            if journal.discarded and is_first:
-                notice(f"finished work of an interrupted run is not reused: {journal.discarded}")
-            try:
-                context = RunContext(chosen, output, engine, journal, progress, notice, is_auto, may_change, streams)
-                return make_corpus(shards, context)
-            except WrongTargetError as exc:
-                notice(str(exc))
-                target, is_first = exc.target, False
-                # The default version is certain: the whole input was read. The newest one is not if a bad shard had the
-                # later record.
-                may_change = target is NEWEST_SCHEMA
+        attempts = Attempts(shards, options, output, engine, progress or Progress(), notice, found_at)
+        return attempts.run()
 
 
 @contextlib.contextmanager

@@ -1,23 +1,31 @@
-"""Temporary files of runs and of the census: buffers written in order, and blocks of rows read one by one."""
+"""Temporary files of runs and of the census: buffers written in order, and blocks of rows read one by one.
+
+    block    length of the body, 4 bytes | 64-bit xxh3 of the body, 8 bytes | body: msgpack
+
+A reader checks every block, so a file that was damaged or cut off is never taken for another one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Self
 
 import msgspec
-from xxhash import xxh3_128
+from xxhash import xxh3_64_digest, xxh3_128
 
+from fastrec.errors import DamagedFileError
 from fastrec.storage import storage_of
+from fastrec.storage.base import EndsEarlyError
 
-__all__ = ["BlockReader", "ViewsWriter", "read_blocks", "write_blocks"]
+__all__ = ["BlockReader", "ViewsWriter", "read_blocks", "read_exactly", "write_blocks"]
 
 _MOST_VIEWS: Final = 256  # per writev: systems accept more, but this many are still in the cache for the checksum
 _LENGTH: Final = 4
+_HEAD: Final = _LENGTH + 8
 _READ_BYTES: Final = 256 << 10  # bytes of a file of blocks read at a time
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder().decode
+_decode: Callable[[memoryview], Any] = msgspec.msgpack.Decoder().decode
 
 
 class ViewsWriter:
@@ -38,9 +46,9 @@ class ViewsWriter:
                 self._digest.update(view)
 
     def write_block(self, rows: Any) -> None:
-        """Append a block of rows, with its length in front."""
+        """Append a block of rows, with its length and checksum in front."""
         block = _encode(rows)
-        self.write([memoryview(len(block).to_bytes(_LENGTH, "big") + block)])
+        self.write([memoryview(len(block).to_bytes(_LENGTH, "big") + xxh3_64_digest(block) + block)])
 
     def hash(self) -> str:
         """Return the 128-bit xxh3 of the content."""
@@ -61,44 +69,83 @@ def write_blocks(path: str, blocks: Iterable[Any]) -> tuple[int, str]:
     return file.size, file.hash()
 
 
+def read_exactly(path: str, size: int, offset: int) -> bytes:
+    """Read `size` bytes from `offset`; DamagedFileError if the file is missing or ends before."""
+    try:
+        return storage_of(path).read_range(path, size, offset)
+    except (FileNotFoundError, EndsEarlyError) as exc:
+        raise DamagedFileError(path, exc.strerror or str(exc)) from exc
+
+
 class BlockReader:
     """Reads the blocks of a range of a file from front to back, about `stretch` bytes at a time.
 
     The file is open only during a read, so thousands of files can be merged.
     """
 
-    def __init__(self, path: str, start: int, end: int, stretch: int) -> None:
+    def __init__(
+        self, path: str, start: int, end: int, stretch: int, decode: Callable[[memoryview], Any] = _decode
+    ) -> None:
         self._path = path
         self._position, self._end = start, end
         self._stretch = stretch
-        self._cut_off = b""  # the beginning of a block that was not read to its end
+        self._decode = decode
+        self._data = b""  # what was read
+        self._begin = 0  # where the next block begins in it
 
     @property
     def at_end(self) -> bool:
         """Whether all blocks were read."""
-        return self._position >= self._end and not self._cut_off
+        return self._position >= self._end and self._begin >= len(self._data)
+
+    def stop(self) -> None:
+        """Skip all further blocks."""
+        self._position, self._data, self._begin = self._end, b"", 0
 
     def read(self) -> Iterator[Any]:
-        """Read the next stretch, and yield its blocks, which are decoded one by one."""
-        data, left = self._cut_off, self._end - self._position
+        """Yield the blocks of the next stretch, which are decoded one by one; a caller may stop after any of them.
+
+        Raises:
+            DamagedFileError: A block does not match its checksum, or the file or its range ends inside a block.
+        """
+        if self._block_end() > len(self._data):
+            self._read_stretch()
+        view = memoryview(self._data)
+        while (end := self._block_end()) <= len(view):
+            begin, body = self._begin, self._begin + _HEAD
+            if xxh3_64_digest(view[body:end]) != view[begin + _LENGTH : body]:
+                offset = self._position - len(view) + begin
+                raise DamagedFileError(self._path, f"the block at byte {offset:,} does not match its checksum")
+            try:
+                block = self._decode(view[body:end])
+            except msgspec.MsgspecError as exc:
+                raise DamagedFileError(self._path, f"a block is not of the expected form: {exc}") from exc
+            self._begin = end
+            yield block
+
+    def _block_end(self) -> int:
+        """Return where the next block ends; if its length was not read yet, where it ends at the earliest."""
+        return self._begin + _HEAD + int.from_bytes(self._data[self._begin : self._begin + _LENGTH], "big")
+
+    def _read_stretch(self) -> None:
         # A block that was cut off is read to its end, and a small rest is read at once.
-        missing = _LENGTH + int.from_bytes(data[:_LENGTH], "big") - len(data) if data else 0
+        missing, left = self._block_end() - len(self._data), self._end - self._position
+        if missing > left:
+            raise DamagedFileError(self._path, f"it ends at byte {self._end:,}, inside a block")
         size = max(self._stretch, missing)
-        size = max(left, missing) if left < size + size // 2 else size
-        data += storage_of(self._path).read_range(self._path, size, self._position)
+        size = left if left < size + size // 2 else size
+        self._data = self._data[self._begin :] + read_exactly(self._path, size, self._position)
+        self._begin = 0
         self._position += size
-        view, begin = memoryview(data), 0
-        while (body := begin + _LENGTH) <= len(data):
-            end = body + int.from_bytes(view[begin:body], "big")
-            if end > len(data):
-                break
-            yield _decode(view[body:end])
-            begin = end
-        self._cut_off = data[begin:]
 
 
 def read_blocks(path: str, size: int | None = None) -> Iterator[Any]:
-    """Yield the blocks of a file, whose size need not be given."""
-    reader = BlockReader(path, 0, storage_of(path).size_of(path) if size is None else size, _READ_BYTES)
+    """Yield the blocks of a file, whose size need not be given; DamagedFileError if it is damaged or missing."""
+    if size is None:
+        try:
+            size = storage_of(path).size_of(path)
+        except FileNotFoundError as exc:
+            raise DamagedFileError(path, exc.strerror or str(exc)) from exc
+    reader = BlockReader(path, 0, size, _READ_BYTES)
     while not reader.at_end:
         yield from reader.read()

@@ -1,35 +1,28 @@
 """Write records from memory to disk as a sorted run.
 
 A run is two files. The data file holds the records' normal forms, sorted by key and then by their bytes, without
-duplicates. The index file holds, in blocks, each record's key, length and row of statistics. A `Fence` holds the first
-key of a block, so a range of keys can be found with one read of each file.
+duplicates. The index file holds, in blocks, each record's key, length, fingerprint, row of statistics and sources. A
+`Fence` holds the first key of a block, so a range of keys can be found with one read of each file.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 import msgspec
 
+from fastrec.sorting.copies import Copies, SharedSources, Sources, union
 from fastrec.sorting.files import ViewsWriter
-from fastrec.sorting.key_sample import SampledKey, sample_of
-from fastrec.storage.digests import FileDigest
+from fastrec.sorting.index import BLOCK_ROWS, Fence, IndexWriter
+from fastrec.storage.digests import FileDigest, fingerprint
 
-__all__ = ["BLOCK_ROWS", "Fence", "Run", "in_order", "index_of", "spill"]
+__all__ = ["BLOCK_ROWS", "Fence", "IndexWriter", "Run", "Sources", "in_order", "index_of", "spill"]
 
-BLOCK_ROWS: Final = 128
+_BATCH: Final = 256  # records whose texts are still in the cache for their fingerprints
 
 Row = Sequence[Any]
-
-
-class Fence(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The first key of a block, and where the block begins."""
-
-    key: bytes
-    index_offset: int
-    data_offset: int
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True):
@@ -42,17 +35,12 @@ class Run(msgspec.Struct, frozen=True, array_like=True):
     index_bytes: int
     fences: list[Fence]
     """Empty if there are so many runs that they will be merged before a range of keys is needed."""
-    sample: list[SampledKey]
-    dropped: dict[int, int]
-    """Duplicates dropped, by source."""
     data_hash: str = ""
     """128-bit xxh3 of the data file."""
     index_hash: str = ""
-    renumbered: dict[int, int] | None = None
-    """Current numbers of the sources, by their numbers in the index; None if these are still right."""
     bounds: bytes = b""
-    """For a merged run, instead of fences: the offsets in index and data where each part begins, and where the last one
-    ends, 64 bits each."""
+    """For a merged run, instead of fences: the offsets in index and data where each region begins, and where the last
+    one ends, 64 bits each."""
 
     @property
     def files(self) -> tuple[FileDigest, FileDigest]:
@@ -69,37 +57,74 @@ def index_of(path: str) -> str:
 
 
 def in_order(
-    keys: Sequence[bytes], rows: Sequence[Row], text: Callable[[int], bytes]
-) -> tuple[list[int], list[int], list[tuple[int, int]]]:
-    """Sort records by key, then by their bytes; of duplicates, keep the one of the lowest source.
+    keys: Sequence[bytes],
+    rows: Sequence[Row],
+    text: Callable[[int], bytes],
+    copies: Mapping[int, Sources] | None = None,
+    shared: SharedSources | None = None,
+) -> tuple[list[int], Copies, list[tuple[int, int]]]:
+    """Sort records by key, then by their bytes; of duplicates, keep the one of the lowest piece, and of that the first.
 
-    The source of a record is the first value of its row. `text` returns the bytes of a record; it is only called where
-    keys are equal. Return the positions of the records to keep, in order, those of the duplicates, and where records
-    with equal keys begin and end among those to keep.
+    The first two values of a row are the piece and the line. `text` returns the bytes of a record; it is only called
+    where keys are equal. `copies` has the sources of records that already have several copies.
+
+    Return the positions of the records to keep, in order; the sources of those with several copies, by position among
+    those to keep; and where records with equal keys begin and end among those to keep.
     """
     order = sorted(range(len(keys)), key=keys.__getitem__)
     if len(set(keys)) == len(keys):
-        return order, [], []
+        if not copies:
+            return order, {}, []
+        return order, {to: copies[index] for to, index in enumerate(order) if index in copies}, []
+    known, share = copies or {}, (shared or SharedSources()).share
     kept: list[int] = []
-    copies: list[int] = []
+    kept_copies: Copies = {}
     groups: list[tuple[int, int]] = []
     position = 0
     while position < len(order):  # faster than itertools.groupby, because most keys are different
-        end = position + 1
-        key = keys[order[position]]
-        while end < len(order) and keys[order[end]] == key:
-            end += 1
-        if end - position == 1:
-            kept.append(order[position])
+        first, index = position, order[position]
+        key = keys[index]
+        position += 1
+        while position < len(order) and keys[order[position]] == key:
+            position += 1
+        if position - first == 1:
+            if known and index in known:
+                kept_copies[len(kept)] = known[index]
+            kept.append(index)
+            continue
+        several = sorted([(text(index), rows[index][0], rows[index][1], index) for index in order[first:position]])
+        first = len(kept)
+        for equal in _duplicates(several):
+            if len(equal) > 1 or (known and equal[0][3] in known):
+                kept_copies[len(kept)] = share(_sources_of(equal, known))
+            kept.append(equal[0][3])
+        if len(kept) - first > 1:
+            groups.append((first, len(kept)))
+    return kept, kept_copies, groups
+
+
+_Found = tuple[bytes, int, int, int]  # the text of a record, its piece, its line, and its position
+
+
+def _duplicates(several: list[_Found]) -> list[list[_Found]]:
+    """Group sorted records of one key by their text."""
+    if several[0][0] == several[-1][0]:
+        return [several]
+    starts = [number for number, (one, other) in enumerate(pairwise(several), 1) if one[0] != other[0]]
+    return [several[start:end] for start, end in pairwise([0, *starts, len(several)])]
+
+
+def _sources_of(equal: list[_Found], known: Mapping[int, Sources]) -> Sources:
+    """Return the sources of all copies of a record, sorted by piece and line."""
+    if known:
+        return union(known.get(index) or ((piece, line, 1),) for _, piece, line, index in equal)
+    sources: list[tuple[int, int, int]] = []
+    for _, piece, line, _ in equal:
+        if sources and sources[-1][0] == piece:
+            sources[-1] = (piece, sources[-1][1], sources[-1][2] + 1)
         else:
-            first, last = len(kept), None
-            for body, _, index in sorted((text(index), rows[index][0], index) for index in order[position:end]):
-                (copies if body == last else kept).append(index)
-                last = body
-            if len(kept) - first > 1:
-                groups.append((first, len(kept)))
-        position = end
-    return kept, copies, groups
+            sources.append((piece, line, 1))
+    return tuple(sources)
 
 
 def spill(
@@ -109,30 +134,28 @@ def spill(
     keys: list[bytes],
     rows: list[Row],
     *,
-    one_in: int,
     fenced: bool = True,
     block_rows: int = BLOCK_ROWS,
 ) -> Run:
     """Sort records and write them as a run: `text` holds their normal forms in any order, and `ends` where each ends.
 
-    Without `fenced`, the run has no fences. Keys are sampled at a rate of one in `one_in`.
+    Without `fenced`, the run has no fences.
     """
     starts = [0, *ends[:-1]]
+    prints: list[int] = []
     with memoryview(text) as view:
         order, copies, _ = in_order(keys, rows, lambda index: bytes(view[starts[index] : ends[index]]))
         with ViewsWriter(path) as data:
-            data.write([view[starts[index] : ends[index]] for index in order])
-    keys = [keys[index] for index in order]
-    sizes = [ends[index] - starts[index] for index in order]
-    dropped = Counter([rows[index][0] for index in copies])
-    fences: list[Fence] = []
-    data_offset = 0
-    with ViewsWriter(index_of(path)) as index:
-        for first in range(0, len(order), block_rows):
-            last = first + block_rows
-            if fenced:
-                fences.append(Fence(keys[first], index.size, data_offset))
-            index.write_block((keys[first:last], sizes[first:last], [rows[number] for number in order[first:last]]))
-            data_offset += sum(sizes[first:last])
-    sample = sample_of(keys, sizes, one_in)
-    return Run(path, len(order), data.size, index.size, fences, sample, dict(dropped), data.hash(), index.hash())
+            for first in range(0, len(order), _BATCH):
+                views = [view[starts[index] : ends[index]] for index in order[first : first + _BATCH]]
+                data.write(views)
+                prints += map(fingerprint, views)
+    with IndexWriter(index_of(path), block_rows, fenced=fenced) as index:
+        index.add(
+            [keys[number] for number in order],
+            [ends[number] - starts[number] for number in order],
+            prints,
+            [rows[number] for number in order],
+            copies,
+        )
+    return Run(path, len(order), data.size, index.size, index.fences, data.hash(), index.hash())

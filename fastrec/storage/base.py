@@ -5,12 +5,16 @@ from __future__ import annotations
 import errno
 from typing import Any, BinaryIO, Protocol, Self
 
-__all__ = ["Log", "NewFile", "Reader", "Storage", "ends_early"]
+__all__ = ["EndsEarlyError", "Log", "NewFile", "Reader", "Storage", "ends_early"]
 
 
-def ends_early(path: str, end: int, wanted: int) -> OSError:
+class EndsEarlyError(OSError):
+    """A file ends before all wanted bytes are read."""
+
+
+def ends_early(path: str, end: int, wanted: int) -> EndsEarlyError:
     """Return the error for a file that ends before all wanted bytes are read."""
-    return OSError(errno.EIO, f"it ends at byte {end:,}, before byte {wanted:,}", path)
+    return EndsEarlyError(errno.EIO, f"it ends at byte {end:,}, before byte {wanted:,}", path)
 
 
 class Reader(Protocol):

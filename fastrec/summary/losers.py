@@ -17,8 +17,7 @@ __all__ = ["Losers", "losers_in", "slices_of"]
 
 _MOST_HELD: Final = 1 << 17
 _WINDOW_BYTES: Final = 1 << 20
-_NO_SAMPLE: Final = 1 << 60  # these keys are not sampled
-_ROW: Final[Sequence[Any]] = (0,)
+_ROW: Final[Sequence[Any]] = (0, 0)  # losers have no piece and no line
 
 
 class Losers:
@@ -49,7 +48,7 @@ class Losers:
 
     def _spill(self) -> None:
         path, rows = f"{self._path}-{len(self._runs):04d}", [_ROW] * len(self._keys)
-        self._runs.append(spill(path, self._text, self._ends, self._keys, rows, one_in=_NO_SAMPLE))
+        self._runs.append(spill(path, self._text, self._ends, self._keys, rows))
         self._keys, self._ends, self._text = [], [], bytearray()
 
 

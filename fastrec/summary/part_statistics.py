@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import nsmallest
 from itertools import repeat
-from typing import Final, Literal, Self
+from typing import Any, Final, Literal, Self
 
 import msgspec
 
@@ -41,12 +41,15 @@ from fastrec.summary.tally import Tally
 
 __all__ = [
     "Census",
+    "Copies",
     "IdentityCounts",
+    "LinesByPiece",
     "PartCounts",
     "RepeatsRule",
     "add_part_counts",
     "count_census",
     "read_census",
+    "read_lines_by_piece",
     "read_part_counts",
     "write_census",
     "write_statistics",
@@ -57,12 +60,42 @@ Fields = Sequence[bytes]
 _LISTS: Final = ("hash", "id")
 
 
+Copies = tuple[tuple[int, int], ...]
+"""Where identical records come from: numbers of pieces of input, and how many copies each of them has."""
+
+
+class LinesByPiece(Sums):
+    """What became of the records of each piece of input, by the number of the piece."""
+
+    kept: Counter[int] = msgspec.field(default_factory=Counter)  # records that no other piece has
+    shared: Counter[Copies] = msgspec.field(default_factory=Counter)
+    """Records with copies. The first piece in the order of the input keeps the record; all other copies are duplicates.
+    The order may change from run to run, so it is not applied here."""
+    duplicates: Counter[int] = msgspec.field(default_factory=Counter)  # certain duplicates
+    left_out: Counter[int] = msgspec.field(default_factory=Counter)  # records left out by options
+
+    def pieces(self) -> set[int]:
+        """Return all pieces."""
+        shared = {number for copies in self.shared for number, _ in copies}
+        return shared.union(self.kept, self.duplicates, self.left_out)
+
+    def packed(self) -> list[Any]:
+        """Encode the counts as plain lists and dicts."""
+        return [self.kept, list(self.shared.items()), self.duplicates, self.left_out]
+
+    @classmethod
+    def unpacked(cls, packed: list[Any]) -> LinesByPiece:
+        """Decode counts from what `packed` returns."""
+        kept, shared, duplicates, left_out = packed
+        copies = Counter({tuple(map(tuple, sources)): count for sources, count in shared})
+        return cls(Counter(kept), copies, Counter(duplicates), Counter(left_out))
+
+
 class PartCounts(Sums):
     """What was counted while one or several parts were made."""
 
     tally: Tally = msgspec.field(default_factory=Tally)
-    copies: Counter[int] = msgspec.field(default_factory=Counter)  # duplicates dropped, by piece
-    left_out: Counter[int] = msgspec.field(default_factory=Counter)  # records left out by options, by piece
+    lines: LinesByPiece = msgspec.field(default_factory=LinesByPiece)
 
 
 class IdentityCounts(Sums):
@@ -180,8 +213,8 @@ def write_statistics(
         _, by_id = census_of_part(seen, repeat(NO_OUTCOME, len(seen)), contradictions)
     files = write_census(prefix, by_hash, by_id)
     path = f"{prefix}-counts"
-    block = (counts.tally.packed(), counts.copies, counts.left_out)
-    return [*files, FileDigest(path, *write_blocks(path, [block]))]
+    blocks = (counts.lines.packed(), counts.tally.packed())
+    return [*files, FileDigest(path, *write_blocks(path, blocks))]
 
 
 def add_part_counts(prefixes: Sequence[str], engine: Engine, at_once: int) -> PartCounts:
@@ -199,6 +232,11 @@ def read_part_counts(prefixes: Sequence[str]) -> PartCounts:
     """Add up the counts of some parts. Runs in a worker if there are many."""
     total = PartCounts()
     for prefix in prefixes:
-        tally, copies, left_out = next(read_blocks(f"{prefix}-counts"))
-        total += PartCounts(Tally.unpacked(tally), Counter(copies), Counter(left_out))
+        lines, tally = read_blocks(f"{prefix}-counts")
+        total += PartCounts(Tally.unpacked(tally), LinesByPiece.unpacked(lines))
     return total
+
+
+def read_lines_by_piece(prefix: str) -> LinesByPiece:
+    """Read what became of the records of each piece of input in a part."""
+    return LinesByPiece.unpacked(next(read_blocks(f"{prefix}-counts")))

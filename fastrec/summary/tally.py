@@ -103,7 +103,6 @@ class Tally(Sums):
     schema_versions: Counter[str | None] = msgspec.field(default_factory=Counter)
     models: dict[tuple[bytes, bytes], ModelTally] = msgspec.field(default_factory=lambda: defaultdict(ModelTally))
     """By scope (an evaluation with a metric, if it has one) and model_id, encoded as in sort keys."""
-    sources: Counter[int] = msgspec.field(default_factory=Counter)  # records by piece of input
 
     def add(self, fields: Iterable[Sequence[bytes]], rows: Sequence[Sequence[Any]]) -> None:
         """Add records, given their key fields and rows."""
@@ -118,18 +117,17 @@ class Tally(Sums):
             self.models[key].add_rows(some_rows, sample_ids)
         self.interaction_types.update([row[Column.INTERACTION_TYPE] for row in rows])
         self.schema_versions.update([row[Column.SCHEMA_VERSION] for row in rows])
-        self.sources.update([row[Column.SOURCE] for row in rows])
 
     def packed(self) -> list[Any]:
         """Encode the tally as plain lists that hold integers of any size."""
         models = [[*key, *map(_packed, msgspec.structs.astuple(model))] for key, model in self.models.items()]
-        return [self.interaction_types, self.schema_versions, models, self.sources]
+        return [self.interaction_types, self.schema_versions, models]
 
     @classmethod
     def unpacked(cls, packed: list[Any]) -> Tally:
         """Decode a tally from what `packed` returns."""
-        types, versions, models, sources = packed
-        tally = cls(Counter(types), Counter(versions), sources=Counter(sources))
+        types, versions, models = packed
+        tally = cls(Counter(types), Counter(versions))
         for scope, model, *values in models:
             tally.models[scope, model] = ModelTally(*map(_unpacked, values))
         return tally

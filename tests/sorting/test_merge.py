@@ -20,7 +20,7 @@ from fastrec.sorting.merge import merge_runs
 from fastrec.sorting.spill import Run, index_of
 from fastrec.storage.digests import fingerprint
 from fastrec.storage.local import LOCAL
-from tests.sorting.test_runs import Item, check, gathered, keys, piles, spilled
+from tests.sorting.test_runs import Item, check, gathered, keys, piles, sources_in, spilled
 
 
 def windows_of(slices: list[RunSlice], low: bytes | None, high: bytes | None, window_bytes: int) -> list[Window]:
@@ -33,10 +33,6 @@ def contents(windows: list[Window]) -> list[tuple[bytes, bytes, tuple[Any, ...]]
         for window in windows
         for key, text, row in zip(window.keys, window.texts, window.rows, strict=True)
     ]
-
-
-def copies_in(windows: list[Window]) -> Counter[int]:
-    return Counter(row[0] for window in windows for row in window.copies)
 
 
 layouts = st.fixed_dictionaries(
@@ -59,7 +55,6 @@ def test_a_merged_run_has_the_records_of_its_runs(
     with tempfile.TemporaryDirectory() as folder:
         runs = spilled(folder, pile, block_rows)
         expected = list(gathered(runs, cuts, window_bytes))
-        dropped: Counter[int] = Counter()
         for level in range(layout["rounds"]):
             last = level == layout["rounds"] - 1
             parcels = [runs[number::groups] for number in range(min(groups, len(runs)))]
@@ -74,17 +69,16 @@ def test_a_merged_run_has_the_records_of_its_runs(
                 for number, parcel in enumerate(parcels)
             ]
             for run in runs:
-                dropped.update(run.dropped)
                 check_index(run)
         found: list[Window] = []
         for part, (low, high) in enumerate(pairwise([None, *cuts, None])):
-            slices = [piece for run in runs if (piece := slice_merged(run, part))]
+            slices = [piece for run in runs if (piece := slice_merged(run, part, part))]
             windows = windows_of(slices, low, high, window_bytes)
             # Bounds are exact: only the records of the part are read.
             assert contents(windows) == contents(windows_of(slices, None, None, window_bytes))
             found += windows
         assert contents(found) == contents(expected)
-        assert copies_in(found) + dropped == copies_in(expected)
+        assert sources_in(found) == sources_in(expected)
 
 
 def check_index(run: Run) -> None:

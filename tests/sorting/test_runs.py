@@ -16,11 +16,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from xxhash import xxh3_128
 
+from fastrec.errors import DamagedFileError
 from fastrec.limits import LIMITS
 from fastrec.sorting.files import ViewsWriter, read_blocks, write_blocks
 from fastrec.sorting.gather import Window, gather, slice_run
-from fastrec.sorting.key_sample import SampledKey, cut_keys
-from fastrec.sorting.spill import Run, spill
+from fastrec.sorting.key_sample import SampledKey, cut_keys, sample_index
+from fastrec.sorting.spill import Run, Sources, index_of, spill
 from fastrec.storage.digests import fingerprint
 from fastrec.storage.local import LOCAL
 
@@ -42,9 +43,7 @@ def spilled(folder: str, pile: list[list[Item]], block_rows: int) -> list[Run]:
             ends.append(len(text))
         rows = [(number, line) for line in range(len(some))]
         keys_of_run = [key for key, _ in some]
-        one_in = LIMITS.sample_one_in
-        name = f"{folder}/run-{number}"
-        runs.append(spill(name, text, ends, keys_of_run, rows, one_in=one_in, block_rows=block_rows))
+        runs.append(spill(f"{folder}/run-{number}", text, ends, keys_of_run, rows, block_rows=block_rows))
     return runs
 
 
@@ -57,6 +56,29 @@ def gathered(runs: list[Run], cuts: list[bytes], window_bytes: int, **options: i
             yield window
 
 
+def sources_in(windows: list[Window]) -> list[Sources]:
+    """The sources of all records, also of those with one copy, which have no entry in `copies`."""
+    found: list[Sources] = []
+    for window in windows:
+        assert all(sum(count for _, _, count in sources) > 1 for sources in window.copies.values())
+        assert list(map(fingerprint, window.texts)) == window.prints
+        for position, (piece, line, *_) in enumerate(window.rows):
+            sources = window.copies.get(position, ((piece, line, 1),))
+            assert sources[0][:2] == (piece, line)
+            assert list(sources) == sorted(sources)
+            found.append(sources)
+    return found
+
+
+def counts_in(windows: list[Window]) -> Counter[int]:
+    """The number of copies of each piece."""
+    counts: Counter[int] = Counter()
+    for sources in sources_in(windows):
+        for piece, _, count in sources:
+            counts[piece] += count
+    return counts
+
+
 def check(
     pile: list[list[Item]], block_rows: int, window_bytes: int, cuts: list[bytes], **options: int
 ) -> list[Window]:
@@ -66,11 +88,7 @@ def check(
         found = [(key, bytes(text)) for window in windows for key, text in zip(window.keys, window.texts, strict=True)]
         assert found == sorted({item for some in pile for item in some})
         # Every record is accounted for, and of duplicates the one of the lowest source is kept.
-        kept = Counter(row[0] for window in windows for row in window.rows)
-        copies = Counter(row[0] for window in windows for row in window.copies)
-        for run in runs:
-            copies.update(run.dropped)
-        assert kept + copies == Counter({number: len(some) for number, some in enumerate(pile) if some})
+        assert counts_in(windows) == Counter({number: len(some) for number, some in enumerate(pile) if some})
         first = {
             item: (number, line)
             for number, some in reversed([*enumerate(pile)])
@@ -192,8 +210,25 @@ def test_a_file_that_ends_inside_a_block_is_an_error(length: int, tmp_path: Path
     path = tmp_path / "blocks"
     write_blocks(str(path), [[1, 2], ["three"]])
     path.write_bytes(path.read_bytes()[:length])
-    with pytest.raises(OSError, match="it ends at byte"):
+    with pytest.raises(DamagedFileError, match="it ends at byte") as caught:
         list(read_blocks(str(path)))
+    assert caught.value.path == str(path)
+
+
+def test_a_changed_byte_in_a_file_of_blocks_is_an_error(tmp_path: Path) -> None:
+    """Whatever byte of a file of blocks is changed, and wherever it is cut off, it is not read as another file."""
+    path = tmp_path / "blocks"
+    write_blocks(str(path), [[1, 2], ["three"]])
+    whole = path.read_bytes()
+    for offset in range(len(whole)):
+        for damaged in (whole[:offset] + bytes([whole[offset] ^ 1]) + whole[offset + 1 :], whole[:offset]):
+            path.write_bytes(damaged)
+            with pytest.raises(DamagedFileError, match=r"blocks is damaged: "):
+                list(read_blocks(str(path), len(whole)))
+    path.unlink()
+    for size in (len(whole), None):
+        with pytest.raises(DamagedFileError, match="No such file"):
+            list(read_blocks(str(path), size))
 
 
 # Cuts
@@ -242,7 +277,8 @@ def test_the_sample_is_taken_by_the_keys_hash(tmp_path: Path) -> None:
     pile = [[(b"%05d" % number, b"x" * (number % 9) + b"\n") for number in range(4_000)]]
     run = spilled(str(tmp_path), pile, 128)[0]
     wanted = [key for key, _ in pile[0] if fingerprint(key) < 2**64 // LIMITS.sample_one_in]
-    assert [sampled.key for sampled in run.sample] == wanted
+    sample = sample_index(index_of(run.path), run.index_bytes, LIMITS.sample_one_in)
+    assert [sampled.key for sampled in sample] == wanted
     assert 80 < len(wanted) < 180
     sizes = {key: len(text) for key, text in pile[0]}
-    assert all(sampled.size == sizes[sampled.key] for sampled in run.sample)
+    assert all(sampled.size == sizes[sampled.key] for sampled in sample)

@@ -160,9 +160,9 @@ def _sorted(
         output = LocalOutput(Path(scratch) / "corpus", CORPUS, join(scratch, "work"))
         output.prepare(fresh=True)
         try:
-            manifest, summary = run_passes(shards, options, output, progress=progress, notice=notice)
+            corpus = run_passes(shards, options, output, progress=progress, notice=notice)
         except BadShardsError as exc:
             lines = [f"{counted(len(exc.errors), 'shard')} could not be read completely, so there are no statistics:"]
             lines += [f"  {error}" for error in exc.errors]
             raise FastrecError("\n".join([*lines, "Download them again, or leave them out."])) from exc
-        yield str(output.staging), manifest, summary
+        yield str(output.staging), corpus.manifest, corpus.summary

@@ -1,0 +1,114 @@
+"""Attempts to make a corpus: a run starts again if its target was guessed wrong, or if kept work turns out damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from fastrec.corpus.output import Output
+from fastrec.engine.base import Engine
+from fastrec.errors import DamagedFileError
+from fastrec.normalize.base import Base, base_of, no_base
+from fastrec.normalize.context import RunContext
+from fastrec.normalize.driver import Corpus, make_corpus, purpose_of
+from fastrec.normalize.journal import Journal, purpose_in
+from fastrec.normalize.kept import Kept, read_kept, why_damaged, why_unusable
+from fastrec.normalize.options import AUTO, Options
+from fastrec.normalize.streams import Streams
+from fastrec.normalize.targets import WrongTargetError, guess_target
+from fastrec.progress import Progress
+from fastrec.schemas.registry import NEWEST_SCHEMA, TARGETS
+from fastrec.schemas.schema import Schema
+from fastrec.sources.shard import Shard
+
+__all__ = ["Attempts"]
+
+
+@dataclass
+class Attempts:
+    """Makes a corpus, in one attempt or several."""
+
+    shards: Sequence[Shard]
+    options: Options
+    output: Output
+    engine: Engine
+    progress: Progress
+    notice: Callable[[str], None]
+    found_at: int
+
+    def run(self) -> Corpus:
+        """Make a corpus that is ready to be published."""
+        options, is_auto = self.options, self.options.schema == AUTO
+        path, earlier = self.output.working("journal"), self.output.earlier_journals()
+        self._kept = self._read_kept()
+        target = self._first_target([path, *earlier])
+        streams = Streams(kept=is_auto and any(shard.stream for shard in self.shards))
+        may_change, is_first = is_auto, True
+        while True:
+            chosen = options.with_target(target)
+            purpose = purpose_of(chosen, is_auto=is_auto)
+            base = self._base(purpose)
+            with Journal(path, purpose, earlier) as journal:
+                if journal.discarded and is_first:
+                    self.notice(f"finished work of an interrupted run is not reused: {journal.discarded}")
+                context = RunContext(
+                    chosen,
+                    self.output,
+                    self.engine,
+                    journal,
+                    self.progress,
+                    self.notice,
+                    is_auto,
+                    may_change,
+                    streams,
+                    self.found_at,
+                )
+                is_first = False
+                try:
+                    return make_corpus(self.shards, context, base)
+                except WrongTargetError as exc:
+                    self.notice(str(exc))
+                    target = exc.target
+                    # The default version is certain: the whole input was read. The newest one is not if a bad shard had
+                    # the later record.
+                    may_change = target is NEWEST_SCHEMA
+                except DamagedFileError as exc:
+                    if exc.path not in base.files:
+                        raise
+                    self._discard(str(exc))
+
+    def _read_kept(self) -> Kept | None:
+        kept = read_kept(self.output.kept_path)
+        if isinstance(kept, str):
+            self._discard(kept)
+            return None
+        return kept
+
+    def _first_target(self, journals: Sequence[str]) -> Schema:
+        """Return the target of the work that can be reused; else guess it."""
+        options, is_auto = self.options, self.options.schema == AUTO
+        targets = list(TARGETS.values()) if is_auto else [options.target]
+        purposes = [purpose_of(options.with_target(target), is_auto=is_auto) for target in targets]
+        found = purpose_in(journals, purposes)
+        if found is None and self._kept and options.incremental:
+            usable = (at for at, purpose in enumerate(purposes) if why_unusable(self._kept, purpose) is None)
+            found = next(usable, None)
+        return guess_target(self.shards, options) if found is None else targets[found]
+
+    def _base(self, purpose: dict[str, object]) -> Base:
+        """Return the kept work that this run can build on."""
+        kept, by_content = self._kept, self.options.check == "content"
+        files = [file.path for file in kept.files] if kept else []
+        if not kept or not self.options.incremental:
+            return no_base(self.shards, files)
+        reason = why_unusable(kept, purpose) or why_damaged(kept, self.engine, by_content=by_content)
+        if reason:
+            self._discard(reason)
+            return no_base(self.shards)
+        return base_of(kept, self.shards, self.engine, by_content=by_content, files=files)
+
+    def _discard(self, reason: str) -> None:
+        """Do not use kept work, and say why."""
+        self._kept = None
+        if self.options.incremental:
+            self.notice(f"work kept by the last run is not used: {reason}")

@@ -1,0 +1,118 @@
+"""The base of an incremental run: the corpus of the last one, as far as its shards are still there.
+
+Its parts are read like runs, without the records of shards that are gone. So only new and changed shards are judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from fastrec.engine.base import Engine
+from fastrec.normalize.changes import Changes, match_shards
+from fastrec.normalize.kept import Kept, KeptRejects
+from fastrec.normalize.results import Part, PieceCounts, SortResult
+from fastrec.sorting.gather import RunSlice, part_slice
+from fastrec.sources.lines import ReadStats
+from fastrec.sources.shard import Shard
+from fastrec.summary.part_statistics import LinesByPiece
+
+__all__ = ["Base", "base_of", "no_base", "slices_of_part"]
+
+
+class Base(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run builds on; empty if there is no kept work."""
+
+    changes: Changes
+    shards_gone: int = 0  # shards of the last run whose path no shard has any more, and no other shard is the same
+    tasks: tuple[SortResult, ...] = ()  # of unchanged shards; their pieces have the shards of this run
+    gone: tuple[PieceCounts, ...] = ()  # pieces of shards that are gone or changed
+    decompressed: dict[int, ReadStats] = {}  # unchanged shards that the driver of an earlier run decompressed
+    parts: tuple[Part, ...] = ()
+    lines: LinesByPiece | None = None
+    """What became of the records of each piece in all parts."""
+    summary: str = ""  # path of the summary of the last run
+    rejects: KeptRejects | None = None
+    files: frozenset[str] = frozenset()
+    """All kept files, which must stay until this run is complete."""
+    next_task: int = 0
+    next_piece: int = 0
+
+    @property
+    def unchanged(self) -> dict[int, int]:
+        """The numbers of unchanged shards."""
+        return self.changes.unchanged
+
+    @property
+    def is_later(self) -> bool:
+        """Whether an unchanged shard has a record of a later version than the default one."""
+        return any(task.is_later for task in self.tasks)
+
+    def cuts(self) -> list[bytes]:
+        """Return the first keys of all parts but the first."""
+        return [part.low for part in self.parts[1:] if part.low is not None]
+
+    def range_of(self, number: int) -> tuple[bytes | None, bytes | None]:
+        """Return the range of keys of a part."""
+        low = self.parts[number].low if number else None
+        return low, self.parts[number + 1].low if number + 1 < len(self.parts) else None
+
+    def removed(self, number: int) -> tuple[int, ...]:
+        """Return the pieces that are gone and may have records in a part."""
+        low, high = self.range_of(number)
+        return tuple(
+            counts.piece.number
+            for counts in self.gone
+            if counts.first and counts.last >= (low or b"") and (high is None or counts.first < high)
+        )
+
+
+def no_base(shards: Sequence[Shard], files: Iterable[str] = ()) -> Base:
+    """Return an empty base. Kept files that are not used stay for now."""
+    return Base(changes=Changes({}, list(range(len(shards))), [], []), files=frozenset(files))
+
+
+def base_of(kept: Kept, shards: Sequence[Shard], engine: Engine, *, by_content: bool, files: Iterable[str]) -> Base:
+    """Match kept work with the shards of this run."""
+    changes = match_shards(shards, kept.shards, by_content=by_content, engine=engine)
+    numbers = {position: number for number, position in changes.unchanged.items()}
+    gone: list[PieceCounts] = []
+    tasks: list[SortResult] = []
+    for task in kept.tasks:
+        left: list[PieceCounts] = []
+        for counts in task.pieces:
+            number = numbers.get(counts.piece.shard)
+            if number is None:
+                gone.append(counts)
+            else:
+                piece = replace(counts.piece, shard=number, source=shards[number].path)
+                left.append(replace(counts, piece=piece))
+        if left:
+            tasks.append(replace(task, pieces=tuple(left)))
+    paths = {shard.path for shard in shards}
+    return Base(
+        changes=changes,
+        shards_gone=sum(kept.shards[position].path not in paths for position in changes.gone),
+        tasks=tuple(tasks),
+        gone=tuple(gone),
+        decompressed={numbers[at]: stats for at, stats in kept.decompressed.items() if at in numbers},
+        parts=tuple(kept.parts),
+        lines=LinesByPiece.unpacked(kept.lines),
+        summary=kept.summary,
+        rejects=kept.rejects,
+        files=frozenset(files),
+        next_task=kept.next_task,
+        next_piece=kept.next_piece,
+    )
+
+
+def slices_of_part(part: Part, removed: tuple[int, ...]) -> list[RunSlice]:
+    """Return a part of the base, with the records that it left out, as slices that can be gathered."""
+    slices = []
+    if part.records:
+        slices.append(part_slice(part.path, part.written.text_bytes, part.index, part.index_bytes, removed))
+    if aside := part.aside:
+        slices.append(part_slice(aside.path, aside.text_bytes, aside.index, aside.index_bytes, removed))
+    return slices

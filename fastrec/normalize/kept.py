@@ -1,0 +1,116 @@
+"""Kept work: what a run with `--incremental` leaves in the work directory for the next one.
+
+    parts        the parts of the corpus, which the next run reads like runs; each with its index, borders and counts
+    pieces       per piece of input: its counts, its statistics, and its rejected lines
+    shards       size, modification time and inode (or ETag) of each shard, and a hash of its bytes
+
+One document lists all of it. It is replaced as a whole, just before the corpus is published. So a run that is killed
+leaves either the old document or the new one, and the files of both: what no document needs is removed by the next run.
+
+Nothing of it is trusted. The document has a checksum. Its purpose has to be the same. All files have to be unchanged,
+by size, modification time and inode, or by content with `--check content`. What is read has checksums of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from fastrec.corpus.manifest import RejectsEntry
+from fastrec.engine.base import Engine
+from fastrec.errors import shown
+from fastrec.normalize.changes import KeptShard
+from fastrec.normalize.journal import difference, framed, unframed
+from fastrec.normalize.results import Part, SortResult
+from fastrec.sources.lines import ReadStats
+from fastrec.storage import storage_of
+from fastrec.storage.digests import hash_of_file, sha256_of_file
+
+__all__ = ["Kept", "KeptFile", "KeptRejects", "read_kept", "why_damaged", "why_unusable", "write_kept"]
+
+
+class KeptFile(msgspec.Struct, frozen=True, array_like=True):
+    """A file that is kept."""
+
+    path: str
+    signature: str  # size, modification time and inode, or ETag
+    hash: str  # 128-bit xxh3, or SHA-256 if it is longer
+
+
+class KeptRejects(msgspec.Struct, frozen=True):
+    """The rejected lines of the corpus, and what they were made of."""
+
+    made_of: str
+    path: str
+    entry: RejectsEntry
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """The document."""
+
+    purpose: dict[str, Any]
+    shards: list[KeptShard]
+    tasks: list[SortResult]  # without runs; the shards of their pieces are positions in `shards`
+    decompressed: dict[int, ReadStats]  # by position in `shards`: those that the driver decompressed
+    parts: list[Part]
+    lines: list[Any]  # what became of the records of each piece, packed
+    summary: str  # path of the summary
+    rejects: KeptRejects | None
+    files: list[KeptFile]
+    next_task: int
+    next_piece: int
+
+
+def write_kept(path: str, kept: Kept) -> None:
+    """Replace the document."""
+    storage_of(path).write_all(path, framed(_encode(kept)))
+
+
+def read_kept(path: str) -> Kept | str | None:
+    """Read the document; None if there is none, or why it cannot be read."""
+    try:
+        body = unframed(storage_of(path).read_all(path))
+        return "its list is damaged" if body is None else _decode(body)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.MsgspecError):
+        return "its list cannot be read"
+
+
+def why_unusable(kept: Kept, purpose: dict[str, Any]) -> str | None:
+    """Return why the work of another purpose cannot be used; None if the purpose is the same."""
+    before, now = _encode(kept.purpose), _encode(purpose)
+    return None if before == now else difference(before, purpose)
+
+
+def why_damaged(kept: Kept, engine: Engine, *, by_content: bool) -> str | None:
+    """Return why kept work cannot be used, if a file is missing or changed."""
+    changed = [file for file in kept.files if not _has_signature(file)]
+    if not changed and by_content:
+        checked = engine.run(_has_hash, kept.files)
+        changed = [kept.files[number] for number, is_same in checked if not is_same]
+    if not changed:
+        return None
+    more = f", and {len(changed) - 1:,} more" if len(changed) > 1 else ""
+    return f"{shown(min(file.path for file in changed))} is missing or has changed{more}"
+
+
+def _has_signature(file: KeptFile) -> bool:
+    try:
+        return storage_of(file.path).signature(file.path) == file.signature
+    except OSError:
+        return False
+
+
+def _has_hash(file: KeptFile) -> bool:
+    """Check the content of a file. Runs in a worker."""
+    read = sha256_of_file if len(file.hash) > 32 else hash_of_file
+    try:
+        return read(file.path)[1] == file.hash
+    except OSError:
+        return False
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Kept).decode

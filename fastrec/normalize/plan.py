@@ -1,0 +1,202 @@
+"""Plan pass 2: where parts begin, and which parts of the base stay as they are.
+
+    runs, base ──▶ regions ──▶ merge runs, if there are too many
+                           ──▶ borders of each region, in tasks ──▶ cuts ──▶ ranges of parts
+
+A region is a range of keys that one task can plan. Where regions begin does not matter for the result. The keys of all
+records in it are merged without duplicates, which gives the exact size of each question. Only index files are read. A
+region that is a part of the base, and has no new or missing records, is not even read.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import msgspec
+
+from fastrec.engine.base import collector_off
+from fastrec.normalize.base import Base, slices_of_part
+from fastrec.normalize.context import RunContext
+from fastrec.normalize.pass1 import release_buffer
+from fastrec.normalize.pass1_driver import SortedShards
+from fastrec.normalize.results import Part
+from fastrec.normalize.rounds import merge_rounds
+from fastrec.sorting.borders import Border, BorderSizes, read_borders, write_borders
+from fastrec.sorting.cuts import choose_cuts
+from fastrec.sorting.gather import RunSlice, gather_keys, slice_merged, slice_run
+from fastrec.sorting.spill import Run
+from fastrec.summary.part_statistics import read_lines_by_piece
+
+__all__ = ["Plan", "RegionTask", "plan_parts", "plan_region"]
+
+Range = tuple[bytes | None, bytes | None]
+"""A range of keys: from the first one on, below the second one; None is no limit."""
+
+
+class RegionTask(msgspec.Struct, frozen=True):
+    """A task that finds the borders of a region."""
+
+    low: bytes | None
+    high: bytes | None
+    slices: list[RunSlice]  # of the runs of pass 1
+    base: list[RunSlice]  # of the part of the base that has this region
+    census: str  # path prefix of the statistics of this part, if the region is all of it; else empty
+    removed: tuple[int, ...]  # pieces that are gone and may have records in the part
+    path: str  # of the borders
+    sort_fields: tuple[str, ...]
+    window_bytes: int
+
+    def __str__(self) -> str:
+        return "planning the parts of the corpus"
+
+
+class Region(msgspec.Struct, frozen=True):
+    """What is known of a region."""
+
+    first: bytes = b""  # its first border; empty if it has no records
+    borders: str = ""  # path of its borders
+    is_unchanged: bool = False  # whether it is a part of the base as it was
+
+
+@collector_off()
+def plan_region(task: RegionTask) -> Region:
+    """Find the borders of a region. Runs in a worker."""
+    release_buffer()
+    if task.census and not _has_keys(task) and not _has_removed(task):
+        return Region(is_unchanged=True)
+    sizes = BorderSizes(task.sort_fields)
+    for window in gather_keys([*task.slices, *task.base], task.low, task.high, task.window_bytes):
+        sizes.add(window.keys, window.sizes)
+    borders = sizes.finish()
+    if not borders:
+        return Region()
+    write_borders(task.path, borders)
+    return Region(borders[0][0], task.path)
+
+
+def _has_keys(task: RegionTask) -> bool:
+    return any(window.keys for window in gather_keys(task.slices, task.low, task.high, task.window_bytes))
+
+
+def _has_removed(task: RegionTask) -> bool:
+    return bool(task.removed) and not read_lines_by_piece(task.census).pieces().isdisjoint(task.removed)
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """The result of planning."""
+
+    runs: list[Run]  # that parts are made from
+    ranges: list[Range]
+    unchanged: dict[int, Part]  # by number of a range, the part of the base that has the same records
+    regions: list[bytes]
+    removed: dict[str, tuple[int, ...]]  # by path of a run, pieces whose records do not count
+    base: Base
+
+    def slices(self, number: int) -> list[RunSlice]:
+        """Return what a range is gathered from."""
+        low, high = self.ranges[number]
+        first = 0 if low is None else bisect_right(self.regions, low)
+        last = len(self.regions) if high is None else bisect_left(self.regions, high)
+        found = [*self._slices_of_runs(low, high, first, last), *self._slices_of_base(low, high)]
+        return [piece for piece in found if piece]
+
+    def _slices_of_runs(
+        self, low: bytes | None, high: bytes | None, first: int, last: int
+    ) -> Iterator[RunSlice | None]:
+        for run in self.runs:
+            piece = slice_merged(run, first, last) if run.bounds else slice_run(run, low, high)
+            removed = self.removed.get(run.path)
+            yield msgspec.structs.replace(piece, removed=removed) if piece and removed else piece
+
+    def _slices_of_base(self, low: bytes | None, high: bytes | None) -> Iterator[RunSlice]:
+        cuts = self.base.cuts()
+        first = 0 if low is None else bisect_right(cuts, low)
+        last = len(cuts) if high is None else bisect_left(cuts, high)
+        for number in range(first, last + 1 if self.base.parts else 0):
+            yield from slices_of_part(self.base.parts[number], self.base.removed(number))
+
+
+def plan_parts(context: RunContext, sorted_shards: SortedShards, base: Base) -> Plan:
+    """Choose where parts begin."""
+    options = context.options
+    text = sum(run.data_bytes for result in sorted_shards.results for run in result.runs)
+    has_runs = any(result.runs for result in sorted_shards.results)
+    regions = sorted_shards.sample.cuts(text, options.part_size, also=base.cuts())
+    runs = merge_rounds(context, sorted_shards, regions)
+
+    def plan(cuts: Sequence[bytes], unchanged: dict[int, Part]) -> Plan:
+        ranges = list(pairwise([None, *cuts, None])) if has_runs or base.parts else []
+        return Plan(runs, ranges, unchanged, regions, sorted_shards.removed, base)
+
+    if not has_runs and not base.gone:
+        return plan(base.cuts(), dict(enumerate(base.parts)))
+    if not base.parts and 2 * text <= 3 * options.part_size:  # a part may be as large as this
+        return plan([], {})
+    return _Planner(context, plan(regions, {})).plan()
+
+
+class _Planner:
+    """Finds the borders of all regions, and chooses the cuts."""
+
+    def __init__(self, context: RunContext, regions: Plan) -> None:
+        self._context = context
+        self._regions = regions
+        self._base = regions.base
+
+    def plan(self) -> Plan:
+        options = self._context.options
+        tasks = (self._task(number) for number in range(len(self._regions.ranges)))
+        found = dict(self._context.engine.run(plan_region, tasks))
+        regions = [found[number] for number in range(len(found))]
+        for number, region in enumerate(regions):
+            if region.is_unchanged:
+                part = self._base.parts[self._part_of(number)]
+                regions[number] = Region(part.border, part.borders, is_unchanged=True)
+        cuts = choose_cuts(_borders(regions), options.part_size, options.sort_fields, self._context.limits)
+        return msgspec.structs.replace(
+            self._regions,
+            ranges=list(pairwise([None, *cuts, None])),
+            unchanged=self._unchanged(regions, cuts),
+        )
+
+    def _part_of(self, number: int) -> int:
+        """Return the number of the part of the base that a region belongs to."""
+        low, _ = self._regions.ranges[number]
+        return 0 if low is None else bisect_right(self._base.cuts(), low)
+
+    def _task(self, number: int) -> RegionTask:
+        context, base, region = self._context, self._base, self._regions.ranges[number]
+        slices = self._regions.slices(number)
+        at = self._part_of(number)
+        is_whole = bool(base.parts) and region == base.range_of(at)
+        return RegionTask(
+            low=region[0],
+            high=region[1],
+            slices=[piece for piece in slices if not piece.is_part],
+            base=[piece for piece in slices if piece.is_part],
+            census=base.parts[at].census if is_whole else "",
+            removed=base.removed(at) if is_whole else (),
+            path=context.output.working(f"borders-{number:05d}"),
+            sort_fields=context.options.sort_fields,
+            window_bytes=context.options.window_for(len(slices)),
+        )
+
+    def _unchanged(self, regions: Sequence[Region], cuts: Sequence[bytes]) -> dict[int, Part]:
+        """Find the new parts that have exactly the records of a part of the base."""
+        unchanged: dict[int, Part] = {}
+        ends = [None, *cuts, None]
+        filled = [(number, region.first) for number, region in enumerate(regions) if region.first]
+        for at, (number, first) in enumerate(filled):
+            beyond = filled[at + 1][1] if at + 1 < len(filled) else None
+            new = bisect_right(cuts, first)
+            if regions[number].is_unchanged and (ends[new] or filled[0][1], ends[new + 1]) == (first, beyond):
+                unchanged[new] = self._base.parts[self._part_of(number)]
+        return unchanged
+
+
+def _borders(regions: Sequence[Region]) -> Iterator[Border]:
+    for region in regions:
+        if region.borders:
+            yield from read_borders(region.borders)
