@@ -1,13 +1,17 @@
 """Simulate what a corpus of a billion records costs the driver and the storage.
 
-    python -m bench.scale 1e9          # or several: 1e6 1e9
+    python -m bench.scale 1e9               # or several: 1e6 1e9
+    python -m bench.scale 1e8 --nights      # and two incremental nights after it
 
 The driver is the real one, from the plan to the manifest. Shards and workers are simulated: a shard has only a name and
-a size, and the engine returns results with the right number and size of keys, fences, samples and bounds, through
+a size, and the engine returns results with the right number and size of keys, fences, bounds and borders, through
 pickle as from another process. No record exists.
 
 Each simulated task counts the requests that the real one makes: reads, writes, deletes, renames. The memory of the
 driver is the peak memory of this process, simulation included.
+
+With `--nights`, the first run is incremental, too. Nothing has changed in the second one. In the third one, one small
+shard has changed, which has records of one question in 400.
 """
 
 from __future__ import annotations
@@ -24,27 +28,31 @@ from pathlib import Path
 from typing import Final
 from unittest.mock import patch
 
-from bench.scale_workers import RECORD, Charged, SimulatedWorkers, fingerprint_of
+import msgspec
+
+from bench.scale_corpus import RECORD, SimulatedCorpus
+from bench.scale_workers import Charged, SimulatedWorkers
 from fastrec.corpus.local_output import LocalOutput
-from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.output import CORPUS
-from fastrec.normalize.context import RunContext
-from fastrec.normalize.driver import make_corpus, purpose_of
-from fastrec.normalize.journal import Journal
+from fastrec.normalize.attempts import Attempts
+from fastrec.normalize.driver import Corpus
 from fastrec.normalize.options import Options
 from fastrec.progress import Progress
 from fastrec.sources.formats import Format
 from fastrec.sources.shard import Shard
 
-__all__ = ["Simulated", "main", "simulate"]
+__all__ = ["Simulated", "main", "simulate", "simulate_nights"]
 
 _SHARD_TEXT: Final = 64_000_000  # text of a shard, which is compressed to a quarter
+_NARROW: Final = 2_000  # records of the narrow shard before it changes
 
 
 class Simulated(Charged, kw_only=True):
     """The result of a simulation."""
 
     journal_bytes: int = 0
+    kept_bytes: int = 0
+    """Size of the list of kept work."""
     seconds: float = 0.0
     base_bytes: int = 0
     """Peak memory before the simulation."""
@@ -69,6 +77,91 @@ class _Stop(Progress):
             raise KeyboardInterrupt
 
 
+class _Output(LocalOutput):
+    """An output whose parts do not exist."""
+
+    def __init__(self, folder: str, engine: SimulatedWorkers) -> None:
+        super().__init__(Path(folder) / "out", CORPUS, f"{folder}/work")
+        self._engine = engine
+
+    def staged_files(self) -> list[str]:
+        return list(self._engine.staged)
+
+    def rename(self, name: str, new_name: str) -> None:
+        raise AssertionError(f"no part is empty, so {name} must not become {new_name}")
+
+    def reuse(self, _: str, name: str) -> str:
+        self._engine.result.requests["link"] += 1
+        return self.staged(name)
+
+    def keep(self, _: str, name: str, *, linked: bool = True) -> str:
+        self._engine.result.requests["link"] += linked
+        return self.working(name)
+
+
+class _Simulation:
+    """Runs the driver once or several times, in a temporary directory."""
+
+    def __init__(self, records: int, options: Options, folder: str, *, shard_text: int, seed: int, narrow: int) -> None:
+        count = max(records * RECORD // shard_text, 1)
+        lines = [records * (number + 1) // count - records * number // count for number in range(count)]
+        self._options = options
+        self._corpus = SimulatedCorpus(records)
+        self._corpus.narrow = narrow
+        self._shards = [
+            _shard(f"2024-{number % 12:02d}/{number:07d}", number, some) for number, some in enumerate(lines)
+        ]
+        if narrow:
+            self._shards.append(_shard("narrow", count, narrow))
+        self._engine = SimulatedWorkers(self._corpus, lines, random.Random(seed))
+        self._output = _Output(folder, self._engine)
+        self._output.prepare(fresh=False)
+
+    def change(self, narrow: int) -> None:
+        """Change the narrow shard."""
+        self._corpus.narrow = narrow
+        self._shards[-1] = _shard("narrow", len(self._shards) - 1, narrow)
+
+    def run(self, stop_after: int = 0) -> Simulated:
+        """Make the corpus once more; `stop_after` so many parts interrupts the run and resumes it."""
+        engine, output = self._engine, self._output
+        result = engine.result = Simulated(records=self._corpus.total, base_bytes=_peak())
+        engine.staged.clear()
+        started = time.perf_counter()
+        with (
+            patch("fastrec.summary.part_statistics.read_blocks", engine.blocks_of),
+            patch("fastrec.summary.lists.read_blocks", engine.blocks_of),
+            patch("fastrec.storage.local.LocalStorage.remove", engine.remove),
+            patch("fastrec.storage.local.LocalStorage.signature", engine.signature),
+        ):
+            if stop_after:
+                with contextlib.suppress(KeyboardInterrupt):
+                    self._drive(_Stop(stop_after))
+                result.stopped_bytes = _peak()
+            corpus = self._drive(Progress())
+        result.seconds = time.perf_counter() - started
+        result.peak_bytes = _peak()
+        result.parts = len(corpus.manifest.parts)
+        assert sum(part.records for part in corpus.manifest.parts) == self._corpus.total
+        journal = Path(output.working("journal"))
+        result.journal_bytes = journal.stat().st_size
+        journal.unlink()
+        if self._options.incremental:
+            result.kept_bytes = Path(output.kept_path).stat().st_size
+        return result
+
+    def _drive(self, progress: Progress) -> Corpus:
+        found_at = time.time_ns()
+        return Attempts(
+            self._shards, self._options, self._output, self._engine, progress, lambda _: None, found_at
+        ).run()
+
+
+def _shard(name: str, number: int, lines: int) -> Shard:
+    path = f"/data/evaluations/{name}.jsonl.zst"
+    return Shard(path, lines * RECORD // 4, Format.ZSTD, version=1, file_id=number)
+
+
 def simulate(
     records: int, options: Options, *, shard_text: int = _SHARD_TEXT, seed: int = 0, stop_after: int = 0
 ) -> Simulated:
@@ -81,43 +174,28 @@ def simulate(
         seed: Seed of the simulation.
         stop_after: Interrupt the run after this many parts, and resume it; 0 does not interrupt it.
     """
-    result = Simulated(records=records, base_bytes=_peak())
-    started = time.perf_counter()
-    count = max(records * RECORD // shard_text, 1)
-    lines = [records * (number + 1) // count - records * number // count for number in range(count)]
-    shards = [
-        Shard(f"/data/evaluations/2024-{number % 12:02d}/{number:07d}.jsonl.zst", some * RECORD // 4, Format.ZSTD)
-        for number, some in enumerate(lines)
-    ]
     with tempfile.TemporaryDirectory(prefix="fastrec-scale-") as folder:
-        output = LocalOutput(Path(folder) / "out", CORPUS, f"{folder}/work")
-        output.prepare(fresh=False)
-        engine = SimulatedWorkers(result, lines, random.Random(seed))
-        with (
-            patch("fastrec.sorting.key_sample.fingerprint", fingerprint_of),
-            patch("fastrec.normalize.driver.cut_keys", engine.cut),
-            patch("fastrec.summary.part_statistics.read_blocks", engine.blocks_of),
-            patch("fastrec.summary.lists.read_blocks", engine.blocks_of),
-            patch("fastrec.storage.local.LocalStorage.remove", engine.remove),
-        ):
-            if stop_after:
-                with contextlib.suppress(KeyboardInterrupt):
-                    _drive(shards, options, output, engine, _Stop(stop_after))
-                result.stopped_bytes = _peak()
-            manifest = _drive(shards, options, output, engine, Progress())
-        result.journal_bytes = Path(output.working("journal")).stat().st_size
-    assert sum(part.records for part in manifest.parts) == records
-    assert len(manifest.parts) == result.parts
-    result.peak_bytes = _peak()
-    result.seconds = time.perf_counter() - started
-    return result
+        return _Simulation(records, options, folder, shard_text=shard_text, seed=seed, narrow=0).run(stop_after)
 
 
-def _drive(
-    shards: list[Shard], options: Options, output: LocalOutput, engine: SimulatedWorkers, progress: Progress
-) -> Manifest:
-    with Journal(output.working("journal"), purpose_of(options)) as journal:
-        return make_corpus(shards, RunContext(options, output, engine, journal, progress, lambda _: None))[0]
+def simulate_nights(
+    records: int, options: Options, *, shard_text: int = _SHARD_TEXT, seed: int = 0, narrow: int = _NARROW
+) -> tuple[Simulated, Simulated, Simulated]:
+    """Simulate three incremental nights: the first, one without changes, and one with a shard that has changed.
+
+    Args:
+        records: Number of records, besides those of the shard that changes.
+        options: How to normalize them.
+        shard_text: Bytes of text in a shard.
+        seed: Seed of the simulation.
+        narrow: Number of records of the shard that changes.
+    """
+    options = msgspec.structs.replace(options, incremental=True)
+    with tempfile.TemporaryDirectory(prefix="fastrec-scale-") as folder:
+        simulation = _Simulation(records, options, folder, shard_text=shard_text, seed=seed, narrow=narrow)
+        first, unchanged = simulation.run(), simulation.run()
+        simulation.change(narrow + narrow // 20)
+        return first, unchanged, simulation.run()
 
 
 def _peak() -> int:
@@ -130,15 +208,18 @@ def _rows(result: Simulated) -> Iterator[tuple[str, str]]:
     yield "tasks of pass 1", f"{result.tasks:,}"
     yield "runs", f"{result.runs:,}"
     yield "runs after each round", ", ".join(f"{count:,}" for count in result.merges) or "no rounds"
-    yield "parts", f"{result.parts:,}"
+    yield "regions", f"{result.regions:,}"
+    yield "borders", f"{result.borders:,}"
+    yield "parts", f"{result.parts:,}, {result.made:,} of them made"
     yield "runs × parts", f"{result.slices:,}"
-    yield "sampled", f"1 in {result.one_in:,}: {result.sampled:,}, or {result.sampled / result.parts:,.0f} to a part"
     yield "read, written", f"{result.bytes_read / 1e9:,.1f} GB, {result.bytes_written / 1e9:,.1f} GB"
     for name, count in sorted(result.requests.items()):
         yield {"object": "objects made"}.get(name, f"requests: {name}"), f"{count:,}"
     total = sum(count for name, count in result.requests.items() if name != "object")
     yield "requests", f"{total:,}"
     yield "journal", f"{result.journal_bytes / 1e6:,.1f} MB"
+    if result.kept_bytes:
+        yield "list of kept work", f"{result.kept_bytes / 1e6:,.1f} MB"
     if result.stopped_bytes:
         yield "driver until stopped", f"{result.stopped_bytes / 2**20:,.0f} MiB at most"
     yield "driver", f"{result.peak_bytes / 2**20:,.0f} MiB at most, {result.base_bytes / 2**20:,.0f} MiB before"
@@ -151,17 +232,21 @@ def main() -> None:
     parser.add_argument("records", nargs="*", type=float, default=[1e9], help="number of records, such as 1e9")
     parser.add_argument("--part-size", type=int, default=64 << 20, help="bytes of text in a part")
     parser.add_argument("--shard-text", type=int, default=_SHARD_TEXT, help="bytes of text in a shard")
+    parser.add_argument("--nights", action="store_true", help="simulate incremental nights")
     parser.add_argument(
         "--stop-after", type=int, default=0, help="parts after which the run is interrupted and resumed"
     )
     given = parser.parse_args()
-    for records in given.records:
-        options = Options(jobs=64, part_size=given.part_size)
-        for name, value in _rows(
-            simulate(int(records), options, shard_text=given.shard_text, stop_after=given.stop_after)
-        ):
-            print(f"{name:<24} {value}")
-        print()
+    options = Options(schema="0.2.0", jobs=64, part_size=given.part_size)
+    for records in map(int, given.records):
+        if given.nights:
+            results = [*simulate_nights(records, options, shard_text=given.shard_text)]
+        else:
+            results = [simulate(records, options, shard_text=given.shard_text, stop_after=given.stop_after)]
+        for result in results:
+            for name, value in _rows(result):
+                print(f"{name:<24} {value}")
+            print(flush=True)
 
 
 if __name__ == "__main__":

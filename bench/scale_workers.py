@@ -2,43 +2,48 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import random
 from array import array
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from itertools import pairwise
+from itertools import accumulate
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from bench.scale_corpus import MODELS, RECORD, SimulatedCorpus
 from fastrec.corpus.writer import Written
 from fastrec.engine.base import Engine
 from fastrec.limits import LIMITS
 from fastrec.normalize.pass1 import SortTask
 from fastrec.normalize.pass2 import PartTask
-from fastrec.normalize.results import Part, PieceCounts, SortResult
+from fastrec.normalize.plan import Region, RegionTask
+from fastrec.normalize.results import Part, PieceCounts, PieceStatistics, SortResult
 from fastrec.normalize.rounds import MergeTask
+from fastrec.sorting.borders import write_borders
 from fastrec.sorting.files import read_blocks
 from fastrec.sorting.gather import RunSlice
-from fastrec.sorting.key_sample import SampledKey, cut_keys
-from fastrec.sorting.spill import Fence, Run
+from fastrec.sorting.spill import BLOCK_ROWS, Fence, Run
 from fastrec.sources.lines import ReadStats
 from fastrec.storage.digests import FileDigest
 from fastrec.summary.census import QuestionCounts
-from fastrec.summary.part_statistics import Census, read_part_counts
+from fastrec.summary.part_statistics import Census, LinesByPiece
 from fastrec.summary.tally import ModelTally, Tally
 
-__all__ = ["RECORD", "Charged", "SimulatedWorkers", "fingerprint_of", "reads_of"]
+__all__ = ["Charged", "SimulatedWorkers", "reads_of"]
 
-RECORD: Final = 1_500  # bytes of text, as in real evaluation records
 _KEY: Final = 150  # bytes of a key
 _ROW: Final = 60  # bytes of a row of statistics
+_INDEX: Final = _KEY + _ROW + 18  # bytes of index of a record
 _IN_MEMORY: Final = 700  # what pass 1 reckons for a record beside its text
-_BLOCK_ROWS: Final = 128
+_FEW_FENCES: Final = 32  # of a run, if there are many runs
 _PART_SHARE: Final = 6  # compression ratio of a part
 _CENSUS: Final = 65  # bytes of the census for a record, in each of two lists
-_MODELS: Final = 50  # in a part
+_MODELS: Final = 50  # in a part, and in a shard
 _COUNTS: Final = 500_000  # bytes of the counts of a part, which name most pieces of the input
 _INPUT_READ: Final = 1 << 20  # read of a shard at a time
 _BLOCKS_READ: Final = 256 << 10  # read of a file of blocks at a time
@@ -54,11 +59,13 @@ class Charged(msgspec.Struct, kw_only=True):
     runs: int = 0
     merges: list[int] = msgspec.field(default_factory=list)
     """Runs that each round leaves."""
+    regions: int = 0
+    borders: int = 0
     parts: int = 0
+    made: int = 0
+    """Parts that were made; the others are those of the night before."""
     slices: int = 0
-    """Slices of runs that parts are gathered from."""
-    sampled: int = 0
-    one_in: int = 0
+    """Slices of runs and of old parts that parts are gathered from."""
     requests: Counter[str] = msgspec.field(default_factory=Counter)
     bytes_read: int = 0
     bytes_written: int = 0
@@ -72,51 +79,71 @@ def reads_of(piece: RunSlice, stretch: int) -> int:
     return index_reads + -(-data_bytes // stretch)
 
 
+class _PartRange(msgspec.Struct, frozen=True, gc=False):
+    """The records of a part."""
+
+    first: int
+    last: int
+    narrow: int  # records of the narrow shard
+    piece: int  # the piece that these are from
+
+    @property
+    def records(self) -> int:
+        return self.last - self.first + self.narrow
+
+
 class SimulatedWorkers(Engine):
-    """An engine that returns results like real workers, and counts their storage requests."""
+    """An engine that returns results like real workers, and counts their storage requests.
+
+    Files that the driver itself reads are really written: borders of regions and parts, and statistics of pieces.
+    """
 
     jobs = 64
 
-    def __init__(self, result: Charged, lines: list[int], rng: random.Random) -> None:
-        self._result = result
+    def __init__(self, corpus: SimulatedCorpus, lines: list[int], rng: random.Random) -> None:
+        self.result = Charged(records=0)
+        self.staged: list[str] = []
+        """Paths of the parts that were made."""
+        self._corpus = corpus
         self._rng = rng
-        self._lines = lines  # of each shard
-        self._left: list[tuple[int, int]] = []  # pieces, and how many of their records are not counted yet
-        self._records_of: list[int] = []  # by part
+        self._lines = lines  # of each shard but the narrow one
+        self._starts = [0, *accumulate(lines)]  # records are counted as if they came from one shard after the other
+        self._pieces = [0] * (len(lines) + 1)  # by shard, the number of its piece
+        self._parts: dict[str, _PartRange] = {}  # by the path prefix of their statistics
+        self._statistics = msgspec.json.encode(
+            [("evaluation-00", f"organization/model-{model:03d}-instruct", "none", 100) for model in range(_MODELS)]
+        )
 
     def run(self, task: Callable[[Any], Any], arguments: Iterable[Any]) -> Iterator[tuple[int, Any]]:
-        """Yield the results of tasks, pickled as from another process."""
+        """Yield the results of tasks, pickled as from another process. Tasks that are not simulated run as they are."""
         tasks: dict[str, Callable[[Any], Any]] = {
             "sort_pieces": self._sort,
             "merge_some": self._merge,
+            "plan_region": self._plan_region,
             "make_part": self._make_part,
-            "read_part_counts": read_part_counts,
             "_partition": self._partition,
             "_count": self._count,
             "_task_unchanged": lambda _: True,
             "_files_unchanged": lambda _: True,
             "_take_part": lambda _: True,
-            "_sample_run": self._sample_run,
         }
-        simulated = tasks[task.__name__]
+        simulated = tasks.get(task.__name__, task)
         if task.__name__ == "merge_some":
-            self._result.merges.append(0)
+            self.result.merges.append(0)
         for number, argument in enumerate(arguments):
             yield number, pickle.loads(pickle.dumps(simulated(argument)))
 
-    def cut(self, sample: Iterable[SampledKey], one_in: int, part_bytes: int, most_parts: int) -> list[bytes]:
-        """Cut like the driver, and record the result."""
-        result = self._result
-        sample = list(sample)
-        cuts = cut_keys(sample, one_in, part_bytes, most_parts)
-        result.parts, result.one_in, result.sampled = len(cuts) + 1, one_in, len(sample)
-        bounds = [result.records * number // result.parts for number in range(result.parts + 1)]
-        self._records_of = [end - start for start, end in pairwise(bounds)]
-        return cuts
-
     def remove(self, *paths: str) -> None:
-        """Remove files that are not there."""
-        self._result.requests["delete"] += len(paths)
+        """Remove files, most of which are not there."""
+        self.result.requests["delete"] += len(paths)
+        for path in paths:
+            with contextlib.suppress(FileNotFoundError):
+                Path(path).unlink()
+
+    def signature(self, _path: str) -> str:
+        """Return the signature of a file, which never changes."""
+        self.result.requests["stat"] += 1
+        return "1-2-3"
 
     def _sort(self, task: SortTask) -> SortResult:
         """Simulate a task of pass 1."""
@@ -126,100 +153,151 @@ class SimulatedWorkers(Engine):
         waiting = 0
         pieces: list[PieceCounts] = []
         runs: list[Run] = []
-        rejects = f"{task.directory}/rejects-{name}"
+        statistics: list[bytes] = []
         for piece in task.pieces:
-            self._read(piece.slice.shard.size, _INPUT_READ)
-            lines = self._lines[piece.shard]
-            self._left.append((piece.number, lines))
+            size = piece.slice.shard.size
+            self._read(size, _INPUT_READ)
+            is_narrow = piece.shard == len(self._lines)
+            lines = self._corpus.narrow if is_narrow else self._lines[piece.shard]
+            self._pieces[piece.shard] = piece.number
             waiting += lines
-            size, text_hash = piece.slice.shard.size, f"{self._rng.getrandbits(128):032x}"
-            read = ReadStats(lines=lines, text_bytes=lines * RECORD, raw_bytes=size, raw_hash=text_hash)
-            pieces.append(PieceCounts(piece=piece, read=read))
+            read = ReadStats(lines=lines, text_bytes=lines * RECORD, raw_bytes=size, raw_hash=self._hash())
+            first, last = sorted(self._keys(2, is_narrow=is_narrow))
+            pieces.append(PieceCounts(piece=piece, read=read, first=first, last=last))
+            one = PieceStatistics(piece.number, versions={"0.2.0": lines})
+            statistics.append(msgspec.json.encode(one).replace(b'"recipes":[]', b'"recipes":' + self._statistics))
+        narrow_only = all(piece.shard == len(self._lines) for piece in task.pieces)
         while waiting:
             count = min(waiting, at_once)
             waiting -= count
             path = f"{task.directory}/run-{name}-{len(runs):04d}"
-            run = self._run(path, count, fenced=task.fenced)
-            sample = [self._sampled(task.one_in) for _ in range(self._share(count, task.one_in))]
-            runs.append(msgspec.structs.replace(run, sample=sample))
-        files = (*(file for run in runs for file in run.files), FileDigest(rejects, 0, _HASH))
-        for _ in ("rejects", "recipes"):
-            self._write(0)
-        self._read(1, _INPUT_READ)
-        self._result.tasks += 1
-        self._result.runs += len(runs)
+            runs.append(self._run(path, count, fences=-(-count // BLOCK_ROWS), is_narrow=narrow_only))
+            if not task.fenced:
+                fences = runs[-1].fences
+                runs[-1] = msgspec.structs.replace(runs[-1], fences=fences[:: -(-len(fences) // _FEW_FENCES)])
+        rejects, path = f"{task.directory}/rejects-{name}", f"{task.directory}/statistics-{name}"
+        Path(path).write_bytes(b"\n".join(statistics) + b"\n")
+        self._write(0)
+        self._write(sum(map(len, statistics)))
+        self._read(sum(map(len, statistics)), _INPUT_READ)  # by the driver, or by a task that adds them up
+        files = [FileDigest(rejects, 0, _HASH), FileDigest(path, sum(map(len, statistics)), self._hash())]
+        self.result.tasks += 1
+        self.result.runs += len(runs)
         return SortResult(
             task=task.number,
             pieces=tuple(pieces),
             runs=tuple(runs),
             rejects=rejects,
-            codes={},
-            wrong_hashes=[],
-            versions={},
-            notes={},
-            recipes="",
-            is_later=False,
-            files=files,
+            statistics=path,
+            files=(*(file for run in runs for file in run.files), *files),
         )
 
-    def _sample_run(self, wanted: tuple[str, int, int]) -> list[SampledKey]:
-        """Simulate reading an index. Its keys are new, so a resumed run cannot reuse parts."""
-        _, index_bytes, one_in = wanted
-        self._read(index_bytes, _INPUT_READ)
-        return [self._sampled(one_in) for _ in range(self._share(index_bytes // (_KEY + _ROW + 10), one_in))]
+    def _keys(self, count: int, *, is_narrow: bool) -> list[bytes]:
+        """Return random keys in order; of the narrow shard, the first and the last one are among them."""
+        corpus = self._corpus
+        if not is_narrow:
+            return [corpus.key(int(self._rng.random() * corpus.records)) for _ in range(count)]
+        first, last = corpus.narrow_first, corpus.narrow_last - 1
+        return [corpus.key(first + (last - first) * number // max(count - 1, 1), MODELS) for number in range(count)]
 
-    def _run(self, path: str, records: int, *, fenced: bool) -> Run:
-        index_bytes = records * (_KEY + _ROW + 10)
+    def _run(self, path: str, records: int, *, fences: int, is_narrow: bool = False) -> Run:
+        index_bytes = records * _INDEX
         self._write(records * RECORD)
         self._write(index_bytes)
-        rows = range(0, records if fenced else 0, _BLOCK_ROWS)
-        keys = sorted(self._key(self._rng.getrandbits(64)) for _ in rows)
-        fences = [Fence(key, row * (_KEY + _ROW + 10), row * RECORD) for key, row in zip(keys, rows, strict=True)]
-        hashes = (f"{self._rng.getrandbits(128):032x}", f"{self._rng.getrandbits(128):032x}")
-        return Run(path, records, records * RECORD, index_bytes, fences, [], {}, *hashes)
+        keys = sorted(self._keys(fences, is_narrow=is_narrow))
+        rows = range(0, records, BLOCK_ROWS)
+        made = [Fence(key, row * _INDEX, row * RECORD) for key, row in zip(keys, rows, strict=False)]
+        return Run(path, records, records * RECORD, index_bytes, made, self._hash(), self._hash())
 
     def _merge(self, task: MergeTask) -> Run:
-        """Simulate merging runs. Keys are spread evenly, so each part has an equal share."""
-        self._result.merges[-1] += 1
+        """Simulate merging runs. Keys are spread evenly."""
+        self.result.merges[-1] += 1
         self._gather(task.slices, task.options.wide_window_bytes)
         records = sum(piece.data_end - piece.data_start for piece in task.slices) // RECORD
-        run = self._run(f"{task.directory}/merged-{task.number:06d}-{_HASH[:8]}", records, fenced=False)
-        if task.cuts is None:
+        run = self._run(f"{task.directory}/merged-{task.number:06d}-{_HASH[:8]}", records, fences=0)
+        if task.regions is None:
             return run
         self._read(1, _INPUT_READ)
-        parts = len(next(read_blocks(task.cuts))) + 1
-        bounds = array("Q")
-        for part in range(parts + 1):
-            bounds.extend((run.index_bytes * part // parts, run.data_bytes * part // parts))
+        bounds = array("Q", (0, 0))
+        for key in next(read_blocks(task.regions)):
+            before = records * self._corpus.number(key) // self._corpus.records
+            bounds.extend((before * _INDEX, before * RECORD))
+        bounds.extend((run.index_bytes, run.data_bytes))
         return msgspec.structs.replace(run, bounds=bounds.tobytes())
 
+    def _plan_region(self, task: RegionTask) -> Region:
+        """Simulate planning a region. Its borders are really written."""
+        self.result.regions += 1
+        first, last = self._corpus.numbers(task.low, task.high)
+        is_touched = first < self._corpus.narrow_last and self._corpus.narrow_first < last
+        if task.census:
+            self._gather_keys(task.slices, task.window_bytes)
+            if task.removed:
+                self._read(_COUNTS, _BLOCKS_READ)
+            if not is_touched:
+                return Region(is_unchanged=True)
+        self._gather_keys([*task.slices, *task.base], task.window_bytes)
+        borders = self._borders(task.path, first, last)
+        return Region(borders[0], task.path) if borders else Region()
+
+    def _borders(self, path: str, first: int, last: int) -> tuple[bytes, FileDigest] | None:
+        """Write the borders of a range; return the first one, and the file."""
+        borders = list(self._corpus.borders(first, last))
+        if not borders:
+            return None
+        file = write_borders(path, borders)
+        self._write(file.size)
+        self._read(file.size, _BLOCKS_READ)
+        self.result.borders += len(borders)
+        return borders[0][0], file
+
     def _make_part(self, task: PartTask) -> Part:
-        """Simulate a task of pass 2. All parts have the same number of records."""
+        """Simulate a task of pass 2."""
         self._gather(task.slices, task.window_bytes)
-        self._result.slices += len(task.slices)
-        records = self._records_of[task.number]
-        self._write(records * RECORD // _PART_SHARE)
-        kept = [
-            FileDigest(f"{task.census}-{name}", records * _CENSUS, f"{self._rng.getrandbits(128):032x}")
-            for name in ("hash", "id", "counts")
-        ]
-        for size in (records * _CENSUS, records * _CENSUS, _COUNTS):
+        self.result.made += 1
+        self.result.slices += len(task.slices)
+        corpus = self._corpus
+        first, last = corpus.numbers(task.low, task.high)
+        part = self._parts[task.census] = _PartRange(first, last, corpus.narrow_in(first, last), self._pieces[-1])
+        self.staged.append(task.path)
+        text = part.records * RECORD
+        sizes = {"hash": part.records * _CENSUS, "id": part.records * _CENSUS, "counts": _COUNTS}
+        border = b""
+        if task.options.incremental:
+            sizes["index"] = part.records * _INDEX
+        files = [FileDigest(f"{task.census}-{name}", size, self._hash()) for name, size in sizes.items()]
+        if task.options.incremental and (borders := self._borders(f"{task.census}-borders", first, last)):
+            border, file = borders
+            files.append(file)
+        for size in (text // _PART_SHARE, *sizes.values()):
             self._write(size)
-        self._result.requests["rename"] += 1 + len(kept)
-        low, high = (key or self._key(self._rng.getrandbits(64)) for key in (task.low, task.high))
-        written = Written(records * RECORD // _PART_SHARE, _HASH * 2, records * RECORD, _HASH * 2)
-        return Part(task.number, task.made_of, written, records, low, high, {}, tuple(kept), task.path, task.census)
+        self.result.requests["rename"] += 1 + len(files)
+        return Part(
+            number=task.number,
+            made_of=task.made_of,
+            low=task.low,
+            written=Written(text // _PART_SHARE, _HASH * 2, text, _HASH * 2),
+            records=part.records,
+            first=corpus.key(first),
+            last=corpus.key(last - 1),
+            left_out={},
+            files=tuple(files),
+            path=task.path,
+            census=task.census,
+            index_bytes=sizes.get("index", 0),
+            border=border,
+        )
 
     def blocks_of(self, path: str) -> Iterator[Any]:
         """Yield the blocks of a file that a part has written: its counts, or a list of its census."""
-        return self._counts_of(path) if path.endswith("-counts") else self._list_of(path)
+        prefix, _, name = path.rpartition("-")
+        return self._counts_of(self._parts[prefix]) if name == "counts" else self._list_of(self._parts[prefix])
 
-    def _counts_of(self, path: str) -> Iterator[Any]:
-        """Yield the counts of a part. Line counts must add up, so its records come from the pieces in turn."""
+    def _counts_of(self, part: _PartRange) -> Iterator[Any]:
+        """Yield the counts of a part."""
         self._read(_COUNTS, _BLOCKS_READ)
-        number = int(path.rpartition("census-")[2].removesuffix("-counts"))
-        records = self._records_of[number]
-        tally = Tally()
+        yield self._lines_of(part).packed()
+        tally, records = Tally(), part.records
         tally.interaction_types["single_turn"] = tally.schema_versions["0.2.0"] = records
         for model in range(_MODELS):
             share = records * (model + 1) // _MODELS - records * model // _MODELS
@@ -234,75 +312,69 @@ class SimulatedWorkers(Engine):
                 first=b"\3a\0",
                 last=b"\3z\0",
             )
-        while records:
-            piece, left = self._left.pop()
-            taken = min(left, records)
-            tally.sources[piece] += taken
-            records -= taken
-            if left > taken:
-                self._left.append((piece, left - taken))
-        yield tally.packed(), {}, {}
+        yield tally.packed()
 
-    def _list_of(self, path: str) -> Iterator[Any]:
+    def _lines_of(self, part: _PartRange) -> LinesByPiece:
+        lines = LinesByPiece()
+        if part.narrow:
+            lines.kept[part.piece] = part.narrow
+        shard, first = bisect_right(self._starts, part.first) - 1, part.first
+        while first < part.last:
+            end = min(self._starts[shard + 1], part.last)
+            lines.kept[self._pieces[shard]] += end - first
+            first = end
+            shard += 1
+        return lines
+
+    def _list_of(self, part: _PartRange) -> Iterator[Any]:
         """Yield a block of census rows; the driver holds one block of each list."""
-        number = int(path.rpartition("census-")[2].split("-")[0])
-        self._read(self._records_of[number] * _CENSUS, _BLOCKS_READ)
+        self._read(part.records * _CENSUS, _BLOCKS_READ)
         counts = (_MODELS,) * 4
         yield [
-            (b"evaluation", b"%05d%059d" % (number, row), b"%05d-%d" % (number, row), *counts, bytes(3_000))
+            (b"evaluation", b"%012d%052d" % (part.first, row), b"%012d-%d" % (part.first, row), *counts, bytes(3_000))
             for row in range(20)
         ]
 
     def _partition(self, task: Any) -> str:
         """Simulate partitioning the census of some parts."""
         for prefix in task.prefixes:
-            size = self._records_of[int(prefix.rpartition("census-")[2])] * _CENSUS
+            size = self._parts[prefix].records * _CENSUS
             for _ in range(2):
                 self._read(size, _BLOCKS_READ)
+            self.result.bytes_written += 2 * size
         for _ in range(2 * task.partitions):
             self._write(0)
-        self._result.bytes_written += 2 * _CENSUS * self._result.records * len(task.prefixes) // len(self._records_of)
         return str(task.target)
 
     def _count(self, task: Any) -> Census:
         """Simulate counting a partition."""
         for _ in range(2 * len(task.prefixes)):
-            self._read(self._result.records * _CENSUS // len(task.prefixes) // LIMITS.census_partitions, _BLOCKS_READ)
+            self._read(self._corpus.total * _CENSUS // len(task.prefixes) // LIMITS.census_partitions, _BLOCKS_READ)
         return Census({b"evaluation": QuestionCounts(questions=1)})
 
     def _gather(self, slices: list[RunSlice], window_bytes: int) -> None:
         stretch = max(window_bytes * 2 // 3 // max(len(slices), 1), 1)
         for piece in slices:
-            self._result.requests["read"] += reads_of(piece, stretch)
-            self._result.bytes_read += piece.index_end - piece.index_start + piece.data_end - piece.data_start
+            if piece.is_part:  # compressed, and read as a whole
+                self._read((piece.data_end - piece.data_start) // _PART_SHARE, _INPUT_READ)
+                self._read(piece.index_end - piece.index_start, _BLOCKS_READ)
+            else:
+                self.result.requests["read"] += reads_of(piece, stretch)
+                self.result.bytes_read += piece.index_end - piece.index_start + piece.data_end - piece.data_start
+
+    def _gather_keys(self, slices: list[RunSlice], window_bytes: int) -> None:
+        stretch = max(window_bytes * 2 // 3 // max(len(slices), 1), 1)
+        for piece in slices:
+            self._read(piece.index_end - piece.index_start, stretch)
 
     def _read(self, size: int, at_once: int) -> None:
-        self._result.requests["read"] += max(-(-size // at_once), 1)
-        self._result.bytes_read += size
+        self.result.requests["read"] += max(-(-size // at_once), 1)
+        self.result.bytes_read += size
 
     def _write(self, size: int) -> None:
-        self._result.requests["write"] += max(-(-size // _WRITE), 1)
-        self._result.requests["object"] += 1
-        self._result.bytes_written += size
+        self.result.requests["write"] += max(-(-size // _WRITE), 1)
+        self.result.requests["object"] += 1
+        self.result.bytes_written += size
 
-    def _share(self, count: int, one_in: int) -> int:
-        """Return how many keys are sampled."""
-        share = count / one_in
-        return max(round(self._rng.gauss(share, share**0.5)), 0)
-
-    def _sampled(self, one_in: int) -> SampledKey:
-        size = max(int(self._rng.lognormvariate(7.1, 0.6)), 200)
-        return SampledKey(self._key(self._rng.randrange(2**64 // one_in)), size)
-
-    def _key(self, fingerprint: int) -> bytes:
-        """Make a random key with a given fingerprint."""
-        where = self._rng.getrandbits(192)
-        return (
-            b"evaluation-%02d\0%048x%016x\0organization/model-%03d-instruct\0evaluation-of-2024-%07d\0\3sample-%07d\0"
-            % (where % 40, where, fingerprint, where % _MODELS, where % 9_999_999, where % 9_999_991)
-        )
-
-
-def fingerprint_of(key: bytes) -> int:
-    """Return the fingerprint of a simulated key."""
-    return int(key[62:78], 16)
+    def _hash(self) -> str:
+        return f"{self._rng.getrandbits(128):032x}"

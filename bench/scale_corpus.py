@@ -1,0 +1,84 @@
+"""A simulated corpus: its records are only numbers, in order of their keys.
+
+Most shards have records of all questions. One narrow shard has records of few questions, so that a change of it leaves
+most of the corpus alone. It has no numbers of its own: its records lie between the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from fastrec.sorting.borders import Border
+
+__all__ = ["MODELS", "RECORD", "SimulatedCorpus"]
+
+RECORD: Final = 1_500  # bytes of text, as in real evaluation records
+MODELS: Final = 200  # records of a question
+_EVALUATIONS: Final = 40
+_NARROW: Final = 400  # the narrow shard has one in so many questions
+_EVALUATION: Final = len(b"evaluation-00\0")
+_HASH: Final = slice(_EVALUATION, _EVALUATION + 64)
+_PREFIX: Final = _HASH.stop + 1
+_MODEL: Final = slice(_PREFIX + len(b"organization/model-"), _PREFIX + len(b"organization/model-000"))
+
+
+class SimulatedCorpus:
+    """Converts numbers of records to keys and back, and counts the records in ranges of keys."""
+
+    def __init__(self, records: int) -> None:
+        self.records = records
+        """Those with numbers: all but the narrow shard's."""
+        self.narrow = 0
+        """Records of the narrow shard."""
+        self._questions = -(-records // MODELS)
+        first = self._questions // 2
+        self.narrow_first = first * MODELS
+        self.narrow_last = (first + -(-self._questions // _NARROW)) * MODELS
+        """The narrow shard's records lie between these two numbers."""
+
+    @property
+    def total(self) -> int:
+        """All records."""
+        return self.records + self.narrow
+
+    def key(self, number: int, model: int | None = None) -> bytes:
+        """Return the key of a record; with a model, that of a record of the narrow shard."""
+        question, of_question = divmod(number, MODELS)
+        return self._prefix(question) + (
+            b"organization/model-%03d-instruct\0evaluation-of-2024-%07d\0\3sample-%07d\0"
+            % (of_question if model is None else model, number % 9_999_999, number % 9_999_991)
+        )
+
+    def number(self, key: bytes) -> int:
+        """Return the number of the first record from a key, or from a prefix of it on."""
+        if len(key) == _EVALUATION:
+            question = -(-int(key[-3:-1]) * self._questions // _EVALUATIONS)
+        else:
+            question = -(-int(key[_HASH], 16) * self._questions >> 256)
+        of_question = int(key[_MODEL]) if len(key) > _PREFIX else 0
+        return min(question * MODELS + min(of_question, MODELS), self.records)
+
+    def numbers(self, low: bytes | None, high: bytes | None) -> tuple[int, int]:
+        """Return the numbers at which a range of keys begins and ends."""
+        return 0 if low is None else self.number(low), self.records if high is None else self.number(high)
+
+    def narrow_in(self, first: int, last: int) -> int:
+        """Return how many records of the narrow shard are between two numbers."""
+        return self._narrow_before(last) - self._narrow_before(first)
+
+    def borders(self, first: int, last: int) -> Iterator[Border]:
+        """Yield the borders of the records between two numbers."""
+        for question in range(first // MODELS, -(-last // MODELS)):
+            start, end = max(question * MODELS, first), min((question + 1) * MODELS, last)
+            yield self._prefix(question), (end - start + self.narrow_in(start, end)) * RECORD
+
+    def _prefix(self, question: int) -> bytes:
+        return b"evaluation-%02d\0%064x\0" % (
+            question * _EVALUATIONS // self._questions,
+            (question << 256) // self._questions,
+        )
+
+    def _narrow_before(self, number: int) -> int:
+        first, last = self.narrow_first, self.narrow_last
+        return self.narrow * (min(max(number, first), last) - first) // (last - first)
