@@ -1,4 +1,4 @@
-"""Merging runs, and the key sample: neither depends on grouping or order."""
+"""Merging runs does not depend on grouping or order."""
 
 from __future__ import annotations
 
@@ -12,13 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastrec.limits import Limits
 from fastrec.sorting.files import BlockReader, read_blocks
 from fastrec.sorting.gather import RunSlice, Window, gather, slice_merged, whole_run
-from fastrec.sorting.key_sample import KeySample, SampledKey, cut_keys, sample_index
 from fastrec.sorting.merge import merge_runs
 from fastrec.sorting.spill import Run, index_of
-from fastrec.storage.digests import fingerprint
 from fastrec.storage.local import LOCAL
 from tests.sorting.test_runs import Item, check, gathered, keys, piles, sources_in, spilled
 
@@ -87,8 +84,8 @@ def check_index(run: Run) -> None:
     windows = windows_of(slices, None, None, 100)
     assert sum(len(window.keys) for window in windows) == run.records
     assert sum(len(text) for window in windows for text in window.texts) == run.data_bytes
-    everything = sample_index(index_of(run.path), run.index_bytes, 1)
-    assert [one.key for one in everything] == [key for window in windows for key in window.keys]
+    blocks = read_blocks(index_of(run.path), run.index_bytes)
+    assert [key for keys, *_ in blocks for key in keys] == [key for window in windows for key in window.keys]
 
 
 @given(piles, st.sampled_from([1, 2, 7]), st.sampled_from([1, 7, 64, 1000]))
@@ -121,33 +118,3 @@ def test_a_run_is_read_in_large_pieces(tmp_path: Path, monkeypatch: pytest.Monke
     assert len(windows) > 10
     assert reads[runs[0].path] <= 200_000 // 10_000 + 2
     assert (reads[runs[1].path], reads[index_of(runs[1].path)]) == (1, 1)
-
-
-# The sample
-
-
-@given(
-    st.lists(st.lists(st.builds(SampledKey, keys, st.integers(1, 3)), max_size=30), max_size=12),
-    st.integers(0, 20),
-    st.randoms(use_true_random=False),
-)
-def test_the_sample_depends_on_the_set_of_keys_alone(pile: list[list[SampledKey]], limit: int, rng: Any) -> None:
-    """In any order, with any duplicates, the sample is all keys below the highest threshold that keeps few enough."""
-    everything = {one for some in pile for one in some}
-    one_in = 1
-    while len(expected := {one for one in everything if fingerprint(one.key) < 2**64 // one_in}) > limit:
-        one_in *= 2
-    for _ in range(3):
-        found = KeySample(Limits(sampled_keys=limit, sample_one_in=1))
-        for some in [*rng.sample(pile, len(pile)), *(rng.choices(pile, k=3) if pile else [])]:
-            # A worker may sample at an earlier, higher rate: it sends too many keys, never too few.
-            found.add(some)
-        assert (found.keys, found.one_in) == (expected, one_in)
-
-
-def test_the_number_of_parts_is_limited() -> None:
-    """A corpus that would have more parts has larger ones."""
-    several = [SampledKey(b"%06d" % number, 100) for number in range(1_000)]
-    cuts = cut_keys(several, 32, 1, most_parts=7)
-    assert len(cuts) == 6
-    assert cuts == cut_keys(several, 32, -(-1_000 * 100 * 32 // 7), most_parts=1_000)

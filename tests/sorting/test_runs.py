@@ -17,11 +17,9 @@ from hypothesis import strategies as st
 from xxhash import xxh3_128
 
 from fastrec.errors import DamagedFileError
-from fastrec.limits import LIMITS
 from fastrec.sorting.files import ViewsWriter, read_blocks, write_blocks
 from fastrec.sorting.gather import Window, gather, slice_run
-from fastrec.sorting.key_sample import SampledKey, cut_keys, sample_index
-from fastrec.sorting.spill import Run, Sources, index_of, spill
+from fastrec.sorting.spill import Run, Sources, spill
 from fastrec.storage.digests import fingerprint
 from fastrec.storage.local import LOCAL
 
@@ -229,56 +227,3 @@ def test_a_changed_byte_in_a_file_of_blocks_is_an_error(tmp_path: Path) -> None:
     for size in (len(whole), None):
         with pytest.raises(DamagedFileError, match="No such file"):
             list(read_blocks(str(path), size))
-
-
-# Cuts
-
-
-def sample_of(count: int, size: int = 100) -> list[SampledKey]:
-    return [SampledKey(b"%06d" % number, size) for number in range(count)]
-
-
-@given(
-    st.lists(st.builds(SampledKey, keys, st.integers(1, 300)), max_size=60),
-    st.sampled_from([1_024, 5_000, 10**6]),
-    st.randoms(use_true_random=False),
-)
-def test_cuts_depend_on_the_set_of_keys_alone(sample: list[SampledKey], part_bytes: int, rng: Any) -> None:
-    """Duplicates and order do not change the cuts, which are ascending and distinct."""
-    cuts = cut_keys(sample, 32, part_bytes)
-    again = sample + rng.choices(sample, k=20) if sample else []
-    rng.shuffle(again)
-    assert cut_keys(again, 32, part_bytes) == cuts
-    assert cuts == sorted(set(cuts))
-    assert set(cuts) <= {sampled.key for sampled in sample}
-
-
-@pytest.mark.parametrize("parts", [1, 2, 3, 7, 50])
-@pytest.mark.parametrize("size", [1, 100, 9_999])
-def test_cuts_make_even_parts(parts: int, size: int) -> None:
-    """With records of equal size, parts differ by at most one record."""
-    sample = sample_of(1_000, size)
-    total = 1_000 * size * 32
-    cuts = cut_keys(sample, 32, -(-total // parts))
-    assert len(cuts) == parts - 1
-    counts = Counter(sum(sampled.key >= cut for cut in cuts) for sampled in sample)
-    assert max(counts.values()) - min(counts.values()) <= 1
-
-
-def test_a_heavy_key_is_never_cut() -> None:
-    """A key larger than several parts stays in one part."""
-    sample = [*sample_of(100), SampledKey(b"000050", 100_000), SampledKey(b"000050", 99_999)]
-    cuts = cut_keys(sample, 32, 32 * 10_000)
-    assert len(cuts) == len(set(cuts)) >= 1
-
-
-def test_the_sample_is_taken_by_the_keys_hash(tmp_path: Path) -> None:
-    """Whether a key is sampled depends on its hash alone."""
-    pile = [[(b"%05d" % number, b"x" * (number % 9) + b"\n") for number in range(4_000)]]
-    run = spilled(str(tmp_path), pile, 128)[0]
-    wanted = [key for key, _ in pile[0] if fingerprint(key) < 2**64 // LIMITS.sample_one_in]
-    sample = sample_index(index_of(run.path), run.index_bytes, LIMITS.sample_one_in)
-    assert [sampled.key for sampled in sample] == wanted
-    assert 80 < len(wanted) < 180
-    sizes = {key: len(text) for key, text in pile[0]}
-    assert all(sampled.size == sizes[sampled.key] for sampled in sample)
