@@ -44,6 +44,7 @@ from fastrec.sources.shard import Shard
 __all__ = ["Simulated", "main", "simulate", "simulate_nights"]
 
 _SHARD_TEXT: Final = 64_000_000  # text of a shard, which is compressed to a quarter
+_PER_QUESTION: Final = 200  # records of a question
 _NARROW: Final = 2_000  # records of the narrow shard before it changes
 
 
@@ -102,11 +103,21 @@ class _Output(LocalOutput):
 class _Simulation:
     """Runs the driver once or several times, in a temporary directory."""
 
-    def __init__(self, records: int, options: Options, folder: str, *, shard_text: int, seed: int, narrow: int) -> None:
+    def __init__(
+        self,
+        records: int,
+        options: Options,
+        folder: str,
+        *,
+        shard_text: int = _SHARD_TEXT,
+        per_question: int = _PER_QUESTION,
+        narrow: int = 0,
+        seed: int = 0,
+    ) -> None:
         count = max(records * RECORD // shard_text, 1)
         lines = [records * (number + 1) // count - records * number // count for number in range(count)]
         self._options = options
-        self._corpus = SimulatedCorpus(records)
+        self._corpus = SimulatedCorpus(records, per_question)
         self._corpus.narrow = narrow
         self._shards = [
             _shard(f"2024-{number % 12:02d}/{number:07d}", number, some) for number, some in enumerate(lines)
@@ -162,39 +173,32 @@ def _shard(name: str, number: int, lines: int) -> Shard:
     return Shard(path, lines * RECORD // 4, Format.ZSTD, version=1, file_id=number)
 
 
-def simulate(
-    records: int, options: Options, *, shard_text: int = _SHARD_TEXT, seed: int = 0, stop_after: int = 0
-) -> Simulated:
+def simulate(records: int, options: Options, *, stop_after: int = 0, **sizes: int) -> Simulated:
     """Let the driver make a corpus of simulated records.
 
     Args:
         records: Number of records.
         options: How to normalize them.
-        shard_text: Bytes of text in a shard.
-        seed: Seed of the simulation.
         stop_after: Interrupt the run after this many parts, and resume it; 0 does not interrupt it.
+        **sizes: Bytes of text in a shard (`shard_text`), records of a question (`per_question`), and a `seed`.
     """
     with tempfile.TemporaryDirectory(prefix="fastrec-scale-") as folder:
-        return _Simulation(records, options, folder, shard_text=shard_text, seed=seed, narrow=0).run(stop_after)
+        return _Simulation(records, options, folder, **sizes).run(stop_after)
 
 
-def simulate_nights(
-    records: int, options: Options, *, shard_text: int = _SHARD_TEXT, seed: int = 0, narrow: int = _NARROW
-) -> tuple[Simulated, Simulated, Simulated]:
+def simulate_nights(records: int, options: Options, **sizes: int) -> tuple[Simulated, Simulated, Simulated]:
     """Simulate three incremental nights: the first, one without changes, and one with a shard that has changed.
 
     Args:
         records: Number of records, besides those of the shard that changes.
         options: How to normalize them.
-        shard_text: Bytes of text in a shard.
-        seed: Seed of the simulation.
-        narrow: Number of records of the shard that changes.
+        **sizes: As for `simulate`.
     """
     options = msgspec.structs.replace(options, incremental=True)
     with tempfile.TemporaryDirectory(prefix="fastrec-scale-") as folder:
-        simulation = _Simulation(records, options, folder, shard_text=shard_text, seed=seed, narrow=narrow)
+        simulation = _Simulation(records, options, folder, narrow=_NARROW, **sizes)
         first, unchanged = simulation.run(), simulation.run()
-        simulation.change(narrow + narrow // 20)
+        simulation.change(_NARROW + 100)
         return first, unchanged, simulation.run()
 
 

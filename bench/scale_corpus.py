@@ -11,11 +11,12 @@ from typing import Final
 
 from fastrec.sorting.borders import Border
 
-__all__ = ["MODELS", "RECORD", "SimulatedCorpus"]
+__all__ = ["RECORD", "SimulatedCorpus"]
 
 RECORD: Final = 1_500  # bytes of text, as in real evaluation records
-MODELS: Final = 200  # records of a question
 _EVALUATIONS: Final = 40
+_LEAST: Final = 25_000  # records of an evaluation; a small corpus has fewer evaluations
+_NEW_MODEL: Final = 999  # comes after all others
 _NARROW: Final = 400  # the narrow shard has one in so many questions
 _EVALUATION: Final = len(b"evaluation-00\0")
 _HASH: Final = slice(_EVALUATION, _EVALUATION + 64)
@@ -26,15 +27,17 @@ _MODEL: Final = slice(_PREFIX + len(b"organization/model-"), _PREFIX + len(b"org
 class SimulatedCorpus:
     """Converts numbers of records to keys and back, and counts the records in ranges of keys."""
 
-    def __init__(self, records: int) -> None:
+    def __init__(self, records: int, per_question: int) -> None:
         self.records = records
         """Those with numbers: all but the narrow shard's."""
         self.narrow = 0
         """Records of the narrow shard."""
-        self._questions = -(-records // MODELS)
+        self._per_question = per_question
+        self._questions = -(-records // per_question)
+        self._evaluations = max(min(_EVALUATIONS, records // _LEAST), 1)
         first = self._questions // 2
-        self.narrow_first = first * MODELS
-        self.narrow_last = (first + -(-self._questions // _NARROW)) * MODELS
+        self.narrow_first = first * per_question
+        self.narrow_last = (first + -(-self._questions // _NARROW)) * per_question
         """The narrow shard's records lie between these two numbers."""
 
     @property
@@ -42,22 +45,22 @@ class SimulatedCorpus:
         """All records."""
         return self.records + self.narrow
 
-    def key(self, number: int, model: int | None = None) -> bytes:
-        """Return the key of a record; with a model, that of a record of the narrow shard."""
-        question, of_question = divmod(number, MODELS)
+    def key(self, number: int, *, is_narrow: bool = False) -> bytes:
+        """Return the key of a record; if it is of the narrow shard, that after those of the same question."""
+        question, of_question = divmod(number, self._per_question)
         return self._prefix(question) + (
             b"organization/model-%03d-instruct\0evaluation-of-2024-%07d\0\3sample-%07d\0"
-            % (of_question if model is None else model, number % 9_999_999, number % 9_999_991)
+            % (_NEW_MODEL if is_narrow else of_question, number % 9_999_999, number % 9_999_991)
         )
 
     def number(self, key: bytes) -> int:
         """Return the number of the first record from a key, or from a prefix of it on."""
         if len(key) == _EVALUATION:
-            question = -(-int(key[-3:-1]) * self._questions // _EVALUATIONS)
+            question = -(-int(key[-3:-1]) * self._questions // self._evaluations)
         else:
             question = -(-int(key[_HASH], 16) * self._questions >> 256)
         of_question = int(key[_MODEL]) if len(key) > _PREFIX else 0
-        return min(question * MODELS + min(of_question, MODELS), self.records)
+        return min(question * self._per_question + min(of_question, self._per_question), self.records)
 
     def numbers(self, low: bytes | None, high: bytes | None) -> tuple[int, int]:
         """Return the numbers at which a range of keys begins and ends."""
@@ -69,13 +72,14 @@ class SimulatedCorpus:
 
     def borders(self, first: int, last: int) -> Iterator[Border]:
         """Yield the borders of the records between two numbers."""
-        for question in range(first // MODELS, -(-last // MODELS)):
-            start, end = max(question * MODELS, first), min((question + 1) * MODELS, last)
+        count = self._per_question
+        for question in range(first // count, -(-last // count)):
+            start, end = max(question * count, first), min((question + 1) * count, last)
             yield self._prefix(question), (end - start + self.narrow_in(start, end)) * RECORD
 
     def _prefix(self, question: int) -> bytes:
         return b"evaluation-%02d\0%064x\0" % (
-            question * _EVALUATIONS // self._questions,
+            question * self._evaluations // self._questions,
             (question << 256) // self._questions,
         )
 

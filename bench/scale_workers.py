@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from bench.scale_corpus import MODELS, RECORD, SimulatedCorpus
+from bench.scale_corpus import RECORD, SimulatedCorpus
 from fastrec.corpus.writer import Written
 from fastrec.engine.base import Engine
 from fastrec.limits import LIMITS
@@ -198,7 +198,7 @@ class SimulatedWorkers(Engine):
         if not is_narrow:
             return [corpus.key(int(self._rng.random() * corpus.records)) for _ in range(count)]
         first, last = corpus.narrow_first, corpus.narrow_last - 1
-        return [corpus.key(first + (last - first) * number // max(count - 1, 1), MODELS) for number in range(count)]
+        return [corpus.key(first + (last - first) * at // max(count - 1, 1), is_narrow=True) for at in range(count)]
 
     def _run(self, path: str, records: int, *, fences: int, is_narrow: bool = False) -> Run:
         index_bytes = records * _INDEX

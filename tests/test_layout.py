@@ -123,8 +123,8 @@ BENCH_ROWS = [
     ["values"],
     ["piles", "stages", "trials"],
     ["contenders", "corpora"],
-    ["nights", "peers", "real", "validators"],
-    ["bar_plot", "calibrate", "job", "measure", "night_states", "plot", "pydantic_record", "scale_workers"],
+    ["nights", "peers", "real", "scale_workers", "validators"],
+    ["bar_plot", "calibrate", "job", "measure", "night_states", "plot", "pydantic_record", "scale_corpus"],
 ]
 PRINTING = {"print", "click.echo", "click.secho", "sys.exit", "os._exit", "exit", "quit", "breakpoint"}
 STREAMS = {"sys.stdout", "sys.stderr"}

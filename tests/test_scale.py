@@ -30,7 +30,7 @@ def requests(result: Simulated) -> int:
 def simulated(records: int, limits: Limits = SMALL_LIMITS, **more: int) -> Simulated:
     """Simulate a corpus of small runs and parts."""
     options = Options(schema="0.2.0", jobs=4, part_size=MIB, memory=8 * MIB, limits=limits)
-    return simulate(records, options, shard_text=4 * MIB, **more)
+    return simulate(records, options, shard_text=4 * MIB, per_question=8, **more)
 
 
 @cache
