@@ -189,7 +189,7 @@ def write_rejects(
     """
     wanted = [piece for piece in ranges if piece.end > piece.start]
     wanted.sort(key=lambda piece: (names[piece.shard], piece.shard, piece.offset))
-    lines: Iterator[bytes] = chain.from_iterable(map(_lines_of, wanted))
+    lines: Iterator[bytes] = chain.from_iterable(_lines_of(piece, names[piece.shard]) for piece in wanted)
     files = list(left_out)
     if files:
         size = min(_SOME_BYTES, _HELD_BYTES // len(files))
@@ -204,11 +204,13 @@ def write_rejects(
         return writer.finish()
 
 
-def _lines_of(piece: RejectRange) -> Iterator[bytes]:
-    """Read the lines of a range and correct their line numbers."""
+def _lines_of(piece: RejectRange, name: str) -> Iterator[bytes]:
+    """Read the lines of a range, and correct their line numbers and the name of their source, which may have moved."""
+    begin = b'{"source":' + _encode(name) + b","
     for line in _lines(piece.path, piece.start, piece.end, _SOME_BYTES):
-        if piece.line_base:
+        if piece.line_base or not line.startswith(begin):
             rejected = _decode(line)
+            rejected.source = name
             rejected.line += piece.line_base
             yield rejected.to_json()
         else:
