@@ -11,7 +11,7 @@ region that is a part of the base, and has no new or missing records, is not eve
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import msgspec
@@ -154,11 +154,12 @@ class _Planner:
             if region.is_unchanged:
                 part = self._base.parts[self._part_of(number)]
                 regions[number] = Region(part.border, part.borders, is_unchanged=True)
-        cuts = choose_cuts(_borders(regions), options.part_size, options.sort_fields, self._context.limits)
+        lasts: dict[int, bytes] = {}
+        cuts = choose_cuts(_borders(regions, lasts), options.part_size, options.sort_fields, self._context.limits)
         return msgspec.structs.replace(
             self._regions,
             ranges=list(pairwise([None, *cuts, None])),
-            unchanged=self._unchanged(regions, cuts),
+            unchanged=self._unchanged(regions, lasts, cuts),
         )
 
     def _part_of(self, number: int) -> int:
@@ -183,20 +184,31 @@ class _Planner:
             window_bytes=context.options.window_for(len(slices)),
         )
 
-    def _unchanged(self, regions: Sequence[Region], cuts: Sequence[bytes]) -> dict[int, Part]:
-        """Find the new parts that have exactly the records of a part of the base."""
+    def _unchanged(
+        self, regions: Sequence[Region], lasts: Mapping[int, bytes], cuts: Sequence[bytes]
+    ) -> dict[int, Part]:
+        """Find the new parts that have exactly the records of a part of the base; `lasts` are the last borders."""
         unchanged: dict[int, Part] = {}
         ends = [None, *cuts, None]
-        filled = [(number, region.first) for number, region in enumerate(regions) if region.first]
-        for at, (number, first) in enumerate(filled):
-            beyond = filled[at + 1][1] if at + 1 < len(filled) else None
-            new = bisect_right(cuts, first)
-            if regions[number].is_unchanged and (ends[new] or filled[0][1], ends[new + 1]) == (first, beyond):
+        filled = sorted(lasts)
+        for before, number, after in zip([None, *filled], filled, [*filled[1:], None], strict=False):
+            new = bisect_right(cuts, regions[number].first)
+            low, high = ends[new], ends[new + 1]
+            # A cut may be lower than the border that follows it, but not as low as the one before.
+            begins = before is None or (low is not None and lasts[before] < low)
+            if high is None or after is None:
+                is_end = high is None and after is None
+            else:
+                is_end = lasts[number] < high <= regions[after].first
+            if regions[number].is_unchanged and begins and is_end:
                 unchanged[new] = self._base.parts[self._part_of(number)]
         return unchanged
 
 
-def _borders(regions: Sequence[Region]) -> Iterator[Border]:
-    for region in regions:
+def _borders(regions: Sequence[Region], lasts: dict[int, bytes]) -> Iterator[Border]:
+    """Yield the borders of all regions, and remember the last one of each."""
+    for number, region in enumerate(regions):
         if region.borders:
-            yield from read_borders(region.borders)
+            for border in read_borders(region.borders):
+                lasts[number] = border[0]
+                yield border
