@@ -20,6 +20,7 @@ from fastrec.progress import Progress
 from fastrec.schemas.registry import NEWEST_SCHEMA, TARGETS
 from fastrec.schemas.schema import Schema
 from fastrec.sources.shard import Shard
+from fastrec.storage import storage_of
 
 __all__ = ["Attempts"]
 
@@ -79,10 +80,18 @@ class Attempts:
 
     def _read_kept(self) -> Kept | None:
         kept = read_kept(self.output.kept_path)
+        if kept is None and self._has_lost_list():
+            kept = "its list is missing"
         if isinstance(kept, str):
             self._discard(kept)
             return None
         return kept
+
+    def _has_lost_list(self) -> bool:
+        """Return whether there is work, but no list of it; an interrupted run has a journal."""
+        journal = self.output.working("journal")
+        is_interrupted = self.output.earlier_journals() or storage_of(journal).exists(journal)
+        return not is_interrupted and self.output.holds_work()
 
     def _first_target(self, journals: Sequence[str]) -> Schema:
         """Return the target of the work that can be reused; else guess it."""
