@@ -26,7 +26,7 @@ LASTING = (errno.ENOSPC, errno.EROFS, errno.EDQUOT)
 """Errors that persist: on a full disk, the next write fails too."""
 
 
-SMALL_TASKS = Limits(task_bytes=2_000, sample_one_in=1)
+SMALL_TASKS = Limits(task_bytes=2_000)
 """Cut small corpora into several tasks and parts."""
 
 

@@ -10,9 +10,7 @@ from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
 
 RENEW, LAPSE = 0.2, 1.0
-LIMITS = Limits(
-    lease_renew_seconds=RENEW, lease_lapse_seconds=LAPSE, small_input=0, task_bytes=100_000, sample_one_in=1
-)
+LIMITS = Limits(lease_renew_seconds=RENEW, lease_lapse_seconds=LAPSE, small_input=0, task_bytes=100_000)
 
 
 def attempt(shards: str, out: str, jobs: str, work: str) -> tuple[int, str]:
