@@ -35,7 +35,8 @@ from bench.scale_workers import Charged, SimulatedWorkers
 from fastrec.corpus.local_output import LocalOutput
 from fastrec.corpus.output import CORPUS
 from fastrec.normalize.attempts import Attempts
-from fastrec.normalize.driver import Corpus
+from fastrec.normalize.driver import Corpus, make_corpus
+from fastrec.normalize.kept import read_kept
 from fastrec.normalize.options import Options
 from fastrec.progress import Progress
 from fastrec.sources.formats import Format
@@ -163,9 +164,11 @@ class _Simulation:
 
     def _drive(self, progress: Progress) -> Corpus:
         found_at = time.time_ns()
-        return Attempts(
-            self._shards, self._options, self._output, self._engine, progress, lambda _: None, found_at
-        ).run()
+        kept = read_kept(self._output.kept_path)
+        attempts = Attempts(
+            self._shards, self._options, self._output, self._engine, progress, lambda _: None, found_at, kept
+        )
+        return attempts.run(make_corpus)
 
 
 def _shard(name: str, number: int, lines: int) -> Shard:

@@ -21,7 +21,8 @@ from fastrec.cli.spelling import safe, spell_bytes, spell_repairable, spell_spee
 from fastrec.errors import RefusedError, UsageError, counted, shown
 
 if TYPE_CHECKING:
-    from fastrec.normalize.run import NormalizeResult, Plan
+    from fastrec.normalize.dry_run import Plan
+    from fastrec.normalize.run import NormalizeResult
 
 __all__ = ["normalize"]
 
@@ -95,7 +96,9 @@ class MaxRejects(click.ParamType):  # type: ignore[type-arg,unused-ignore]
               show_default="next to the output; TMPDIR if the output is in a store and there is no --scheduler",
               help="Directory or URL for temporary files.")  # fmt: skip
 @reading_options
-@click.option("--dry-run", is_flag=True, help="Show what would be read, and stop.")
+@click.option("--dry-run", is_flag=True,
+              help="Show what would be read, and stop. With --incremental, judge new and changed shards in a temporary "
+              "directory, to say how many parts would be written.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on stdout.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only errors and skipped shards.")
 @no_progress_option
@@ -137,13 +140,15 @@ def normalize(
     from fastrec.corpus.manifest import skipped_lines
     from fastrec.judge.repair import repair_codes
     from fastrec.normalize.options import Options
-    from fastrec.normalize.run import plan, run
+    from fastrec.normalize.run import run
 
     repairs = repair_codes(field_names("repair", repair))
     options = Options(**given, sort_by=field_names("sort_by", sort_by or ()), repair=repairs)
     if dry_run:
+        from fastrec.normalize.dry_run import plan
+
         with allow_broken_pipe():
-            _print_plan(plan(paths, options, files_from=files_from), as_json=as_json)
+            _print_plan(plan(paths, output, options, files_from=files_from), as_json=as_json)
         return
     prepare_reading(options.jobs, paths)
     with make_progress("sort", "merge", quiet=quiet or no_progress) as progress:
@@ -188,6 +193,19 @@ def _print_plan(plan: Plan, *, as_json: bool) -> None:
     sizes = f"{spell_bytes(plan.input_bytes)}, about {spell_bytes(plan.estimated_text_bytes)} of text"
     work = f"{counted(plan.tasks, 'task')}, about {counted(plan.estimated_parts, 'part')}"
     click.echo(f"{counted(plan.shards, 'shard')}, {sizes}: {work}; schema {plan.schema}")
+    if reuse := plan.incremental:
+        for name, some in (("new", reuse.new), ("changed", reuse.changed), ("gone", reuse.gone)):
+            for path in () if reuse.is_estimate else some:
+                click.echo(f"{name}: {safe(path)}")
+        shards = _spell_changes(plan.shards, reuse.unchanged, len(reuse.new), len(reuse.changed), len(reuse.gone))
+        about = "about " if reuse.is_estimate else ""
+        click.echo(f"{shards}; {about}{reuse.parts_written:,} of {about}{counted(reuse.parts, 'part')} to write")
+
+
+def _spell_changes(shards: int, unchanged: int, new: int, changed: int, gone: int) -> str:
+    counts = (("unchanged", unchanged), ("new", new), ("changed", changed), ("gone", gone))
+    found = ", ".join(f"{count:,} {name}" for name, count in counts if count)
+    return f"{counted(shards, 'shard')}: {found or 'none'}"
 
 
 def _closing_line(result: NormalizeResult) -> str:
@@ -200,6 +218,13 @@ def _closing_line(result: NormalizeResult) -> str:
         f"{counted(counts.lines, 'line')}: {counts.kept:,} kept, {counted(counts.duplicates, 'duplicate')}, "
         f"{counts.rejected:,} rejected, {counts.blank:,} blank; {repaired}{contradictions}, "
         f"{counted(summary.repeats.identities, 'repeat')}; "
-        f"{counted(result.parts, 'part')}, {size} → {spell_bytes(result.output_bytes)} "
+        f"{_spell_parts(result)}, {size} → {spell_bytes(result.output_bytes)} "
         f"{spell_speed(result.text_bytes, result.seconds)}"
     )
+
+
+def _spell_parts(result: NormalizeResult) -> str:
+    if not result.incremental:
+        return counted(result.parts, "part")
+    shards = _spell_changes(result.shards, result.unchanged, result.new, result.changed, result.gone)
+    return f"{shards}; {result.parts_written:,} of {counted(result.parts, 'part')} written"

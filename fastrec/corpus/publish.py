@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from fastrec.corpus.local_output import open_local_output
-from fastrec.corpus.output import Kind, Output
+from fastrec.corpus.local_output import local_work_of, open_local_output
+from fastrec.corpus.output import Kind, Output, work_of
 from fastrec.engine.base import Engine
 from fastrec.errors import UsageError, shown
 from fastrec.limits import LIMITS, Limits
@@ -20,7 +20,7 @@ from fastrec.sources.shard import Shard
 from fastrec.sources.tasks import total_text
 from fastrec.storage import is_url, join, parent_and_name, storage_of
 
-__all__ = ["check_inputs_not_in", "check_output", "check_reachable", "open_output", "too_little_space"]
+__all__ = ["check_inputs_not_in", "check_output", "check_reachable", "open_output", "too_little_space", "work_root_of"]
 
 
 def open_output(
@@ -35,6 +35,13 @@ def open_output(
     from fastrec.corpus.store_output import open_store_output  # noqa: PLC0415 - only URLs need it
 
     return open_store_output(output, kind, work_dir, overwrite=overwrite, fresh=fresh, limits=limits)
+
+
+def work_root_of(output: str, work_dir: str | None) -> str:
+    """Return the directory with all work of an output."""
+    if not is_url(output):
+        return local_work_of(Path(output).resolve(), work_dir)
+    return work_of(output.rstrip("/"), work_dir or parent_and_name(output)[0])
 
 
 def check_output(output: str, names: Sequence[str], shards: Sequence[Shard] = ()) -> None:

@@ -1,16 +1,20 @@
-"""Attempts to make a corpus: a run starts again if its target was guessed wrong, or if kept work turns out damaged."""
+"""Attempts to make a corpus, or to plan one.
+
+A run starts again if its target was guessed wrong, or if kept work turns out to be damaged.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from fastrec.corpus.output import Output
 from fastrec.engine.base import Engine
 from fastrec.errors import DamagedFileError
 from fastrec.normalize.base import Base, base_of, no_base
 from fastrec.normalize.context import RunContext
-from fastrec.normalize.driver import Corpus, make_corpus, purpose_of
+from fastrec.normalize.driver import purpose_of
 from fastrec.normalize.journal import Journal, purpose_in
 from fastrec.normalize.kept import Kept, read_kept, why_damaged, why_unusable
 from fastrec.normalize.options import AUTO, Options
@@ -22,12 +26,24 @@ from fastrec.schemas.schema import Schema
 from fastrec.sources.shard import Shard
 from fastrec.storage import storage_of
 
-__all__ = ["Attempts"]
+__all__ = ["Attempts", "find_kept"]
+
+Result = TypeVar("Result")
+
+
+def find_kept(output: Output) -> Kept | str | None:
+    """Read what the last run kept; None if there is nothing, or why it cannot be read."""
+    kept = read_kept(output.kept_path)
+    if kept is None and output.holds_work():
+        journal = output.working("journal")
+        is_interrupted = output.earlier_journals() or storage_of(journal).exists(journal)
+        return None if is_interrupted else "its list is missing"
+    return kept
 
 
 @dataclass
 class Attempts:
-    """Makes a corpus, in one attempt or several."""
+    """Makes or plans a corpus, in one attempt or several."""
 
     shards: Sequence[Shard]
     options: Options
@@ -36,12 +52,14 @@ class Attempts:
     progress: Progress
     notice: Callable[[str], None]
     found_at: int
+    kept: Kept | str | None  # what the last run kept; or why that cannot be read
 
-    def run(self) -> Corpus:
-        """Make a corpus that is ready to be published."""
+    def run(self, make: Callable[[Sequence[Shard], RunContext, Base], Result]) -> Result:
+        """Make something of the shards, the context of the attempt, and its base."""
         options, is_auto = self.options, self.options.schema == AUTO
         path, earlier = self.output.working("journal"), self.output.earlier_journals()
-        self._kept = self._read_kept()
+        if isinstance(self.kept, str):
+            self._discard(self.kept)
         target = self._first_target([path, *earlier])
         streams = Streams(kept=is_auto and any(shard.stream for shard in self.shards))
         may_change, is_first = is_auto, True
@@ -66,7 +84,7 @@ class Attempts:
                 )
                 is_first = False
                 try:
-                    return make_corpus(self.shards, context, base)
+                    return make(self.shards, context, base)
                 except WrongTargetError as exc:
                     self.notice(str(exc))
                     target = exc.target
@@ -78,37 +96,24 @@ class Attempts:
                         raise
                     self._discard(str(exc))
 
-    def _read_kept(self) -> Kept | None:
-        kept = read_kept(self.output.kept_path)
-        if kept is None and self._has_lost_list():
-            kept = "its list is missing"
-        if isinstance(kept, str):
-            self._discard(kept)
-            return None
-        return kept
-
-    def _has_lost_list(self) -> bool:
-        """Return whether there is work, but no list of it; an interrupted run has a journal."""
-        journal = self.output.working("journal")
-        is_interrupted = self.output.earlier_journals() or storage_of(journal).exists(journal)
-        return not is_interrupted and self.output.holds_work()
-
     def _first_target(self, journals: Sequence[str]) -> Schema:
         """Return the target of the work that can be reused; else guess it."""
         options, is_auto = self.options, self.options.schema == AUTO
         targets = list(TARGETS.values()) if is_auto else [options.target]
         purposes = [purpose_of(options.with_target(target), is_auto=is_auto) for target in targets]
         found = purpose_in(journals, purposes)
-        if found is None and self._kept and options.incremental:
-            usable = (at for at, purpose in enumerate(purposes) if why_unusable(self._kept, purpose) is None)
+        if found is None and isinstance(self.kept, Kept) and options.incremental:
+            usable = (at for at, purpose in enumerate(purposes) if why_unusable(self.kept, purpose) is None)
             found = next(usable, None)
         return guess_target(self.shards, options) if found is None else targets[found]
 
     def _base(self, purpose: dict[str, object]) -> Base:
         """Return the kept work that this run can build on."""
-        kept, by_content = self._kept, self.options.check == "content"
-        files = [file.path for file in kept.files] if kept else []
-        if not kept or not self.options.incremental:
+        kept, by_content = self.kept, self.options.check == "content"
+        if not isinstance(kept, Kept):
+            return no_base(self.shards)
+        files = [file.path for file in kept.files]
+        if not self.options.incremental:
             return no_base(self.shards, files)
         reason = why_unusable(kept, purpose) or why_damaged(kept, self.engine, by_content=by_content)
         if reason:
@@ -118,6 +123,6 @@ class Attempts:
 
     def _discard(self, reason: str) -> None:
         """Do not use kept work, and say why."""
-        self._kept = None
+        self.kept = None
         if self.options.incremental:
             self.notice(f"work kept by the last run is not used: {reason}")

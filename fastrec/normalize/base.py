@@ -26,7 +26,7 @@ class Base(msgspec.Struct, frozen=True, kw_only=True):
     """What a run builds on; empty if there is no kept work."""
 
     changes: Changes
-    shards_gone: int = 0  # shards of the last run whose path no shard has any more, and no other shard is the same
+    paths_gone: tuple[str, ...] = ()  # of shards of the last run that are not there any more, under no other name
     tasks: tuple[SortResult, ...] = ()  # of unchanged shards; their pieces have the shards of this run
     gone: tuple[PieceCounts, ...] = ()  # pieces of shards that are gone or changed
     decompressed: dict[int, ReadStats] = {}  # unchanged shards that the driver of an earlier run decompressed
@@ -94,7 +94,7 @@ def base_of(kept: Kept, shards: Sequence[Shard], engine: Engine, *, by_content: 
     paths = {shard.path for shard in shards}
     return Base(
         changes=changes,
-        shards_gone=sum(kept.shards[position].path not in paths for position in changes.gone),
+        paths_gone=tuple(path for at in changes.gone if (path := kept.shards[at].path) not in paths),
         tasks=tuple(tasks),
         gone=tuple(gone),
         decompressed={numbers[at]: stats for at, stats in kept.decompressed.items() if at in numbers},

@@ -110,7 +110,7 @@ def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Cor
         kept = keep_work(context, made)
     unchanged = {part.made_of for part in base.parts}
     written = sum(part.made_of not in unchanged for part in numbered)
-    return Corpus(manifest, summary, written, base.changes, base.shards_gone, kept)
+    return Corpus(manifest, summary, written, base.changes, len(base.paths_gone), kept)
 
 
 def _count_parts(parts: Sequence[Part], context: RunContext) -> PartCounts:

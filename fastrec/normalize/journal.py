@@ -142,6 +142,9 @@ def difference(before: bytes, purpose: dict[str, Any]) -> str:
         then, now = (_flat(msgspec.msgpack.decode(encoded)) for encoded in (before, _encode(purpose)))
     except (msgspec.MsgspecError, TypeError, AttributeError):
         return "it cannot be read"
+    if then.get("schema") != now.get("schema"):  # which says it all: the fields to sort by follow from the version
+        then.pop("sort_fields", None)
+        now.pop("sort_fields", None)
     return f"it was made with {', '.join(differences(then, now))}"
 
 

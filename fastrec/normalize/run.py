@@ -33,19 +33,18 @@ from fastrec.corpus.publish import (
 from fastrec.engine import is_small, make_engine
 from fastrec.errors import RefusedError, UsageError, shown, utf8
 from fastrec.judge.repair import repair_codes
-from fastrec.normalize.attempts import Attempts
-from fastrec.normalize.driver import Corpus
+from fastrec.normalize.attempts import Attempts, find_kept
+from fastrec.normalize.driver import Corpus, make_corpus
 from fastrec.normalize.options import Options
-from fastrec.normalize.targets import guess_target
 from fastrec.progress import Progress
 from fastrec.sources.inputs import find_shards
 from fastrec.sources.shard import Shard
-from fastrec.sources.tasks import gather_tasks, growth, total_text
+from fastrec.sources.tasks import total_text
 from fastrec.storage import is_private, is_url, without_file_protocol
 from fastrec.storage.local import scratch_directory
 from fastrec.summary.document import Summary
 
-__all__ = ["NormalizeResult", "Options", "Plan", "Progress", "normalize", "plan", "run", "run_passes"]
+__all__ = ["NormalizeResult", "Options", "Progress", "normalize", "run", "run_passes"]
 
 
 class NormalizeResult(msgspec.Struct, kw_only=True):
@@ -59,6 +58,8 @@ class NormalizeResult(msgspec.Struct, kw_only=True):
     """The document `summary.json`."""
     parts: int
     """Number of parts."""
+    incremental: bool
+    """Whether `--incremental` was given."""
     parts_written: int
     """Parts that were made; with `--incremental`, the others are those of the last run."""
     shards: int
@@ -81,27 +82,6 @@ class NormalizeResult(msgspec.Struct, kw_only=True):
     """Duration of the run."""
     skipped: list[str]
     """Bad shards that were left out, with `--skip-bad-shards`."""
-    notices: list[str]
-    """Notices for the user."""
-
-
-class Plan(msgspec.Struct, kw_only=True):
-    """What a run would do, without doing it."""
-
-    shards: int
-    """Files that would be read."""
-    input_bytes: int
-    """Their size."""
-    estimated_text_bytes: int
-    """Estimated size after decompression."""
-    schema: str
-    """Schema version of the corpus; a guess, if it follows from the content."""
-    tasks: int
-    """Tasks of the first pass."""
-    estimated_parts: int
-    """Estimated number of parts."""
-    paths: list[str]
-    """Paths of the files."""
     notices: list[str]
     """Notices for the user."""
 
@@ -139,24 +119,6 @@ def normalize(
     if result.refused:
         raise RefusedError(os.fspath(output), result.output, result.refused, result.summary)
     return result.summary
-
-
-def plan(names: Sequence[str | os.PathLike[str]], options: Options, *, files_from: str | None = None) -> Plan:
-    """Plan a run without doing it."""
-    shards, notices = find_shards([os.fspath(name) for name in names], files_from=files_from)
-    text = total_text(shards)
-    task_bytes = min(options.limits.task_bytes, options.run_bytes)
-    slices = [piece for shard in shards for piece in shard.slices(task_bytes)]
-    return Plan(
-        shards=len(shards),
-        input_bytes=sum(shard.size for shard in shards),
-        estimated_text_bytes=text,
-        schema=guess_target(shards, options).name,
-        tasks=len(gather_tasks(slices, task_bytes * growth(text, options.limits.task_bytes))),
-        estimated_parts=-(-text // options.part_size),
-        paths=[utf8(shard.path) for shard in shards],
-        notices=notices,
-    )
 
 
 def run(
@@ -208,6 +170,7 @@ def run(
         refused=manifest.refused,
         summary=corpus.summary,
         parts=len(manifest.parts),
+        incremental=options.incremental,
         parts_written=corpus.parts_written,
         shards=len(shards),
         unchanged=len(changes.unchanged),
@@ -245,8 +208,10 @@ def run_passes(
         if options.engine == "dask":
             options = msgspec.structs.replace(options, jobs=engine.jobs)  # a cluster has the size that it has
             check_reachable((output.working(""), output.staged("")), engine)
-        attempts = Attempts(shards, options, output, engine, progress or Progress(), notice, found_at)
-        return attempts.run()
+        attempts = Attempts(
+            shards, options, output, engine, progress or Progress(), notice, found_at, find_kept(output)
+        )
+        return attempts.run(make_corpus)
 
 
 @contextlib.contextmanager

@@ -18,7 +18,8 @@ from fastrec.commands.verify.problems import KINDS
 from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.rejects import RejectedLine
 from fastrec.judge.codes import ERRORS, NOTES, WARNINGS, Code
-from fastrec.normalize.run import NormalizeResult, Plan
+from fastrec.normalize.dry_run import Plan
+from fastrec.normalize.run import NormalizeResult
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.summary.document import Summary
 from fastrec.summary.ranking import Stats

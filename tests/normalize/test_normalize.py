@@ -22,8 +22,9 @@ from fastrec.commands.generate import generate
 from fastrec.commands.generate.stream import Recipe, lines
 from fastrec.errors import UsageError
 from fastrec.limits import Limits
+from fastrec.normalize.dry_run import plan
 from fastrec.normalize.options import Options
-from fastrec.normalize.run import normalize, plan
+from fastrec.normalize.run import normalize
 from fastrec.sorting.keys import FIELDS
 from fastrec.sources.formats import Format
 from fastrec.summary.document import Summary
@@ -207,12 +208,12 @@ def test_sample_hash_modes(mode: str, algorithm: str, tmp_path: Path) -> None:
 
 def test_a_plan_describes_the_run(mixed: Path) -> None:
     """It has shards, bytes, tasks and parts, and writes nothing; less memory means more tasks."""
-    found = plan([mixed], Options(part_size=50_000))
+    found = plan([mixed], "out", Options(part_size=50_000))
     assert (found.shards, found.tasks) == (3, 1)
     assert found.input_bytes == sum(path.stat().st_size for path in mixed.iterdir())
     assert found.estimated_parts == round(found.estimated_text_bytes / 50_000)
     assert found.paths == sorted(map(str, mixed.iterdir()))
-    assert plan([mixed], Options(memory=1 << 20)).tasks >= 1
+    assert plan([mixed], "out", Options(memory=1 << 20)).tasks >= 1
 
 
 def test_normalize_returns_the_summary(mixed: Path, tmp_path: Path) -> None:

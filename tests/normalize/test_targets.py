@@ -26,9 +26,10 @@ from fastrec.errors import UsageError
 from fastrec.limits import Limits
 from fastrec.normalize import pass1, pass1_driver, targets
 from fastrec.normalize import run as module
+from fastrec.normalize.dry_run import plan
 from fastrec.normalize.options import AUTO, Options
 from fastrec.normalize.results import SortResult
-from fastrec.normalize.run import plan, run
+from fastrec.normalize.run import run
 from fastrec.progress import Progress
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, SCHEMAS, TARGETS
 from fastrec.schemas.schema import Schema
@@ -368,13 +369,13 @@ def test_the_command_line_and_settings(tmp_path: Path) -> None:
 def test_a_guess_survives_unreadable_shards(tmp_path: Path) -> None:
     """A plan looks at some shards, spread over all of them; one that cannot be read does not matter."""
     shards = [write(tmp_path / f"{name:02d}.jsonl", old(1, name)) for name in range(20)]
-    assert plan(shards, Options()).schema == OLD
+    assert plan(shards, "out", Options()).schema == OLD
     shards[0].write_bytes(b"\x1f\x8b\x08broken")
     write(shards[10], [line_of(NEW, 1)])
-    assert plan(shards, Options()).schema == NEW  # one of eight shards that are looked at
+    assert plan(shards, "out", Options()).schema == NEW  # one of eight shards that are looked at
     write(shards[10], old(1))
     write(shards[11], [line_of(NEW, 1)])
-    assert plan(shards, Options()).schema == OLD
+    assert plan(shards, "out", Options()).schema == OLD
 
 
 # Reading a corpus with metrics

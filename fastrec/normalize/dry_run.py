@@ -1,0 +1,141 @@
+"""`normalize --dry-run`: what a run would do, without doing it.
+
+How many parts an incremental run would write depends on the content of new and changed shards. So these are judged, in
+a temporary directory. Neither the output nor the kept work is touched.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from fastrec.corpus.local_output import LocalOutput
+from fastrec.corpus.output import CORPUS, KEPT
+from fastrec.corpus.publish import check_output, work_root_of
+from fastrec.engine import make_engine
+from fastrec.errors import utf8
+from fastrec.normalize.attempts import Attempts
+from fastrec.normalize.base import Base
+from fastrec.normalize.context import RunContext
+from fastrec.normalize.kept import Kept, read_kept
+from fastrec.normalize.options import Options
+from fastrec.normalize.pass1_driver import sort_shards
+from fastrec.normalize.plan import plan_parts
+from fastrec.normalize.targets import guess_target
+from fastrec.progress import Progress
+from fastrec.sources.inputs import find_shards
+from fastrec.sources.shard import Shard
+from fastrec.sources.tasks import gather_tasks, growth, total_text
+from fastrec.storage import join, without_file_protocol
+
+__all__ = ["Plan", "plan"]
+
+
+class Plan(msgspec.Struct, kw_only=True):
+    """What a run would do, without doing it."""
+
+    shards: int
+    """Files that would be in the corpus."""
+    input_bytes: int
+    """Their size."""
+    estimated_text_bytes: int
+    """Estimated size after decompression."""
+    schema: str
+    """Schema version of the corpus; a guess, if it follows from the content."""
+    tasks: int
+    """Tasks of the first pass, if all files are read."""
+    estimated_parts: int
+    """Estimated number of parts."""
+    paths: list[str]
+    """Paths of the files."""
+    notices: list[str]
+    """Notices for the user."""
+    incremental: PlannedReuse | None = None
+    """With `--incremental`: what would be reused."""
+
+
+class PlannedReuse(msgspec.Struct, kw_only=True):
+    """What an incremental run would reuse."""
+
+    unchanged: int
+    """Files that would not be read, because they are as the last run read them."""
+    new: list[str]
+    """Files that the last run did not have."""
+    changed: list[str]
+    """Files that changed since the last run."""
+    gone: list[str]
+    """Files of the last run that are not there any more."""
+    parts: int
+    """Parts of the corpus."""
+    parts_written: int
+    """Parts that would be made."""
+    is_estimate: bool
+    """Whether the numbers of parts are estimates, because there is no kept work to build on."""
+
+
+def plan(
+    names: Sequence[str | os.PathLike[str]],
+    output: str | os.PathLike[str],
+    options: Options,
+    *,
+    files_from: str | None = None,
+) -> Plan:
+    """Plan a run without doing it."""
+    paths = [without_file_protocol(os.fspath(name)) for name in names]
+    target = without_file_protocol(os.fspath(output))
+    shards, notices = find_shards(paths, files_from=files_from)
+    text = total_text(shards)
+    task_bytes = min(options.limits.task_bytes, options.run_bytes)
+    slices = [piece for shard in shards for piece in shard.slices(task_bytes)]
+    planned = Plan(
+        shards=len(shards),
+        input_bytes=sum(shard.size for shard in shards),
+        estimated_text_bytes=text,
+        schema=guess_target(shards, options).name,
+        tasks=len(gather_tasks(slices, task_bytes * growth(text, options.limits.task_bytes))),
+        estimated_parts=-(-text // options.part_size),
+        paths=[utf8(shard.path) for shard in shards],
+        notices=notices,
+    )
+    if options.incremental:
+        check_output(target, paths, shards)
+        kept = read_kept(join(work_root_of(target, options.work_dir), KEPT))
+        planned.incremental = _plan_reuse(shards, kept, options, planned)
+    return planned
+
+
+def _plan_reuse(shards: Sequence[Shard], kept: Kept | str | None, options: Options, planned: Plan) -> PlannedReuse:
+    """Judge new and changed shards on this machine, and plan the parts."""
+    options = msgspec.structs.replace(options, engine="pool", scheduler=None)
+    with (
+        tempfile.TemporaryDirectory(prefix="fastrec-") as scratch,
+        make_engine(options.jobs, limits=options.limits) as engine,
+    ):
+        output = LocalOutput(Path(scratch) / "corpus", CORPUS, join(scratch, "work"), options.limits)
+        output.prepare(fresh=True)
+        attempts = Attempts(shards, options, output, engine, Progress(), planned.notices.append, 0, kept)
+        return attempts.run(_reuse)
+
+
+def _reuse(shards: Sequence[Shard], context: RunContext, base: Base) -> PlannedReuse:
+    changes = base.changes
+    parts, written, is_estimate = 0, 0, not base.parts
+    if is_estimate:
+        parts = written = -(-total_text(shards) // context.options.part_size)
+    else:
+        plan = plan_parts(context, sort_shards(shards, context, base), base)
+        parts = len(plan.ranges)
+        written = parts - len(plan.unchanged)
+    return PlannedReuse(
+        unchanged=len(changes.unchanged),
+        new=[utf8(shards[number].path) for number in changes.new],
+        changed=[utf8(shards[number].path) for number in changes.changed],
+        gone=sorted(map(utf8, base.paths_gone)),
+        parts=parts,
+        parts_written=written,
+        is_estimate=is_estimate,
+    )
