@@ -74,6 +74,11 @@ def sample(name: str = "single_turn", **changes: Any) -> dict[str, Any]:
     return {**copy.deepcopy(_BY_NAME[name]), **changes}
 
 
+def question(number: int) -> dict[str, Any]:
+    """Return the input of a question; each number is another one. A corpus is cut into parts between questions."""
+    return {**copy.deepcopy(SINGLE_TURN["input"]), "raw": f"{number} x 7 = ?"}
+
+
 def sample_of(version: str, name: str = "single_turn", **changes: Any) -> dict[str, Any]:
     """Return such a copy as a full record of a schema version."""
     record = sample(name)

@@ -12,10 +12,10 @@ from msgspec.structs import asdict
 from fastrec.corpus.manifest import InputEntry
 from fastrec.engine.base import Engine
 from fastrec.errors import FastrecError, utf8
-from fastrec.judge.batch import HashReplaced
 from fastrec.normalize.options import Options
 from fastrec.normalize.repairs import RepairCounts
-from fastrec.normalize.results import Part, PieceCounts, PieceStatistics, SortResult, hash_examples
+from fastrec.normalize.results import Part, PieceCounts, PieceStatistics, SortResult, WrongHash, hash_examples
+from fastrec.sorting.keys import sample_id_of
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Shard
 from fastrec.storage import storage_of
@@ -44,7 +44,7 @@ class LineStatistics(Sums):
     versions: Counter[str] = msgspec.field(default_factory=Counter)  # valid lines by their schema version
     notes: Counter[str] = msgspec.field(default_factory=Counter)  # valid lines by the code of a note
     recipes: Recipes = msgspec.field(default_factory=Counter)
-    wrong_hashes: list[HashReplaced] = msgspec.field(default_factory=list)
+    wrong_hashes: list[WrongHash] = msgspec.field(default_factory=list)
     repairs: RepairCounts = msgspec.field(default_factory=RepairCounts)
 
     def __iadd__(self, other: Self) -> Self:
@@ -89,7 +89,8 @@ _decode = msgspec.json.Decoder(PieceStatistics).decode
 def hash_document(lines: LineStatistics, options: Options) -> SampleHashes:
     """Say how given sample hashes compared with computed ones."""
     examples = [
-        HashExample(**asdict(example) | {"sample_id": json_safe(example.sample_id)}) for example in lines.wrong_hashes
+        HashExample(**asdict(example) | {"sample_id": json_safe(sample_id_of(example.sample_id))})
+        for example in lines.wrong_hashes
     ]
     return hash_counts(options.hash, options.target, lines.recipes, examples)
 

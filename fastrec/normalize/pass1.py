@@ -27,6 +27,7 @@ from fastrec.normalize.results import (
     PieceCounts,
     PieceStatistics,
     SortResult,
+    examples_of,
     hash_examples,
     stopped_result,
 )
@@ -40,7 +41,7 @@ from fastrec.summary.rows import row_maker
 
 __all__ = ["SortTask", "release_buffer", "sort_pieces"]
 
-_encode = msgspec.json.Encoder().encode  # unlike msgpack, it takes integers of any size
+_encode = msgspec.json.Encoder().encode
 
 _FEW_FENCES: Final = 32
 _RECORD_BYTES: Final = 700  # memory of a record besides its text: key, row, numbers
@@ -192,7 +193,7 @@ class _Sorter:
                 lowest = min(lowest or keys[0], *keys)
                 highest = max(highest, *keys)
             if batch.replaced:
-                statistics.wrong_hashes = hash_examples(statistics.wrong_hashes + batch.replaced)
+                statistics.wrong_hashes = hash_examples(statistics.wrong_hashes + examples_of(batch.replaced))
             versions.update(batch.versions)
             notes.update(batch.notes)
             repaired.update(statistics.repairs.add(batch))

@@ -31,7 +31,9 @@ class SortedShards(msgspec.Struct, frozen=True):
     results: tuple[SortResult, ...]
     """All tasks, those of earlier runs included, without the pieces of bad shards and of shards that are gone; without
     checksums of their runs, and without fences if there are too many runs to use them."""
-    durable: frozenset[int]  # tasks that the journal has, and will have as long as the shards are unchanged
+    durable: frozenset[int]
+    """Tasks that the journal has, and will have as long as the shards are unchanged; without those that have pieces of
+    bad shards, which the next run may be able to read."""
     merged: tuple[MergedRun, ...]  # runs that an interrupted run has merged
     skipped: dict[int, ShardError]  # shards that were left out because they are bad
     removed: dict[str, tuple[int, ...]]  # by path of a run, the numbers of pieces whose records do not count
@@ -100,6 +102,9 @@ class _Pass1:
         if bad and not self._context.options.skip_bad_shards:
             raise BadShardsError([error for _, error in sorted(bad.items())])
         removed = self._removed(bad, reusable.merged)
+        self._durable -= {
+            number for number, task in self._finished.items() if any(one.piece.shard in bad for one in task.pieces)
+        }
         self._finished = {number: task.without(bad) for number, task in self._finished.items()}
         self._settle_target()
         self._context.progress.finish()

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import groupby, islice
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import msgspec
 from msgspec.structs import asdict
 
 from fastrec.judge.batch import Batch
+from fastrec.sorting.keys import encode_sample_id, sample_id_of
 from fastrec.summary.document import Repairable, Repaired, RepairExample, json_safe
 
 __all__ = ["RepairCounts", "repair_documents"]
@@ -19,20 +20,15 @@ _EXAMPLES: Final = 3
 """Examples of each repair: the first ones by names, so that they do not depend on the order of lines."""
 
 
-class _Example(msgspec.Struct, frozen=True):
+class _Example(msgspec.Struct, frozen=True, order=True):
     """A change to a record."""
 
     code: str
     evaluation_name: str
     model_id: str
-    sample_id: int | str
+    sample_id: bytes  # encoded as in a key; integers come before strings
     path: str
     message: str
-
-    def sort_key(self) -> tuple[Any, ...]:
-        """Return the key to sort by; integers come before strings."""
-        sample = isinstance(self.sample_id, str), self.sample_id
-        return self.code, self.evaluation_name, self.model_id, *sample, self.path, self.message
 
 
 class RepairCounts(msgspec.Struct):
@@ -53,8 +49,9 @@ class RepairCounts(msgspec.Struct):
         if batch.repaired:
             self.by_code = _sum(self.by_code, by_code)
             new = (
-                _Example(one.code, line.evaluation_name, line.model_id, line.sample_id, one.path, one.message)
+                _Example(one.code, line.evaluation_name, line.model_id, sample_id, one.path, one.message)
                 for line in batch.repaired
+                for sample_id in [encode_sample_id(line.sample_id)]
                 for one in line.findings
             )
             self.examples = _first((*self.examples, *new))
@@ -78,7 +75,7 @@ def _sum(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
 
 
 def _first(examples: Iterable[_Example]) -> list[_Example]:
-    in_order = sorted(set(examples), key=_Example.sort_key)
+    in_order = sorted(set(examples))
     groups = groupby(in_order, key=lambda example: example.code)
     return [example for _, group in groups for example in islice(group, _EXAMPLES)]
 
@@ -86,7 +83,8 @@ def _first(examples: Iterable[_Example]) -> list[_Example]:
 def repair_documents(total: RepairCounts) -> tuple[Repaired, Repairable]:
     """Describe the repairs of all pieces for the summary."""
     examples = [
-        RepairExample(**asdict(example) | {"sample_id": json_safe(example.sample_id)}) for example in total.examples
+        RepairExample(**asdict(example) | {"sample_id": json_safe(sample_id_of(example.sample_id))})
+        for example in total.examples
     ]
     return (
         Repaired(lines=total.lines, by_code=dict(sorted(total.by_code.items())), examples=examples),

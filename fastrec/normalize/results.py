@@ -12,6 +12,7 @@ from fastrec.corpus.writer import Written
 from fastrec.errors import ShardError, shown
 from fastrec.judge.batch import HashReplaced
 from fastrec.normalize.repairs import RepairCounts
+from fastrec.sorting.keys import encode_sample_id
 from fastrec.sorting.spill import Run
 from fastrec.sources.lines import LongLine, ReadStats
 from fastrec.sources.shard import Slice
@@ -25,6 +26,8 @@ __all__ = [
     "PieceCounts",
     "PieceStatistics",
     "SortResult",
+    "WrongHash",
+    "examples_of",
     "hash_examples",
     "stopped_result",
 ]
@@ -78,12 +81,23 @@ class PieceCounts(msgspec.Struct, frozen=True, kw_only=True):
         return self.read.lines + len(self.piece.long_lines)
 
 
+class WrongHash(msgspec.Struct, frozen=True, order=True):
+    """A record whose `sample_hash` was wrong. Such records are sorted by evaluation, model and sample."""
+
+    evaluation_name: str
+    model_id: str
+    sample_id: bytes
+    """Encoded as in a key, because JSON has no integers of any length. Integers come before strings."""
+    given: str
+    computed: str
+
+
 class PieceStatistics(msgspec.Struct):
     """What the summary needs to know of a piece. It is in a file, so that the driver's memory does not grow with it."""
 
     number: int  # of the piece
     codes: dict[str, int] = msgspec.field(default_factory=dict)  # rejected lines by code
-    wrong_hashes: list[HashReplaced] = msgspec.field(default_factory=list)
+    wrong_hashes: list[WrongHash] = msgspec.field(default_factory=list)
     """The first records whose `sample_hash` was wrong."""
     versions: dict[str, int] = msgspec.field(default_factory=dict)  # valid lines by their schema version
     notes: dict[str, int] = msgspec.field(default_factory=dict)  # valid lines by the code of a note
@@ -92,9 +106,18 @@ class PieceStatistics(msgspec.Struct):
     repairs: RepairCounts = msgspec.field(default_factory=RepairCounts)
 
 
-def hash_examples(wrong: Iterable[HashReplaced]) -> list[HashReplaced]:
+def hash_examples(wrong: Iterable[WrongHash]) -> list[WrongHash]:
     """Return the first records whose `sample_hash` was wrong, as examples."""
-    return heapq.nsmallest(_EXAMPLES, wrong, key=HashReplaced.sort_key)
+    return heapq.nsmallest(_EXAMPLES, wrong)
+
+
+def examples_of(replaced: Iterable[HashReplaced]) -> list[WrongHash]:
+    """Return the first records of a chunk whose `sample_hash` was wrong."""
+    first = heapq.nsmallest(_EXAMPLES, replaced, key=HashReplaced.sort_key)
+    return [
+        WrongHash(one.evaluation_name, one.model_id, encode_sample_id(one.sample_id), one.given, one.computed)
+        for one in first
+    ]
 
 
 class SortResult(msgspec.Struct, frozen=True, tag="task"):

@@ -27,6 +27,7 @@ __all__ = [
     "FIELDS",
     "METRIC",
     "METRIC_FIELDS",
+    "encode_sample_id",
     "encode_text",
     "field_end",
     "join_key",
@@ -82,7 +83,7 @@ def _key(record: Any) -> bytes:
         text = f"{name}\0{sample_hash}\0{model}\0{evaluation_id}\0"
         if text.count("\0") == 4:
             return text.encode() + _integer(sample_id)
-    return b"".join(map(_string, (name, sample_hash, model, evaluation_id))) + _sample_id(sample_id)
+    return b"".join(map(_string, (name, sample_hash, model, evaluation_id))) + encode_sample_id(sample_id)
 
 
 def _key_with_metric(record: Any) -> bytes:
@@ -103,7 +104,8 @@ def _string(text: str) -> bytes:
     return text.encode().replace(b"\0", b"\0\xff") + b"\0"
 
 
-def _sample_id(value: int | str) -> bytes:
+def encode_sample_id(value: int | str) -> bytes:
+    """Encode a `sample_id` as a field of a key; `sample_id_of` decodes it."""
     return _STRING + _string(value) if isinstance(value, str) else _integer(value)
 
 
@@ -111,7 +113,7 @@ def _metric(value: str | UnsetType) -> bytes:
     return b"\0" if isinstance(value, UnsetType) else _HAS_METRIC + _string(value)
 
 
-_ENCODERS: Final[dict[str, Callable[[Any], bytes]]] = {"sample_id": _sample_id, METRIC: _metric}
+_ENCODERS: Final[dict[str, Callable[[Any], bytes]]] = {"sample_id": encode_sample_id, METRIC: _metric}
 
 
 def _integer(value: int) -> bytes:

@@ -166,7 +166,7 @@ def test_the_expected_text_follows_what_was_read(jobs: int, tmp_path: Path, monk
     for number in range(6):
         write(tmp_path / "in" / f"{number}.jsonl", LINES[:30] * 8, Format.ZSTD)
     recorder = Recorder()
-    limits = Limits(task_bytes=1_000, decompressed_chunk_bytes=100_000, small_input=0, sample_one_in=1)
+    limits = Limits(task_bytes=1_000, decompressed_chunk_bytes=100_000, small_input=0)
     run([tmp_path / "in"], tmp_path / "out", Options(jobs=jobs, part_size=20_000, limits=limits), progress=recorder)
     for stage, steps in recorder.stages.items():
         assert len(steps) >= 6

@@ -34,7 +34,6 @@ from tests.samples import sample
 from tests.strategies import free, records
 
 MANY = 10**6
-MANY_PARTS = Limits(sample_one_in=1)  # parts may begin at any record
 
 # Few names, so that many records have the same key, and nested copies of the keys that lines are split at.
 DECOYS = {
@@ -134,7 +133,7 @@ def test_the_result_agrees_with_loading_both_corpora(
     limits = Limits(skim_bytes=block_bytes, diff_range_parts=1)
     with tempfile.TemporaryDirectory() as folder:
         old, new = (
-            corpus_of(records, Path(folder, name), sort_by=order, part_size=part_size, limits=MANY_PARTS)
+            corpus_of(records, Path(folder, name), sort_by=order, part_size=part_size)
             for name, records in zip(("old", "new"), both, strict=True)
         )
         for options in ({}, {"errors_as_wrong": True}, {"accuracy": True}):
@@ -201,7 +200,7 @@ def test_the_result_agrees_with_loading_both_corpora_with_metrics(
     limits = Limits(skim_bytes=block_bytes, diff_range_parts=1)
     with tempfile.TemporaryDirectory() as folder:
         old, new = (
-            corpus_of(records, Path(folder, name), sort_by=order, schema="0.3.0", limits=MANY_PARTS)
+            corpus_of(records, Path(folder, name), sort_by=order, schema="0.3.0")
             for name, records in zip(("old", "new"), both, strict=True)
         )
         for options in ({}, {"errors_as_wrong": True}, {"accuracy": True}):
@@ -367,7 +366,7 @@ def test_an_equal_record_counts_in_the_mean_of_its_question(tmp_path: Path, skim
     other = trials("+" * 9, evaluation_name="an earlier evaluation")
     common = [record for number in range(3) for record in trials("+" * 7, question=number)]
     nights = {"old": [*other, *common, *trials("+++", "s", 1)], "new": [*other, *common, *trials("--", "s", 1)]}
-    pair = [corpus_of(records, tmp_path / name, limits=MANY_PARTS) for name, records in nights.items()]
+    pair = [corpus_of(records, tmp_path / name) for name, records in nights.items()]
     difference = diff(*pair, limits=Limits(skim_bytes=skim_bytes))
     model = difference.models[1]
     assert difference.parts_skipped > 0
@@ -465,7 +464,7 @@ def test_jobs_do_not_change_the_result(tmp_path: Path) -> None:
             for was, now in flip.items():
                 some = [line.replace(was, now) if dice.random() < 0.3 else line for line in some]
         (tmp_path / f"{name}.jsonl").write_bytes(b"\n".join(some))
-        fastrec.normalize(tmp_path / f"{name}.jsonl", tmp_path / name, part_size=1 << 16, limits=MANY_PARTS)
+        fastrec.normalize(tmp_path / f"{name}.jsonl", tmp_path / name, part_size=1 << 16)
     limits = Limits(small_input=0)
     one, two = (diff(tmp_path / "old", tmp_path / "new", jobs=jobs, examples=MANY, limits=limits) for jobs in (1, 2))
     one.seconds = two.seconds = 0

@@ -20,7 +20,7 @@ from fastrec.commands.diff.questions import ExactSum
 from fastrec.errors import CorpusError, UsageError
 from fastrec.limits import Limits
 from tests.commands.comparing import corpus_of, found, reference
-from tests.commands.test_diff import MANY_PARTS, records_of, rewrite
+from tests.commands.test_diff import records_of, rewrite
 from tests.samples import sample_of
 
 EIGHT = [f"metric-{number}" for number in range(8)]
@@ -205,7 +205,6 @@ def test_many_different_scores_are_compared_with_a_t_test(tmp_path: Path) -> Non
             name,
             [record("f1", number, score, name) for number, score in enumerate(scores)],
             part_size=1 << 18,
-            limits=MANY_PARTS,
         )
         for name, scores in (("old", was), ("new", now))
     ]
@@ -234,7 +233,6 @@ def test_jobs_do_not_change_the_result(tmp_path: Path) -> None:
                 for number in range(60)
                 for _ in range(dice.choice([0, 1, 1, 2]))
             ],
-            limits=MANY_PARTS,
         )
         for name in ("old", "new")
     ]

@@ -22,7 +22,7 @@ SCENES: dict[str, dict[str, Any]] = {
         "replace": False,
         "conflicts": "first",
         "repeats": "first",
-        "limits": replace(MERGE_EARLY, task_bytes=2_000, sample_one_in=1),
+        "limits": replace(MERGE_EARLY, task_bytes=2_000),
     },
 }
 ONLY = {

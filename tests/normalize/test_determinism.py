@@ -19,7 +19,7 @@ from fastrec.limits import Limits
 from fastrec.normalize import run as module
 from fastrec.sources.formats import Format
 from tests.normalize.normalizing import EVERYTHING, Corpus, check_locations, normalized, raw_of, shuffled_shards, write
-from tests.samples import sample
+from tests.samples import question, sample
 
 MIB = 1 << 20
 PART = 20_000
@@ -243,7 +243,10 @@ def few_files() -> Iterator[None]:
 @pytest.mark.parametrize("conflicts", ["keep", "first"])
 def test_many_parts_and_runs_need_few_open_files(conflicts: str, tmp_path: Path) -> None:
     """Hundreds of parts and runs need fewer than 64 open files."""
-    several = [json.dumps(sample(sample_id=number // 2, error=str(number))).encode() for number in range(4_000)]
+    several = [
+        json.dumps(sample(sample_id=number // 2, error=str(number), input=question(number // 2))).encode()
+        for number in range(4_000)
+    ]
     options: dict[str, Any] = {
         "part_size": 1_024,
         "conflicts": conflicts,

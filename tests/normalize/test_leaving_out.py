@@ -17,6 +17,8 @@ from fastrec.engine.base import SerialEngine
 from fastrec.limits import LIMITS, Limits
 from fastrec.normalize import parts as parts_module
 from fastrec.normalize import run as module
+from fastrec.normalize.pass2 import PartTask
+from fastrec.normalize.results import Part
 from fastrec.normalize.run import normalize
 from tests.normalize.leaving_out import leave_out
 from tests.normalize.normalizing import Corpus, normalized, raw_of, write
@@ -29,7 +31,6 @@ IN_TASKS = Limits(
     task_bytes=4_000,
     run_bytes=8_000,
     window_bytes=100,
-    sample_one_in=1,
     census_fan_in=2,
     census_partitions=3,
 )
@@ -105,8 +106,7 @@ def test_records_are_left_out_by_the_rules(
         limits = IN_TASKS if in_tasks else LIMITS
         size = 1_024 if in_tasks else 10**6
         corpus = normalized(shards, Path(folder) / "out", **common, **options, part_size=size, limits=limits)
-        other = Limits(sample_one_in=limits.sample_one_in)
-        backwards = normalized(shards[::-1], Path(folder) / "back", **common, **options, part_size=size, limits=other)
+        backwards = normalized(shards[::-1], Path(folder) / "back", **common, **options, part_size=size)
         check(corpus, everything, expected.same_run, expected.codes, expected.summary)
         assert backwards.same_for_all == corpus.same_for_all
 
@@ -132,9 +132,14 @@ def test_a_run_that_stops_between_steps_is_resumed(step: int, tmp_path: Path, mo
     ]
     shard = write(tmp_path / "in.jsonl", [record(OLD, one) for one in chosen])
     options: dict[str, Any] = {"same_run": "ignore", "repeats": "first", "part_size": 1_024, "limits": IN_TASKS}
-    made: list[str] = []
+    made: list[tuple[int, tuple[str, str]]] = []
     make_part = parts_module.make_part
-    monkeypatch.setattr(parts_module, "make_part", lambda task: made.append(task.made_of) or make_part(task))
+
+    def note(task: PartTask) -> Part:
+        made.append((task.number, task.losers_hashes))
+        return make_part(task)
+
+    monkeypatch.setattr(parts_module, "make_part", note)
     fresh = normalized(shard, tmp_path / "fresh", **options)
     assert fresh.summary["same_run"]["records"] == 8
     assert fresh.summary["rejected_by_code"] == {"repeat.not_first": 8}

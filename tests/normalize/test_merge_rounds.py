@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from fastrec.engine.base import SerialEngine
+from fastrec.errors import ShardError
 from fastrec.limits import Limits
 from fastrec.normalize import pass1_driver, rounds
 from fastrec.normalize import run as module
@@ -81,7 +82,7 @@ def test_merging_runs_does_not_change_the_corpus(
     corpus = normalized(
         pile, tmp_path / "out", part_size=PART, conflicts=conflicts, repeats=conflicts, limits=SMALL_RUNS
     )
-    assert [task.cuts is None for task in merged].count(True) > 3, "there was only one round"
+    assert [task.regions is None for task in merged].count(True) > 3, "there was only one round"
     assert max(len(task.slices) for task in merged) == 3
     assert corpus.same_for_all == other.same_for_all
     assert corpus.rejects == other.rejects
@@ -102,24 +103,24 @@ def test_rounds_in_several_processes(engine: str, pile: list[Path], tmp_path: Pa
     assert corpus.rejects == other.rejects
 
 
-@pytest.mark.parametrize("limit", [0, 10, 50, 100])
-def test_a_limited_sample_gives_the_same_cuts_everywhere(limit: int, tmp_path: Path) -> None:
-    """Even if the sample is thinned during the run, shards, tasks and their order do not change the cuts."""
-    sampling = {"sample_one_in": 1, "sampled_keys": limit}
-    limits = Limits(**sampling)
+@pytest.mark.parametrize("most", [1, 10, 50, 100])
+def test_limited_borders_give_the_same_cuts_everywhere(most: int, tmp_path: Path) -> None:
+    """Even if there are too many borders to hold, shards, tasks and their order do not change the cuts."""
+    borders = {"most_borders": most}
+    limits = Limits(**borders)
     pile = list(shuffled_shards(LINES[:120], 9, tmp_path / "pile"))
     corpora = [normalized(pile, tmp_path / "one", part_size=PART, limits=limits)]
-    limits = Limits(task_bytes=5_000, **sampling)
+    limits = Limits(task_bytes=5_000, **borders)
     corpora.append(normalized(pile[::-1], tmp_path / "two", part_size=PART, limits=limits))
     shards = list(shuffled_shards(LINES[119::-1], 3, tmp_path / "in"))
-    corpora.append(normalized(shards, tmp_path / "three", part_size=PART, limits=replace(SMALL_RUNS, **sampling)))
+    corpora.append(normalized(shards, tmp_path / "three", part_size=PART, limits=replace(SMALL_RUNS, **borders)))
     assert len({tuple(corpus.same_for_all.items()) for corpus in corpora}) == 1
-    assert (len(corpora[0].parts) > 1) is (limit > 0)
+    assert (len(corpora[0].parts) > 1) is (most > 1)
 
 
-def test_a_bad_shard_leaves_nothing_in_the_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Records of a skipped shard do not move the cuts, even if they displaced others in the sample."""
-    limits = Limits(sample_one_in=1, sampled_keys=50, task_bytes=500, decompressed_chunk_bytes=20_000, small_input=0)
+def test_a_bad_shard_does_not_move_the_cuts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records of a skipped shard do not count for the sizes that decide where parts begin."""
+    limits = Limits(task_bytes=500, decompressed_chunk_bytes=20_000, small_input=0)
     monkeypatch.setattr(module, "make_engine", lambda *_: SerialEngine())
     good = write(tmp_path / "in" / "good.jsonl", LINES[:50])
     bad = write(tmp_path / "in" / "bad.jsonl", LINES[50:120], Format.ZSTD)
@@ -148,7 +149,7 @@ def test_runs_of_streams_are_merged_too(engine_jobs: int, tmp_path: Path, monkey
 def test_the_driver_drops_the_fences_of_runs_that_will_be_merged(
     pile: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once there are too many runs, fences are neither requested nor kept; samples and checksums are never kept."""
+    """Once there are too many runs, fences are neither requested nor kept; checksums of runs are never kept."""
     held: list[tuple[int, int]] = []
     requested: list[bool] = []
 
@@ -157,8 +158,9 @@ def test_the_driver_drops_the_fences_of_runs_that_will_be_merged(
             super()._add(result)
             results = self._finished.values()
             fences = sum(len(run.fences) for result in results for run in result.runs)
-            other = sum(len(run.sample) for result in results for run in result.runs)
-            held.append((fences, other + sum(len(result.files) for result in results)))
+            files = {file for result in results for file in result.files}
+            kept = {path for result in results for path in (result.rejects, result.statistics)}
+            held.append((fences, sum(file.path not in kept for file in files)))
 
     def sort(task: SortTask) -> SortResult:
         requested.append(task.fenced)
@@ -170,7 +172,7 @@ def test_the_driver_drops_the_fences_of_runs_that_will_be_merged(
     assert requested[0]
     assert not requested[-1]
     assert held[-1] == (0, 0)
-    assert {other for _, other in held} == {0}
+    assert {files for _, files in held} == {0}
 
 
 # Resume
@@ -196,7 +198,7 @@ def same_shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_shards(tmp_path_factory.mktemp("shards") / "in")
 
 
-LIMITS = replace(SMALL_RUNS, task_bytes=5_000, sample_one_in=1)
+LIMITS = replace(SMALL_RUNS, task_bytes=5_000)
 OPTIONS: dict[str, Any] = {"part_size": PART // 2, "conflicts": "first", "repeats": "first", "limits": LIMITS}
 
 
@@ -255,6 +257,31 @@ def test_shards_may_change_after_a_round(
     deed(shards)
     corpus = normalized(shards, tmp_path / "out", **OPTIONS)
     assert everything(corpus) == everything(normalized(shards, tmp_path / "fresh", **OPTIONS))
+
+
+def test_a_bad_shard_may_become_readable_after_a_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records of a skipped shard are not in merged runs, which are not reused once the shard can be read."""
+    folder = write(tmp_path / "in" / "a.jsonl", LINES[:10]).parent
+    write(folder / "b.jsonl", LINES[10:20])
+    failed: list[str] = []
+
+    def fail(task: SortTask) -> SortResult:
+        """The last range of a shard cannot be read."""
+        result = sort_pieces(task)
+        pieces = []
+        for counts in result.pieces:
+            is_bad = counts.piece.source.endswith("b.jsonl") and counts.piece.slice.end is None
+            failed.extend([counts.piece.source] * is_bad)
+            error = ShardError(counts.piece.source, "a transient error") if is_bad else None
+            pieces.append(replace(counts, error=error))
+        return replace(result, pieces=tuple(pieces))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pass1_driver, "sort_pieces", fail)
+        interrupt(folder, tmp_path / "out", 1, "merge", skip_bad_shards=True, **OPTIONS)
+    assert len(failed) == 1
+    corpus = normalized(folder, tmp_path / "out", **OPTIONS)
+    assert everything(corpus) == everything(normalized(folder, tmp_path / "fresh", **OPTIONS))
 
 
 @pytest.mark.parametrize("how", ["damaged", "gone"])

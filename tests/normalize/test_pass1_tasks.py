@@ -28,7 +28,7 @@ GB = 1 << 30
 def decompressed_here(gigabytes: list[float], jobs: int, **options: Any) -> list[int]:
     """Return the numbers of the compressed shards that the driver decompresses."""
     shards = [Shard(f"{number}.zst", int(size * GB), Format.ZSTD) for number, size in enumerate(gigabytes)]
-    by_workers = {piece.shard for piece in SortTasks(shards, "", Options(jobs=jobs, **options)).pieces().values()}
+    by_workers = {number for number, _ in SortTasks(shards, "", Options(jobs=jobs, **options)).slices().values()}
     return [number for number in range(len(shards)) if number not in by_workers]
 
 

@@ -178,7 +178,7 @@ def test_finished_parts_are_not_repeated(
     conflicts: str, shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that was interrupted in pass 2 resumes with the missing parts."""
-    limits = Limits(task_bytes=5_000, sample_one_in=1)
+    limits = Limits(task_bytes=5_000)
     options: dict[str, Any] = {"part_size": 2_000, "conflicts": conflicts, "repeats": conflicts, "limits": limits}
     whole = normalized(shards, tmp_path / "whole", **options)
     assert len(whole.parts) > 3
@@ -408,21 +408,25 @@ def test_parts_for_other_options_are_not_published(shards: Path, tmp_path: Path)
     assert everything(corpus) == everything(normalized(shards, tmp_path / "fresh", compression="gz"))
 
 
-def stop(*_: Any) -> None:
-    raise KeyboardInterrupt
-
-
 def test_conflicts_of_removed_parts_are_not_listed(
     shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If a resumed run has fewer parts, records that the other parts left out are not rejected."""
-    limits = Limits(task_bytes=5_000, sample_one_in=1)
+    limits = Limits(task_bytes=5_000)
     options: dict[str, Any] = {"part_size": 1_100, "conflicts": "reject", "repeats": "reject", "limits": limits}
-    write(shards / "h.jsonl", [line.replace(b'"score": ', b'"score": 1') for line in lines_of("same", 3)])
+    conflicting = [line.replace(b'"score": ', b'"score": 1') for line in lines_of("same", 9)]
+    write(shards / "h.jsonl", [*conflicting, *lines_of("same", 9)])
+    parts_before: list[int] = []
+
+    def stop(*arguments: Any) -> None:
+        parts_before.append(len(arguments[2]))  # files of the records that parts left out
+        raise KeyboardInterrupt
+
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(driver, "write_rejects", stop)
         normalize(shards, tmp_path / "out", **options)
     for name in "cdefgh":
         next(shards.glob(f"{name}.*")).unlink()
     corpus = normalized(shards, tmp_path / "out", **options)
+    assert [len(corpus.parts) < count for count in parts_before] == [True]
     assert everything(corpus) == everything(normalized(shards, tmp_path / "fresh", **options))

@@ -24,7 +24,7 @@ from fastrec.commands.verify import verify
 from fastrec.engine.base import SerialEngine
 from fastrec.errors import UsageError
 from fastrec.limits import Limits
-from fastrec.normalize import pass1, pass1_driver, targets
+from fastrec.normalize import attempts, pass1, pass1_driver, targets
 from fastrec.normalize import run as module
 from fastrec.normalize.dry_run import plan
 from fastrec.normalize.options import AUTO, Options
@@ -76,7 +76,7 @@ def guess_always(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     def guess(_: Any, options: Options) -> Schema:
         return TARGETS[name] if options.schema == AUTO else options.target
 
-    monkeypatch.setattr(module, "guess_target", guess)
+    monkeypatch.setattr(attempts, "guess_target", guess)
 
 
 @pytest.fixture
@@ -389,7 +389,12 @@ def test_cat_selects_metrics(tmp_path: Path) -> None:
     """`cat --metric` gives the records of a metric; filters on other fields work with and without metrics."""
     some = [
         line_of(
-            NEW, n, evaluation_result_id=f"m{n % 4}", model_id=f"m/{n % 2}", evaluation_name='é,"' if n % 5 else "b"
+            NEW,
+            n,
+            evaluation_result_id=f"m{n % 4}",
+            model_id=f"m/{n % 2}",
+            evaluation_name='é,"' if n % 5 else "b",
+            input={"raw": f"question {n % 60}", "reference": ["42"]},
         )
         for n in range(300)
     ]

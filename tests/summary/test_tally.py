@@ -139,13 +139,12 @@ def test_what_is_counted() -> None:
 
 
 def test_kinds_of_records_are_counted() -> None:
-    """Interaction types, schema versions and sources are counted by record."""
+    """Interaction types and schema versions are counted by record."""
     fields, rows = rows_of([sample(), sample("agentic"), sample("agentic", schema_version="x", model_id="other")])
     tally = Tally()
     tally.add(fields, rows)
     assert tally.interaction_types == {"single_turn": 1, "agentic": 2}
     assert tally.schema_versions == {None: 2, "x": 1}
-    assert tally.sources == {0: 1, 1: 1, 2: 1}
     assert sorted(model for _, model in tally.models) == [b"org/model", b"other"]
 
 
