@@ -119,9 +119,17 @@ def make_part(task: PartTask) -> Part:
         lines.left_out = resolver.by_piece
         lines.duplicates.update(resolver.duplicates)
     counts.lines = lines
-    files = write_statistics(task.census, counts, kept, outcomes, contradictions, seen=seen if resolver else None)
+    files = write_statistics(
+        task.census,
+        counts,
+        kept,
+        outcomes,
+        contradictions,
+        seen=seen if resolver else None,
+        compressed=options.incremental,
+    )
     if same_run:
-        files.append(write_bodies(task.census, same_run.bodies))
+        files.append(write_bodies(task.census, same_run.bodies, compressed=options.incremental))
     if resolver:
         files.append(resolver.write(f"{task.census}-left-out"))
     part = Part(
@@ -157,7 +165,7 @@ class _Keeper:
         self._task = task
         self._borders = BorderSizes(task.options.sort_fields)
         self._files = ExitStack()
-        self._index = self._files.enter_context(IndexWriter(f"{task.census}-index"))
+        self._index = self._files.enter_context(IndexWriter(f"{task.census}-index", fenced=False, compressed=True))
         self._aside: tuple[ShardWriter, IndexWriter] | None = None
         self._aside_bytes = 0
 
@@ -179,7 +187,10 @@ class _Keeper:
             aside = select(window, sorted(set(range(len(window.keys))).difference(left)))
             if self._aside is None:
                 path = f"{self._task.census}-aside"
-                data, index = ShardWriter(path, "zst", _ASIDE_LEVEL), IndexWriter(f"{path}.index")
+                data, index = (
+                    ShardWriter(path, "zst", _ASIDE_LEVEL),
+                    IndexWriter(f"{path}.index", fenced=False, compressed=True),
+                )
                 self._aside = self._files.enter_context(data), self._files.enter_context(index)
             self._aside[0].write(aside.texts)
             _write_index(self._aside[1], aside)

@@ -91,7 +91,7 @@ class BorderSizes:
 
 def write_borders(path: str, borders: Iterable[Border]) -> FileDigest:
     """Write borders to a file of the work directory."""
-    return FileDigest(path, *write_blocks(path, _blocks(borders)))
+    return FileDigest(path, *write_blocks(path, _blocks(borders), compressed=True))
 
 
 def _blocks(borders: Iterable[Border]) -> Iterator[tuple[list[bytes], list[int]]]:

@@ -2,6 +2,8 @@
 
     block    length of the body, 4 bytes | 64-bit xxh3 of the body, 8 bytes | body: msgpack
 
+The highest bit of the length says that the body is compressed: files that are kept for the next run are.
+
 A reader checks every block, so a file that was damaged or cut off is never taken for another one.
 """
 
@@ -11,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Self
 
 import msgspec
+import zstandard
 from xxhash import xxh3_64_digest, xxh3_128
 
 from fastrec.errors import DamagedFileError
@@ -22,6 +25,8 @@ __all__ = ["BlockReader", "ViewsWriter", "read_blocks", "read_exactly", "write_b
 _MOST_VIEWS: Final = 256  # per writev: systems accept more, but this many are still in the cache for the checksum
 _LENGTH: Final = 4
 _HEAD: Final = _LENGTH + 8
+_COMPRESSED: Final = 1 << 31  # bit of the length
+_LEVEL: Final = 1
 _READ_BYTES: Final = 256 << 10  # bytes of a file of blocks read at a time
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -31,7 +36,9 @@ _decode: Callable[[memoryview], Any] = msgspec.msgpack.Decoder().decode
 class ViewsWriter:
     """Writes a temporary file from many buffers without joining them. The file exists once the context is left."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, compressed: bool = False) -> None:
+        """Start a file; with `compressed`, its blocks are compressed."""
+        self._compress = zstandard.ZstdCompressor(level=_LEVEL).compress if compressed else None
         self._digest = xxh3_128()
         self.size = 0
         self._file = storage_of(path).create(path, for_work=True)
@@ -47,8 +54,10 @@ class ViewsWriter:
 
     def write_block(self, rows: Any) -> None:
         """Append a block of rows, with its length and checksum in front."""
-        block = _encode(rows)
-        self.write([memoryview(len(block).to_bytes(_LENGTH, "big") + xxh3_64_digest(block) + block)])
+        block, mark = _encode(rows), 0
+        if self._compress:
+            block, mark = self._compress(block), _COMPRESSED
+        self.write([memoryview((len(block) | mark).to_bytes(_LENGTH, "big") + xxh3_64_digest(block) + block)])
 
     def hash(self) -> str:
         """Return the 128-bit xxh3 of the content."""
@@ -61,9 +70,9 @@ class ViewsWriter:
         self._file.__exit__(kind)
 
 
-def write_blocks(path: str, blocks: Iterable[Any]) -> tuple[int, str]:
+def write_blocks(path: str, blocks: Iterable[Any], *, compressed: bool = False) -> tuple[int, str]:
     """Write a file of blocks; return its size and 128-bit xxh3."""
-    with ViewsWriter(path) as file:
+    with ViewsWriter(path, compressed=compressed) as file:
         for block in blocks:
             file.write_block(block)
     return file.size, file.hash()
@@ -90,6 +99,7 @@ class BlockReader:
         self._position, self._end = start, end
         self._stretch = stretch
         self._decode = decode
+        self._decompress = zstandard.ZstdDecompressor().decompress
         self._data = b""  # what was read
         self._begin = 0  # where the next block begins in it
 
@@ -117,15 +127,22 @@ class BlockReader:
                 offset = self._position - len(view) + begin
                 raise DamagedFileError(self._path, f"the block at byte {offset:,} does not match its checksum")
             try:
-                block = self._decode(view[body:end])
-            except msgspec.MsgspecError as exc:
+                if self._length() & _COMPRESSED:
+                    block = self._decode(memoryview(self._decompress(view[body:end])))
+                else:
+                    block = self._decode(view[body:end])
+            except (msgspec.MsgspecError, zstandard.ZstdError) as exc:
                 raise DamagedFileError(self._path, f"a block is not of the expected form: {exc}") from exc
             self._begin = end
             yield block
 
     def _block_end(self) -> int:
         """Return where the next block ends; if its length was not read yet, where it ends at the earliest."""
-        return self._begin + _HEAD + int.from_bytes(self._data[self._begin : self._begin + _LENGTH], "big")
+        return self._begin + _HEAD + (self._length() & ~_COMPRESSED)
+
+    def _length(self) -> int:
+        """Return the length of the next block, perhaps with a mark; 0 if it was not read yet."""
+        return int.from_bytes(self._data[self._begin : self._begin + _LENGTH], "big")
 
     def _read_stretch(self) -> None:
         # A block that was cut off is read to its end, and a small rest is read at once.

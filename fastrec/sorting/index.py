@@ -39,8 +39,10 @@ class Fence(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class IndexWriter:
     """Writes an index. The file exists once the context is left."""
 
-    def __init__(self, path: str, block_rows: int = BLOCK_ROWS, *, fenced: bool = True) -> None:
-        self._file = ViewsWriter(path)
+    def __init__(
+        self, path: str, block_rows: int = BLOCK_ROWS, *, fenced: bool = True, compressed: bool = False
+    ) -> None:
+        self._file = ViewsWriter(path, compressed=compressed)
         self._block_rows = block_rows
         self._fenced = fenced
         self.fences: list[Fence] = []

@@ -55,17 +55,19 @@ class _PartitionTask(msgspec.Struct, frozen=True):
         return f"partitioning the census of {len(self.prefixes):,} parts"
 
 
-def write_rows(path: str, rows: Iterable[Row]) -> FileDigest:
+def write_rows(path: str, rows: Iterable[Row], *, compressed: bool = False) -> FileDigest:
     """Write a sorted list."""
-    return _write_rows([path], rows, lambda _: 0)[0]
+    return _write_rows([path], rows, lambda _: 0, compressed=compressed)[0]
 
 
-def _write_rows(paths: Sequence[str], rows: Iterable[Row], choose: Callable[[Row], int]) -> list[FileDigest]:
+def _write_rows(
+    paths: Sequence[str], rows: Iterable[Row], choose: Callable[[Row], int], *, compressed: bool = False
+) -> list[FileDigest]:
     """Write each row to the file that `choose` says, in small blocks: a merge holds one block of each file."""
     waiting: list[list[Row]] = [[] for _ in paths]
     sizes = [0] * len(paths)
     with ExitStack() as stack:
-        files = [stack.enter_context(ViewsWriter(path)) for path in paths]
+        files = [stack.enter_context(ViewsWriter(path, compressed=compressed)) for path in paths]
         for row in rows:
             number = choose(row)
             block = waiting[number]

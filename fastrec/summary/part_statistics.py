@@ -149,10 +149,12 @@ class RepeatsRule(msgspec.Struct, frozen=True):
         return keys[1:] if self.mode == "first" else keys
 
 
-def write_census(prefix: str, by_hash: Iterable[CensusRow], by_id: Iterable[CensusRow]) -> list[FileDigest]:
+def write_census(
+    prefix: str, by_hash: Iterable[CensusRow], by_id: Iterable[CensusRow], *, compressed: bool = False
+) -> list[FileDigest]:
     """Write the two lists of a part."""
     lists = zip(_LISTS, (by_hash, by_id), strict=True)
-    return [write_rows(f"{prefix}-{name}", rows) for name, rows in lists]
+    return [write_rows(f"{prefix}-{name}", rows, compressed=compressed) for name, rows in lists]
 
 
 def count_census(
@@ -200,6 +202,7 @@ def write_statistics(
     contradictions: Mapping[tuple[bytes, ...], Numbers],
     *,
     seen: Iterable[Fields] | None = None,
+    compressed: bool = False,
 ) -> list[FileDigest]:
     """Write the census and the counts of a part.
 
@@ -211,10 +214,10 @@ def write_statistics(
     if seen is not None:
         seen = list(seen)
         _, by_id = census_of_part(seen, repeat(NO_OUTCOME, len(seen)), contradictions)
-    files = write_census(prefix, by_hash, by_id)
+    files = write_census(prefix, by_hash, by_id, compressed=compressed)
     path = f"{prefix}-counts"
     blocks = (counts.lines.packed(), counts.tally.packed())
-    return [*files, FileDigest(path, *write_blocks(path, blocks))]
+    return [*files, FileDigest(path, *write_blocks(path, blocks, compressed=compressed))]
 
 
 def add_part_counts(prefixes: Sequence[str], engine: Engine, at_once: int) -> PartCounts:

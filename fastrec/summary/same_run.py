@@ -98,9 +98,10 @@ def _without_kept_label(line: bytes) -> bytes:
     return line[:end] + rest + line[found.end(1) :]
 
 
-def write_bodies(prefix: str, bodies: Iterable[tuple[bytes, bytes]]) -> FileDigest:
+def write_bodies(prefix: str, bodies: Iterable[tuple[bytes, bytes]], *, compressed: bool = False) -> FileDigest:
     """Write the list of a part, given the digest of each record's body, and its key."""
-    return write_rows(f"{prefix}-{_LIST}", sorted((digest, b"", key) for digest, key in bodies))
+    rows = sorted((digest, b"", key) for digest, key in bodies)
+    return write_rows(f"{prefix}-{_LIST}", rows, compressed=compressed)
 
 
 def find_same_run(

@@ -190,13 +190,14 @@ def test_a_full_disk_is_an_os_error(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @given(
-    st.lists(st.lists(st.integers().filter(lambda number: abs(number) < 2**63) | st.binary() | st.text()), max_size=8)
+    st.lists(st.lists(st.integers().filter(lambda number: abs(number) < 2**63) | st.binary() | st.text()), max_size=8),
+    st.booleans(),
 )
-def test_blocks_are_read_one_by_one_as_written(blocks: list[list[Any]]) -> None:
+def test_blocks_are_read_one_by_one_as_written(blocks: list[list[Any]], compressed: bool) -> None:
     """Reading a file of blocks yields them as written."""
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/blocks"
-        size, digest = write_blocks(path, blocks)
+        size, digest = write_blocks(path, blocks, compressed=compressed)
         assert Path(path).stat().st_size == size
         assert xxh3_128(Path(path).read_bytes()).hexdigest() == digest
         assert list(read_blocks(path)) == blocks
@@ -213,10 +214,11 @@ def test_a_file_that_ends_inside_a_block_is_an_error(length: int, tmp_path: Path
     assert caught.value.path == str(path)
 
 
-def test_a_changed_byte_in_a_file_of_blocks_is_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_changed_byte_in_a_file_of_blocks_is_an_error(compressed: bool, tmp_path: Path) -> None:
     """Whatever byte of a file of blocks is changed, and wherever it is cut off, it is not read as another file."""
     path = tmp_path / "blocks"
-    write_blocks(str(path), [[1, 2], ["three"]])
+    write_blocks(str(path), [[1, 2], ["three"]], compressed=compressed)
     whole = path.read_bytes()
     for offset in range(len(whole)):
         for damaged in (whole[:offset] + bytes([whole[offset] ^ 1]) + whole[offset + 1 :], whole[:offset]):
