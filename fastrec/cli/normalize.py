@@ -93,8 +93,8 @@ class MaxRejects(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @click.option("--overwrite", is_flag=True,
               help="Replace an existing corpus, but not by one without any records.")  # fmt: skip
 @click.option("--work-dir", type=click.Path(), envvar="FASTREC_WORK_DIR", show_envvar=True,
-              show_default="next to the output; TMPDIR if the output is in a store and there is no --scheduler",
-              help="Directory or URL for temporary files.")  # fmt: skip
+              show_default="next to the output; TMPDIR for a store, without --scheduler and --incremental",
+              help="Directory or URL for temporary files and kept work.")  # fmt: skip
 @reading_options
 @click.option("--dry-run", is_flag=True,
               help="Show what would be read, and stop. With --incremental, judge new and changed shards in a temporary "

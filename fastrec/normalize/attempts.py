@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from fastrec.corpus.output import Output
+from fastrec.corpus.publish import too_little_space
 from fastrec.engine.base import Engine
 from fastrec.errors import DamagedFileError
 from fastrec.normalize.base import Base, base_of, no_base
@@ -67,6 +68,9 @@ class Attempts:
             chosen = options.with_target(target)
             purpose = purpose_of(chosen, is_auto=is_auto)
             base = self._base(purpose)
+            wanted = [shard for number, shard in enumerate(self.shards) if number not in base.unchanged]
+            if is_first and (scarce := too_little_space(self.output, wanted)):
+                self.notice(scarce)
             with Journal(path, purpose, earlier) as journal:
                 if journal.discarded and is_first:
                     self.notice(f"finished work of an interrupted run is not reused: {journal.discarded}")

@@ -28,7 +28,6 @@ from fastrec.corpus.publish import (
     check_output,
     check_reachable,
     open_output,
-    too_little_space,
 )
 from fastrec.engine import is_small, make_engine
 from fastrec.errors import RefusedError, UsageError, shown, utf8
@@ -196,8 +195,6 @@ def run_passes(
     found_at: int = 0,
 ) -> Corpus:
     """Make a corpus in the staging directory of `output`, without publishing it."""
-    if scarce := too_little_space(output, shards):
-        notice(scarce)
     small = is_small(total_text(shards), options.limits) and not any(shard.stream for shard in shards)
     private = any(map(is_private, (output.work, output.staged(""), *(shard.path for shard in shards))))
     if private and options.engine == "dask":
