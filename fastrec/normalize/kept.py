@@ -86,10 +86,11 @@ def why_unusable(kept: Kept, purpose: dict[str, Any]) -> str | None:
 
 def why_damaged(kept: Kept, engine: Engine, *, by_content: bool) -> str | None:
     """Return why kept work cannot be used, if a file is missing or changed."""
-    changed = [file for file in kept.files if not _has_signature(file)]
-    if not changed and by_content:
+    if by_content:
         checked = engine.run(_has_hash, kept.files)
         changed = [kept.files[number] for number, is_same in checked if not is_same]
+    else:
+        changed = [file for file in kept.files if not _has_signature(file)]
     if not changed:
         return None
     more = f", and {len(changed) - 1:,} more" if len(changed) > 1 else ""
