@@ -116,14 +116,15 @@ class Attempts:
         kept, by_content = self.kept, self.options.check == "content"
         if not isinstance(kept, Kept):
             return no_base(self.shards)
-        files = [file.path for file in kept.files]
         if not self.options.incremental:
-            return no_base(self.shards, files)
-        reason = why_unusable(kept, purpose) or why_damaged(kept, self.engine, by_content=by_content)
-        if reason:
+            return no_base(self.shards, kept)
+        if reason := why_unusable(kept, purpose):
+            self._discard(reason)
+            return no_base(self.shards, kept)  # if this run is interrupted, one like the last can still use them
+        if reason := why_damaged(kept, self.engine, by_content=by_content):
             self._discard(reason)
             return no_base(self.shards)
-        return base_of(kept, self.shards, self.engine, by_content=by_content, files=files)
+        return base_of(kept, self.shards, self.engine, by_content=by_content)
 
     def _discard(self, reason: str) -> None:
         """Do not use kept work, and say why."""

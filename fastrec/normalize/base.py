@@ -5,7 +5,7 @@ Its parts are read like runs, without the records of shards that are gone. So on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -69,12 +69,16 @@ class Base(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def no_base(shards: Sequence[Shard], files: Iterable[str] = ()) -> Base:
-    """Return an empty base. Kept files that are not used stay for now."""
-    return Base(changes=Changes({}, list(range(len(shards))), [], []), files=frozenset(files))
+def no_base(shards: Sequence[Shard], kept: Kept | None = None) -> Base:
+    """Return an empty base. Files of kept work that this run does not use stay for now, and its numbers are taken."""
+    changes = Changes({}, list(range(len(shards))), [], [])
+    if kept is None:
+        return Base(changes=changes)
+    files = frozenset(file.path for file in kept.files)
+    return Base(changes=changes, files=files, next_task=kept.next_task, next_piece=kept.next_piece)
 
 
-def base_of(kept: Kept, shards: Sequence[Shard], engine: Engine, *, by_content: bool, files: Iterable[str]) -> Base:
+def base_of(kept: Kept, shards: Sequence[Shard], engine: Engine, *, by_content: bool) -> Base:
     """Match kept work with the shards of this run."""
     changes = match_shards(shards, kept.shards, by_content=by_content, engine=engine)
     numbers = {position: number for number, position in changes.unchanged.items()}
@@ -102,7 +106,7 @@ def base_of(kept: Kept, shards: Sequence[Shard], engine: Engine, *, by_content: 
         lines=LinesByPiece.unpacked(kept.lines),
         summary=kept.summary,
         rejects=kept.rejects,
-        files=frozenset(files),
+        files=frozenset(file.path for file in kept.files),
         next_task=kept.next_task,
         next_piece=kept.next_piece,
     )
