@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from tests.faults.failing import LASTING, Scene, contents, make_scene, no_exchan
 from tests.faults.fuzzing import damaged, try_shards
 from tests.faults.injecting import OPERATIONS, REASONS, Faults
 from tests.faults.processes import Pile, Process, check_after, command, generate, generate_one, make_pile
+from tests.faults.soak_nights import NightCases
 from tests.faults.soak_stores import StoreCases
 
 HOME = Path("out/soak")
@@ -76,6 +78,9 @@ KINDS = {
     "kill_in_store": "runs killed during a request",
     "race_in_store": "pairs of runs at once",
     "fail_in_store": "failed requests",
+    "disturb_nights": "interruptions and damage of nights",
+    "kill_night": "killed nights",
+    "kill_nights": "killed nights of random piles",
 }
 """The kinds of cases, and what each injects."""
 
@@ -93,6 +98,7 @@ CYCLE = (
         "kill_worker",
     ),
     *("race_in_store", "fault", "fuzz", "interrupt", "fault", "fuzz", "fail_in_store", "fault", "fuzz"),
+    *("disturb_nights", "kill_night", "kill_nights"),
 )
 """The order of cases, so that a short test has all kinds too."""
 
@@ -130,6 +136,7 @@ class Soak:
             make_pile(generate_one(folder / "one"), folder / "made of one"),
         ]
         self._stores = StoreCases((folder / "stores").resolve())
+        self._nights = NightCases((folder / "nights").resolve())
 
     def _scene(self, name: str, **options: Any) -> Scene:
         (self._folder / name).mkdir()
@@ -153,6 +160,21 @@ class Soak:
 
     def fail_in_store(self, dice: random.Random) -> int:
         return self._stores.fail(dice)
+
+    def disturb_nights(self, dice: random.Random) -> int:
+        return self._of_nights(self._nights.disturb, dice)
+
+    def kill_night(self, dice: random.Random) -> int:
+        return self._of_nights(self._nights.kill, dice)
+
+    def kill_nights(self, dice: random.Random) -> int:
+        return self._of_nights(self._nights.kill_many, dice)
+
+    def _of_nights(self, case: Callable[[random.Random], int], dice: random.Random) -> int:
+        before = self._nights.bytes
+        injected = case(dice)
+        self.counts.bytes += self._nights.bytes - before
+        return injected
 
     def close(self) -> None:
         """Stop the server."""

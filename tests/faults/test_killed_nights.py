@@ -1,0 +1,43 @@
+"""A night that is killed at any moment leaves the old corpus or the new one, and work that the next night can use.
+
+NIGHTS_EXAMPLES=1000 kills nights before every change that they make to a file.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+
+from tests.faults.killed_nights import KilledNights, some_of
+from tests.faults.processes import HAS_PROC
+
+EXAMPLES = int(os.environ.get("NIGHTS_EXAMPLES", "8"))
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> KilledNights:
+    return KilledNights(tmp_path_factory.mktemp("killed") / "scene")
+
+
+@pytest.mark.timeout(60 + EXAMPLES * 3)
+def test_a_night_is_killed_before_a_change_to_a_file(scene: KilledNights) -> None:
+    """Moments spread over the whole night: writing, renaming, linking, removing."""
+    total = scene.changes()
+    assert total > 50
+    for number in some_of(EXAMPLES, total, random.Random(16)):
+        try:
+            assert scene.kill_at(number), "the night has ended before"
+        except AssertionError as exc:
+            exc.add_note(f"the night was killed before change {number} of {total}")
+            raise
+
+
+@pytest.mark.skipif(not HAS_PROC, reason="needs /proc to see the workers")
+@pytest.mark.timeout(60 + EXAMPLES)
+def test_a_night_of_two_workers_is_killed_at_some_time(scene: KilledNights) -> None:
+    """Also in the middle of a write, and while workers are busy."""
+    dice = random.Random(16)
+    killed = [scene.kill_after(dice.uniform(0.2, 0.7), jobs=2) for _ in range(max(EXAMPLES // 4, 3))]
+    assert any(killed), "all nights have ended before"
