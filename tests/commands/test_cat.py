@@ -286,7 +286,7 @@ def test_a_huge_integer_as_first_key_hides_nothing(tmp_path: Path) -> None:
     ids = [huge, huge + 1, "a", "b"]
     texts = [json.dumps(sample(sample_id=each, error="e" * 3_000)).encode() for each in ids]
     write(tmp_path / "a.jsonl", texts)
-    fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus", part_size=1_024, sort_by=("sample_id",))
+    fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus", sort_by=("sample_id",))
     manifest = read_manifest(tmp_path / "corpus")
     assert str(manifest.parts[0].first.sample_id).startswith("0x")
     wanted = SortRange(Selection(sample_id=(str(10**5000),)), manifest.sort_fields)
