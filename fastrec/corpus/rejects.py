@@ -100,7 +100,7 @@ class RejectsWriter:
     def write(self, line: bytes) -> None:
         """Append a line to the current range."""
         if self._compressor is None:
-            self._compressor = zstandard.ZstdCompressor(level=_WORK_LEVEL).compressobj()
+            self._compressor = zstandard.ZstdCompressor(level=_WORK_LEVEL, write_checksum=True).compressobj()
         self._bytes += self._file.write(self._compressor.compress(line))
 
     def end_range(self) -> tuple[int, int]:

@@ -39,8 +39,9 @@ from fastrec.normalize.pass1_driver import SortedShards, sort_shards
 from fastrec.normalize.plan import plan_parts
 from fastrec.normalize.repairs import repair_documents
 from fastrec.normalize.results import Part
+from fastrec.sorting.files import read_blocks
 from fastrec.sources.shard import Shard
-from fastrec.storage import parent_and_name, storage_of
+from fastrec.storage import parent_and_name
 from fastrec.summary.document import LineCounts, Summary
 from fastrec.summary.part_statistics import Census, PartCounts, add_part_counts
 from fastrec.summary.summarize import same_run_summary, summarize
@@ -74,14 +75,20 @@ def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Cor
     sorted_shards = sort_shards(shards, context, base)
     plan = plan_parts(context, sorted_shards, base)
     parts, census = make_parts(context, shards, sorted_shards, plan)
-    is_same = len(sorted_shards.results) == len(base.tasks) and not base.gone and base.lines is not None
+    unchanged = {part.made_of for part in base.parts}
+    is_same = (
+        base.lines is not None
+        and not base.gone
+        and len(sorted_shards.results) == len(base.tasks)
+        and all(part.made_of in unchanged for part in parts)
+    )
     counts = PartCounts() if is_same else _count_parts(parts, context)
     lines = base.lines if is_same and base.lines else counts.lines
     inputs = input_entries(shards, sorted_shards.pieces(), lines, sorted_shards.decompressed)
     check_line_counts(inputs, parts)
     line_counts = total_line_counts(inputs)
     if is_same:
-        summary = Summary.from_json(storage_of(base.summary).read_all(base.summary))
+        summary = Summary.from_json(next(read_blocks(base.summary)))
     else:
         lines_read = count_lines(sorted_shards.results, context.engine, context.limits.part_counts_per_task)
         for part in parts:
@@ -108,7 +115,6 @@ def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Cor
         paths = {part.made_of: part.path for part in numbered}
         made = Made(shards, sorted_shards, parts, paths, lines, summary, rejects)
         kept = keep_work(context, made)
-    unchanged = {part.made_of for part in base.parts}
     written = sum(part.made_of not in unchanged for part in numbered)
     return Corpus(manifest, summary, written, base.changes, len(base.paths_gone), kept)
 

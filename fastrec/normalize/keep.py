@@ -15,9 +15,10 @@ from fastrec.normalize.context import RunContext
 from fastrec.normalize.kept import Kept, KeptFile, KeptRejects, write_kept
 from fastrec.normalize.pass1_driver import SortedShards
 from fastrec.normalize.results import Part, SortResult
+from fastrec.sorting.files import write_blocks
 from fastrec.sources.shard import Shard
 from fastrec.storage import is_url, storage_of
-from fastrec.storage.digests import digest_of
+from fastrec.storage.digests import FileDigest
 from fastrec.summary.document import Summary
 from fastrec.summary.part_statistics import LinesByPiece
 
@@ -51,8 +52,8 @@ def keep_work(context: RunContext, made: Made) -> frozenset[str]:
             kept_parts.append(replace(part, path=path))
         elif part.aside:
             kept_parts.append(part)
-    summary_path = output.working(f"summary-{secrets.token_hex(8)}.json")  # the old one stays until this work is kept
-    storage_of(summary_path).write_all(summary_path, made.summary.to_json())
+    summary = output.working(f"summary-{secrets.token_hex(8)}")  # the old one stays until this work is kept
+    written = FileDigest(summary, *write_blocks(summary, [made.summary.to_json()], compressed=True))
     if rejects:
         rejects = replace(rejects, path=output.keep(rejects.path, f"rejects-{rejects.made_of}.jsonl.zst"))
     numbers = [number for number in range(len(made.shards)) if number not in sorted_shards.skipped]
@@ -67,11 +68,11 @@ def keep_work(context: RunContext, made: Made) -> frozenset[str]:
         },
         parts=kept_parts,
         lines=made.lines.packed(),
-        summary=summary_path,
+        summary=summary,
         rejects=rejects,
         files=[
             KeptFile(path, storage_of(path).signature(output.before_publishing(path)), hash_)
-            for path, hash_ in _files(tasks, kept_parts, summary_path, rejects)
+            for path, hash_ in _files(tasks, kept_parts, written, rejects)
         ],
         next_task=sorted_shards.next_task,
         next_piece=sorted_shards.next_piece,
@@ -120,7 +121,7 @@ def _hashes(made: Made) -> tuple[dict[int, str], dict[int, list[tuple[int, int, 
 
 
 def _files(
-    tasks: Sequence[SortResult], parts: Sequence[Part], summary: str, rejects: KeptRejects | None
+    tasks: Sequence[SortResult], parts: Sequence[Part], summary: FileDigest, rejects: KeptRejects | None
 ) -> Iterator[tuple[str, str]]:
     """Yield the paths and hashes of all files to keep."""
     for task in tasks:
@@ -129,6 +130,6 @@ def _files(
         yield from ((file.path, file.hash) for file in part.files)
         if part.records:
             yield part.path, part.written.sha256
-    yield summary, digest_of(summary).hash
+    yield summary.path, summary.hash
     if rejects:
         yield rejects.path, rejects.entry.sha256

@@ -15,10 +15,10 @@ from fastrec.errors import FastrecError, utf8
 from fastrec.normalize.options import Options
 from fastrec.normalize.repairs import RepairCounts
 from fastrec.normalize.results import Part, PieceCounts, PieceStatistics, SortResult, WrongHash, hash_examples
+from fastrec.sorting.files import read_blocks
 from fastrec.sorting.keys import sample_id_of
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Shard
-from fastrec.storage import storage_of
 from fastrec.summary.document import HashExample, LineCounts, SampleHashes, json_safe
 from fastrec.summary.part_statistics import LinesByPiece
 from fastrec.summary.summarize import hash_counts
@@ -69,8 +69,8 @@ def _read_statistics(wanted: Iterable[tuple[str, frozenset[int]]]) -> LineStatis
     """Add up the statistics of some pieces, given the files and the numbers. Runs in a worker if there are many."""
     total = LineStatistics()
     for path, numbers in wanted:
-        for line in storage_of(path).read_all(path).splitlines():
-            one = _decode(line)
+        for block in read_blocks(path):
+            one = _decode(block)
             if one.number in numbers:
                 total.codes.update(one.codes)
                 total.versions.update(one.versions)

@@ -32,11 +32,11 @@ from fastrec.normalize.results import (
     stopped_result,
 )
 from fastrec.normalize.targets import has_later, judge_for
+from fastrec.sorting.files import write_blocks
 from fastrec.sorting.keys import key_maker
 from fastrec.sorting.spill import Run, spill
 from fastrec.sources.lines import ReadStats
-from fastrec.storage import storage_of
-from fastrec.storage.digests import digest_of
+from fastrec.storage.digests import FileDigest, digest_of
 from fastrec.summary.rows import row_maker
 
 __all__ = ["SortTask", "release_buffer", "sort_pieces"]
@@ -145,10 +145,8 @@ class _Sorter:
         if self._buffer:
             self._spill()
         statistics = f"{task.directory}/statistics-{self._name}"
-        with storage_of(statistics).create(statistics, for_work=True) as file:
-            for one in self._statistics:
-                file.write(_encode(one) + b"\n")
-        files = [*(file for run in self._runs for file in run.files), digest_of(rejects), digest_of(statistics)]
+        written = FileDigest(statistics, *write_blocks(statistics, map(_encode, self._statistics), compressed=True))
+        files = [*(file for run in self._runs for file in run.files), digest_of(rejects), written]
         return SortResult(
             task=task.number,
             pieces=pieces,

@@ -128,7 +128,7 @@ class SortResult(msgspec.Struct, frozen=True, tag="task"):
     """Its pieces; after pass 1, without those of bad shards and of shards that are gone."""
     runs: tuple[Run, ...]
     rejects: str  # path of the rejected lines
-    statistics: str  # path of the statistics of all pieces, one JSON document per line
+    statistics: str  # path of the statistics of all pieces, a JSON document each
     files: tuple[FileDigest, ...]  # all files that the task wrote
     is_stopped: bool = False  # whether it stopped at a record of a later version
 
