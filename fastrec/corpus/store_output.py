@@ -28,7 +28,7 @@ from fastrec.corpus.lease import Lease
 from fastrec.corpus.manifest import is_refused
 from fastrec.corpus.output import REFUSED, Kind, Output, not_refused, work_of
 from fastrec.corpus.store_names import LEASE, is_of_a_run, name_with, stem_of, token_in
-from fastrec.errors import LockedError, LostLeaseError, UsageError, shown
+from fastrec.errors import DamagedFileError, LockedError, LostLeaseError, UsageError, shown
 from fastrec.limits import LIMITS, Limits
 from fastrec.storage import is_url, join, parent_and_name, storage_of
 from fastrec.storage.object_store import OBJECT_STORE
@@ -245,7 +245,7 @@ def open_store_output(
             made.prepare(fresh=fresh)
             yield made
             made.clear()
-        except OSError:
+        except (OSError, DamagedFileError):
             with contextlib.suppress(OSError):
                 lease.renew()  # a file may be missing because another run took over, and removed it
             raise

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from fastrec.normalize import dry_run
 from tests.normalize.normalizing import Corpus, write
 from tests.normalize.test_failures import lines_of
 from tests.running import run_here
@@ -204,7 +205,7 @@ def test_interrupt_that_surfaces_as_another_error() -> None:
 def test_incremental_runs_can_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
     """The settings and the command line reach the options of a run; a wrong value is reported with its place."""
     seen = []
-    monkeypatch.setattr(sys.modules["fastrec.normalize.run"], "plan", lambda _paths, options, **_: seen.append(options))
+    monkeypatch.setattr(dry_run, "plan", lambda _paths, _out, options, **_: seen.append(options))
     monkeypatch.setattr("fastrec.cli.normalize._print_plan", lambda *_, **__: None)
     Path("fastrec.toml").write_text('[normalize]\nincremental = true\ncheck = "content"\n')
     assert fastrec("normalize", "in", "-o", "out", "--dry-run").returncode == 0

@@ -33,7 +33,7 @@ from tests.stores.fake import FakeStore, Faults
 
 OUT = "fake://bucket/nightly/corpus"
 SMALL = {"task_bytes": 2_000}
-OPTIONS: dict[str, Any] = {"part_size": 6_000, "memory": 5 << 20, "level": 1, "overwrite": True}
+OPTIONS: dict[str, Any] = {"part_size": 4_000, "memory": 5 << 20, "level": 1, "overwrite": True}
 PATIENT = Limits(**SMALL)
 HASTY = Limits(**SMALL, lease_renew_seconds=0.001, lease_lapse_seconds=0.0)
 """The limits of a run that presumes every other one dead."""
