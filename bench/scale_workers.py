@@ -253,11 +253,11 @@ class SimulatedWorkers(Engine):
 
     def _make_part(self, task: PartTask) -> Part:
         """Simulate a task of pass 2."""
-        self._gather(task.slices, task.window_bytes)
-        self.result.made += 1
-        self.result.slices += len(task.slices)
         corpus = self._corpus
         first, last = corpus.numbers(task.low, task.high)
+        self._gather(task.slices, task.window_bytes, (last - first) * RECORD)
+        self.result.made += 1
+        self.result.slices += len(task.slices)
         part = self._parts[task.census] = _PartRange(first, last, corpus.narrow_in(first, last), self._pieces[-1])
         self.staged.append(task.path)
         text = part.records * RECORD
@@ -352,9 +352,14 @@ class SimulatedWorkers(Engine):
             self._read(self._corpus.total * _CENSUS // len(task.prefixes) // LIMITS.census_partitions, _BLOCKS_READ)
         return Census({b"evaluation": QuestionCounts(questions=1)})
 
-    def _gather(self, slices: list[RunSlice], window_bytes: int) -> None:
+    def _gather(self, slices: list[RunSlice], window_bytes: int, most: int | None = None) -> None:
+        """Read slices. Of runs, only the records of the part are read, which are about `most` bytes together."""
         stretch = max(window_bytes * 2 // 3 // max(len(slices), 1), 1)
+        held = sum(piece.data_end - piece.data_start for piece in slices if not piece.is_part)
         for piece in slices:
+            if most is not None and most < held and not piece.is_part:
+                size = (piece.data_end - piece.data_start) * most // held
+                piece = msgspec.structs.replace(piece, data_end=piece.data_start + size)
             if piece.is_part:  # compressed, and read as a whole
                 self._read((piece.data_end - piece.data_start) // _PART_SHARE, _INPUT_READ)
                 self._read(piece.index_end - piece.index_start, _BLOCKS_READ)

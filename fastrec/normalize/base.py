@@ -5,7 +5,10 @@ Its parts are read like runs, without the records of shards that are gone. So on
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
+from functools import cached_property
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -21,8 +24,10 @@ from fastrec.summary.part_statistics import LinesByPiece
 
 __all__ = ["Base", "base_of", "no_base", "slices_of_part"]
 
+_BLOCK: Final = 1_024  # parts
 
-class Base(msgspec.Struct, frozen=True, kw_only=True):
+
+class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """What a run builds on; empty if there is no kept work."""
 
     changes: Changes
@@ -50,8 +55,9 @@ class Base(msgspec.Struct, frozen=True, kw_only=True):
         """Whether an unchanged shard has a record of a later version than the default one."""
         return any(task.is_later for task in self.tasks)
 
+    @cached_property
     def cuts(self) -> list[bytes]:
-        """Return the first keys of all parts but the first."""
+        """The first keys of all parts but the first."""
         return [part.low for part in self.parts[1:] if part.low is not None]
 
     def range_of(self, number: int) -> tuple[bytes | None, bytes | None]:
@@ -61,12 +67,19 @@ class Base(msgspec.Struct, frozen=True, kw_only=True):
 
     def removed(self, number: int) -> tuple[int, ...]:
         """Return the pieces that are gone and may have records in a part."""
-        low, high = self.range_of(number)
-        return tuple(
-            counts.piece.number
-            for counts in self.gone
-            if counts.first and counts.last >= (low or b"") and (high is None or counts.first < high)
-        )
+        found = self._gone_by_block[number // _BLOCK]
+        return tuple(piece for first, last, piece in found if first <= number <= last)
+
+    @cached_property
+    def _gone_by_block(self) -> list[list[tuple[int, int, int]]]:
+        """For each block of parts, the pieces that are gone and may have records in it, with their range of parts."""
+        blocks: list[list[tuple[int, int, int]]] = [[] for _ in range(-(-len(self.parts) // _BLOCK))]
+        for counts in self.gone:
+            if counts.first and blocks:
+                first, last = bisect_right(self.cuts, counts.first), bisect_right(self.cuts, counts.last)
+                for block in range(first // _BLOCK, last // _BLOCK + 1):
+                    blocks[block].append((first, last, counts.piece.number))
+        return blocks
 
 
 def no_base(shards: Sequence[Shard], kept: Kept | None = None) -> Base:

@@ -157,8 +157,9 @@ def _write_rejects(
     ranges = [
         RejectRange(files[counts.piece.number], *counts.rejects, *counts.piece.place, line_base)
         for counts, line_base in sorted_shards.with_line_bases()
+        if counts.rejects[1] > counts.rejects[0]
     ]
-    used = [(piece, names[piece.shard]) for piece in ranges if piece.end > piece.start]
+    used = [(piece, names[piece.shard]) for piece in ranges]
     made_of = xxh3_128_hexdigest(msgspec.msgpack.encode((used, left_out)))
     name = context.output.named("rejects", ".jsonl.zst")
     if base.rejects and base.rejects.made_of == made_of:

@@ -160,34 +160,50 @@ class _PartsMaker:
         hashes = {number: self._losers_hashes(number, some) for number, some in losers.items()}
         made = {number: part for number, part in parts.items() if part.losers[:step] == hashes[number][:step]}
         wanted = [number for number in losers if number not in made]
-        tasks = {
-            task.made_of: task for task in (self._task(number, losers[number], hashes[number]) for number in wanted)
-        }
-        found = find_parts(context.journal.entries, {key: task.path for key, task in tasks.items()}, context.engine)
+        made_of = {number: self._made_of(number, hashes[number]) for number in wanted}
+        found = find_parts(
+            context.journal.entries, {key: context.part_path(number) for number, key in made_of.items()}, context.engine
+        )
         if found:
             context.notice(f"{len(found):,} of {len(wanted):,} parts are reused from an interrupted run")
-        for key, part in found.items():
-            context.journal.add(part)  # another run may have made it
-            made[tasks[key].number] = msgspec.structs.replace(part, number=tasks[key].number)
+        for number in wanted:
+            if part := found.get(made_of[number]):
+                context.journal.add(part)  # another run may have made it
+                made[number] = self._held(msgspec.structs.replace(part, number=number))
         text = sum(part.written.text_bytes for part in found.values())
         if found:
             context.progress.reuse(text)
         count = len(found)
-        for _, part in context.engine.run(make_part, (task for key, task in tasks.items() if key not in found)):
+        # Tasks are made when workers take them: those of all parts with slices of all runs would take gigabytes.
+        tasks = (
+            self._task(number, made_of[number], losers[number], hashes[number])
+            for number in wanted
+            if made_of[number] not in found
+        )
+        for _, part in context.engine.run(make_part, tasks):
             context.output.check()
             context.journal.add(part)
-            made[part.number] = part
+            made[part.number] = self._held(part)
             text += part.written.text_bytes
             count += 1
             context.progress.expect(text * len(wanted) // count)  # runs still have duplicates; parts are alike
             context.progress.advance(part.written.text_bytes, part.records, 0)
         return dict(sorted(made.items()))
 
-    def _task(self, number: int, losers: _Losers, hashes: tuple[str, str]) -> PartTask:
+    def _held(self, part: Part) -> Part:
+        """Return what later steps need of a part."""
+        return part if self._context.options.incremental else msgspec.structs.replace(part, files=())
+
+    def _made_of(self, number: int, hashes: tuple[str, str]) -> str:
+        """Return a fingerprint of everything that determines the content of a part."""
+        purpose, incremental = self._context.journal.purpose, self._context.options.incremental
+        slices = self._plan.slices(number)
+        return _hash_of((purpose, *self._plan.ranges[number], slices, hashes, self._names, incremental))
+
+    def _task(self, number: int, made_of: str, losers: _Losers, hashes: tuple[str, str]) -> PartTask:
         context, options = self._context, self._context.options
         low, high = self._plan.ranges[number]
         slices = self._plan.slices(number)
-        made_of = _hash_of((context.journal.purpose, low, high, slices, hashes, self._names, options.incremental))
         merged = any(run.bounds for run in self._plan.runs)
         return PartTask(
             number=number,

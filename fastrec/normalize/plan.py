@@ -13,6 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import Final
 
 import msgspec
 
@@ -30,6 +31,8 @@ from fastrec.sorting.spill import Run
 from fastrec.summary.part_statistics import read_lines_by_piece
 
 __all__ = ["Plan", "RegionTask", "plan_parts", "plan_region"]
+
+_AT_ONCE: Final = 4  # regions that a task plans, if there are many runs
 
 Range = tuple[bytes | None, bytes | None]
 """A range of keys: from the first one on, below the second one; None is no limit."""
@@ -111,7 +114,7 @@ class Plan(msgspec.Struct, frozen=True):
             yield msgspec.structs.replace(piece, removed=removed) if piece and removed else piece
 
     def _slices_of_base(self, low: bytes | None, high: bytes | None) -> Iterator[RunSlice]:
-        cuts = self.base.cuts()
+        cuts = self.base.cuts
         first = 0 if low is None else bisect_right(cuts, low)
         last = len(cuts) if high is None else bisect_left(cuts, high)
         for number in range(first, last + 1 if self.base.parts else 0):
@@ -123,7 +126,8 @@ def plan_parts(context: RunContext, sorted_shards: SortedShards, base: Base) -> 
     options = context.options
     text = sum(run.data_bytes for result in sorted_shards.results for run in result.runs)
     has_runs = any(result.runs for result in sorted_shards.results)
-    regions = sorted_shards.sample.cuts(text, options.part_size, also=base.cuts())
+    region_bytes = max(options.part_size, text // context.limits.most_parts)
+    regions = sorted_shards.sample.cuts(text, region_bytes, also=base.cuts)
     runs = merge_rounds(context, sorted_shards, regions)
 
     def plan(cuts: Sequence[bytes], unchanged: dict[int, Part]) -> Plan:
@@ -131,10 +135,13 @@ def plan_parts(context: RunContext, sorted_shards: SortedShards, base: Base) -> 
         return Plan(runs, ranges, unchanged, regions, sorted_shards.removed, base)
 
     if not has_runs and not base.gone:
-        return plan(base.cuts(), dict(enumerate(base.parts)))
+        return plan(base.cuts, dict(enumerate(base.parts)))
     if not base.parts and 2 * text <= 3 * options.part_size:  # a part may be as large as this
         return plan([], {})
-    return _Planner(context, plan(regions, {})).plan()
+    planned = regions
+    if any(run.bounds for run in runs):  # fewer tasks, which make fewer and larger reads of each of many runs
+        planned = sorted({*regions[_AT_ONCE - 1 :: _AT_ONCE], *base.cuts})
+    return _Planner(context, plan(planned, {})).plan()
 
 
 class _Planner:
@@ -165,7 +172,7 @@ class _Planner:
     def _part_of(self, number: int) -> int:
         """Return the number of the part of the base that a region belongs to."""
         low, _ = self._regions.ranges[number]
-        return 0 if low is None else bisect_right(self._base.cuts(), low)
+        return 0 if low is None else bisect_right(self._base.cuts, low)
 
     def _task(self, number: int) -> RegionTask:
         context, base, region = self._context, self._base, self._regions.ranges[number]
