@@ -25,7 +25,7 @@ from fastrec.normalize.plan import Region, RegionTask
 from fastrec.normalize.results import Part, PieceCounts, PieceStatistics, SortResult
 from fastrec.normalize.rounds import MergeTask
 from fastrec.sorting.borders import write_borders
-from fastrec.sorting.files import read_blocks
+from fastrec.sorting.files import read_blocks, write_blocks
 from fastrec.sorting.gather import RunSlice
 from fastrec.sorting.spill import BLOCK_ROWS, Fence, Run
 from fastrec.sources.lines import ReadStats
@@ -42,6 +42,7 @@ _INDEX: Final = _KEY + _ROW + 18  # bytes of index of a record
 _IN_MEMORY: Final = 700  # what pass 1 reckons for a record beside its text
 _FEW_FENCES: Final = 32  # of a run, if there are many runs
 _PART_SHARE: Final = 6  # compression ratio of a part
+_KEPT_SHARE: Final = 3  # compression ratio of what is kept for the next run
 _CENSUS: Final = 65  # bytes of the census for a record, in each of two lists
 _MODELS: Final = 50  # in a part, and in a shard
 _COUNTS: Final = 500_000  # bytes of the counts of a part, which name most pieces of the input
@@ -176,11 +177,11 @@ class SimulatedWorkers(Engine):
                 fences = runs[-1].fences
                 runs[-1] = msgspec.structs.replace(runs[-1], fences=fences[:: -(-len(fences) // _FEW_FENCES)])
         rejects, path = f"{task.directory}/rejects-{name}", f"{task.directory}/statistics-{name}"
-        Path(path).write_bytes(b"\n".join(statistics) + b"\n")
+        size, hash_ = write_blocks(path, statistics, compressed=True)
         self._write(0)
-        self._write(sum(map(len, statistics)))
-        self._read(sum(map(len, statistics)), _INPUT_READ)  # by the driver, or by a task that adds them up
-        files = [FileDigest(rejects, 0, _HASH), FileDigest(path, sum(map(len, statistics)), self._hash())]
+        self._write(size)
+        self._read(size, _INPUT_READ)  # by the driver, or by a task that adds them up
+        files = [FileDigest(rejects, 0, _HASH), FileDigest(path, size, hash_)]
         self.result.tasks += 1
         self.result.runs += len(runs)
         return SortResult(
@@ -263,8 +264,9 @@ class SimulatedWorkers(Engine):
         text = part.records * RECORD
         sizes = {"hash": part.records * _CENSUS, "id": part.records * _CENSUS, "counts": _COUNTS}
         border = b""
-        if task.options.incremental:
+        if task.options.incremental:  # then these files are compressed
             sizes["index"] = part.records * _INDEX
+            sizes = {name: size // _KEPT_SHARE for name, size in sizes.items()}
         files = [FileDigest(f"{task.census}-{name}", size, self._hash()) for name, size in sizes.items()]
         if task.options.incremental and (borders := self._borders(f"{task.census}-borders", first, last)):
             border, file = borders
