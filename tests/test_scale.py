@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import random
 import tracemalloc
 from functools import cache
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from bench.scale import Simulated, simulate
+from bench.scale import Simulated, simulate, simulate_nights
 from bench.scale_workers import reads_of
+from fastrec.corpus.writer import Written
 from fastrec.limits import Limits
+from fastrec.normalize.base import Base
+from fastrec.normalize.changes import Changes
 from fastrec.normalize.options import Options
+from fastrec.normalize.results import Part, Piece, PieceCounts
 from fastrec.sorting.gather import RunSlice, gather, slice_merged, whole_run
 from fastrec.sorting.merge import merge_runs
+from fastrec.sources.formats import Format
+from fastrec.sources.shard import Shard, Slice
 from fastrec.storage.local import LOCAL
 from tests.sorting.test_runs import spilled
 
@@ -27,10 +35,13 @@ def requests(result: Simulated) -> int:
     return sum(count for name, count in result.requests.items() if name != "object")
 
 
+OPTIONS = Options(schema="0.2.0", jobs=4, part_size=MIB, memory=8 * MIB, limits=SMALL_LIMITS)
+SIZES = {"shard_text": 4 * MIB, "per_question": 8}
+
+
 def simulated(records: int, limits: Limits = SMALL_LIMITS, **more: int) -> Simulated:
     """Simulate a corpus of small runs and parts."""
-    options = Options(schema="0.2.0", jobs=4, part_size=MIB, memory=8 * MIB, limits=limits)
-    return simulate(records, options, shard_text=4 * MIB, per_question=8, **more)
+    return simulate(records, replace(OPTIONS, limits=limits), **SIZES, **more)
 
 
 @cache
@@ -61,6 +72,41 @@ def test_resuming_takes_no_more_memory() -> None:
     stopped, held_again = measured(40_000, stop_after=through.parts // 2)
     assert stopped.tasks == through.tasks, "tasks were repeated"
     assert held_again <= 1.5 * held
+
+
+def test_a_night_makes_only_what_changed() -> None:
+    """If a shard with few questions changes, few parts are made; most requests are those that check kept files."""
+    first, unchanged, changed = simulate_nights(80_000, OPTIONS, **SIZES)
+    assert first.made == first.parts > 80
+    assert (unchanged.made, unchanged.regions, unchanged.tasks) == (0, 0, 0)
+    assert (changed.tasks, changed.parts) == (1, first.parts)
+    assert changed.made <= 8
+    assert unchanged.requests["object"] == 0
+    assert changed.requests["object"] < first.requests["object"] / 4
+    assert changed.bytes_read < first.bytes_read / 4
+    files = 2 * first.tasks + 6 * first.parts + 1  # of tasks: rejected lines, statistics; one summary
+    assert unchanged.requests["stat"] == changed.requests["stat"] == 2 * files
+
+
+def test_pieces_that_are_gone_are_found_by_part() -> None:
+    """The pieces that may have records in a part are those whose keys reach into it, however many there are."""
+    rng = random.Random(7)
+    cuts = [b"%06d" % number for number in range(10, 100_000, 10)]
+    written = Written(0, "", 0, "")
+    parts = tuple(
+        Part(number, "", low, written, 1, b"", b"", {}, (), "", "") for number, low in enumerate([None, *cuts])
+    )
+    piece = Piece(0, 0, "", Slice(Shard("", 0, Format.PLAIN)))
+    spans = [(start := rng.randrange(100_000), start + rng.choice([0, 5, 40, 90_000])) for _ in range(300)]
+    gone = tuple(
+        PieceCounts(piece=replace(piece, number=number), first=b"%06d" % low, last=b"%06d" % high)
+        for number, (low, high) in enumerate(spans)
+    )
+    base = Base(changes=Changes({}, [], [], []), parts=parts, gone=(*gone, PieceCounts(piece=piece)))
+    for number in (0, 1, 1_023, 1_024, 5_000, len(parts) - 1):
+        low, high = 10 * number, 10 * number + 10
+        expected = [at for at, (first, last) in enumerate(spans) if last >= low and (first < high or high >= 100_000)]
+        assert list(base.removed(number)) == expected
 
 
 def test_without_merging_requests_grow_quadratically() -> None:
