@@ -159,8 +159,8 @@ def _write_rejects(
         for counts, line_base in sorted_shards.with_line_bases()
         if counts.rejects[1] > counts.rejects[0]
     ]
-    used = [(piece, names[piece.shard]) for piece in ranges]
-    made_of = xxh3_128_hexdigest(msgspec.msgpack.encode((used, left_out)))
+    used = [(msgspec.structs.replace(piece, path=utf8(piece.path)), names[piece.shard]) for piece in ranges]
+    made_of = xxh3_128_hexdigest(msgspec.msgpack.encode((used, list(map(utf8, left_out)))))
     name = context.output.named("rejects", ".jsonl.zst")
     if base.rejects and base.rejects.made_of == made_of:
         path = context.output.reuse(base.rejects.path, name)

@@ -198,7 +198,8 @@ class _PartsMaker:
         """Return a fingerprint of everything that determines the content of a part."""
         purpose, incremental = self._context.journal.purpose, self._context.options.incremental
         slices = self._plan.slices(number)
-        return _hash_of((purpose, *self._plan.ranges[number], slices, hashes, self._names, incremental))
+        named = [msgspec.structs.replace(one, path=utf8(one.path), index=utf8(one.index)) for one in slices]
+        return _hash_of((purpose, *self._plan.ranges[number], named, hashes, self._names, incremental))
 
     def _task(self, number: int, made_of: str, losers: _Losers, hashes: tuple[str, str]) -> PartTask:
         context, options = self._context, self._context.options
