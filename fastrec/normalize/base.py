@@ -6,7 +6,7 @@ Its parts are read like runs, without the records of shards that are gone. So on
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -17,6 +17,7 @@ from fastrec.engine.base import Engine
 from fastrec.normalize.changes import Changes, match_shards
 from fastrec.normalize.kept import Kept, KeptRejects
 from fastrec.normalize.results import Part, PieceCounts, SortResult
+from fastrec.sorting.borders import END
 from fastrec.sorting.gather import RunSlice, part_slice
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Shard
@@ -64,6 +65,34 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Return the range of keys of a part."""
         low = self.parts[number].low if number else None
         return low, self.parts[number + 1].low if number + 1 < len(self.parts) else None
+
+    def overlaps(self, number: int, low: bytes | None, high: bytes | None) -> bool:
+        """Return whether a part may have records in a range of keys."""
+        part = self.parts[number]
+        if part.aside:  # where these records are is not known
+            return True
+        return (low is None or part.last >= low) and (high is None or part.first < high)
+
+    def is_within(self, number: int, low: bytes | None, high: bytes | None) -> bool:
+        """Return whether all records of a part are in a range of keys."""
+        part = self.parts[number]
+        if part.aside:
+            return (low, high) == self.range_of(number)
+        return (low is None or low <= part.first) and (high is None or part.last < high)
+
+    def gaps(self, low: bytes, high: bytes, first_field: Callable[[bytes], bytes]) -> list[bytes]:
+        """Return where the gaps between parts begin and end in which a range of keys may have new evaluations."""
+        gaps: list[bytes] = []
+        for number, part in enumerate(self.parts):
+            begin, end = self.range_of(number)
+            if part.aside:
+                continue
+            if begin is None and low < part.first:
+                gaps.append(first_field(part.first))
+            after = first_field(part.last) + END
+            if after <= high and (end is None or (low < end and after < end)):
+                gaps.append(after)
+        return gaps
 
     def removed(self, number: int) -> tuple[int, ...]:
         """Return the pieces that are gone and may have records in a part."""

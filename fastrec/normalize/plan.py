@@ -24,7 +24,7 @@ from fastrec.normalize.pass1 import release_buffer
 from fastrec.normalize.pass1_driver import SortedShards
 from fastrec.normalize.results import Part
 from fastrec.normalize.rounds import merge_rounds
-from fastrec.sorting.borders import Border, BorderSizes, read_borders, write_borders
+from fastrec.sorting.borders import Border, BorderSizes, prefix_maker, read_borders, write_borders
 from fastrec.sorting.cuts import choose_cuts
 from fastrec.sorting.gather import RunSlice, gather_keys, slice_merged, slice_run
 from fastrec.sorting.spill import Run
@@ -118,7 +118,8 @@ class Plan(msgspec.Struct, frozen=True):
         first = 0 if low is None else bisect_right(cuts, low)
         last = len(cuts) if high is None else bisect_left(cuts, high)
         for number in range(first, last + 1 if self.base.parts else 0):
-            yield from slices_of_part(self.base.parts[number], self.base.removed(number))
+            if self.base.overlaps(number, low, high):
+                yield from slices_of_part(self.base.parts[number], self.base.removed(number))
 
 
 def plan_parts(context: RunContext, sorted_shards: SortedShards, base: Base) -> Plan:
@@ -127,7 +128,8 @@ def plan_parts(context: RunContext, sorted_shards: SortedShards, base: Base) -> 
     text = sum(run.data_bytes for result in sorted_shards.results for run in result.runs)
     has_runs = any(result.runs for result in sorted_shards.results)
     region_bytes = max(options.part_size, text // context.limits.most_parts)
-    regions = sorted_shards.sample.cuts(text, region_bytes, also=base.cuts)
+    also = [*base.cuts, *_gaps(sorted_shards, base, options.sort_fields)]
+    regions = sorted_shards.sample.cuts(text, region_bytes, also=also)
     runs = merge_rounds(context, sorted_shards, regions)
 
     def plan(cuts: Sequence[bytes], unchanged: dict[int, Part]) -> Plan:
@@ -140,8 +142,17 @@ def plan_parts(context: RunContext, sorted_shards: SortedShards, base: Base) -> 
         return plan([], {})
     planned = regions
     if any(run.bounds for run in runs):  # fewer tasks, which make fewer and larger reads of each of many runs
-        planned = sorted({*regions[_AT_ONCE - 1 :: _AT_ONCE], *base.cuts})
+        planned = sorted({*regions[_AT_ONCE - 1 :: _AT_ONCE], *also})
     return _Planner(context, plan(planned, {})).plan()
+
+
+def _gaps(sorted_shards: SortedShards, base: Base, sort_fields: Sequence[str]) -> list[bytes]:
+    """Return where gaps between parts begin and end: new evaluations there do not change the parts beside them."""
+    new = [counts for result in sorted_shards.results if result.runs for counts in result.pieces if counts.first]
+    if not new:
+        return []
+    low, high = min(counts.first for counts in new), max(counts.last for counts in new)
+    return base.gaps(low, high, prefix_maker(sort_fields[:1]))
 
 
 class _Planner:
@@ -178,7 +189,7 @@ class _Planner:
         context, base, region = self._context, self._base, self._regions.ranges[number]
         slices = self._regions.slices(number)
         at = self._part_of(number)
-        is_whole = bool(base.parts) and region == base.range_of(at)
+        is_whole = bool(base.parts) and base.is_within(at, *region)
         return RegionTask(
             low=region[0],
             high=region[1],
