@@ -162,6 +162,18 @@ def test_a_change_in_one_evaluation_leaves_the_parts_of_others_alone(
     scene.check()
 
 
+@pytest.mark.parametrize("name", ["a", "eval-25", "z"])
+def test_a_new_evaluation_leaves_all_other_parts_alone(name: str, scene: Nights) -> None:
+    """Also if it is before or between others: their parts only get other numbers."""
+    before = parts_without(scene.out, name)
+    scene.pile.add([line for model in MODELS[:2] for line in answers(name, model)])
+    result = scene.run()
+    assert counts(result) == (len(scene.pile.paths) - 1, 1, 0, 0)
+    assert parts_without(scene.out, name) == before
+    assert result.parts_written == result.parts - len(before)
+    scene.check()
+
+
 def test_an_evaluation_goes(scene: Nights) -> None:
     """Its parts go, and no part is written."""
     before = parts_without(scene.out, "eval-4")
