@@ -74,14 +74,10 @@ def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Cor
     options = context.options
     sorted_shards = sort_shards(shards, context, base)
     plan = plan_parts(context, sorted_shards, base)
-    parts, census = make_parts(context, shards, sorted_shards, plan)
+    has_same_input = base.lines is not None and not base.gone and len(sorted_shards.results) == len(base.tasks)
+    parts, census = make_parts(context, shards, sorted_shards, plan, has_same_input=has_same_input)
     unchanged = {part.made_of for part in base.parts}
-    is_same = (
-        base.lines is not None
-        and not base.gone
-        and len(sorted_shards.results) == len(base.tasks)
-        and all(part.made_of in unchanged for part in parts)
-    )
+    is_same = has_same_input and all(part.made_of in unchanged for part in parts)
     counts = PartCounts() if is_same else _count_parts(parts, context)
     lines = base.lines if is_same and base.lines else counts.lines
     inputs = input_entries(shards, sorted_shards.pieces(), lines, sorted_shards.decompressed)

@@ -39,9 +39,17 @@ __all__ = ["make_parts", "number_parts"]
 
 
 def make_parts(
-    context: RunContext, shards: Sequence[Shard], sorted_shards: SortedShards, plan: Plan
+    context: RunContext,
+    shards: Sequence[Shard],
+    sorted_shards: SortedShards,
+    plan: Plan,
+    *,
+    has_same_input: bool = False,
 ) -> tuple[list[Part], Census]:
-    """Make all parts that are planned, and count the census."""
+    """Make all parts that are planned, and count the census.
+
+    If input and parts are the same as in the last run, its summary is still true, and the census is not needed.
+    """
     path, locations = "", {}
     if context.options.leaves_out:
         path = context.output.working("locations")
@@ -51,7 +59,7 @@ def make_parts(
         }
         write_blocks(path, [locations])
     context.progress.start("merge", sum(run.data_bytes for run in plan.runs))
-    result = _PartsMaker(context, plan, path, locations, _hash_of(sorted(locations.items()))).make()
+    result = _PartsMaker(context, plan, path, locations, _hash_of(sorted(locations.items())), has_same_input).make()
     context.progress.finish()
     return result
 
@@ -101,6 +109,7 @@ class _PartsMaker:
     _locations_path: str
     _locations: Locations
     _names: str  # fingerprint of all locations
+    _has_same_input: bool
 
     def make(self) -> tuple[list[Part], Census]:
         options = self._context.options
@@ -115,7 +124,9 @@ class _PartsMaker:
         if options.repeats != "keep":
             path = self._context.output.working("repeats")
             rule = RepeatsRule(options.sort_fields, options.repeats, options.conflicts == "reject", path)
-        census = self._count_census(parts, rule)
+        unchanged = {part.made_of for part in self._plan.base.parts}
+        is_same = self._has_same_input and all(part.made_of in unchanged for part in parts.values())
+        census = Census() if is_same and not rule else self._count_census(parts, rule)
         census.same_run = same_run
         if rule:
             losers = {number: self._with_repeats(some, census.losers, number) for number, some in losers.items()}
