@@ -140,6 +140,10 @@ class LocalOutput(Output):
             return published
         return place if os.path.samefile(path, place) else published  # noqa: PTH121
 
+    @property
+    def next_kept_path(self) -> str:
+        return f"{self.kept_path}-next"  # it may name files of the output, which are in place only after publishing
+
     def before_publishing(self, path: str) -> str:
         directory, name = os.path.split(path)
         return self.staged(name) if directory == str(self._place.target) else path
@@ -157,7 +161,7 @@ class LocalOutput(Output):
                 self._place.discard_old()
 
     def _is_kept(self, path: str) -> bool:
-        return path in self.kept or path == self.kept_path
+        return path in self.kept or path in (self.kept_path, self.next_kept_path)
 
 
 class _Place:

@@ -95,6 +95,11 @@ class Output(Protocol):
         """The path of the list of kept work."""
         return join(self.work_root, KEPT)
 
+    @property
+    def next_kept_path(self) -> str:
+        """The path of the list of the work of this run, until the output is published."""
+        return self.kept_path
+
     def earlier_journals(self) -> list[str]:
         """Return the paths of journals that earlier runs left in other work directories."""
         return []
@@ -123,9 +128,10 @@ class Output(Protocol):
             return True
 
     def _work_files(self) -> list[str]:
-        """List the work files besides the journal and the list of kept work."""
+        """List the work files besides the journal and the lists of kept work."""
         files = storage_of(self.work).files_in(self.work)
-        return [path for path in files if path != self.kept_path and not is_journal(path)]
+        lists = (self.kept_path, self.next_kept_path)
+        return [path for path in files if path not in lists and not is_journal(path)]
 
 
 def is_journal(path: str) -> bool:

@@ -17,7 +17,7 @@ from fastrec.normalize.base import Base, base_of, no_base
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.driver import purpose_of
 from fastrec.normalize.journal import Journal, purpose_in
-from fastrec.normalize.kept import Kept, read_kept, why_damaged, why_unusable
+from fastrec.normalize.kept import Kept, settle_kept, why_damaged, why_unusable
 from fastrec.normalize.options import AUTO, Options
 from fastrec.normalize.streams import Streams
 from fastrec.normalize.targets import WrongTargetError, guess_target
@@ -34,7 +34,7 @@ Result = TypeVar("Result")
 
 def find_kept(output: Output) -> Kept | str | None:
     """Read what the last run kept; None if there is nothing, or why it cannot be read."""
-    kept = read_kept(output.kept_path)
+    kept = settle_kept(output.kept_path, output.next_kept_path)
     if kept is None and output.holds_work():
         journal = output.working("journal")
         is_interrupted = output.earlier_journals() or storage_of(journal).exists(journal)

@@ -78,7 +78,7 @@ def keep_work(context: RunContext, made: Made) -> frozenset[str]:
         next_piece=sorted_shards.next_piece,
     )
     try:
-        write_kept(output.kept_path, document)
+        write_kept(output.next_kept_path, document)
     except UnicodeEncodeError:
         context.notice("this work is not kept for the next run: a path is not UTF-8")
         return frozenset()

@@ -4,8 +4,8 @@
     pieces       per piece of input: its counts, its statistics, and its rejected lines
     shards       size, modification time and inode (or ETag) of each shard, and a hash of its bytes
 
-One document lists all of it. It is replaced as a whole, just before the corpus is published. So a run that is killed
-leaves either the old document or the new one, and the files of both: what no document needs is removed by the next run.
+One document lists all of it. The next one is written just before the corpus is published, and replaces it afterwards.
+So a run that is killed leaves one whose files are in place: what no document needs is removed by the next run.
 
 Nothing of it is trusted. The document has a checksum. Its purpose has to be the same. All files have to be unchanged,
 by size, modification time and inode, or by content with `--check content`. What is read has checksums of its own.
@@ -27,7 +27,7 @@ from fastrec.sources.lines import ReadStats
 from fastrec.storage import storage_of
 from fastrec.storage.digests import hash_of_file, sha256_of_file
 
-__all__ = ["Kept", "KeptFile", "KeptRejects", "read_kept", "why_damaged", "why_unusable", "write_kept"]
+__all__ = ["Kept", "KeptFile", "KeptRejects", "read_kept", "settle_kept", "why_damaged", "why_unusable", "write_kept"]
 
 
 class KeptFile(msgspec.Struct, frozen=True, array_like=True):
@@ -76,6 +76,19 @@ def read_kept(path: str) -> Kept | str | None:
         return None
     except (OSError, msgspec.MsgspecError):
         return "its list cannot be read"
+
+
+def settle_kept(path: str, next_path: str) -> Kept | str | None:
+    """Read the document that counts, as `read_kept` does: the next one if all its files are in place, and it stays."""
+    newer = None if next_path == path else read_kept(next_path)
+    if newer is None:
+        return read_kept(path)
+    storage = storage_of(path)
+    is_in_place = isinstance(newer, Kept) and all(map(_has_signature, newer.files))
+    if is_in_place:
+        storage.write_all(path, storage.read_all(next_path))
+    storage.remove(next_path)
+    return newer if is_in_place else read_kept(path)
 
 
 def why_unusable(kept: Kept, purpose: dict[str, Any]) -> str | None:

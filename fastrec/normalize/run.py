@@ -34,6 +34,7 @@ from fastrec.errors import RefusedError, UsageError, shown, utf8
 from fastrec.judge.repair import repair_codes
 from fastrec.normalize.attempts import Attempts, find_kept
 from fastrec.normalize.driver import Corpus, make_corpus
+from fastrec.normalize.kept import Kept, settle_kept
 from fastrec.normalize.options import Options
 from fastrec.progress import Progress
 from fastrec.sources.inputs import find_shards
@@ -163,7 +164,7 @@ def run(
         else:
             made.publish()
             made.remove_refused()
-        made.kept = corpus.kept
+        made.kept = _files_to_keep(made, corpus.kept)
     return NormalizeResult(
         output=utf8(made.refused if manifest.refused else target),
         refused=manifest.refused,
@@ -209,6 +210,17 @@ def run_passes(
             shards, options, output, engine, progress or Progress(), notice, found_at, find_kept(output)
         )
         return attempts.run(make_corpus)
+
+
+def _files_to_keep(output: Output, files: frozenset[str]) -> frozenset[str]:
+    """Return the files that stay for the next run: those of this run, or of the last one if they are not in place."""
+    if not files or output.next_kept_path == output.kept_path:
+        return files
+    try:
+        kept = settle_kept(output.kept_path, output.next_kept_path)
+    except OSError:  # the corpus is published; the next run tries again
+        return files
+    return frozenset(file.path for file in kept.files) if isinstance(kept, Kept) else frozenset()
 
 
 @contextlib.contextmanager
