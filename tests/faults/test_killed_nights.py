@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+from pathlib import Path
 
 import pytest
 
@@ -32,6 +33,20 @@ def test_a_night_is_killed_before_a_change_to_a_file(scene: KilledNights) -> Non
         except AssertionError as exc:
             exc.add_note(f"the night was killed before change {number} of {total}")
             raise
+
+
+@pytest.mark.timeout(120)
+def test_a_night_is_killed_while_it_publishes_parts_that_are_not_linked(tmp_path: Path) -> None:
+    """The list of kept work names parts in OUT, which are those of the old list until the new corpus is there."""
+    scene = KilledNights(tmp_path / "scene", compression="none", part_size=64 << 10)
+    total = scene.changes()
+    found = set()
+    for number in range(total, 1, -4):
+        assert scene.kill_at(number)
+        found.add(scene.was_published)
+        if not scene.was_published:
+            break
+    assert found == {True, False}
 
 
 @pytest.mark.skipif(not HAS_PROC, reason="needs /proc to see the workers")

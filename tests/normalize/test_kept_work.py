@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,22 @@ def test_a_work_directory_elsewhere(tmp_path: Path) -> None:
     assert (result.unchanged, result.new) == (4, 1)
     scene.check()
     assert run(scene.pile.paths[:1], other, scene.options(work_dir=work)).unchanged == 1
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="needs another file system")
+def test_a_work_directory_on_another_file_system(scene: Nights) -> None:
+    """Parts cannot be linked: the corpus has to be in place, and damage to it is noticed."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as work:
+        scene.run(work_dir=work)
+        scene.pile.add(answers("eval-7", MODELS[2]))
+        result = scene.run(work_dir=work)
+        assert (result.unchanged, result.new, result.notices) == (len(scene.pile.paths) - 1, 1, [])
+        assert result.parts_written < result.parts
+        scene.check()
+        assert scene.run(work_dir=work).parts_written == 0
+        shutil.rmtree(scene.out)
+        assert len(scene.run(work_dir=work).notices) == 1
+        scene.check()
 
 
 def test_clean_removes_kept_work(scene: Nights) -> None:
@@ -287,8 +304,13 @@ def test_several_files_are_damaged_at_once(scene: Nights) -> None:
 # Nights that fail
 
 
-def test_a_night_that_is_refused(scene: Nights) -> None:
-    """OUT stays as it was. The next night compares with the shards that it was made from, or with tonight's."""
+@pytest.mark.parametrize("compression", ["zst", "none"])
+def test_a_night_that_is_refused(compression: str, tmp_path: Path) -> None:
+    """OUT stays as it was. The next night compares with the shards that it was made from, or with tonight's.
+
+    Parts that are not compressed are not linked: the list of kept work names them in OUT.
+    """
+    scene = first_night(tmp_path, compression=compression)
     before, path = contents(scene.out), scene.pile.paths[0]
     good = list(scene.pile.lines[path])
     scene.pile.write(path, [*good, *[b"{"] * 19])
@@ -296,7 +318,9 @@ def test_a_night_that_is_refused(scene: Nights) -> None:
     assert result.refused
     check_same(contents(scene.out), before)
     scene.pile.add(answers("eval-8", MODELS[1]))
-    assert scene.run(max_rejects=12).refused
+    result = scene.run(max_rejects=12)
+    assert result.refused
+    assert (result.unchanged >= len(scene.pile.paths) - 2, result.notices) == (True, [])
     scene.pile.write(path, good)
     result = scene.run(max_rejects=12)
     assert not result.refused
