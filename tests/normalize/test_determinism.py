@@ -248,7 +248,7 @@ def test_many_parts_and_runs_need_few_open_files(conflicts: str, tmp_path: Path)
         for number in range(4_000)
     ]
     options: dict[str, Any] = {
-        "part_size": 1_024,
+        "part_size": 16_384,
         "conflicts": conflicts,
         "repeats": conflicts,
         "limits": Limits(run_bytes=30_000),

@@ -17,7 +17,7 @@ from fastrec.errors import UsageError
 from fastrec.judge.codes import REPAIRS
 from fastrec.judge.repair import repair_codes
 from fastrec.limits import Limits
-from fastrec.normalize import attempts
+from fastrec.normalize import run as run_module
 from fastrec.normalize.options import Options
 from fastrec.normalize.pass1_driver import sort_shards
 from fastrec.normalize.run import normalize, run
@@ -180,7 +180,7 @@ def test_counts_of_repairs_survive_an_interrupted_run(
     chosen = {"schema": "0.3.0", "repair": ["null", "nan_score", "result_id_null"]}
     normalize(shards, tmp_path / "whole", **chosen)
     with monkeypatch.context() as patch:
-        patch.setattr(attempts, "make_corpus", _interrupted)
+        patch.setattr(run_module, "make_corpus", _interrupted)
         with pytest.raises(KeyboardInterrupt):
             normalize(shards, tmp_path / "out", limits=small, **chosen)
     codes = repair_codes(chosen["repair"])
