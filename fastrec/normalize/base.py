@@ -39,6 +39,7 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     parts: tuple[Part, ...] = ()
     lines: LinesByPiece | None = None
     """What became of the records of each piece in all parts."""
+    order: list[int] = []  # the numbers of all pieces, in the order that was applied to `lines`
     summary: str = ""  # path of the summary of the last run
     rejects: KeptRejects | None = None
     files: frozenset[str] = frozenset()
@@ -146,6 +147,7 @@ def base_of(kept: Kept, shards: Sequence[Shard], engine: Engine, *, by_content: 
         decompressed={numbers[at]: stats for at, stats in kept.decompressed.items() if at in numbers},
         parts=tuple(kept.parts),
         lines=LinesByPiece.unpacked(kept.lines),
+        order=kept.order,
         summary=kept.summary,
         rejects=kept.rejects,
         files=frozenset(file.path for file in kept.files),

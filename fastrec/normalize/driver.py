@@ -74,13 +74,15 @@ def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Cor
     options = context.options
     sorted_shards = sort_shards(shards, context, base)
     plan = plan_parts(context, sorted_shards, base)
-    has_same_input = base.lines is not None and not base.gone and len(sorted_shards.results) == len(base.tasks)
+    pieces = sorted_shards.pieces()
+    order = [counts.piece.number for counts in pieces]
+    has_same_input = base.lines is not None and order == base.order
     parts, census = make_parts(context, shards, sorted_shards, plan, has_same_input=has_same_input)
     unchanged = {part.made_of for part in base.parts}
     is_same = has_same_input and all(part.made_of in unchanged for part in parts)
-    counts = PartCounts() if is_same else _count_parts(parts, context)
+    counts = PartCounts() if is_same else _count_parts(parts, order, context)
     lines = base.lines if is_same and base.lines else counts.lines
-    inputs = input_entries(shards, sorted_shards.pieces(), lines, sorted_shards.decompressed)
+    inputs = input_entries(shards, pieces, lines, sorted_shards.decompressed)
     check_line_counts(inputs, parts)
     line_counts = total_line_counts(inputs)
     if is_same:
@@ -115,8 +117,10 @@ def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Cor
     return Corpus(manifest, summary, written, base.changes, len(base.paths_gone), kept)
 
 
-def _count_parts(parts: Sequence[Part], context: RunContext) -> PartCounts:
-    return add_part_counts([part.census for part in parts], context.engine, context.limits.part_counts_per_task)
+def _count_parts(parts: Sequence[Part], order: Sequence[int], context: RunContext) -> PartCounts:
+    positions = {number: position for position, number in enumerate(order)}
+    path, at_once = context.output.working("order"), context.limits.part_counts_per_task
+    return add_part_counts([part.census for part in parts], positions, path, context.engine, at_once)
 
 
 def _summarize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from fastrec.corpus.writer import SUFFIXES
 from fastrec.normalize.changes import KeptShard
 from fastrec.normalize.context import RunContext
-from fastrec.normalize.kept import Kept, KeptFile, KeptRejects, write_kept
+from fastrec.normalize.kept import Kept, KeptFile, KeptRejects, signatures_of, write_kept
 from fastrec.normalize.pass1_driver import SortedShards
 from fastrec.normalize.results import Part, SortResult
 from fastrec.sorting.files import write_blocks
 from fastrec.sources.shard import Shard
-from fastrec.storage import is_url, storage_of
+from fastrec.storage import is_url
 from fastrec.storage.digests import FileDigest
 from fastrec.summary.document import Summary
 from fastrec.summary.part_statistics import LinesByPiece
@@ -68,12 +68,10 @@ def keep_work(context: RunContext, made: Made) -> frozenset[str]:
         },
         parts=kept_parts,
         lines=made.lines.packed(),
+        order=[counts.piece.number for counts in sorted_shards.pieces()],
         summary=summary,
         rejects=rejects,
-        files=[
-            KeptFile(path, storage_of(path).signature(output.before_publishing(path)), hash_)
-            for path, hash_ in _files(tasks, kept_parts, written, rejects)
-        ],
+        files=_kept_files(context, _files(tasks, kept_parts, written, rejects)),
         next_task=sorted_shards.next_task,
         next_piece=sorted_shards.next_piece,
     )
@@ -118,6 +116,14 @@ def _hashes(made: Made) -> tuple[dict[int, str], dict[int, list[tuple[int, int, 
         else:
             ranges.setdefault(piece.shard, []).append((read.raw_start, read.raw_bytes, read.raw_hash))
     return hashes, ranges
+
+
+def _kept_files(context: RunContext, files: Iterable[tuple[str, str]]) -> list[KeptFile]:
+    """Describe files, given their paths and hashes."""
+    found = list(files)
+    paths = [context.output.before_publishing(path) for path, _ in found]
+    signatures = signatures_of(paths, context.engine)
+    return [KeptFile(path, signature, hash_) for (path, hash_), signature in zip(found, signatures, strict=True)]
 
 
 def _files(

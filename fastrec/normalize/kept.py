@@ -13,7 +13,8 @@ by size, modification time and inode, or by content with `--check content`. What
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -27,7 +28,19 @@ from fastrec.sources.lines import ReadStats
 from fastrec.storage import storage_of
 from fastrec.storage.digests import hash_of_file, sha256_of_file
 
-__all__ = ["Kept", "KeptFile", "KeptRejects", "read_kept", "settle_kept", "why_damaged", "why_unusable", "write_kept"]
+__all__ = [
+    "Kept",
+    "KeptFile",
+    "KeptRejects",
+    "read_kept",
+    "settle_kept",
+    "signatures_of",
+    "why_damaged",
+    "why_unusable",
+    "write_kept",
+]
+
+_FILES: Final = 1_000  # files whose signatures one task asks for
 
 
 class KeptFile(msgspec.Struct, frozen=True, array_like=True):
@@ -55,6 +68,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     decompressed: dict[int, ReadStats]  # by position in `shards`: those that the driver decompressed
     parts: list[Part]
     lines: list[Any]  # what became of the records of each piece, packed
+    order: list[int]  # the numbers of all pieces, in the order of the input
     summary: str  # path of the summary
     rejects: KeptRejects | None
     files: list[KeptFile]
@@ -84,7 +98,10 @@ def settle_kept(path: str, next_path: str) -> Kept | str | None:
     if newer is None:
         return read_kept(path)
     storage = storage_of(path)
-    is_in_place = isinstance(newer, Kept) and all(map(_has_signature, newer.files))
+    is_in_place = isinstance(newer, Kept) and all(
+        signature == file.signature
+        for file, signature in zip(newer.files, _signatures([file.path for file in newer.files]), strict=True)
+    )
     if is_in_place:
         storage.write_all(path, storage.read_all(next_path))
     storage.remove(next_path)
@@ -103,18 +120,31 @@ def why_damaged(kept: Kept, engine: Engine, *, by_content: bool) -> str | None:
         checked = engine.run(_has_hash, kept.files)
         changed = [kept.files[number] for number, is_same in checked if not is_same]
     else:
-        changed = [file for file in kept.files if not _has_signature(file)]
+        found = signatures_of([file.path for file in kept.files], engine)
+        changed = [file for file, signature in zip(kept.files, found, strict=True) if file.signature != signature]
     if not changed:
         return None
     more = f", and {len(changed) - 1:,} more" if len(changed) > 1 else ""
     return f"{shown(min(file.path for file in changed))} is missing or has changed{more}"
 
 
-def _has_signature(file: KeptFile) -> bool:
-    try:
-        return storage_of(file.path).signature(file.path) == file.signature
-    except OSError:
-        return False
+def signatures_of(paths: Sequence[str], engine: Engine) -> list[str]:
+    """Return the signatures of files, empty if they are missing; many are asked for in tasks: a store is slow."""
+    if len(paths) <= _FILES:
+        return _signatures(paths)
+    groups = [paths[first : first + _FILES] for first in range(0, len(paths), _FILES)]
+    return [signature for _, some in sorted(engine.run(_signatures, groups)) for signature in some]
+
+
+def _signatures(paths: Sequence[str]) -> list[str]:
+    """Return the signatures of some files. Runs in a worker if there are many."""
+    found = []
+    for path in paths:
+        try:
+            found.append(storage_of(path).signature(path))
+        except OSError:
+            found.append("")
+    return found
 
 
 def _has_hash(file: KeptFile) -> bool:

@@ -98,16 +98,12 @@ def hash_document(lines: LineStatistics, options: Options) -> SampleHashes:
 def input_entries(
     shards: Sequence[Shard], pieces: Sequence[PieceCounts], lines: LinesByPiece, decompressed: Mapping[int, ReadStats]
 ) -> list[InputEntry]:
-    """Return the line counts of each shard; `pieces` are in order, `decompressed` has the shards that the driver read.
-
-    Of identical records, the first one in the order of the pieces is kept.
-    """
+    """Return the line counts of each shard; `decompressed` has the shards that the driver read."""
     totals: list[Counter[str]] = [Counter() for _ in shards]
     repaired: list[Counter[str]] = [Counter() for _ in shards]
-    order: dict[int, tuple[int, int]] = {}  # by number of a piece, its position and its shard
-    for position, counts in enumerate(pieces):
-        shard = counts.piece.shard
-        order[counts.piece.number] = position, shard
+    shard_of: dict[int, int] = {}  # by number of a piece
+    for counts in pieces:
+        shard = shard_of[counts.piece.number] = counts.piece.shard
         totals[shard].update(
             text_bytes=counts.read.text_bytes, lines=counts.lines, blank=counts.blank, rejected=counts.rejected
         )
@@ -117,13 +113,7 @@ def input_entries(
     for name, counted in (("kept", lines.kept), ("duplicates", lines.duplicates), ("rejected", lines.left_out)):
         for number, count in counted.items():
             if count:
-                totals[order[number][1]][name] += count
-    for copies, times in lines.shared.items():
-        for number, count in copies:
-            totals[order[number][1]]["duplicates"] += count * times
-        _, first = min(order[number] for number, _ in copies)
-        totals[first]["kept"] += times
-        totals[first]["duplicates"] -= times
+                totals[shard_of[number]][name] += count
     return [
         InputEntry(
             path=utf8(shard.path),

@@ -70,9 +70,19 @@ class LinesByPiece(Sums):
     kept: Counter[int] = msgspec.field(default_factory=Counter)  # records that no other piece has
     shared: Counter[Copies] = msgspec.field(default_factory=Counter)
     """Records with copies. The first piece in the order of the input keeps the record; all other copies are duplicates.
-    The order may change from run to run, so it is not applied here."""
+    The order may change from run to run, so it is applied when parts are added up."""
     duplicates: Counter[int] = msgspec.field(default_factory=Counter)  # certain duplicates
     left_out: Counter[int] = msgspec.field(default_factory=Counter)  # records left out by options
+
+    def resolve(self, order: Mapping[int, int]) -> None:
+        """Decide which piece keeps a record with copies: the first one in the order, given by number."""
+        for copies, times in self.shared.items():
+            for number, count in copies:
+                self.duplicates[number] += count * times
+            first = min((number for number, _ in copies), key=order.__getitem__)
+            self.duplicates[first] -= times
+            self.kept[first] += times
+        self.shared.clear()
 
     def pieces(self) -> set[int]:
         """Return all pieces."""
@@ -220,23 +230,47 @@ def write_statistics(
     return [*files, FileDigest(path, *write_blocks(path, blocks, compressed=compressed))]
 
 
-def add_part_counts(prefixes: Sequence[str], engine: Engine, at_once: int) -> PartCounts:
-    """Add up the counts of all parts; if there are more than `at_once`, in tasks of as many."""
+class _CountsTask(msgspec.Struct, frozen=True):
+    """A task that adds up the counts of some parts."""
+
+    prefixes: Sequence[str]
+    order: str  # path of the order of pieces
+
+    def __str__(self) -> str:
+        return f"adding up the counts of {len(self.prefixes):,} parts"
+
+
+def add_part_counts(
+    prefixes: Sequence[str], order: Mapping[int, int], path: str, engine: Engine, at_once: int
+) -> PartCounts:
+    """Add up the counts of all parts, given the position of each piece in the order of the input.
+
+    If there are more than `at_once`, this happens in tasks of as many, which read the order from the file `path`.
+    """
     if len(prefixes) <= at_once:
-        return read_part_counts(prefixes)
+        return read_part_counts(prefixes, order)
+    write_blocks(path, [order])
     total = PartCounts()
-    groups = (prefixes[first : first + at_once] for first in range(0, len(prefixes), at_once))
-    for _, counts in engine.run(read_part_counts, groups):
+    tasks = (_CountsTask(prefixes[first : first + at_once], path) for first in range(0, len(prefixes), at_once))
+    for _, counts in engine.run(_add_some, tasks):
         total += counts
     return total
 
 
-def read_part_counts(prefixes: Sequence[str]) -> PartCounts:
-    """Add up the counts of some parts. Runs in a worker if there are many."""
+def _add_some(task: _CountsTask) -> PartCounts:
+    """Add up the counts of some parts. Runs in a worker."""
+    return read_part_counts(task.prefixes, next(read_blocks(task.order)))
+
+
+def read_part_counts(prefixes: Sequence[str], order: Mapping[int, int] | None = None) -> PartCounts:
+    """Add up the counts of some parts; with an order of pieces, decide which of them keep records with copies."""
     total = PartCounts()
     for prefix in prefixes:
         lines, tally = read_blocks(f"{prefix}-counts")
-        total += PartCounts(Tally.unpacked(tally), LinesByPiece.unpacked(lines))
+        counts = PartCounts(Tally.unpacked(tally), LinesByPiece.unpacked(lines))
+        if order is not None:  # part by part, because there may be as many sets of sources as records
+            counts.lines.resolve(order)
+        total += counts
     return total
 
 
