@@ -13,6 +13,7 @@ by size, modification time and inode, or by content with `--check content`. What
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -104,7 +105,8 @@ def settle_kept(path: str, next_path: str) -> Kept | str | None:
     )
     if is_in_place:
         storage.write_all(path, storage.read_all(next_path))
-    storage.remove(next_path)
+    with contextlib.suppress(FileNotFoundError):  # if it could not be read, it need not exist
+        storage.remove(next_path)
     return newer if is_in_place else read_kept(path)
 
 
