@@ -15,8 +15,8 @@ __all__ = ["clean"]
 @command("Remove kept and interrupted work of normalize.")
 @click.argument("output", type=click.Path())
 @click.option("--work-dir", type=click.Path(), envvar="FASTREC_WORK_DIR", show_envvar=True,
-              show_default="next to the output; TMPDIR if the output is in a store",
-              help="Directory or URL for temporary files, as given to normalize.")  # fmt: skip
+              show_default="next to the output; for a store, also TMPDIR",
+              help="Directory or URL for temporary files and kept work, as given to normalize.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Show what would be removed, and stop.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on stdout.")
 def clean(*, output: str, work_dir: str | None, dry_run: bool, as_json: bool) -> None:
@@ -48,7 +48,8 @@ def clean(*, output: str, work_dir: str | None, dry_run: bool, as_json: bool) ->
             for one in found.removed:
                 click.echo(f"{verb} {safe(one.path)}: {counted(one.files, 'file')}, {spell_bytes(one.bytes)}")
             if not found.removed:
-                click.echo(f"nothing to remove: no run left work for {safe(shown(output))}")
+                where = "" if work_dir else "; if its runs had a --work-dir, give it here, too"
+                click.echo(f"nothing to remove: no run left work for {safe(shown(output))}{where}")
         if found.left:
             print_notice(
                 f"{counted(len(found.left), 'file')} in {shown(output)} may belong to a run that has not ended, and "

@@ -191,15 +191,15 @@ def _print_plan(plan: Plan, *, as_json: bool) -> None:
     for path in plan.paths:
         click.echo(safe(path))
     sizes = f"{spell_bytes(plan.input_bytes)}, about {spell_bytes(plan.estimated_text_bytes)} of text"
-    work = f"{counted(plan.tasks, 'task')}, about {counted(plan.estimated_parts, 'part')}"
-    click.echo(f"{counted(plan.shards, 'shard')}, {sizes}: {work}; schema {plan.schema}")
+    work = "" if plan.incremental else f": {counted(plan.tasks, 'task')}, about {counted(plan.estimated_parts, 'part')}"
+    click.echo(f"{counted(plan.shards, 'shard')}, {sizes}{work}; schema {plan.schema}")
     if reuse := plan.incremental:
         for name, some in (("new", reuse.new), ("changed", reuse.changed), ("gone", reuse.gone)):
             for path in () if reuse.is_estimate else some:
                 click.echo(f"{name}: {safe(path)}")
         shards = _spell_changes(plan.shards, reuse.unchanged, len(reuse.new), len(reuse.changed), len(reuse.gone))
-        about = "about " if reuse.is_estimate else ""
-        click.echo(f"{shards}; {about}{reuse.parts_written:,} of {about}{counted(reuse.parts, 'part')} to write")
+        written = "about" if reuse.is_estimate else f"{reuse.parts_written:,} of"
+        click.echo(f"{shards}; {written} {counted(reuse.parts, 'part')} to write")
 
 
 def _spell_changes(shards: int, unchanged: int, new: int, changed: int, gone: int) -> str:

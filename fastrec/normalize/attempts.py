@@ -6,13 +6,13 @@ A run starts again if its target was guessed wrong, or if kept work turns out to
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from fastrec.corpus.output import Output
 from fastrec.corpus.publish import too_little_space
 from fastrec.engine.base import Engine
-from fastrec.errors import DamagedFileError
+from fastrec.errors import DamagedFileError, shown
 from fastrec.normalize.base import Base, base_of, no_base
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.driver import purpose_of
@@ -38,7 +38,7 @@ def find_kept(output: Output) -> Kept | str | None:
     if kept is None and output.holds_work():
         journal = output.working("journal")
         is_interrupted = output.earlier_journals() or storage_of(journal).exists(journal)
-        return None if is_interrupted else "its list is missing"
+        return None if is_interrupted else f"{shown(output.kept_path)} is missing"
     return kept
 
 
@@ -54,6 +54,7 @@ class Attempts:
     notice: Callable[[str], None]
     found_at: int
     kept: Kept | str | None  # what the last run kept; or why that cannot be read
+    said: set[str] = field(default_factory=set)  # notices: a further attempt does not repeat them
 
     def run(self, make: Callable[[Sequence[Shard], RunContext, Base], Result]) -> Result:
         """Make something of the shards, the context of the attempt, and its base."""
@@ -70,27 +71,28 @@ class Attempts:
             base = self._base(purpose)
             wanted = [shard for number, shard in enumerate(self.shards) if number not in base.unchanged]
             if is_first and (scarce := too_little_space(self.output, wanted)):
-                self.notice(scarce)
+                self._say(scarce)
             with Journal(path, purpose, earlier) as journal:
                 if journal.discarded and is_first:
-                    self.notice(f"finished work of an interrupted run is not reused: {journal.discarded}")
+                    self._say(f"finished work of an interrupted run is not reused: {journal.discarded}")
                 context = RunContext(
                     chosen,
                     self.output,
                     self.engine,
                     journal,
                     self.progress,
-                    self.notice,
+                    self._say,
                     is_auto,
                     may_change,
                     streams,
                     self.found_at,
+                    is_first,
                 )
                 is_first = False
                 try:
                     return make(self.shards, context, base)
                 except WrongTargetError as exc:
-                    self.notice(str(exc))
+                    self._say(str(exc))
                     target = exc.target
                     # The default version is certain: the whole input was read. The newest one is not if a bad shard had
                     # the later record.
@@ -130,4 +132,10 @@ class Attempts:
         """Do not use kept work, and say why."""
         self.kept = None
         if self.options.incremental:
-            self.notice(f"work kept by the last run is not used: {reason}")
+            self._say(f"work kept by the last run is not used, and all shards are read: {reason}")
+
+    def _say(self, message: str) -> None:
+        """Give a notice, once."""
+        if message not in self.said:
+            self.said.add(message)
+            self.notice(message)

@@ -34,6 +34,8 @@ class RunContext:
     streams: Streams = field(default_factory=Streams)
     found_at: int = 0
     """When the shards were found, in nanoseconds since 1970."""
+    is_first: bool = True
+    """Whether this is the first attempt of the run."""
 
     @property
     def limits(self) -> Limits:

@@ -32,6 +32,7 @@ __all__ = ["Journal", "JournalEntry", "difference", "framed", "purpose_in", "unf
 
 _HEAD: Final = 12  # bytes before an entry: its length and fingerprint
 _COPIED: Final = 4 << 20  # bytes of another journal that are copied at a time
+_SIZES: Final = ("part_size", "max_line_bytes", "max_window")  # options that are numbers of bytes
 
 
 JournalEntry = SortResult | MergedRun | Part
@@ -143,13 +144,27 @@ def difference(before: bytes, purpose: dict[str, Any]) -> str:
     except (msgspec.MsgspecError, TypeError, AttributeError):
         return "it cannot be read"
     if then.get("schema") != now.get("schema"):  # which says it all: the fields to sort by follow from the version
-        then.pop("sort_fields", None)
-        now.pop("sort_fields", None)
+        then.pop("sort_by", None)
+        now.pop("sort_by", None)
     return f"it was made with {', '.join(differences(then, now))}"
 
 
 def _flat(purpose: dict[str, Any]) -> dict[str, Any]:
-    return {**purpose.pop("build", {}), **purpose}
+    """Return a purpose in one level, with the names and values of options as users write them."""
+    flat = {**purpose.pop("build", {}), **purpose}
+    for name, value in purpose.items():
+        if isinstance(value, list):
+            flat[name] = ",".join(map(str, value)) or "none"
+        elif name in _SIZES:
+            flat[name] = _spell_size(value)
+    return {"sort_by" if name == "sort_fields" else name: value for name, value in flat.items()}
+
+
+def _spell_size(size: int) -> str:
+    for shift, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if size and size % (1 << shift) == 0:
+            return f"{size >> shift}{unit}"
+    return str(size)
 
 
 def framed(body: bytes) -> bytes:

@@ -86,11 +86,13 @@ def read_kept(path: str) -> Kept | str | None:
     """Read the document; None if there is none, or why it cannot be read."""
     try:
         body = unframed(storage_of(path).read_all(path))
-        return "its list is damaged" if body is None else _decode(body)
+        return f"{shown(path)} is damaged" if body is None else _decode(body)
     except FileNotFoundError:
         return None
-    except (OSError, msgspec.MsgspecError):
-        return "its list cannot be read"
+    except OSError as exc:
+        return f"{shown(path)} cannot be read: {exc.strerror or exc}"
+    except msgspec.MsgspecError:
+        return f"{shown(path)} is of another version, or damaged"
 
 
 def settle_kept(path: str, next_path: str) -> Kept | str | None:
@@ -126,8 +128,10 @@ def why_damaged(kept: Kept, engine: Engine, *, by_content: bool) -> str | None:
         changed = [file for file, signature in zip(kept.files, found, strict=True) if file.signature != signature]
     if not changed:
         return None
-    more = f", and {len(changed) - 1:,} more" if len(changed) > 1 else ""
-    return f"{shown(min(file.path for file in changed))} is missing or has changed{more}"
+    first = shown(min(file.path for file in changed))
+    if len(changed) == 1:
+        return f"{first} is missing or has changed"
+    return f"{len(changed):,} of its {len(kept.files):,} files are missing or have changed; the first is {first}"
 
 
 def signatures_of(paths: Sequence[str], engine: Engine) -> list[str]:

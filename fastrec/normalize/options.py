@@ -98,6 +98,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         _one_of("repeats", self.repeats, ("keep", "first", "reject"))
         _one_of("compression", self.compression, COMPRESSIONS)
         _one_of("check", self.check, ("stat", "content"))
+        if self.check == "content" and not self.incremental:
+            raise UsageError("check content needs an incremental run: give --incremental, too")
         for code in self.repair:
             _one_of("repair", code, tuple(REPAIRS))
         for field in self.sort_by:

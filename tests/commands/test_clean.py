@@ -78,7 +78,9 @@ def test_nothing_to_remove() -> None:
     for output in ("out", "missing"):
         done = command(output)
         assert (done.returncode, done.stderr) == (0, "")
-        assert done.stdout == f"nothing to remove: no run left work for {output}\n"
+        nothing = f"nothing to remove: no run left work for {output}"
+        assert done.stdout == f"{nothing}; if its runs had a --work-dir, give it here, too\n"
+        assert command(output, "--work-dir", "work").stdout == f"{nothing}\n"
     assert names_in(Path()) == before
 
 

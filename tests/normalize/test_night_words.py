@@ -85,6 +85,12 @@ def test_a_dry_run_says_what_a_night_would_do(tmp_path: Path) -> None:
     scene.check()
 
 
+def test_a_dry_run_of_the_first_night_estimates_parts(tmp_path: Path) -> None:
+    scene = Nights(tmp_path, Pile(tmp_path / "in", evaluations=3, models=2))
+    text = said(scene, "--dry-run")
+    assert re.search(r"^6 shards: 6 new; about \d+ parts? to write$", text, re.MULTILINE), text
+
+
 def tree(folder: Path) -> dict[str, tuple[int, int, int]]:
     """Return size, time and inode of all files."""
     found = {str(path): path.stat() for path in folder.rglob("*") if path.is_file()}

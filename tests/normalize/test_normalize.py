@@ -168,6 +168,7 @@ def test_compression_does_not_change_the_text(compression: str, level: int, mixe
         ({"same_run": "drop"}, "same_run must be one of"),
         ({"compression": "xz"}, "compression must be one of"),
         ({"check": "time"}, "check must be one of stat, content"),
+        ({"check": "content"}, "check content needs an incremental run: give --incremental, too"),
         ({"sort_by": ("output",)}, "sort_by must be one of"),
         ({"part_size": 1_000}, "part_size must be at least 1 KiB"),
         ({"memory": "4GiB"}, "memory must be an integer, not '4GiB'; sizes are in bytes"),
