@@ -291,8 +291,10 @@ class SimulatedWorkers(Engine):
         )
 
     def blocks_of(self, path: str) -> Iterator[Any]:
-        """Yield the blocks of a file that a part has written: its counts, or a list of its census."""
+        """Yield the blocks of a file that a part has written, its counts or a list of its census, or of a real file."""
         prefix, _, name = path.rpartition("-")
+        if prefix not in self._parts:
+            return read_blocks(path)
         return self._counts_of(self._parts[prefix]) if name == "counts" else self._list_of(self._parts[prefix])
 
     def _counts_of(self, part: _PartRange) -> Iterator[Any]:
