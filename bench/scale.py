@@ -159,6 +159,7 @@ class _Simulation:
         result.journal_bytes = journal.stat().st_size
         journal.unlink()
         if self._options.incremental:
+            Path(output.next_kept_path).replace(output.kept_path)  # the corpus counts as published
             result.kept_bytes = Path(output.kept_path).stat().st_size
         return result
 
