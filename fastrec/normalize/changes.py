@@ -9,6 +9,8 @@ What has to be equal:
 A signature proves nothing if the file was modified just before it was read: a later write may have the same time. Nor
 does it if the store tells no version. Then the hashes have to be equal, too.
 
+A name that promises another compression is no mere rename: a shard that is neither text nor as its name says is bad.
+
 A large shard is read in several ranges, each with its hash. The ranges of a file depend on its lines. So a shard is
 hashed in the ranges of the kept shards that it may be equal to.
 """
@@ -21,6 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from fastrec.engine.base import Engine
+from fastrec.sources.formats import Format, format_of_name
 from fastrec.sources.shard import Shard
 from fastrec.storage.digests import hash_of_file
 
@@ -92,8 +95,13 @@ def _grouped(
     groups: defaultdict[tuple[str, _Proof], list[int]] = defaultdict(list)
     for number in sorted(proofs.keys() - done, key=paths.__getitem__):
         for proof in proofs[number]:
-            groups[paths[number] if with_path else "", proof].append(number)
+            groups[paths[number] if with_path else _promise_of(paths[number]), proof].append(number)
     return groups
+
+
+def _promise_of(path: str) -> str:
+    """Return the compression that a name promises."""
+    return (format_of_name(path) or Format.PLAIN).value
 
 
 class _Proofs:

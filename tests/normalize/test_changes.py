@@ -78,6 +78,16 @@ def test_renamed_and_swapped(files: list[Path]) -> None:
     assert compared([one, other, moved], kept) == Changes({0: 1, 1: 0, 2: 2}, [], [], [])
 
 
+@pytest.mark.parametrize(("name", "is_same"), [("x", True), ("x.ndjson", True), ("x.jsonl.gz", False)])
+def test_a_name_that_promises_another_compression(name: str, is_same: bool, files: list[Path]) -> None:
+    """The file has to be read, because it is bad if it is neither that nor text."""
+    kept = [kept_of(files[0])]
+    renamed = files[0].rename(files[0].with_name(name))
+    for by_content in (False, True):
+        found = compared([renamed], kept, by_content=by_content)
+        assert found == (Changes({0: 0}, [], [], []) if is_same else Changes({}, [0], [], [0]))
+
+
 def test_a_touched_file_changed_unless_its_content_decides(files: list[Path]) -> None:
     kept = [kept_of(path) for path in files]
     os.utime(files[1], ns=(1, 1))

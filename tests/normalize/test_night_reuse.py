@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from fastrec.errors import BadShardsError
 from fastrec.limits import Limits
 from fastrec.normalize.options import RECORDED, Options
 from fastrec.normalize.run import NormalizeResult, run
@@ -91,6 +92,17 @@ def test_renamed_moved_and_reordered_shards_are_not_judged_again(deed: str, scen
     assert result.parts_written == 0
     assert parts_of(scene.out) == before
     scene.check()
+
+
+def test_a_shard_that_is_not_what_its_new_name_says_is_bad(scene: Nights) -> None:
+    """As in a full run: a file that is not text may have any name but that of a compressed one."""
+    path = scene.pile.add([b'{"a": "\xff"}', *answers("eval-1", MODELS[2])])
+    scene.run()
+    scene.pile.rename(path, path.with_name("renamed.jsonl"))
+    assert scene.run().unchanged == len(scene.pile.paths)
+    scene.pile.rename(path.with_name("renamed.jsonl"), path.with_name("renamed.jsonl.gz"))
+    with pytest.raises(BadShardsError, match="is neither gzip, as its name says, nor text"):
+        scene.run()
 
 
 def test_line_counts_follow_the_order_of_shards(scene: Nights) -> None:
