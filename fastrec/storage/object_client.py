@@ -20,7 +20,8 @@ from fastrec.limits import LIMITS, Limits
 
 __all__ = ["FoundObject", "ObjectClient", "found_object"]
 
-_VERSIONS: Final = ("ETag", "etag", "blob_id", "md5Hash", "crc32c", "LastModified", "last_modified", "updated", "mtime")
+_TIMES: Final = ("LastModified", "last_modified", "updated", "mtime")
+_VERSIONS: Final = ("ETag", "etag", "blob_id", "md5Hash", "crc32c", *_TIMES)
 
 
 class FoundObject(NamedTuple):
@@ -28,7 +29,8 @@ class FoundObject(NamedTuple):
 
     path: str
     size: int
-    version: int  # changes when the object changes; 0 if the store does not say
+    version: int
+    """Changes when the object changes; 0 if the store does not say. Two objects of the same version are copies."""
 
 
 class ObjectClient:
@@ -93,8 +95,13 @@ def found_object(path: str, details: dict[str, Any]) -> FoundObject:
     """Describe an object by what its file system says about it."""
     if details.get("size") is None:  # without it, a truncated answer would not be noticed
         raise OSError(errno.ENOTSUP, "the server does not tell its size: download it first", path)
-    version = next((details[name] for name in _VERSIONS if details.get(name)), "")
-    return FoundObject(path, details["size"], xxh3_64_intdigest(str(version).encode()) >> 1 if version else 0)
+    name = next((name for name in _VERSIONS if details.get(name)), "")
+    if not name:
+        return FoundObject(path, details["size"], 0)
+    version = str(details[name])
+    if name in _TIMES or path.startswith(("http:", "https:")):  # says nothing about other objects
+        version += f" {path}"
+    return FoundObject(path, details["size"], xxh3_64_intdigest(version.encode(errors="surrogatepass")) >> 1)
 
 
 @lru_cache(maxsize=1_024)

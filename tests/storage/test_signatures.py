@@ -11,6 +11,7 @@ import pytest
 from fastrec.sources.inputs import find_shards
 from fastrec.sources.shard import Shard, shard_at
 from fastrec.storage.local import LOCAL
+from fastrec.storage.object_client import found_object
 from fastrec.storage.object_store import OBJECT_STORE
 
 TIME = 1_700_000_000_123_456_789
@@ -116,3 +117,23 @@ def test_a_copy_in_a_store() -> None:
 
 def test_the_signature_of_an_unknown_version_ends_with_zero() -> None:
     assert Shard("s3://bucket/a.jsonl", 3, None).signature == "3-0"
+
+
+@pytest.mark.parametrize(
+    ("url", "field", "is_same"),
+    [
+        ("s3://bucket", "ETag", True),
+        ("gs://bucket", "md5Hash", True),
+        ("https://host", "ETag", False),
+        ("s3://bucket", "LastModified", False),
+        ("sftp://host", "mtime", False),
+    ],
+)
+def test_only_versions_that_follow_from_the_content_tell_that_objects_are_copies(
+    url: str, field: str, is_same: bool
+) -> None:
+    """Two objects may be written in the same second; and what a web server says is about one address."""
+    one, other = (found_object(f"{url}/{name}", {"size": 3, field: "x"}) for name in "ab")
+    assert (one.version == other.version) is is_same
+    assert one == found_object(one.path, {"size": 3, field: "x"})
+    assert one.version != found_object(one.path, {"size": 3, field: "y"}).version
