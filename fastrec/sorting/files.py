@@ -141,8 +141,9 @@ class BlockReader:
         return self._begin + _HEAD + (self._length() & ~_COMPRESSED)
 
     def _length(self) -> int:
-        """Return the length of the next block, perhaps with a mark; 0 if it was not read yet."""
-        return int.from_bytes(self._data[self._begin : self._begin + _LENGTH], "big")
+        """Return the length of the next block, perhaps with a mark; 0 if it was not read yet, or not completely."""
+        head = self._data[self._begin : self._begin + _LENGTH]
+        return int.from_bytes(head, "big") if len(head) == _LENGTH else 0
 
     def _read_stretch(self) -> None:
         # A block that was cut off is read to its end, and a small rest is read at once.

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from xxhash import xxh3_128
 
 from fastrec.errors import DamagedFileError
-from fastrec.sorting.files import ViewsWriter, read_blocks, write_blocks
+from fastrec.sorting.files import BlockReader, ViewsWriter, read_blocks, write_blocks
 from fastrec.sorting.gather import Window, gather, slice_run
 from fastrec.sorting.spill import Run, Sources, spill
 from fastrec.storage.digests import fingerprint
@@ -201,6 +201,18 @@ def test_blocks_are_read_one_by_one_as_written(blocks: list[list[Any]], compress
         assert Path(path).stat().st_size == size
         assert xxh3_128(Path(path).read_bytes()).hexdigest() == digest
         assert list(read_blocks(path)) == blocks
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_reads_may_end_anywhere(compressed: bool, tmp_path: Path) -> None:
+    """Wherever a read ends, also within the length of a block, the blocks are the same."""
+    path, blocks = str(tmp_path / "blocks"), [[number] * number for number in range(12)]
+    size, _ = write_blocks(path, blocks, compressed=compressed)
+    for stretch in range(1, size):
+        reader, found = BlockReader(path, 0, size, stretch), list[Any]()
+        while not reader.at_end:
+            found += reader.read()
+        assert found == blocks, stretch
 
 
 @pytest.mark.parametrize("length", [1, 3, 4, 5, 9, 12])
