@@ -23,6 +23,7 @@ import msgspec
 
 from fastrec.build import differences
 from fastrec.errors import naming
+from fastrec.judge.codes import REPAIRS
 from fastrec.normalize.results import MergedRun, Part, SortResult
 from fastrec.storage import storage_of
 from fastrec.storage.base import Log
@@ -153,7 +154,9 @@ def _flat(purpose: dict[str, Any]) -> dict[str, Any]:
     """Return a purpose in one level, with the names and values of options as users write them."""
     flat = {**purpose.pop("build", {}), **purpose}
     for name, value in purpose.items():
-        if isinstance(value, list):
+        if name == "repair" and value == list(REPAIRS):
+            flat[name] = "all"
+        elif isinstance(value, list):
             flat[name] = ",".join(map(str, value)) or "none"
         elif name in _SIZES:
             flat[name] = _spell_size(value)

@@ -17,6 +17,7 @@ import pytest
 from fastrec import build
 from fastrec.commands.generate.stream import Recipe, lines
 from fastrec.errors import BadShardsError
+from fastrec.judge.repair import repair_codes
 from fastrec.limits import Limits
 from fastrec.normalize import driver
 from fastrec.normalize.options import Options
@@ -180,6 +181,15 @@ def test_work_for_other_options_is_not_used(other: dict[str, Any], scene: Nights
     scene.check()
     again = scene.run()
     assert (again.unchanged, again.parts_written, again.notices) == (len(scene.pile.paths), 0, [])
+
+
+def test_options_are_said_as_users_write_them(scene: Nights) -> None:
+    scene.content |= {"part_size": 2 << 20, "repair": repair_codes(["all"]), "sort_by": ("model_id",)}
+    fields = "evaluation_name,sample_hash,model_id,evaluation_id,sample_id"
+    assert scene.run().notices[0].partition("made with ")[2] == (
+        "repair none instead of all, part_size 4KiB instead of 2MiB, "
+        f"sort_by {fields} instead of model_id,{fields.replace('model_id,', '')}"
+    )
 
 
 @pytest.mark.parametrize("what", ["fastrec", "zstd"])
