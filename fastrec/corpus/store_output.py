@@ -205,6 +205,10 @@ class StoreOutput(Output):
                 return
             kept = {*self.kept, self.kept_path}
             storage.remove(*(path for path in self._work_files(journals=True) if path not in kept))
+            if not is_url(self.work_root):
+                used = {parent_and_name(path)[0] for path in kept}
+                files = storage.files_in(self.work_root)
+                storage.remove(*(path for path in files if storage.is_directory(path) and path not in used))
 
     def earlier_journals(self) -> list[str]:
         files = map(parent_and_name, self._work_files())

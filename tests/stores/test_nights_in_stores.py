@@ -181,6 +181,18 @@ def full_hash(names: list[str]) -> str:
 
 
 @pytest.mark.usefixtures("store")
+def test_kept_work_of_a_store_on_this_machine_does_not_grow(tmp_path: Path) -> None:
+    """Each run has a directory of its own: those without kept files are removed."""
+    names = put(Pile(tmp_path / "in", evaluations=2))
+    for number in range(4):
+        result = night(names, work_dir=str(tmp_path / "work"))
+        assert result.unchanged == (len(names) if number else 0)
+        directories = [path for path in (tmp_path / "work").glob(".corpus.*/*") if path.is_dir()]
+        assert len(directories) == min(number + 1, 2), "those of the first night, and of tonight"
+        assert all(any(path.iterdir()) for path in directories)
+
+
+@pytest.mark.usefixtures("store")
 @pytest.mark.parametrize("where", ["inputs", "output", "work"])
 def test_stores_and_directories_can_be_mixed(where: str, tmp_path: Path) -> None:
     """Only the shards, only the corpus, or only kept work is in a store."""
