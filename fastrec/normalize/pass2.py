@@ -23,7 +23,7 @@ from fastrec.engine.base import collector_off
 from fastrec.normalize.options import Options
 from fastrec.normalize.pass1 import release_buffer
 from fastrec.normalize.resolve import Resolver, SameRunFilter, select, sources_of
-from fastrec.normalize.results import Part, PartData
+from fastrec.normalize.results import Aside, Part
 from fastrec.sorting.borders import BorderSizes, write_borders
 from fastrec.sorting.gather import RunSlice, Window, gather
 from fastrec.sorting.keys import key_splitter
@@ -31,7 +31,7 @@ from fastrec.sorting.spill import IndexWriter
 from fastrec.storage.digests import FileDigest, digest_of
 from fastrec.summary.contradictions import find_contradictions
 from fastrec.summary.losers import losers_in
-from fastrec.summary.part_statistics import PartCounts, write_statistics
+from fastrec.summary.part_statistics import LinesByPiece, PartCounts, write_statistics
 from fastrec.summary.rows import Column
 from fastrec.summary.same_run import write_bodies
 
@@ -73,7 +73,8 @@ def make_part(task: PartTask) -> Part:
     options = task.options
     split = key_splitter(options.sort_fields)
     same_run, resolver = _same_run(task), _resolver(task)
-    counts, lines = PartCounts(), PartCounts().lines
+    counts = PartCounts()
+    lines = counts.lines
     kept: list[Fields] = []
     seen: list[Fields] = []
     outcomes: list[Any] = []
@@ -118,7 +119,6 @@ def make_part(task: PartTask) -> Part:
     if resolver:
         lines.left_out = resolver.by_piece
         lines.duplicates.update(resolver.duplicates)
-    counts.lines = lines
     files = write_statistics(
         task.census,
         counts,
@@ -150,7 +150,7 @@ def make_part(task: PartTask) -> Part:
     return keeper.finish(part) if keeper else part
 
 
-def _count_sources(window: Window, lines: Any) -> None:
+def _count_sources(window: Window, lines: LinesByPiece) -> None:
     """Count where the records of a window come from."""
     lines.kept.update([row[Column.SOURCE] for row in window.rows])
     for index, sources in window.copies.items():
@@ -203,11 +203,11 @@ class _Keeper:
             FileDigest(part.index, self._index.size, self._index.hash()),
             write_borders(part.borders, borders),
         ]
-        aside: PartData | None = None
+        aside: Aside | None = None
         if self._aside:
             path, (_, index) = f"{part.census}-aside", self._aside
             files += [digest_of(path), FileDigest(f"{path}.index", index.size, index.hash())]
-            aside = PartData(path, self._aside_bytes, f"{path}.index", index.size)
+            aside = Aside(path, self._aside_bytes, f"{path}.index", index.size)
         return msgspec.structs.replace(
             part,
             files=tuple(files),

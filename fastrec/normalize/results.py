@@ -19,9 +19,9 @@ from fastrec.sources.shard import Slice
 from fastrec.storage.digests import FileDigest
 
 __all__ = [
+    "Aside",
     "MergedRun",
     "Part",
-    "PartData",
     "Piece",
     "PieceCounts",
     "PieceStatistics",
@@ -167,8 +167,8 @@ class MergedRun(msgspec.Struct, frozen=True, tag="merge"):
     regions: str  # hash of the regions that its bounds belong to; empty if it has no bounds
 
 
-class PartData(msgspec.Struct, frozen=True):
-    """Sorted records in a compressed file, and their index in another one."""
+class Aside(msgspec.Struct, frozen=True):
+    """Records that options left out of a part: sorted, in a compressed file, with their index in another one."""
 
     path: str
     text_bytes: int
@@ -195,8 +195,9 @@ class Part(msgspec.Struct, frozen=True, tag="part"):
     names: str = ""  # fingerprint of the names of the pieces of input that its left-out records come from
     index_bytes: int = 0
     """Size of its index, the file `census` + `-index`; 0 if work is not kept for the next run."""
-    aside: PartData | None = None
-    """The records of its range that options left out, which the next run may need."""
+    aside: Aside | None = None
+    """The records of its range that options left out, which the next run may need; None if there are none, or if work
+    is not kept."""
     border: bytes = b""
     """The first border of its range, if work is kept."""
 

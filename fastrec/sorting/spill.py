@@ -134,13 +134,9 @@ def spill(
     keys: list[bytes],
     rows: list[Row],
     *,
-    fenced: bool = True,
     block_rows: int = BLOCK_ROWS,
 ) -> Run:
-    """Sort records and write them as a run: `text` holds their normal forms in any order, and `ends` where each ends.
-
-    Without `fenced`, the run has no fences.
-    """
+    """Sort records and write them as a run: `text` holds their normal forms in any order, `ends` where each ends."""
     starts = [0, *ends[:-1]]
     prints: list[int] = []
     with memoryview(text) as view:
@@ -150,7 +146,7 @@ def spill(
                 views = [view[starts[index] : ends[index]] for index in order[first : first + _BATCH]]
                 data.write(views)
                 prints += map(fingerprint, views)
-    with IndexWriter(index_of(path), block_rows, fenced=fenced) as index:
+    with IndexWriter(index_of(path), block_rows) as index:
         index.add(
             [keys[number] for number in order],
             [ends[number] - starts[number] for number in order],
