@@ -129,6 +129,30 @@ def test_rejected_lines_of_a_moved_shard_have_its_new_name(scene: Nights) -> Non
     scene.check()
 
 
+def test_records_that_are_left_out_have_the_names_and_lines_of_tonight(scene: Nights) -> None:
+    """A shard that has them moves, a copy of it comes in front, and the first one goes."""
+    scene.content |= {"conflicts": "first", "repeats": "reject"}
+    lines = answers("eval-3", MODELS[0], score=0.0) + answers("eval-2", MODELS[1], epoch=1)
+    path = scene.pile.add([b"", *lines])
+    scene.run()
+    moved = scene.pile.folder / "elsewhere" / "moved.jsonl"
+    scene.pile.rename(path, moved)
+    result = scene.run()
+    assert counts(result) == (len(scene.pile.paths), 0, 0, 0)
+    assert str(moved) in {reject["source"] for reject in Corpus(scene.out).rejects}
+    scene.check()
+    scene.pile.add([b"", b"", *lines])
+    scene.pile.paths.reverse()
+    scene.run()
+    scene.check()
+    scene.pile.paths.reverse()
+    assert scene.run().unchanged == len(scene.pile.paths)
+    scene.check()
+    scene.pile.remove(moved)
+    scene.run()
+    scene.check()
+
+
 # One evaluation changed
 
 
