@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from fastrec.corpus.writer import SUFFIXES
+from fastrec.errors import DamagedFileError
 from fastrec.normalize.changes import KeptShard
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.kept import Kept, KeptFile, KeptRejects, signatures_of, write_kept
@@ -75,6 +76,7 @@ def keep_work(context: RunContext, made: Made) -> frozenset[str]:
         next_task=sorted_shards.next_task,
         next_piece=sorted_shards.next_piece,
     )
+    output.check()
     try:
         write_kept(output.next_kept_path, document)
     except UnicodeEncodeError:
@@ -119,10 +121,12 @@ def _hashes(made: Made) -> tuple[dict[int, str], dict[int, list[tuple[int, int, 
 
 
 def _kept_files(context: RunContext, files: Iterable[tuple[str, str]]) -> list[KeptFile]:
-    """Describe files, given their paths and hashes."""
+    """Describe files, given their paths and hashes; DamagedFileError if one is missing."""
     found = list(files)
     paths = [context.output.before_publishing(path) for path, _ in found]
     signatures = signatures_of(paths, context.engine)
+    if "" in signatures:
+        raise DamagedFileError(found[signatures.index("")][0], "it is missing")
     return [KeptFile(path, signature, hash_) for (path, hash_), signature in zip(found, signatures, strict=True)]
 
 

@@ -22,6 +22,7 @@ from fastrec.limits import Limits
 from fastrec.normalize import driver
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
+from fastrec.progress import Progress
 from fastrec.sources.formats import Format
 from tests.faults.failing import contents
 from tests.normalize.nights import (
@@ -301,6 +302,23 @@ def test_damaged_parts_that_are_read_are_noticed(tmp_path: Path) -> None:
     for evaluation in range(4):  # every part is read
         scene.pile.add([record(f"eval-{evaluation}", MODELS[5], question) for question in range(6)])
     scene.run()
+    scene.check()
+
+
+@pytest.mark.parametrize("name", ["statistics-*", "census-*-index"])
+def test_a_file_goes_while_a_night_runs(name: str, scene: Nights) -> None:
+    """No step reads it if nothing changed; but a file that is missing must not be listed as kept."""
+    files = list(scene.work.glob(name))
+
+    class Remover(Progress):
+        def finish(self) -> None:
+            for path in files:
+                path.unlink(missing_ok=True)
+
+    result = run(scene.pile.paths, scene.out, scene.options(), progress=Remover())
+    scene.check()
+    assert any("is damaged: " in notice for notice in result.notices), result.notices
+    assert scene.run().unchanged == len(scene.pile.paths)
     scene.check()
 
 
