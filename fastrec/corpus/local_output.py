@@ -27,7 +27,7 @@ from typing import Final
 from fastrec.corpus.lock import locked
 from fastrec.corpus.manifest import is_refused
 from fastrec.corpus.output import REFUSED, Kind, Output, not_refused, work_of
-from fastrec.errors import LockedError, UsageError, naming, shown
+from fastrec.errors import DamagedFileError, LockedError, UsageError, naming, shown
 from fastrec.limits import LIMITS, Limits
 from fastrec.storage import is_url, storage_of
 from fastrec.storage.local import LOCAL
@@ -126,7 +126,10 @@ class LocalOutput(Output):
         return [path for path in directories if storage_of(path).is_directory(path)]
 
     def reuse(self, path: str, name: str) -> str:
-        LOCAL.link_or_copy(path, self.staged(name))
+        try:
+            LOCAL.link_or_copy(path, self.staged(name))
+        except FileNotFoundError as exc:
+            raise DamagedFileError(path, "it is missing") from exc
         return self.staged(name)
 
     def keep(self, path: str, name: str, *, linked: bool = True) -> str:

@@ -79,8 +79,9 @@ def keep_work(context: RunContext, made: Made) -> frozenset[str]:
     output.check()
     try:
         write_kept(output.next_kept_path, document)
-    except UnicodeEncodeError:
-        context.notice("this work is not kept for the next run: a path is not UTF-8")
+    except (UnicodeEncodeError, OverflowError) as exc:
+        reason = "a path is not UTF-8" if isinstance(exc, UnicodeEncodeError) else "its list would be too long"
+        context.notice(f"this work is not kept for the next run: {reason}")
         return frozenset()
     return frozenset(file.path for file in document.files)
 

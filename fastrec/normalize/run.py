@@ -22,12 +22,13 @@ from typing import Any
 import msgspec
 
 from fastrec.arguments import field_names
-from fastrec.corpus.output import CORPUS, Output
+from fastrec.corpus.output import CORPUS, KEPT, Output
 from fastrec.corpus.publish import (
     check_inputs_not_in,
     check_output,
     check_reachable,
     open_output,
+    work_root_of,
 )
 from fastrec.engine import is_small, make_engine
 from fastrec.errors import RefusedError, UsageError, shown, utf8
@@ -40,7 +41,7 @@ from fastrec.progress import Progress
 from fastrec.sources.inputs import find_shards
 from fastrec.sources.shard import Shard
 from fastrec.sources.tasks import total_text
-from fastrec.storage import is_private, is_url, without_file_protocol
+from fastrec.storage import is_private, is_url, join, storage_of, without_file_protocol
 from fastrec.storage.local import scratch_directory
 from fastrec.summary.document import Summary
 
@@ -147,7 +148,9 @@ def run(
     check_output(target, paths, shards)
     work_dir = options.work_dir
     if work_dir is None and is_url(target) and not options.scheduler and not options.incremental:
-        work_dir = scratch_directory()  # all workers are on this machine: temporary files can stay local
+        kept = join(work_root_of(target, None), KEPT)
+        if not storage_of(kept).exists(kept):  # else this run takes its place, and removes it
+            work_dir = scratch_directory()  # all workers are on this machine: temporary files can stay local
     with (
         open_output(
             target, CORPUS, work_dir, overwrite=options.overwrite, fresh=options.fresh, limits=options.limits

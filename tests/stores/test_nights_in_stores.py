@@ -235,3 +235,14 @@ class TestOnACluster:
                 scene.check()
                 again = scene.run(**cluster)
                 assert (again.unchanged, again.parts_written) == (len(scene.pile.paths), 0)
+
+
+@pytest.mark.usefixtures("store")
+def test_a_run_that_is_not_incremental_removes_kept_work(tmp_path: Path) -> None:
+    """Nothing of the last night is left in the store, wherever this run has its temporary files."""
+    names = put(Pile(tmp_path / "in", evaluations=2, models=2))
+    night(names)
+    assert any(".fastrec-work/" in name for name in FakeStore.store)
+    night(names, incremental=False)
+    assert not [name for name in FakeStore.store if ".fastrec-work" in name]
+    check(names)
