@@ -77,7 +77,7 @@ def corpus(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     """A corpus of many small parts, in the default sort order and in others; read only."""
     directory = tmp_path_factory.mktemp("cat")
     write(directory / "a.jsonl", records())
-    found = normalized(directory / "a.jsonl", directory / "corpus", part_size=8_000, sort_by=request.param)
+    found = normalized(directory / "a.jsonl", directory / "corpus", part_size=40_000, sort_by=request.param)
     assert len(found.parts) > 5
     return found
 
@@ -87,7 +87,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     """The same, only in the default sort order; read only."""
     directory = tmp_path_factory.mktemp("plain")
     write(directory / "a.jsonl", records())
-    return normalized(directory / "a.jsonl", directory / "corpus", part_size=8_000)
+    return normalized(directory / "a.jsonl", directory / "corpus", part_size=40_000)
 
 
 @pytest.fixture

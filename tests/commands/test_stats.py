@@ -53,7 +53,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def corpus(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Their corpus, with parts so small that questions span two parts; read-only."""
     output = tmp_path_factory.mktemp("made") / "corpus"
-    fastrec.normalize(shards, output, part_size=4_096)
+    fastrec.normalize(shards, output, part_size=32_768)
     assert len(list(output.glob("part-*"))) > 5
     return output
 
@@ -186,7 +186,7 @@ def test_common_questions_in_another_sort_order(
     shards: Path, corpus: Path, tmp_path: Path, order: tuple[str, ...]
 ) -> None:
     """A corpus whose questions are not adjacent is sorted again, with a notice."""
-    fastrec.normalize(shards, tmp_path / "other", part_size=4_096, sort_by=order)
+    fastrec.normalize(shards, tmp_path / "other", part_size=32_768, sort_by=order)
     said: list[str] = []
     assert stats(tmp_path / "other", common=True, notice=said.append) == stats(corpus, common=True)
     first, second = sort_order(order)[:2]

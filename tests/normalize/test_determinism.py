@@ -245,17 +245,17 @@ def test_many_parts_and_runs_need_few_open_files(conflicts: str, tmp_path: Path)
     """Hundreds of parts and runs need fewer than 64 open files."""
     several = [
         json.dumps(sample(sample_id=number // 2, error=str(number), input=question(number // 2))).encode()
-        for number in range(4_000)
+        for number in range(1_200)
     ]
     options: dict[str, Any] = {
-        "part_size": 16_384,
+        "part_size": 4_096,
         "conflicts": conflicts,
         "repeats": conflicts,
-        "limits": Limits(run_bytes=30_000),
+        "limits": Limits(run_bytes=15_000),
     }
     corpus = normalized(write(tmp_path / "in.jsonl", several), tmp_path / "out", **options)
     assert len(corpus.parts) > 64
-    assert len(corpus.rejects) == (2_000 if conflicts == "first" else 0)
+    assert len(corpus.rejects) == (600 if conflicts == "first" else 0)
 
 
 def test_examples_of_replaced_hashes_do_not_depend_on_arrival(tmp_path: Path) -> None:

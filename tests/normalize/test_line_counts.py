@@ -151,7 +151,7 @@ def test_every_line_is_accounted_for(pile: list[list[Line]], options: dict[str, 
         limits = IN_PIECES if pieces else LIMITS
         with patch.object(module, "make_engine", lambda *_: SerialEngine()):
             corpus = normalized(
-                shards, Path(folder) / "out", part_size=1_024, jobs=1 + pieces, limits=limits, **options
+                shards, Path(folder) / "out", part_size=4_096, jobs=1 + pieces, limits=limits, **options
             )
         check_locations(corpus)
         lines = [line for some in pile for line in some]

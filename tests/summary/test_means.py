@@ -91,13 +91,13 @@ def trials(seed: int) -> list[dict[str, Any]]:
 def test_the_summary_depends_on_the_records_alone(tmp_path: Path) -> None:
     """Part size, sort order, jobs and partitions of the census change nothing, and fractions give the same numbers."""
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(record) + "\n" for record in trials(seed=3)))
-    small: dict[str, Any] = {"part_size": 2_048, "limits": Limits(census_fan_in=2, census_partitions=3)}
+    small: dict[str, Any] = {"part_size": 8_192, "limits": Limits(census_fan_in=2, census_partitions=3)}
     ways: list[dict[str, Any]] = [
         {},
         small,
         {**small, "sort_by": ("evaluation_id",)},
         {**small, "sort_by": ("sample_id", "model_id")},
-        {"part_size": 2_048, "jobs": 2, "limits": Limits(small_input=0)},
+        {"part_size": 8_192, "jobs": 2, "limits": Limits(small_input=0)},
     ]
     summaries = set()
     for number, way in enumerate(ways):

@@ -153,7 +153,7 @@ def test_the_summary_does_not_depend_on_how_it_was_made(tmp_path: Path) -> None:
         for model in ("a", "b", "c")
         for _ in range(60)
     ]
-    small = {"part_size": 2_048, "limits": Limits(census_fan_in=2, census_partitions=3)}
+    small = {"part_size": 8_192, "limits": Limits(census_fan_in=2, census_partitions=3)}
     ways: list[dict[str, Any]] = [
         {},
         {**small, "sort_by": ("evaluation_result_id", "sample_id")},
@@ -309,7 +309,7 @@ def test_common_questions_are_those_of_a_metric(sort_by: tuple[str, ...], tmp_pa
         for trial in range(2)
         if rng.random() < 0.8
     ]
-    corpus = corpus_of(tmp_path, records, part_size=2_048, sort_by=sort_by)
+    corpus = corpus_of(tmp_path, records, part_size=8_192, sort_by=sort_by)
     assert len(Corpus(corpus).parts) > 5
     found = fastrec.stats(corpus, common=True, limits=Limits(stats_batch_records=5))
     assert [one.title for one in found.evaluations] == ["arithmetic · exact", "arithmetic · f1"]
