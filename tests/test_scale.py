@@ -56,8 +56,8 @@ def measured(records: int, **more: int) -> tuple[Simulated, int]:
 
 def test_costs_grow_linearly() -> None:
     """Four times the records take four times the requests and the memory, though runs × parts grow 16-fold."""
-    one, held = measured(30_000)
-    four, held_by_four = measured(120_000)
+    one, held = measured(40_000)
+    four, held_by_four = measured(160_000)
     assert len(one.merges) == len(four.merges) == 2
     assert four.runs * four.parts > 12 * one.runs * one.parts
     assert four.slices <= 4.2 * one.slices

@@ -81,7 +81,7 @@ def make_scene(folder: Path, *, replace: bool, **options: Any) -> Scene:
         write(folder / "old.jsonl", lines_of("old"))
         run([folder / "old.jsonl"], folder / "old", Options())
         old = contents(folder / "old")
-    options = {"part_size": 12_000, "memory": 5 << 20, "limits": SMALL_TASKS, **options}
+    options = {"part_size": 6_000, "memory": 5 << 20, "limits": SMALL_TASKS, **options}
     run([shards], folder / "whole", Options(**options))
     assert len(audited(folder / "whole").parts) > 1
     return Scene(folder / "place", shards, options, contents(folder / "whole"), old)
