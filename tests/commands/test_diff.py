@@ -121,7 +121,7 @@ CHOICES = [
 ]
 
 
-@settings(max_examples=50)
+@settings(max_examples=35)
 @given(
     nights(), st.sampled_from(CHOICES), st.sampled_from([7, 900, 5_000, 1 << 18]), st.sampled_from([1 << 10, 1 << 14])
 )
@@ -186,7 +186,7 @@ def nights_with_metrics(draw: Any) -> tuple[list[dict[str, Any]], list[dict[str,
     )
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(
     nights_with_metrics(),
     st.sampled_from(LATER_CHOICES),

@@ -14,7 +14,7 @@ import pytest
 from tests.faults.killed_nights import KilledNights, some_of
 from tests.faults.processes import HAS_PROC
 
-EXAMPLES = int(os.environ.get("NIGHTS_EXAMPLES", "6"))
+EXAMPLES = int(os.environ.get("NIGHTS_EXAMPLES", "4"))
 
 
 @pytest.fixture(scope="module")

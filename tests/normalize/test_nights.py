@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.normalize.nights import CONTENT, Night, Nights, calm_nights, nights
 
-EXAMPLES = int(os.environ.get("NIGHTS_EXAMPLES", "5"))
+EXAMPLES = int(os.environ.get("NIGHTS_EXAMPLES", "3"))
 
 
 def play(content: int, several: list[Night]) -> None:

@@ -35,7 +35,7 @@ HASTY = Limits(**SMALL, lease_renew_seconds=0.001, lease_lapse_seconds=0.0)
 """The limits of a run that presumes every other one dead."""
 OPTIONS: dict[str, Any] = {"part_size": 4 << 10, "repeats": "first", "level": 1, "overwrite": True}
 WORK = [None, "fake://bucket/work"]
-EXAMPLES = int(os.environ.get("NIGHTS_EXAMPLES", "8"))
+EXAMPLES = int(os.environ.get("NIGHTS_EXAMPLES", "5"))
 
 
 @pytest.fixture
