@@ -84,7 +84,8 @@ def make_part(task: PartTask) -> Part:
     keeper = _Keeper(task) if options.incremental else None
     with keeper or nullcontext(), ShardWriter(task.path, options.compression, options.level) as writer:
         for everything in gather(task.slices, task.low, task.high, task.window_bytes):
-            window, left = everything, list(range(len(everything.keys)))
+            window = everything
+            left: Sequence[int] = range(len(everything.keys))
             if same_run:
                 left = same_run.filter(everything)
                 for index in set(range(len(everything.keys))).difference(left):

@@ -41,7 +41,7 @@ from fastrec.summary.tally import Tally
 
 __all__ = [
     "Census",
-    "Copies",
+    "CopyCounts",
     "IdentityCounts",
     "LinesByPiece",
     "PartCounts",
@@ -60,7 +60,7 @@ Fields = Sequence[bytes]
 _LISTS: Final = ("hash", "id")
 
 
-Copies = tuple[tuple[int, int], ...]
+CopyCounts = tuple[tuple[int, int], ...]
 """Where identical records come from: numbers of pieces of input, and how many copies each of them has."""
 
 
@@ -68,7 +68,7 @@ class LinesByPiece(Sums):
     """What became of the records of each piece of input, by the number of the piece."""
 
     kept: Counter[int] = msgspec.field(default_factory=Counter)  # records that no other piece has
-    shared: Counter[Copies] = msgspec.field(default_factory=Counter)
+    shared: Counter[CopyCounts] = msgspec.field(default_factory=Counter)
     """Records with copies. The first piece in the order of the input keeps the record; all other copies are duplicates.
     The order may change from run to run, so it is applied when parts are added up."""
     duplicates: Counter[int] = msgspec.field(default_factory=Counter)  # certain duplicates
