@@ -14,7 +14,10 @@ from bench.job import Command, Contender, Job
 from bench.peers import NORMALIZERS, Decompression
 from bench.validators import VALIDATORS
 
-__all__ = ["CONTENDERS", "command_of"]
+__all__ = ["CAT", "CONTENDERS", "DIFF", "EXPORT", "FLOOR", "NORMALIZE", "READING", "VALIDATE", "command_of"]
+
+NORMALIZE, VALIDATE, FLOOR = "fastrec normalize", "fastrec validate", "bare recompression"
+CAT, EXPORT, DIFF, READING = "fastrec cat", "fastrec export", "fastrec diff", "bare decompression"
 
 
 class Fastrec:

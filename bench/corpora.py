@@ -18,10 +18,12 @@ from typing import Any, Final
 import msgspec
 import zstandard
 
+from bench import shapes
 from bench.nights import make_nights
+from bench.plans import CORPORA, Copied, Generated, Nights, Published, Real, Resharded, Shaped
 from bench.real import real_files, scaled_real
 from fastrec.commands import generate
-from fastrec.commands.generate.stream import Recipe, lines
+from fastrec.commands.generate.stream import lines
 from fastrec.corpus.documents import read_manifest
 from fastrec.normalize.run import normalize
 from fastrec.schemas.hashes import sample_hash
@@ -37,75 +39,6 @@ _SMALL_TEXT: Final = 80  # characters to keep of each text in a small record
 _MODEL: Final = re.compile(rb'("model_id"\s*:\s*")')  # inside a string the quotes are escaped
 
 Named = Iterator[tuple[str, Iterable[bytes]]]
-
-
-class Generated(msgspec.Struct, frozen=True, tag=True):
-    """The lines of a recipe in shards of equal size; `small` truncates long texts."""
-
-    recipe: Recipe
-    shards: int
-    small: bool = False
-
-
-class Resharded(msgspec.Struct, frozen=True, tag=True):
-    """The lines of another corpus in a different number of shards."""
-
-    of: str
-    shards: int
-
-
-class Copied(msgspec.Struct, frozen=True, tag=True):
-    """Several copies of another corpus, each with different model names."""
-
-    of: str
-    times: int
-
-
-class Real(msgspec.Struct, frozen=True, tag=True):
-    """The real records, of all evaluations or one, in several versions; see `bench.real`."""
-
-    times: int
-    only: str = ""
-
-
-class Published(msgspec.Struct, frozen=True, tag=True):
-    """The normalized form of another corpus: its parts and manifest."""
-
-    of: str
-
-
-class Nights(msgspec.Struct, frozen=True, tag=True):
-    """Two corpora, `old` and `new`, made from another one; see `bench.nights`."""
-
-    of: str
-    anew: bool
-
-
-Plan = Generated | Resharded | Copied | Real | Published | Nights
-
-CORPORA: Final[dict[str, Plan]] = {
-    "mixed": Generated(Recipe(records=30_000, seed=1), 24),
-    "small": Generated(Recipe(records=200_000, seed=2, mix="single_turn"), 16, small=True),
-    "agentic": Generated(Recipe(records=5_000, seed=3, mix="agentic"), 16),
-    "unknown-keys": Generated(Recipe(records=20_000, seed=4, unknown_keys=1.0), 16),
-    "half-duplicates": Generated(Recipe(records=30_000, seed=5, duplicates=0.5), 16),
-    "giant-shard": Resharded("mixed", 1),
-    "2000-shards": Resharded("small", 2_000),
-    "2-shards": Resharded("small", 2),
-    "ten-lines": Generated(Recipe(records=10, seed=6), 1),
-    "real": Real(1),
-    "real-x10": Real(10),
-    "alpaca-x10": Real(10, only="alpaca"),  # Polars can read it: all values of a key have one type
-    "mixed-x10": Copied("mixed", 10),
-    "mixed-x4": Copied("mixed", 4),  # about 1 GB of text
-    "published-mixed-x4": Published("mixed-x4"),
-    "published-mixed": Published("mixed"),
-    "published-real": Published("real"),
-    "published-real-x10": Published("real-x10"),
-    "nights": Nights("real-x10", anew=False),
-    "nights-anew": Nights("real-x10", anew=True),
-    "nights-small": Nights("real", anew=False),
-}
 
 
 class Corpus(msgspec.Struct, frozen=True):
@@ -180,8 +113,10 @@ def key_of(name: str) -> str:
     """A digest of everything that a corpus is made of. It is known before the corpus is made."""
     plan = CORPORA[name]
     digest = sha256(msgspec.json.encode((_VERSION, plan)))
-    if isinstance(plan, Generated):
+    if isinstance(plan, Generated | Shaped):
         digest.update(generator_version().encode())
+        if isinstance(plan, Shaped):
+            digest.update(Path(shapes.__file__).read_bytes())
     elif isinstance(plan, Real):
         digest.update(msgspec.json.encode([(path.name, path.stat().st_size) for path in real_files()]))
     else:
@@ -197,11 +132,13 @@ def _publish(name: str, key: str, directory: Path, source: Corpus) -> Corpus:
     return Corpus(name, key, tuple(part.file for part in parts), manifest.records, manifest.text_bytes, size)
 
 
-def _shards(plan: Generated | Resharded | Copied | Real) -> Named:
+def _shards(plan: Generated | Shaped | Resharded | Copied | Real) -> Named:
     """The names of a plan's shards and their lines."""
     if isinstance(plan, Generated):
         stream = lines(plan.recipe)
         return _even(map(_shrunk, stream) if plan.small else stream, plan.recipe.records, plan.shards)
+    if isinstance(plan, Shaped):
+        return shapes.SHAPES[plan.shape](plan.seed)
     if isinstance(plan, Resharded):
         source = corpus(plan.of)
         return _even(chain.from_iterable(map(shard_lines, source.paths())), source.lines, plan.shards)

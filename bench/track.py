@@ -30,7 +30,7 @@ from bench.values import SETS, Figure, Value, better_stage, stage_values, trial_
 
 __all__ = ["main"]
 
-_ROUNDS: Final = 2
+_ROUNDS: Final = {"track": 5, "peers": 5}  # of the other sets: 2, because they take long
 _BUSY: Final = 0.5
 _ROOT: Final = Path(__file__).parents[1]
 _ASSETS: Final = _ROOT / "docs" / "assets"
@@ -81,8 +81,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in dict.fromkeys(trial.corpus for trial in trials_of(figures)):
         corpus(name)
     started = time.perf_counter()
-    nights = _nights(options.set, options.rounds)
-    session = _Session(figures, stages=options.set in {"track", "all"}, nights=nights, rounds=options.rounds)
+    rounds = options.rounds or _ROUNDS.get(options.set, 2)
+    nights = _nights(options.set, rounds)
+    session = _Session(figures, stages=options.set in {"track", "all"}, nights=nights, rounds=rounds)
     session.measure()
     history, here = read(), machine()
     comparisons = compare(session.values(), history, here)
@@ -126,7 +127,7 @@ def _print_end(comparisons: Sequence[Comparison], calibration: float, started: f
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="bench.track", description="Measure and compare.")
     parser.add_argument("--set", choices=[*SETS, "all"], default="track", help="the figures to measure")
-    parser.add_argument("--rounds", type=int, default=_ROUNDS, help="how often each trial runs; the best result counts")
+    parser.add_argument("--rounds", type=int, help="how often each trial runs (5, or 2 if a set takes long)")
     parser.add_argument("--dry-run", action="store_true", help="do not write to the history or docs")
     return parser
 

@@ -7,7 +7,7 @@ run once.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from itertools import groupby
 from pathlib import Path
 from tempfile import mkdtemp
@@ -40,9 +40,17 @@ Results = Mapping[Trial, Measured]
 
 
 def run_trials(
-    trials: Iterable[Trial], *, rounds: int = 3, notify: Callable[[str], None] = print, known: Results | None = None
+    trials: Iterable[Trial],
+    *,
+    rounds: int = 3,
+    notify: Callable[[str], None] = print,
+    known: Results | None = None,
+    twice: Container[Trial] = (),
 ) -> dict[Trial, Measured]:
-    """Run trials in rounds, corpus by corpus; returns the best result of each, `known` results included."""
+    """Run trials in rounds, corpus by corpus; returns the best result of each, `known` results included.
+
+    The trials in `twice` do not take part after the second round.
+    """
     best: dict[Trial, Measured] = dict(known or {})
     wanted = sorted(dict.fromkeys(trials), key=lambda trial: trial.corpus)
     for name, group in groupby(wanted, key=lambda trial: trial.corpus):
@@ -52,6 +60,8 @@ def run_trials(
             for trial in some:
                 previous = best.get(trial)
                 if number and previous and (previous.error or previous.seconds > _LONG):
+                    continue
+                if number > 1 and trial in twice:
                     continue
                 result = _run(trial)
                 best[trial] = better(previous, result) if previous else result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 pytest.importorskip("psutil", reason="needs the dependencies of the benchmarks")
 
-from bench import corpora, peer_tables
+from bench import corpora, peer_tables, trials
 from bench.compare import compare, worse
 from bench.contenders import CONTENDERS
 from bench.figures import FIGURES
@@ -22,11 +23,13 @@ from bench.measure import Measured, measure
 from bench.peer_tables import CorpusSize, Row, Sheet, full_tables, put_block, short_table
 from bench.plot import Point, plot
 from bench.report import page
+from bench.shapes import SHAPES
 from bench.stages import Stage
 from bench.tables import comparison_table, number
-from bench.trials import Trial, better
+from bench.trials import Trial, better, run_trials
 from bench.validators import strict_loads
 from bench.values import Value, better_stage, stage_values, trial_values
+from fastrec.judge.judge import Judge
 from tests.docs.reference import ROOT
 from tests.normalize.normalizing import write
 from tests.samples import sample
@@ -96,10 +99,10 @@ def test_seconds_are_relative_to_the_calibration_and_ratios_are_not() -> None:
     by_name = {figure.name: figure for figure in FIGURES}
     ten = by_name["ten lines"]
     floor = by_name["normalize / recompression, mixed"]
-    results = {ten.trials[0]: run(seconds=0.3), floor.trials[0]: run(seconds=3.0), floor.trials[1]: run(seconds=2.0)}
+    results = {ten.trials[0]: run(seconds=0.3), floor.trials[0]: run(seconds=3.5), floor.trials[1]: run(seconds=2.0)}
     ten_lines, ratio = trial_values([ten, floor], results, 0.1)
     assert (ten_lines.value, ten_lines.relative) == (0.3, pytest.approx(3.0))
-    assert (ratio.value, ratio.relative) == (1.5, 1.5)
+    assert (ratio.value, ratio.relative) == (1.75, 1.75)
     assert ten_lines.reached is True
     assert ratio.reached is False
 
@@ -226,6 +229,36 @@ def test_a_corpus_is_cached_until_its_plan_changes(tmp_path: Path, monkeypatch: 
     monkeypatch.setitem(corpora.CORPORA, "ten-lines", changed)
     assert corpora.corpus("ten-lines").lines == 11
     assert not first.directory.exists()
+
+
+SIZES = {"many-evaluations": (700, 30_000), "transcripts": (30_000, 600_000)}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_shapes_have_valid_records_of_the_newest_version(shape: str) -> None:
+    judge, (low, high) = Judge(), SIZES[shape]
+    for _, shard in islice(SHAPES[shape](1), 4):
+        lines = list(shard)
+        batch = judge.judge_chunk(b"\n".join(lines) + b"\n", bytearray())
+        assert (batch.versions["0.3.0"], batch.slow, batch.rejected) == (len(lines), 0, [])
+        assert all(low < len(line) < high for line in lines)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_text_of_a_shape_depends_on_the_seed_alone(shape: str) -> None:
+    """The shards can be made in any order."""
+    first, second = ([list(shard) for _, shard in islice(SHAPES[shape](1), 2)] for _ in "ab")
+    last_first = [shard for _, shard in islice(SHAPES[shape](1), 2)][::-1]
+    assert first == second == [list(shard) for shard in last_first][::-1]
+    assert first != [list(shard) for _, shard in islice(SHAPES[shape](2), 2)]
+
+
+def test_trials_in_no_figure_run_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[Trial] = []
+    monkeypatch.setattr(trials, "_run", lambda trial: ran.append(trial) or run())
+    often, seldom = Trial("a", "ten-lines"), Trial("b", "ten-lines")
+    run_trials([often, seldom], rounds=5, notify=lambda _: None, twice={seldom})
+    assert ran == [often, seldom] * 2 + [often] * 3
 
 
 def test_trials_differ_in_contender_corpus_jobs_and_share() -> None:

@@ -120,10 +120,11 @@ BENCH_ROWS = [
     ["night_runs", "tables"],
     ["compare"],
     ["figures", "history"],
+    ["use_figures"],
     ["values"],
     ["piles", "stages", "trials"],
     ["contenders", "corpora"],
-    ["nights", "peers", "real", "scale_workers", "validators"],
+    ["nights", "peers", "plans", "real", "scale_workers", "shapes", "validators"],
     ["bar_plot", "calibrate", "job", "measure", "night_states", "plot", "pydantic_record", "scale_corpus"],
 ]
 PRINTING = {"print", "click.echo", "click.secho", "sys.exit", "os._exit", "exit", "quit", "breakpoint"}
