@@ -11,7 +11,7 @@ BENCH_ARGS ?=
 SOAK_ARGS ?=
 SCALE_ARGS ?= 1e9
 
-.PHONY: help run test lint docs pictures soak cluster-demo bench bench-report bench-peers bench-instructions scale format dist clean
+.PHONY: help run test lint docs pictures soak cluster-demo bench bench-report bench-peers bench-instructions bench-profile scale format dist clean
 .DELETE_ON_ERROR:
 
 help:            ## List the targets.
@@ -70,6 +70,9 @@ bench-peers: $(VENV)/dev.stamp ## Compare with other tools; write the tables of 
 
 bench-instructions: $(VENV)/dev.stamp ## Count the instructions of the judge per record, with valgrind.
 	$(BIN)/python -m bench.instructions
+
+bench-profile: $(VENV)/dev.stamp ## Where the processor time of normalize goes, with perf (BENCH_ARGS="--corpus mixed --top 20").
+	$(BIN)/python -m bench.core_seconds $(BENCH_ARGS)
 
 scale: $(VENV)/dev.stamp ## Simulate the driver on 10^9 records: memory, objects, requests (SCALE_ARGS="1e6 1e9").
 	$(BIN)/python -m bench.scale $(SCALE_ARGS)

@@ -13,9 +13,10 @@ import pytest
 
 pytest.importorskip("psutil", reason="needs the dependencies of the benchmarks")
 
-from bench import corpora, peer_tables, trials
+from bench import core_seconds, corpora, peer_tables, trials
 from bench.compare import compare, worse
 from bench.contenders import CONTENDERS
+from bench.core_seconds import by_category, parse_report, profile_table
 from bench.figures import FIGURES
 from bench.history import HistoryLine, Machine, append, line_of, machine, read
 from bench.job import Job
@@ -251,6 +252,52 @@ def test_the_text_of_a_shape_depends_on_the_seed_alone(shape: str) -> None:
     last_first = [shard for _, shard in islice(SHAPES[shape](1), 2)][::-1]
     assert first == second == [list(shard) for shard in last_first][::-1]
     assert first != [list(shard) for _, shard in islice(SHAPES[shape](2), 2)]
+
+
+REPORT = """\
+# Samples: 1K of event 'cpu-clock:pppH'
+#
+#      Samples|Shared Object                              |Symbol
+ 165        |backend_c.cpython-311-aarch64-linux-gnu.so |[.] ZSTD_compressBlock_doubleFast
+ 86         |backend_c.cpython-311-aarch64-linux-gnu.so |[.] ZSTD_decompressBlock_internal.part.0
+ 52         |libc.so.6                                  |[.] __memcpy_generic
+ 47         |[kernel.kallsyms]                          |[k] __arch_copy_from_user
+ 29         |_core.cpython-313-x86_64-linux-gnu.so      |[.] json_encode_str
+ 25         |python3.13                                 |[.] _PyEval_EvalFrameDefault
+ 2          |libcrypto.so.3                             |[.] 0x00000000002642a8
+ 1          |ld-linux-aarch64.so.1                      |[.] _dl_relocate_object
+
+"""
+
+
+def test_samples_of_perf_are_counted_by_category() -> None:
+    samples = list(parse_report(REPORT))
+    assert samples[0] == (165, "backend_c.cpython-311-aarch64-linux-gnu.so", "ZSTD_compressBlock_doubleFast")
+    assert by_category(samples) == {
+        "zstd: compress": 165,
+        "zstd: decompress": 86,
+        "copy bytes": 52,
+        "kernel: copy and clear pages": 47,
+        "msgspec: encode": 29,
+        "Python: interpreter": 25,
+        "SHA-256": 2,
+        "other": 1,
+    }
+
+
+def test_the_profile_shows_seconds_and_shares_of_all_commands() -> None:
+    table = profile_table({"bare": {"zstd: compress": 1.0}, "whole": {"zstd: compress": 3.0, "other": 1.0}})
+    assert [line.split() for line in table.splitlines()[2:]] == [
+        ["zstd:", "compress", "1.00", "100.0%", "3.00", "75.0%"],
+        ["other", "0.00", "0.0%", "1.00", "25.0%"],
+        ["total", "1.00", "4.00"],
+    ]
+
+
+def test_there_is_no_profile_without_perf(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(core_seconds.shutil, "which", lambda _: None)
+    assert core_seconds.main([]) == 1
+    assert "`perf` is not installed" in capsys.readouterr().out
 
 
 def test_trials_in_no_figure_run_twice(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,7 +115,8 @@ EDGES = {
 
 # Top to bottom: a module of bench imports only modules of lower rows.
 BENCH_ROWS = [
-    ["track", "peer_tables", "report", "instructions", "conftest", "bench_judge", "bench_stages", "scale"],
+    ["track", "peer_tables", "report", "instructions", "core_seconds"],
+    ["conftest", "bench_judge", "bench_stages", "scale"],
     ["night_figures"],
     ["night_runs", "tables"],
     ["compare"],
