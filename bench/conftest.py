@@ -50,10 +50,14 @@ def unknown() -> Text:
 
 @pytest.fixture(scope="session")
 def real() -> Text:
-    """Real records, if this machine has them."""
+    """All real shards in the order in which a run with one job reads them, if this machine has them.
+
+    21 of the 24 models answer the same questions, one shard after the other. So 88 % of the inputs repeat an earlier
+    one, byte for byte. In real-x10 it is more, 99 %.
+    """
     if not real_files():
         pytest.skip("the real evaluation records are not beside this checkout")
-    return chunks_of(line for path in corpus("real").paths(every=2) for line in shard_lines(path))
+    return [chunk for path in corpus("real").paths() for chunk in chunks_of(shard_lines(path))]
 
 
 @pytest.fixture(autouse=True)
@@ -80,15 +84,18 @@ def measure(benchmark: Any) -> Callable[..., None]:
 
 @pytest.fixture
 def compare(benchmark: Any) -> Callable[..., None]:
-    """Time two functions in turns; the result is the speed of the first relative to the second."""
+    """Time two functions in turns; the result is the speed of the first relative to the second.
+
+    It is processor time: less noise than wall time, and the functions do not wait for anything.
+    """
 
     def run(one: Callable[[], Any], other: Callable[[], Any], *, weight: float = 1.0, less: float = 0.0) -> None:
         times: tuple[list[float], list[float]] = ([], [])
         for _ in range(ROUNDS):
             for function, taken in zip((one, other), times, strict=True):
-                start = time.perf_counter()
+                start = time.process_time()
                 function()
-                taken.append(time.perf_counter() - start)
+                taken.append(time.process_time() - start)
         benchmark.pedantic(one, rounds=1)
         benchmark.extra_info["ratio"] = round(min(times[1]) / min(times[0]) * weight - less, 4)
 

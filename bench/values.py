@@ -24,6 +24,8 @@ Better = Literal["lower", "higher"]
 
 _METHOD: Final = "forked-pool"
 """How trials run. Change it when ratios become incomparable with earlier ones."""
+_STAGE_METHOD: Final = "new-judge"
+"""The same for stages."""
 
 # Targets of the stage benchmarks that are ratios, and the good direction of each.
 _RATIOS: Final[dict[str, tuple[float, Better]]] = {
@@ -131,7 +133,7 @@ def stage_values(stages: Iterable[Stage], calibration: float) -> list[Value]:
                 unit="MB/s" if ratio is None else "×",
                 better=better,
                 relative=value * calibration if ratio is None else value,
-                of=generator_version(),
+                of=f"{_STAGE_METHOD} {generator_version()}",
                 target=target,
                 tolerance=float("inf") if stage.name in _NOISY else 0.15,
             )
