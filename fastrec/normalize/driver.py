@@ -53,7 +53,7 @@ def purpose_of(options: Options, *, is_auto: bool = False) -> dict[str, Any]:
     """Return everything besides the records that determines the bytes of a corpus."""
     recorded = {name: getattr(options, name) for name in (*RECORDED, "max_window", "sort_fields")}
     limits = options.limits
-    cuts = (limits.most_borders, limits.most_parts)
+    cuts = (limits.most_borders, limits.most_parts, limits.fewest_parts, limits.least_part)
     schema = f"auto ({options.target.name})" if is_auto else options.target.name
     return {"build": identity(), "cuts": cuts, "schema": schema, **recorded}
 

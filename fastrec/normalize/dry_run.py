@@ -27,6 +27,7 @@ from fastrec.normalize.pass1_driver import sort_shards
 from fastrec.normalize.plan import plan_parts
 from fastrec.normalize.targets import guess_target
 from fastrec.progress import Progress
+from fastrec.sorting.cuts import part_size_for
 from fastrec.sources.inputs import find_shards
 from fastrec.sources.shard import Shard
 from fastrec.sources.tasks import gather_tasks, growth, total_text
@@ -97,7 +98,7 @@ def plan(
         estimated_text_bytes=text,
         schema=guess_target(shards, options).name,
         tasks=len(gather_tasks(slices, task_bytes * growth(text, options.limits.task_bytes))),
-        estimated_parts=-(-text // options.part_size),
+        estimated_parts=_estimated_parts(text, options),
         paths=[utf8(shard.path) for shard in shards],
         notices=notices,
     )
@@ -125,7 +126,7 @@ def _reuse(shards: Sequence[Shard], context: RunContext, base: Base) -> PlannedR
     changes = base.changes
     parts, written, is_estimate = 0, 0, not base.parts
     if is_estimate:
-        parts = written = -(-total_text(shards) // context.options.part_size)
+        parts = written = _estimated_parts(total_text(shards), context.options)
     else:
         plan = plan_parts(context, sort_shards(shards, context, base), base)
         parts = len(plan.ranges)
@@ -139,3 +140,7 @@ def _reuse(shards: Sequence[Shard], context: RunContext, base: Base) -> PlannedR
         parts_written=written,
         is_estimate=is_estimate,
     )
+
+
+def _estimated_parts(text: int, options: Options) -> int:
+    return -(-text // part_size_for(text, options.part_size, options.limits))

@@ -185,12 +185,12 @@ class _PartsMaker:
         if found:
             context.progress.reuse(text)
         count = len(found)
-        # Tasks are made when workers take them: those of all parts with slices of all runs would take gigabytes.
-        tasks = (
-            self._task(number, made_of[number], losers[number], hashes[number])
-            for number in wanted
-            if made_of[number] not in found
+        # The largest parts come first, so that all workers end at about the same time.
+        left = sorted(
+            (number for number in wanted if made_of[number] not in found), key=self._plan.estimated_text, reverse=True
         )
+        # Tasks are made when workers take them: those of all parts with slices of all runs would take gigabytes.
+        tasks = (self._task(number, made_of[number], losers[number], hashes[number]) for number in left)
         for _, part in context.engine.run(make_part, tasks):
             context.output.check()
             context.journal.add(part)

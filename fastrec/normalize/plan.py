@@ -25,7 +25,7 @@ from fastrec.normalize.pass1_driver import SortedShards
 from fastrec.normalize.results import Part
 from fastrec.normalize.rounds import merge_rounds
 from fastrec.sorting.borders import Border, BorderSizes, prefix_maker, read_borders, write_borders
-from fastrec.sorting.cuts import choose_cuts
+from fastrec.sorting.cuts import choose_cuts, part_size_for
 from fastrec.sorting.gather import RunSlice, gather_keys, slice_merged, slice_run
 from fastrec.sorting.spill import Run
 from fastrec.summary.part_statistics import read_lines_by_piece
@@ -105,6 +105,10 @@ class Plan(msgspec.Struct, frozen=True):
         found = [*self._slices_of_runs(low, high, first, last), *self._slices_of_base(low, high)]
         return [piece for piece in found if piece]
 
+    def estimated_text(self, number: int) -> int:
+        """Return the size of what a range is gathered from, which may include some neighbours and duplicates."""
+        return sum(piece.data_end - piece.data_start for piece in self.slices(number))
+
     def _slices_of_runs(
         self, low: bytes | None, high: bytes | None, first: int, last: int
     ) -> Iterator[RunSlice | None]:
@@ -127,7 +131,8 @@ def plan_parts(context: RunContext, sorted_shards: SortedShards, base: Base) -> 
     options = context.options
     text = sum(run.data_bytes for result in sorted_shards.results for run in result.runs)
     has_runs = any(result.runs for result in sorted_shards.results)
-    region_bytes = max(options.part_size, text // context.limits.most_parts)
+    least, likely = (part_size_for(size, options.part_size, context.limits) for size in (0, text))
+    region_bytes = max(likely, text // context.limits.most_parts)
     also = [*base.cuts, *_gaps(sorted_shards, base, options.sort_fields)]
     regions = sorted_shards.sample.cuts(text, region_bytes, also=also)
     runs = merge_rounds(context, sorted_shards, regions)
@@ -138,7 +143,7 @@ def plan_parts(context: RunContext, sorted_shards: SortedShards, base: Base) -> 
 
     if not has_runs and not base.gone:
         return plan(base.cuts, dict(enumerate(base.parts)))
-    if not base.parts and 2 * text <= 3 * options.part_size:  # a part may be as large as this
+    if not base.parts and 2 * text <= 3 * least:  # a part may be as large as this
         return plan([], {})
     planned = regions
     if any(run.bounds for run in runs):  # fewer tasks, which make fewer and larger reads of each of many runs

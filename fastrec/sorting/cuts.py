@@ -20,6 +20,9 @@ distance of at most 0.25 × the part size. Proof: the places in a range that lea
 longer than 0.5 × the part size. If it includes such a border, it includes one of the two others as well, which would
 have become a cut before. About 6 borders per part remain, however many questions there are.
 
+A small corpus gets smaller parts, so that several processes can make them: the part size is halved while the corpus has
+less than `limits.fewest_parts` times that, down to `limits.least_part`. So when a small corpus doubles, its cuts move.
+
 Regions only divide the work. They do not change the corpus, so they are cut at approximate quantiles.
 """
 
@@ -37,7 +40,7 @@ from fastrec.sorting.borders import END, Border, prefix_maker
 from fastrec.sorting.spill import Fence
 from fastrec.storage.digests import fingerprint
 
-__all__ = ["RegionSample", "choose_cuts"]
+__all__ = ["RegionSample", "choose_cuts", "part_size_for"]
 
 _Candidate = tuple[int, int, bytes]
 """Rank and position of a border, and the first key from there on."""
@@ -54,8 +57,9 @@ def choose_cuts(borders: Iterable[Border], part_bytes: int, sort_fields: Sequenc
     borders would have to be held than `limits.most_borders`, the part size is doubled until it fits.
     """
     ranked = _Ranked(borders, sort_fields)
-    candidates = _Candidates(part_bytes, limits.most_borders)
+    candidates = _Candidates(part_bytes, limits)
     candidates.add(ranked)
+    candidates.grow(ranked.total)
     by_rank = sorted(candidates.held())
     part_bytes = candidates.part_bytes
     while len(cuts := _cuts(by_rank, ranked.total, part_bytes)) >= limits.most_parts > 0:
@@ -98,10 +102,14 @@ class _Candidates:
     So their ranks increase. Each has one of lower rank before it, except perhaps the first.
     """
 
-    def __init__(self, part_bytes: int, most: int) -> None:
-        self.part_bytes = part_bytes
-        self._reach = part_bytes // 4
-        self._most = most
+    def __init__(self, part_bytes: int, limits: Limits) -> None:
+        # The size of the corpus is known at the end. Until then, borders are held for the smallest part size that it
+        # may have.
+        self._sizes = _part_sizes(part_bytes, limits)
+        self.part_bytes = self._sizes.pop()
+        self._reach = self.part_bytes // 4
+        self._fewest = limits.fewest_parts
+        self._most = limits.most_borders
         self._window: deque[_Candidate] = deque()
         self._first_leads = False  # whether the first one in the window has none of lower rank before it
         self._found: list[_Candidate] = []
@@ -121,21 +129,50 @@ class _Candidates:
             if not window:
                 self._first_leads = True
             window.append(candidate)
+            if self._sizes:
+                self.grow(position)
             if len(found) >= self._most and self._reach < position:
                 self._double()
+
+    def grow(self, size: int) -> None:
+        """Choose the part size for a corpus of at least this size."""
+        while self._sizes and size >= self._fewest * self._sizes[-1]:
+            self._double()
 
     def _double(self) -> None:
         """Double the part size: what cannot become a cut with smaller parts cannot with larger parts."""
         held = sorted(self.held(), key=_IN_ORDER)
         self._window.clear()
         self._found.clear()
-        self.part_bytes *= 2
+        self.part_bytes = self._sizes.pop() if self._sizes else 2 * self.part_bytes
         self._reach = self.part_bytes // 4
         self.add(held)
 
     def held(self) -> list[_Candidate]:
         """Return all that can become cuts, in no order."""
         return [*self._found, *self._window]
+
+
+def _part_sizes(part_bytes: int, limits: Limits) -> list[int]:
+    """Return the part sizes of corpora of all sizes, the smallest one last.
+
+    >>> _part_sizes(64, Limits(least_part=10))
+    [64, 32, 16]
+    """
+    sizes = [part_bytes]
+    while sizes[-1] // 2 >= limits.least_part:
+        sizes.append(sizes[-1] // 2)
+    return sizes
+
+
+def part_size_for(text_bytes: int, part_bytes: int, limits: Limits) -> int:
+    """Return the part size of a corpus with this much text.
+
+    >>> [part_size_for(mib << 20, 64 << 20, Limits()) >> 20 for mib in (1, 255, 256, 1_023, 1_024)]
+    [8, 8, 16, 32, 64]
+    """
+    *larger, smallest = _part_sizes(part_bytes, limits)
+    return next((size for size in larger if text_bytes >= limits.fewest_parts * size), smallest)
 
 
 def _cuts(by_rank: Iterable[_Candidate], total: int, part_bytes: int) -> list[bytes]:

@@ -17,7 +17,7 @@ from msgspec import UNSET, UnsetType
 
 from fastrec.limits import LIMITS, Limits
 from fastrec.sorting.borders import Border, BorderSizes, prefix_maker, read_borders, write_borders
-from fastrec.sorting.cuts import RegionSample, choose_cuts
+from fastrec.sorting.cuts import RegionSample, choose_cuts, part_size_for
 from fastrec.sorting.keys import FIELDS, METRIC_FIELDS, key_maker
 from fastrec.sorting.spill import Fence
 from fastrec.storage.digests import fingerprint
@@ -190,6 +190,20 @@ def test_limits_make_parts_larger(several: list[list[int]], salt: int, most_bord
     assert chosen(borders, limits=Limits(most_borders=most_borders)) in [by_splitting(borders, size) for size in sizes]
     few_enough = (cuts for size in sizes if len(cuts := by_splitting(borders, size)) < most_parts)
     assert chosen(borders, limits=Limits(most_parts=most_parts)) == next(few_enough)
+
+
+@given(evaluations, salts, st.sampled_from([PART, 101, 7]), st.integers(1, 30), st.integers(1, 20))
+def test_small_corpora_have_smaller_parts(
+    several: list[list[int]], salt: int, part: int, least_part: int, fewest_parts: int
+) -> None:
+    """The part size is halved while the corpus has less than some parts of it, and parts are not too small."""
+    borders, expected = borders_of(several, salt), part
+    total = sum(size for _, size in borders)
+    while expected // 2 >= least_part and total < fewest_parts * expected:
+        expected //= 2
+    limits = Limits(least_part=least_part, fewest_parts=fewest_parts)
+    assert chosen(borders, part, limits) == by_splitting(borders, expected)
+    assert part_size_for(total, part, limits) == expected
 
 
 def test_few_borders_are_held() -> None:
