@@ -166,10 +166,8 @@ class _Simulation:
     def _drive(self, progress: Progress) -> Corpus:
         found_at = time.time_ns()
         kept = read_kept(self._output.kept_path)
-        attempts = Attempts(
-            self._shards, self._options, self._output, self._engine, progress, lambda _: None, found_at, kept
-        )
-        return attempts.run(make_corpus)
+        attempts = Attempts(self._shards, self._options, self._output, progress, lambda _: None, found_at, kept)
+        return attempts.run(make_corpus, self._engine)
 
 
 def _shard(name: str, number: int, lines: int) -> Shard:

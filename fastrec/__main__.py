@@ -1,5 +1,5 @@
 """`python -m fastrec`."""
 
-from fastrec.cli import main
+from fastrec.cli import script
 
-main()
+script()

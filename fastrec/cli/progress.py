@@ -9,7 +9,6 @@ their cost. When a stage begins, the bar continues where it is, and the rest of 
 from __future__ import annotations
 
 import contextlib
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -129,6 +128,8 @@ class ProgressLine(Progress):
             f"{(stage.done + stage.reused) / 1e6:,.0f} MB, {stage.done / 1e6 / elapsed:,.0f} MB/s, "
             f"{stage.records / elapsed:,.0f} records/s{f', {self._rejected:,} rejected' if self._rejected else ''}"
         )
+        import shutil
+
         self._show(text[: max(shutil.get_terminal_size().columns - 1, 20)])
 
     def _show(self, text: str) -> None:

@@ -17,7 +17,6 @@ import contextlib
 import errno
 import os
 import re
-import socket
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -247,8 +246,12 @@ def local_work_of(target: Path, work_dir: str | None) -> str:
     """Return the work directory of an output on this machine: beside it, or below `work_dir`."""
     if not work_dir:
         return str(target.parent / f".{target.name}.fastrec-work")
+    if not is_url(work_dir):
+        return work_of(str(target), work_dir)
+    import socket  # noqa: PLC0415 - takes 4 ms, and is rarely needed
+
     # An output of the same name on another machine is another output; a store has no lock to tell them apart.
-    return work_of(f"{socket.gethostname()}:{target}" if is_url(work_dir) else str(target), work_dir)
+    return work_of(f"{socket.gethostname()}:{target}", work_dir)
 
 
 def locked_work(work_dir: str | None, work: str, limits: Limits) -> AbstractContextManager[None]:

@@ -10,7 +10,6 @@ import fcntl
 import os
 import re
 import secrets
-import socket
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -47,7 +46,7 @@ class Holder(msgspec.Struct):
 def this_run() -> Holder:
     """Describe this run, with a new token."""
     since = datetime.now(UTC).isoformat(timespec="seconds")
-    return Holder(secrets.token_hex(8), os.getpid(), socket.gethostname(), since, ENDED, this_machine())
+    return Holder(secrets.token_hex(8), os.getpid(), os.uname().nodename, since, ENDED, this_machine())
 
 
 @contextlib.contextmanager
@@ -104,7 +103,7 @@ def _lock(path: Path, descriptor: int) -> str | None:
 def _is_dead(holder: str) -> bool:
     """Return whether the process that a lock names is known to have ended."""
     found = _HOLDER.match(holder)
-    return found is not None and found[2] == socket.gethostname() and not is_running(int(found[1]))
+    return found is not None and found[2] == os.uname().nodename and not is_running(int(found[1]))
 
 
 def is_running(process: int) -> bool:
@@ -130,4 +129,4 @@ def this_machine() -> str:
     try:
         return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {Path('/proc/self/ns/pid').readlink()}"
     except OSError:  # not on Linux
-        return socket.gethostname()
+        return os.uname().nodename

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -91,7 +90,8 @@ def too_little_space(output: Output, shards: Sequence[Shard]) -> str | None:
             needed[device] += size
             directories[device] = directory
     for device, size in needed.items():
-        free = shutil.disk_usage(directories[device]).free
+        found = os.statvfs(directories[device])
+        free = found.f_bavail * found.f_frsize
         if free < size:
             return (
                 f"{shown(directories[device])} has {free / 1e9:.1f} GB left, and the work takes about "

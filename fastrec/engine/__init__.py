@@ -5,7 +5,6 @@ no debug path.
 """
 
 from fastrec.engine.base import Engine, SerialEngine
-from fastrec.engine.pool import PoolEngine
 from fastrec.errors import UsageError
 from fastrec.limits import LIMITS, Limits
 
@@ -21,7 +20,11 @@ def make_engine(jobs: int, kind: str = "pool", scheduler: str | None = None, lim
         from fastrec.engine.cluster import ClusterEngine  # noqa: PLC0415 - rarely used
 
         return ClusterEngine(jobs, scheduler, limits)
-    return SerialEngine() if jobs == 1 else PoolEngine(jobs, limits)
+    if jobs == 1:
+        return SerialEngine()
+    from fastrec.engine.pool import PoolEngine  # noqa: PLC0415 - small inputs do not need it, and it takes 10 ms
+
+    return PoolEngine(jobs, limits)
 
 
 def jobs_for(text_bytes: int, tasks: int, most: int, limits: Limits) -> int:

@@ -20,7 +20,7 @@ from fastrec.normalize.journal import Journal, purpose_in
 from fastrec.normalize.kept import Kept, settle_kept, why_damaged, why_unusable
 from fastrec.normalize.options import AUTO, Options
 from fastrec.normalize.streams import Streams
-from fastrec.normalize.targets import WrongTargetError, guess_target
+from fastrec.normalize.targets import WrongTargetError, guess_target, prepare_judge
 from fastrec.progress import Progress
 from fastrec.schemas.registry import NEWEST_SCHEMA, TARGETS
 from fastrec.schemas.schema import Schema
@@ -49,26 +49,29 @@ class Attempts:
     shards: Sequence[Shard]
     options: Options
     output: Output
-    engine: Engine
     progress: Progress
     notice: Callable[[str], None]
     found_at: int
     kept: Kept | str | None  # what the last run kept; or why that cannot be read
     said: set[str] = field(default_factory=set)  # notices: a further attempt does not repeat them
 
-    def run(self, make: Callable[[Sequence[Shard], RunContext, Base], Result]) -> Result:
-        """Make something of the shards, the context of the attempt, and its base."""
-        options, is_auto = self.options, self.options.schema == AUTO
-        path, earlier = self.output.working("journal"), self.output.earlier_journals()
+    def __post_init__(self) -> None:
+        """Choose the first target."""
         if isinstance(self.kept, str):
             self._discard(self.kept)
-        target = self._first_target([path, *earlier])
+        journals = [self.output.working("journal"), *self.output.earlier_journals()]
+        self._target = self._first_target(journals)
+
+    def run(self, make: Callable[[Sequence[Shard], RunContext, Base], Result], engine: Engine) -> Result:
+        """Make something of the shards, the context of the attempt, and its base."""
+        options, is_auto, target = self.options, self.options.schema == AUTO, self._target
+        path, earlier = self.output.working("journal"), self.output.earlier_journals()
         streams = Streams(kept=is_auto and any(shard.stream for shard in self.shards))
         may_change, is_first = is_auto, True
         while True:
             chosen = options.with_target(target)
             purpose = purpose_of(chosen, is_auto=is_auto)
-            base = self._base(purpose)
+            base = self._base(purpose, engine)
             wanted = [shard for number, shard in enumerate(self.shards) if number not in base.unchanged]
             if is_first and (scarce := too_little_space(self.output, wanted)):
                 self._say(scarce)
@@ -78,7 +81,7 @@ class Attempts:
                 context = RunContext(
                     chosen,
                     self.output,
-                    self.engine,
+                    engine,
                     journal,
                     self.progress,
                     self._say,
@@ -111,9 +114,13 @@ class Attempts:
         if found is None and isinstance(self.kept, Kept) and options.incremental:
             usable = (at for at, purpose in enumerate(purposes) if why_unusable(self.kept, purpose) is None)
             found = next(usable, None)
-        return guess_target(self.shards, options) if found is None else targets[found]
+        if found is not None:
+            return targets[found]
+        target = guess_target(self.shards, options)
+        prepare_judge(target, self.shards, options)  # workers that are forked later inherit it
+        return target
 
-    def _base(self, purpose: dict[str, object]) -> Base:
+    def _base(self, purpose: dict[str, object], engine: Engine) -> Base:
         """Return the kept work that this run can build on."""
         kept, by_content = self.kept, self.options.check == "content"
         if not isinstance(kept, Kept):
@@ -123,10 +130,10 @@ class Attempts:
         if reason := why_unusable(kept, purpose):
             self._discard(reason)
             return no_base(self.shards, kept)  # if this run is interrupted, one like the last can still use them
-        if reason := why_damaged(kept, self.engine, by_content=by_content):
+        if reason := why_damaged(kept, engine, by_content=by_content):
             self._discard(reason)
             return no_base(self.shards)
-        return base_of(kept, self.shards, self.engine, by_content=by_content)
+        return base_of(kept, self.shards, engine, by_content=by_content)
 
     def _discard(self, reason: str) -> None:
         """Do not use kept work, and say why."""

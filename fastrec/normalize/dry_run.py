@@ -118,8 +118,8 @@ def _plan_reuse(shards: Sequence[Shard], kept: Kept | str | None, options: Optio
     ):
         output = LocalOutput(Path(scratch) / "corpus", CORPUS, join(scratch, "work"), options.limits)
         output.prepare(fresh=True)
-        attempts = Attempts(shards, options, output, engine, Progress(), planned.notices.append, 0, kept)
-        return attempts.run(_reuse)
+        attempts = Attempts(shards, options, output, Progress(), planned.notices.append, 0, kept)
+        return attempts.run(_reuse, engine)
 
 
 def _reuse(shards: Sequence[Shard], context: RunContext, base: Base) -> PlannedReuse:

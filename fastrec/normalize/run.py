@@ -205,14 +205,13 @@ def run_passes(
         raise UsageError("a cluster cannot read files in the memory of this process: give --engine pool")
     if (small or private) and options.engine == "pool":
         options = msgspec.structs.replace(options, jobs=1, memory=options.memory_per_job * options.jobs)
+    attempts = Attempts(shards, options, output, progress or Progress(), notice, found_at, find_kept(output))
     with make_engine(options.jobs, options.engine, options.scheduler, options.limits) as engine:
         if options.engine == "dask":
-            options = msgspec.structs.replace(options, jobs=engine.jobs)  # a cluster has the size that it has
+            # A cluster has the size that it has.
+            attempts.options = msgspec.structs.replace(options, jobs=engine.jobs)
             check_reachable((output.working(""), output.staged("")), engine)
-        attempts = Attempts(
-            shards, options, output, engine, progress or Progress(), notice, found_at, find_kept(output)
-        )
-        return attempts.run(make_corpus)
+        return attempts.run(make_corpus, engine)
 
 
 def _files_to_keep(output: Output, files: frozenset[str]) -> frozenset[str]:

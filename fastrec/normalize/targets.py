@@ -25,7 +25,7 @@ from fastrec.schemas.schema import Schema
 from fastrec.sources.lines import Chunk
 from fastrec.sources.shard import Shard
 
-__all__ = ["WrongTargetError", "guess_target", "has_later", "judge_for"]
+__all__ = ["WrongTargetError", "guess_target", "has_later", "judge_for", "prepare_judge"]
 
 _VALID_ELSEWHERE: Final = ("version.newer", "hash.mismatch")
 """Codes of lines that follow a schema version, but are rejected: by the target, or by `--sample-hash verify`."""
@@ -88,6 +88,16 @@ def guess_target(shards: Sequence[Shard], options: Options) -> Schema:
             if _begins_with_later(files[number * len(files) // count], judge, options):
                 return NEWEST_SCHEMA
     return DEFAULT_SCHEMA
+
+
+def prepare_judge(target: Schema, shards: Sequence[Shard], options: Options) -> None:
+    """Make the judge of this process for a target, and let it learn from the first lines of a shard."""
+    is_auto = options.schema == AUTO
+    judge = judge_for(target, options, is_auto=is_auto)
+    first = next((shard for shard in shards if not shard.stream), None)
+    if first and not (is_auto and target is DEFAULT_SCHEMA):  # else it has made the guess
+        with contextlib.suppress(ShardError, OSError, MemoryError):
+            _begins_with_later(first, judge, options)
 
 
 def _begins_with_later(shard: Shard, judge: Judge, options: Options) -> bool:

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.resources import files
 from itertools import groupby, takewhile
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -100,6 +100,11 @@ class Schema:
     @cached_property
     def source(self) -> bytes:
         """The schema file, byte for byte."""
+        path = Path(__file__).parent / "files" / self.file
+        if path.exists():
+            return path.read_bytes()
+        from importlib.resources import files  # noqa: PLC0415 - only for a package in a zip file, and takes 10 ms
+
         return files("fastrec.schemas").joinpath("files", self.file).read_bytes()
 
     @cached_property

@@ -9,12 +9,13 @@ import sys
 from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from fastrec import build
-from fastrec.corpus import local_output, publish
+from fastrec.corpus import local_output
 from fastrec.engine.base import SerialEngine
 from fastrec.errors import BadShardsError, LockedError, UsageError
 from fastrec.limits import Limits
@@ -385,8 +386,7 @@ def test_too_little_space_is_noticed_before_the_work(
     shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the estimated disk usage exceeds the free space, a notice says so."""
-    usage = shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(publish.shutil, "disk_usage", lambda _: usage._replace(free=10))
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=10, f_frsize=1))
     heard: list[str] = []
     report = run([shards], tmp_path / "out", Options(limits=A_TASK_EACH), notice=heard.append)
     assert "has 0.0 GB left" in heard[0]
