@@ -22,6 +22,7 @@ __all__ = ["LARGE", "Source", "TextEstimate", "gather_tasks", "growth", "tasks_o
 
 LARGE: Final = 64 << 30
 """From this much text on tasks are larger, because there are more than enough of them."""
+_LAST: Final = 4  # the last tasks have this fraction of the text that is left, and at least of the size of the others
 _MOST: Final = 1 << 16  # tasks: the driver holds a few kilobytes per task
 
 
@@ -91,16 +92,21 @@ def tasks_of(sources: Iterable[Source], task_bytes: int) -> list[tuple[Slice, ..
 
 
 def gather_tasks(slices: Sequence[Slice], task_bytes: int) -> list[tuple[Slice, ...]]:
-    """Group slices into tasks of about `task_bytes`, or less if there would be too few tasks to share."""
-    task_bytes = min(task_bytes, max(total_text(slices) // FEWEST, SMALLEST))
+    """Group slices into tasks of about `task_bytes`, or less if there would be too few tasks to share.
+
+    Tasks become smaller towards the end, so that all workers end at about the same time.
+    """
+    left = total_text(slices)
+    task_bytes = min(task_bytes, max(left // FEWEST, SMALLEST))
     tasks: list[list[Slice]] = []
-    size = 0
+    size = most = 0
     for piece in slices:
-        if not tasks or size + piece.estimated_text > task_bytes:
+        if not tasks or size + piece.estimated_text > most:
             tasks.append([])
-            size = 0
+            size, most = 0, min(task_bytes, max(left // _LAST, task_bytes // _LAST, SMALLEST))
         tasks[-1].append(piece)
         size += piece.estimated_text
+        left -= piece.estimated_text
     return list(map(tuple, tasks))
 
 
