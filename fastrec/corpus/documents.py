@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fastrec.corpus.manifest import MANIFEST_FORMAT, Manifest
+from fastrec.corpus.manifest import MANIFEST_FORMATS, Manifest
 from fastrec.errors import CorpusError, UsageError, shown
 from fastrec.storage import join, storage_of
 from fastrec.summary.document import Summary
@@ -41,8 +41,9 @@ def read_manifest(corpus: str | os.PathLike[str]) -> Manifest:
     data = storage.read_all(path)
     try:
         found = msgspec.json.decode(data, type=dict[str, Any]).get("format")
-        if isinstance(found, int) and found != MANIFEST_FORMAT:
-            raise CorpusError(path, f"its format is {found}, and this version of fastrec reads {MANIFEST_FORMAT}")
+        if isinstance(found, int) and found not in MANIFEST_FORMATS:
+            known = " and ".join(map(str, MANIFEST_FORMATS))
+            raise CorpusError(path, f"its format is {found}, and this version of fastrec reads {known}")
         return msgspec.json.decode(data, type=Manifest)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
         raise CorpusError(path, f"is not a manifest: {exc}") from exc

@@ -1,12 +1,18 @@
-"""`manifest.json`: the inputs, options and files of a corpus. It holds no time and no host name."""
+"""`manifest.json`: the inputs, options and files of a corpus. It holds no time and no host name.
+
+Until format 2, checksums of text were SHA-256. They find damage and tell that two parts are the same; 128-bit xxh3 does
+that at a fraction of the cost. Files still have SHA-256, which other tools compute. A manifest has one kind of checksum
+of text; `text_hash` gives its name and value.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
-from typing import Final
+from typing import Any, Final
 
 import msgspec
+from xxhash import xxh3_128
 
 from fastrec.errors import counted
 from fastrec.sorting.keys import FIELDS, METRIC, key_splitter, sample_id_of, split_scope, text_of
@@ -14,6 +20,7 @@ from fastrec.summary.document import json_safe
 
 __all__ = [
     "MANIFEST_FORMAT",
+    "MANIFEST_FORMATS",
     "InputEntry",
     "KeyEntry",
     "Manifest",
@@ -24,10 +31,16 @@ __all__ = [
     "key_entry",
     "listed_files",
     "skipped_lines",
+    "text_hash",
+    "text_hasher",
     "tree_hash",
 ]
 
-MANIFEST_FORMAT: Final = 2
+MANIFEST_FORMAT: Final = 3
+MANIFEST_FORMATS: Final = (2, 3)
+"""Formats that this version reads."""
+_HASHERS: Final[dict[str, Any]] = {"text_xxh3_128": xxh3_128, "text_sha256": sha256}
+"""Checksums of text, by the name of their field."""
 _MOST_SKIPPED: Final = 20  # listed in a message
 
 
@@ -56,12 +69,17 @@ class PartEntry(msgspec.Struct, kw_only=True):
     """SHA-256 of the file."""
     text_bytes: int
     """Size of the decompressed text."""
-    text_sha256: str
-    """SHA-256 of the decompressed text."""
+    text_xxh3_128: str | msgspec.UnsetType = msgspec.UNSET
+    """128-bit xxh3 of the decompressed text."""
+    text_sha256: str | msgspec.UnsetType = msgspec.UNSET
+    """In manifests of format 2, instead: SHA-256 of the decompressed text."""
     first: KeyEntry
     """Key of its first record."""
     last: KeyEntry
     """Key of its last record."""
+
+    def __post_init__(self) -> None:
+        text_hash(self)
 
 
 class RejectsEntry(msgspec.Struct, kw_only=True):
@@ -119,8 +137,10 @@ class Manifest(msgspec.Struct, kw_only=True):
     """Records in all parts."""
     text_bytes: int
     """Size of the decompressed text of all parts."""
-    text_sha256: str
-    """SHA-256 of the concatenated `text_sha256` of all parts, as raw bytes."""
+    text_xxh3_128: str | msgspec.UnsetType = msgspec.UNSET
+    """128-bit xxh3 of the concatenated `text_xxh3_128` of all parts, as raw bytes."""
+    text_sha256: str | msgspec.UnsetType = msgspec.UNSET
+    """In manifests of format 2, instead: SHA-256 of the concatenated `text_sha256` of all parts, as raw bytes."""
     parts: list[PartEntry]
     """Parts, in sort order."""
     rejects: RejectsEntry | None
@@ -135,6 +155,11 @@ class Manifest(msgspec.Struct, kw_only=True):
     """Shards that were left out because they could not be read."""
     refused: str | None = None
     """Why the corpus was not published; null if it was. A refused corpus is in `OUT.refused` instead of `OUT`."""
+
+    def __post_init__(self) -> None:
+        name, _ = text_hash(self)
+        if not all(text_hash(part)[0] == name for part in self.parts):
+            raise ValueError(f"expected a {name} for each part")
 
     def to_json(self) -> bytes:
         """Encode the document: indented, with a newline at the end."""
@@ -214,6 +239,21 @@ def skipped_lines(skipped: Sequence[str]) -> list[str]:
     ]
 
 
-def tree_hash(digests: Iterable[str]) -> str:
-    """Return the SHA-256 of concatenated SHA-256 digests, as raw bytes."""
-    return sha256(b"".join(map(bytes.fromhex, digests))).hexdigest()
+def text_hash(entry: Manifest | PartEntry) -> tuple[str, str]:
+    """Return the checksum of the text of a corpus or part: the name of its field, and its value."""
+    found = [(name, value) for name in _HASHERS if (value := getattr(entry, name)) is not msgspec.UNSET]
+    if len(found) != 1:
+        raise ValueError(f"expected one of {' and '.join(_HASHERS)}")
+    return found[0]
+
+
+def text_hasher(name: str) -> Any:
+    """Return an object like those of hashlib that computes the checksum of this name."""
+    return _HASHERS[name]()
+
+
+def tree_hash(name: str, digests: Iterable[str]) -> str:
+    """Return the checksum of this name of the concatenated digests of all parts, as raw bytes."""
+    digest = text_hasher(name)
+    digest.update(b"".join(map(bytes.fromhex, digests)))
+    return str(digest.hexdigest())

@@ -13,6 +13,7 @@ from typing import Any, Final, Self
 
 import msgspec
 import zstandard
+from xxhash import xxh3_128
 
 from fastrec.storage import storage_of
 
@@ -24,7 +25,15 @@ COMPRESSIONS: Final = tuple(SUFFIXES)
 _STEP: Final = 1 << 20
 _WINDOW_LOG: Final = 23
 """8 MiB, which every decoder must support (RFC 8878, 3.1.1.1.2). In a sorted corpus, all answers to a question are
-adjacent: a window four times that of level 3 makes a real corpus 7 % smaller, at the same speed."""
+adjacent: a window four times that of level 3 makes a real corpus 5 % smaller, and compressing 3 % slower."""
+_TUNED: Final[dict[int, dict[str, int]]] = {3: {"hash_log": 16, "chain_log": 16, "min_match": 6}}
+"""By level, parameters that differ from those of zstd. At level 3, it looks up two hashes of most positions. With half
+of the entries for the longer one, both tables take 512 instead of 768 KiB, and more of them stays in the cache:
+12 % faster, in exchange for 1.5 % more bytes. Six bytes instead of five for the shorter hash regain 0.4 % of them.
+
+One call for a whole part would gain another 15 %, because a stream is copied to a ring buffer, but needs all of its
+text in memory. The threads of zstd compress whole jobs, too, but each job reads the end of the one before again. With
+jobs of 8 MiB this gains 4 %, for 2 % more bytes and 24 MiB more memory per process. Smaller jobs gain nothing."""
 _GZIP: Final = 31  # wbits: the largest window, in a gzip member without name and time
 _GZIP_LEVELS: Final = range(10)
 
@@ -35,7 +44,7 @@ class Written(msgspec.Struct, frozen=True):
     bytes: int
     sha256: str
     text_bytes: int
-    text_sha256: str
+    text_xxh3_128: str
 
 
 class ShardWriter:
@@ -44,7 +53,7 @@ class ShardWriter:
     def __init__(self, path: str, compression: str, level: int) -> None:
         self._file = storage_of(path).create(path)
         self._compress, self._flush = _compressor(compression, level)
-        self._file_hash, self._text_hash = sha256(), sha256()
+        self._file_hash, self._text_hash = sha256(), xxh3_128()
         self._bytes = self._text_bytes = 0
         self._waiting: list[Any] = []
         self._waiting_bytes = 0
@@ -93,7 +102,8 @@ def _compressor(compression: str, level: int) -> tuple[Callable[[Any], bytes], C
     if compression == "zst":
         from_level = zstandard.ZstdCompressionParameters.from_level
         window_log = max(from_level(level).window_log, _WINDOW_LOG)
-        parameters = from_level(level, window_log=window_log, threads=0, write_checksum=True)
+        tuned = _TUNED.get(level, {})
+        parameters = from_level(level, window_log=window_log, threads=0, write_checksum=True, **tuned)
         stream = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
         return stream.compress, stream.flush
     if compression == "gz":

@@ -193,7 +193,7 @@ def _write_documents(
         sort_fields=options.sort_fields,
         records=summary.line_counts.kept,
         text_bytes=sum(part.written.text_bytes for part in parts),
-        text_sha256=tree_hash(part.written.text_sha256 for part in parts),
+        text_xxh3_128=tree_hash("text_xxh3_128", (part.written.text_xxh3_128 for part in parts)),
         parts=[
             PartEntry(
                 file=parent_and_name(part.path)[1],

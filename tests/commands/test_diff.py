@@ -545,7 +545,7 @@ def part_at(start: int, end: int) -> PartFile:
         for number in (start, end - 1)
     )
     entry = PartEntry(
-        file="", records=1, bytes=1, sha256="", text_bytes=end - start, text_sha256="", first=first, last=last
+        file="", records=1, bytes=1, sha256="", text_bytes=end - start, text_xxh3_128="", first=first, last=last
     )
     return PartFile("", entry)
 
@@ -685,7 +685,7 @@ def rewrite(corpus: Path, change: Callable[[bytes], bytes]) -> None:
     data = change(path.read_bytes())
     path.write_bytes(data)
     parts = json.loads((corpus / "manifest.json").read_text())["parts"]
-    parts[0] |= {"text_bytes": len(data), "bytes": len(data), "text_sha256": "0" * 64}
+    parts[0] |= {"text_bytes": len(data), "bytes": len(data), "text_xxh3_128": "0" * 32}
     edit_manifest(corpus, parts=parts)
 
 

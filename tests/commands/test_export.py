@@ -243,7 +243,7 @@ def test_parquet_suits_viewers(tmp_path: Path) -> None:
     assert f"{len(corpus.lines):,} records" in text
     listed = json.loads((output / "export.json").read_bytes())
     assert listed["files"] == {f"data/{path.name}": path.stat().st_size for path in (output / "data").iterdir()}
-    assert listed["text_sha256"] == corpus.manifest["text_sha256"]
+    assert listed["text_xxh3_128"] == corpus.manifest["text_xxh3_128"]
 
 
 @pytest.mark.parametrize("version", TARGETS)

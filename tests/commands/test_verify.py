@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 from click.testing import CliRunner, Result
+from xxhash import xxh3_128_hexdigest
 
 import fastrec
 from fastrec.cli import cli
@@ -27,6 +28,7 @@ from fastrec.corpus.writer import ShardWriter
 from fastrec.errors import UsageError
 from fastrec.limits import Limits
 from fastrec.sources.shard import shard_at
+from tests.corpus.earlier_formats import to_format_2
 from tests.running import run_command
 from tests.samples import sample
 
@@ -47,8 +49,8 @@ LARGE = "part-00006.jsonl.zst"  # the part with the most lines
 REJECTS = "rejects.jsonl.zst"
 
 # What the kinds of problems that compare two values end with.
-COMPARED = {"total", "line_counts", "bytes", "sha256", "records", "text_bytes", "text_sha256", "first", "last", "count"}
-COMPARED |= {"statistics", "conflict"}
+COMPARED = {"total", "line_counts", "bytes", "sha256", "records", "text_bytes", "text_xxh3_128"}
+COMPARED |= {"text_sha256", "first", "last", "count", "statistics", "conflict"}
 
 Damage = Callable[[Path], object]
 
@@ -165,12 +167,12 @@ def seal(corpus: Path) -> None:
         data, text = (corpus / part["file"]).read_bytes(), text_of(corpus / part["file"])
         found = [line for line in text.split(b"\n") if line.strip()]
         part |= {"bytes": len(data), "sha256": sha256(data).hexdigest(), "records": len(found)}
-        part |= {"text_bytes": len(text), "text_sha256": sha256(text).hexdigest()}
+        part |= {"text_bytes": len(text), "text_xxh3_128": xxh3_128_hexdigest(text)}
         for name, line in (("first", found[0]), ("last", found[-1])):
             part[name] = {field: json.loads(line)[field] for field in part[name]}
     for name in ("records", "text_bytes"):
         manifest[name] = sum(part[name] for part in manifest["parts"])
-    manifest["text_sha256"] = tree_hash(part["text_sha256"] for part in manifest["parts"])
+    manifest["text_xxh3_128"] = tree_hash("text_xxh3_128", (part["text_xxh3_128"] for part in manifest["parts"]))
     manifest["summary_sha256"] = sha256((corpus / "summary.json").read_bytes()).hexdigest()
     rejects = (corpus / REJECTS).read_bytes()
     manifest["rejects"] |= {"bytes": len(rejects), "sha256": sha256(rejects).hexdigest()}
@@ -248,7 +250,7 @@ def test_keys_may_be_integers_of_any_size(tmp_path: Path) -> None:
 
 BYTES = {"file.sha256"}
 SIZES = {"file.bytes", "file.sha256"}
-TEXT = {"part.text_bytes", "part.text_sha256"}
+TEXT = {"part.text_bytes", "part.text_xxh3_128"}
 EVALUATION = ("evaluations", 0)
 MODEL = (*EVALUATION, "by_model", 0)
 
@@ -315,13 +317,17 @@ DAMAGE: dict[str, tuple[Damage, set[str]]] = {
         {"manifest.total", "summary.line_counts"},
     ),
     "another total of text": (on_json("manifest.json", "text_bytes", to=more), {"manifest.total"}),
-    "another checksum of text": (on_json("manifest.json", "text_sha256", to="00"), {"manifest.total"}),
+    "another checksum of text": (on_json("manifest.json", "text_xxh3_128", to="00"), {"manifest.total"}),
     "another number of records": (
         on_json("manifest.json", "parts", 1, "records", to=more),
         {"manifest.total", "part.records"},
     ),
     "a checksum that is not hexadecimal": (
-        on_json("manifest.json", "parts", 1, "text_sha256", to="nonsense"),
+        on_json("manifest.json", "parts", 1, "text_xxh3_128", to="nonsense"),
+        {"manifest.total", "part.text_xxh3_128"},
+    ),
+    "a checksum of format 2 that is not hexadecimal": (
+        lambda out: (to_format_2(out), on_json("manifest.json", "parts", 1, "text_sha256", to="nonsense")(out)),
         {"manifest.total", "part.text_sha256"},
     ),
     "another first key": (
@@ -594,7 +600,7 @@ def test_the_problems_of_one_file_are_bounded(corpus: Path) -> None:
     count = len(text_of(corpus / LARGE).splitlines())
 
     def spread(found: list[bytes]) -> None:
-        found[:] = [line.replace(b"{", b"{ ", 1) for line in found]
+        found[:] = [line.replace(b"{", b"{   ", 1) for line in found]
 
     on_lines(spread, LARGE)(corpus)
     problems = [problem for problem in verify(corpus).problems if problem.file == LARGE]

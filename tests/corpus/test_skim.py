@@ -35,7 +35,7 @@ def part_of(path: Path, file_bytes: int) -> PartFile:
         bytes=file_bytes,
         sha256="",
         text_bytes=len(TEXT),
-        text_sha256="",
+        text_xxh3_128="",
         first=key,
         last=key,
     )

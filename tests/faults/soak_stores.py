@@ -157,7 +157,7 @@ class StoreCases:
         self.server.fail(Fault("slow", "PUT", moment, after=after, times=1, seconds=seconds))
 
     def _text_hash(self) -> str:
-        return str(json.loads(self.server.objects(f"{KEYS}manifest.json")[f"{KEYS}manifest.json"])["text_sha256"])
+        return str(json.loads(self.server.objects(f"{KEYS}manifest.json")[f"{KEYS}manifest.json"])["text_xxh3_128"])
 
     def _check(self, *owners: str) -> None:
         """Check that the corpus is whole, and made by one of the runs; without owners, there may be none."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import zstandard
+from xxhash import xxh3_128_hexdigest
 
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import NormalizeResult, run
@@ -102,8 +103,8 @@ def audited(output: Path, report: NormalizeResult | None = None) -> Corpus:
     assert [part.name for part in corpus.parts] == [entry["file"] for entry in manifest["parts"]]
     for part, text, entry in zip(corpus.parts, corpus.texts, manifest["parts"], strict=True):
         check_part(part, text, entry, manifest["sort_fields"])
-    digests = (bytes.fromhex(entry["text_sha256"]) for entry in manifest["parts"])
-    assert manifest["text_sha256"] == hashlib.sha256(b"".join(digests)).hexdigest()
+    digests = (bytes.fromhex(entry["text_xxh3_128"]) for entry in manifest["parts"])
+    assert manifest["text_xxh3_128"] == xxh3_128_hexdigest(b"".join(digests))
     assert manifest["summary_sha256"] == hashlib.sha256((output / "summary.json").read_bytes()).hexdigest()
     check_rejects(corpus)
     names = {entry["file"] for entry in manifest["parts"]} | {"summary.json", "manifest.json"}
@@ -137,7 +138,7 @@ def check_part(part: Path, text: bytes, entry: dict[str, Any], sort_fields: Sequ
     data = part.read_bytes()
     assert entry["records"] == text.count(b"\n") > 0
     assert (entry["bytes"], entry["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
-    assert (entry["text_bytes"], entry["text_sha256"]) == (len(text), hashlib.sha256(text).hexdigest())
+    assert (entry["text_bytes"], entry["text_xxh3_128"]) == (len(text), xxh3_128_hexdigest(text))
     lines = text.split(b"\n")
     for key, line in (("first", lines[0]), ("last", lines[-2])):
         record = json.loads(line)

@@ -59,7 +59,7 @@ def parts_without(corpus: Path, evaluation: str) -> dict[str, tuple[int, int]]:
         for part in entries
         if not part["first"]["evaluation_name"] <= evaluation <= part["last"]["evaluation_name"]
     ]
-    return {part["text_sha256"]: files[part["file"]] for part in others}
+    return {part["text_xxh3_128"]: files[part["file"]] for part in others}
 
 
 # Nothing changed

@@ -146,7 +146,7 @@ def test_a_night_is_killed_in_a_store(work_dir: str | None, store: Faults, tmp_p
     for number in [0, *some_of(EXAMPLES // 2, 1_000, random.Random(16))]:  # thousandths of a night; 0: no kill
         pile = Pile(tmp_path / f"in-{number}", evaluations=3)
         night(put(pile), work_dir=work_dir, limits=HASTY)
-        before = str(manifest_of(OUT)["text_sha256"])
+        before = str(manifest_of(OUT)["text_xxh3_128"])
         pile.add(answers("eval-1", MODELS[3]))
         pile.remove(pile.paths[0])
         names, count = put(pile), itertools.count(1)
@@ -164,7 +164,7 @@ def test_a_night_is_killed_in_a_store(work_dir: str | None, store: Faults, tmp_p
         total = total if number else len(store.requests)
         store.calm()
         assert fastrec.verify(OUT).problems == []
-        assert manifest_of(OUT)["text_sha256"] in (before, full_hash(names)), f"killed after {number} ‰ of a night"
+        assert manifest_of(OUT)["text_xxh3_128"] in (before, full_hash(names)), f"killed after {number} ‰ of a night"
         result = night(names, work_dir=work_dir, limits=HASTY)
         assert result.unchanged >= len(names) - 1, result.notices
         check(names)
@@ -177,7 +177,7 @@ def manifest_of(url: str) -> dict[str, Any]:
 
 def full_hash(names: list[str]) -> str:
     run(names, FULL, Options(**OPTIONS))
-    return str(manifest_of(FULL)["text_sha256"])
+    return str(manifest_of(FULL)["text_xxh3_128"])
 
 
 @pytest.mark.usefixtures("store")

@@ -100,7 +100,12 @@ def diff(
     gate.mark_regressed(models)
     changed = sorted(changes.fields.items(), key=lambda field: (-field[1], field[0]))
     sides = [
-        Side(corpus=utf8(corpus.path), records=corpus.manifest.records, text_sha256=corpus.manifest.text_sha256)
+        Side(
+            corpus=utf8(corpus.path),
+            records=corpus.manifest.records,
+            text_xxh3_128=corpus.manifest.text_xxh3_128,
+            text_sha256=corpus.manifest.text_sha256,
+        )
         for corpus in (before, after)
     ]
     return Difference(

@@ -26,7 +26,7 @@ from fastrec.commands.diff.changes import ModelName, Scope
 from fastrec.commands.diff.merge import CompareTask
 from fastrec.corpus.documents import MANIFEST, read_manifest, read_summary
 from fastrec.corpus.line_head import Position, PositionOf, position_maker
-from fastrec.corpus.manifest import Manifest, skipped_lines
+from fastrec.corpus.manifest import Manifest, skipped_lines, text_hash
 from fastrec.corpus.scan import PartFile, parts_of
 from fastrec.errors import CorpusError, UsageError, shown
 from fastrec.limits import Limits
@@ -208,15 +208,15 @@ def _in_summaries(fields: Sequence[str], old: Corpus, new: Corpus) -> bool:
     return "evaluation_id" not in fields and old.one_id_per_hash and new.one_id_per_hash
 
 
-def _same_parts(olds: Sequence[PartFile], news: Sequence[PartFile], position_of: PositionOf) -> set[str]:
+def _same_parts(olds: Sequence[PartFile], news: Sequence[PartFile], position_of: PositionOf) -> set[tuple[str, str]]:
     """Return the checksums of parts that are the same in both corpora and can be skipped.
 
     A question may have records on both sides of a border between parts. If one of these parts has to be read, so has
     the other.
     """
-    same = {part.entry.text_sha256 for part in olds} & {part.entry.text_sha256 for part in news}
+    same = {text_hash(part.entry) for part in olds} & {text_hash(part.entry) for part in news}
     borders = [
-        {part.entry.text_sha256 for part in pair}
+        {text_hash(part.entry) for part in pair}
         for parts in (olds, news)
         for pair in pairwise(parts)
         if position_of(pair[0].entry.last) == position_of(pair[1].entry.first)
@@ -256,12 +256,12 @@ def _sample_fields(sort_fields: Sequence[str], by: Sequence[str]) -> tuple[str, 
     return next((fields[:end] for end in range(len(fields)) if _names_a_sample(fields[:end])), fields)
 
 
-def _parts_to_read(corpus: Corpus, same: set[str]) -> list[PartFile]:
+def _parts_to_read(corpus: Corpus, same: set[tuple[str, str]]) -> list[PartFile]:
     """Return the parts that are not the same in both corpora; of the others only the size is checked."""
     for part in corpus.parts:
-        if part.entry.text_sha256 in same and storage_of(part.path).size_of(part.path) != part.entry.bytes:
+        if text_hash(part.entry) in same and storage_of(part.path).size_of(part.path) != part.entry.bytes:
             raise CorpusError(part.path, f"does not have the {part.entry.bytes:,} bytes that {MANIFEST} lists")
-    return [part for part in corpus.parts if part.entry.text_sha256 not in same]
+    return [part for part in corpus.parts if text_hash(part.entry) not in same]
 
 
 def _cuts(olds: list[PartFile], news: list[PartFile], position_of: PositionOf, range_parts: int) -> list[Position]:

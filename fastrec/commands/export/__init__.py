@@ -26,7 +26,7 @@ from fastrec.commands.export.matrix import LeftOut, Scope, write_answers, write_
 from fastrec.commands.export.table import ExportTask, has_metrics, table_columns, write_table
 from fastrec.corpus.documents import read_manifest, read_summary
 from fastrec.corpus.local_output import LocalOutput, open_local_output
-from fastrec.corpus.manifest import Manifest, skipped_lines
+from fastrec.corpus.manifest import Manifest, skipped_lines, text_hash
 from fastrec.corpus.output import Kind
 from fastrec.corpus.publish import check_output
 from fastrec.corpus.scan import parts_of, run_in_order, with_progress
@@ -207,11 +207,12 @@ def _matrix_notices(left_out: LeftOut) -> Iterator[str]:
 def _describe(form: str, staging: Path, manifest: Manifest, notices: list[str], *, raw_cells: bool) -> dict[str, int]:
     """Write the README and `export.json`, flush all files to disk, and return the sizes of the tables."""
     files = {str(path.relative_to(staging)): path.stat().st_size for path in sorted(staging.rglob("*.*"))}
+    hash_name, text = text_hash(manifest)
     about = {
         "fastrec": __version__,
         "format": form,
         "records": manifest.records,
-        "text_sha256": manifest.text_sha256,
+        hash_name: text,
         "files": files,
     }
     (staging / "README.md").write_text(card(form, manifest, notices, raw_cells=raw_cells), encoding="utf-8")

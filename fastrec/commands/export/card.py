@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from fastrec.commands.export.table import has_metrics
-from fastrec.corpus.manifest import Manifest
+from fastrec.corpus.manifest import Manifest, text_hash
 from fastrec.schemas.registry import CORPUS_LABELS
 
 __all__ = ["card"]
@@ -120,7 +120,8 @@ def _front_matter(form: str) -> str:
 
 
 def _facts(manifest: Manifest) -> str:
+    name, value = text_hash(manifest)
     return (
         f"{manifest.records:,} records of schema `{manifest.schema}`, exported by fastrec from the corpus whose "
-        f"`text_sha256` is `{manifest.text_sha256}`."
+        f"`{name}` is `{value}`."
     )

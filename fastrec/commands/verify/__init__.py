@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
+from typing import Final
 
 import msgspec
 
@@ -21,7 +22,7 @@ from fastrec.commands.verify.documents import check_manifest, check_rejects, che
 from fastrec.commands.verify.part import CheckedPart, CheckTask, check_part
 from fastrec.commands.verify.problems import Problem, Problems, Statement
 from fastrec.corpus.documents import MANIFEST, SUMMARY, is_plain, read_manifest
-from fastrec.corpus.manifest import Manifest, files_of, key_entry
+from fastrec.corpus.manifest import Manifest, files_of, key_entry, text_hash
 from fastrec.corpus.scan import PartFile, run_in_order, with_progress
 from fastrec.corpus.store_names import is_of_a_run
 from fastrec.engine import check_jobs
@@ -33,6 +34,8 @@ from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.storage import is_url, join, storage_of
 
 __all__ = ["Verification", "verify"]
+
+_HASH_TITLES: Final = {"text_xxh3_128": "xxh3 of text", "text_sha256": "SHA-256 of text"}
 
 
 class Verification(msgspec.Struct, kw_only=True):
@@ -143,7 +146,7 @@ def _check(
         problems += _compare_parts(checked, manifest.sort_fields)
         verification.parts = len(checked)
         verification.records = sum(part.records for part in checked)
-        verification.text_bytes = sum(part.written.text_bytes for part in checked)
+        verification.text_bytes = sum(part.text_bytes for part in checked)
         statistics = None
         if len(checked) == len(manifest.parts) and all(part.valid for part in checked):
             statistics = [task.statistics for task in tasks]
@@ -198,14 +201,15 @@ def _compare_parts(checked: Sequence[CheckedPart], sort_fields: Sequence[str]) -
     previous: CheckedPart | None = None
     says, has = partial(Statement, f"{MANIFEST} says"), partial(Statement, "the part has")
     for part in checked:
-        entry, written = part.part.entry, part.written
+        entry = part.part.entry
         problems = Problems(entry.file)
-        problems.compare("file.bytes", "size", says(entry.bytes), has(written.bytes))
-        problems.compare("file.sha256", "SHA-256", says(entry.sha256), has(written.sha256))
+        problems.compare("file.bytes", "size", says(entry.bytes), has(part.size))
+        problems.compare("file.sha256", "SHA-256", says(entry.sha256), has(part.sha256))
         if part.read:
             problems.compare("part.records", "records", says(entry.records), has(part.records))
-            problems.compare("part.text_bytes", "bytes of text", says(entry.text_bytes), has(written.text_bytes))
-            problems.compare("part.text_sha256", "SHA-256 of text", says(entry.text_sha256), has(written.text_sha256))
+            problems.compare("part.text_bytes", "bytes of text", says(entry.text_bytes), has(part.text_bytes))
+            name, value = text_hash(entry)
+            problems.compare(f"part.{name}", _HASH_TITLES[name], says(value), has(part.text_hash))
         if part.read and part.records:
             for name, key, found in (("first", entry.first, part.first), ("last", entry.last, part.last)):
                 listed, read = map(msgspec.to_builtins, (key, key_entry(found, sort_fields)))

@@ -12,7 +12,7 @@ import msgspec
 
 from fastrec.commands.verify.problems import Problem, Problems, Statement
 from fastrec.corpus.documents import MANIFEST, SUMMARY, summary_path
-from fastrec.corpus.manifest import InputEntry, Manifest, RejectsEntry, tree_hash
+from fastrec.corpus.manifest import InputEntry, Manifest, RejectsEntry, text_hash, tree_hash
 from fastrec.corpus.rejects import decode_rejected, numbered_lines
 from fastrec.errors import CorpusError, ShardError, counted
 from fastrec.judge.codes import REPAIRS
@@ -39,10 +39,11 @@ def check_manifest(manifest: Manifest) -> Iterator[Problem]:
     """Check that the totals of a manifest are those of its parts, and that the line counts of each input add up."""
     problems = Problems(MANIFEST)
     parts = manifest.parts
+    hash_name, _ = text_hash(manifest)
     totals = {
         "records": sum(part.records for part in parts),
         "text_bytes": sum(part.text_bytes for part in parts),
-        "text_sha256": _tree_hash(part.text_sha256 for part in parts),
+        hash_name: _tree_hash(hash_name, (text_hash(part)[1] for part in parts)),
     }
     for name, found in totals.items():
         claim, other = _manifest_says(getattr(manifest, name)), Statement("its entries of parts give", found)
@@ -52,9 +53,9 @@ def check_manifest(manifest: Manifest) -> Iterator[Problem]:
     yield from problems
 
 
-def _tree_hash(digests: Iterable[str]) -> str | None:
+def _tree_hash(name: str, digests: Iterable[str]) -> str | None:
     try:
-        return tree_hash(digests)
+        return tree_hash(name, digests)
     except ValueError:  # a digest is not hexadecimal; its part is reported
         return None
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from functools import lru_cache
-from hashlib import sha256
 from io import BytesIO
 from operator import lt
 from typing import Any
@@ -19,8 +18,8 @@ from typing import Any
 import msgspec
 
 from fastrec.commands.verify.problems import Problems
+from fastrec.corpus.manifest import text_hash, text_hasher
 from fastrec.corpus.scan import PartFile
-from fastrec.corpus.writer import Written
 from fastrec.errors import ShardError, shown
 from fastrec.judge.judge import Judge, SampleHashMode
 from fastrec.judge.shards import JudgedChunk, judge_slice
@@ -56,7 +55,11 @@ class CheckedPart(msgspec.Struct):
 
     part: PartFile
     problems: Problems
-    written: Written
+    size: int
+    sha256: str
+    text_bytes: int
+    text_hash: str
+    """The checksum of the text, of the kind that the manifest has."""
     records: int
     first: bytes
     last: bytes
@@ -74,12 +77,12 @@ def check_part(task: CheckTask) -> CheckedPart:
     # A wrong hash is an error in a corpus, unless given hashes were to be left as they are.
     judge = _judge(options.schema, options.hash, "fill" if options.sample_hash == "fill" else "verify")
     longest = max(task.part.entry.text_bytes, options.max_line_bytes)
-    stats, text_hash = ReadStats(), sha256()
+    stats, text_digest = ReadStats(), text_hasher(text_hash(task.part.entry)[0])
     size, digest, read = 0, "", False
     try:
         size, digest = sha256_of_file(path)
         for chunk in judge_slice(judge, Slice(shard_at(path)), max_line_bytes=longest, stats=stats):
-            text_hash.update(chunk.data)
+            text_digest.update(chunk.data)
             lines.check(chunk)
         read = True
     except ShardError as exc:
@@ -95,7 +98,10 @@ def check_part(task: CheckTask) -> CheckedPart:
     return CheckedPart(
         part=task.part,
         problems=problems,
-        written=Written(size, digest, stats.text_bytes, text_hash.hexdigest()),
+        size=size,
+        sha256=digest,
+        text_bytes=stats.text_bytes,
+        text_hash=text_digest.hexdigest(),
         records=len(lines.rows),
         first=lines.first,
         last=lines.last,
