@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
+from operator import itemgetter
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -25,14 +26,16 @@ from fastrec.normalize.pass1 import release_buffer
 from fastrec.normalize.resolve import Resolver, SameRunFilter, select, sources_of
 from fastrec.normalize.results import Aside, Part
 from fastrec.sorting.borders import BorderSizes, write_borders
+from fastrec.sorting.fields import KeyColumns, column_splitter
 from fastrec.sorting.gather import RunSlice, Window, gather
 from fastrec.sorting.keys import key_splitter
 from fastrec.sorting.spill import IndexWriter
 from fastrec.storage.digests import FileDigest, digest_of
 from fastrec.summary.contradictions import find_contradictions
 from fastrec.summary.losers import losers_in
+from fastrec.summary.means import Outcome
 from fastrec.summary.part_statistics import LinesByPiece, PartCounts, write_statistics
-from fastrec.summary.rows import Column
+from fastrec.summary.rows import Column, outcome_of
 from fastrec.summary.same_run import write_bodies
 
 __all__ = ["PartTask", "make_part"]
@@ -40,7 +43,7 @@ __all__ = ["PartTask", "make_part"]
 _BATCH: Final = 20_000  # records added to the tally at a time, because it adds up columns by model
 _ASIDE_LEVEL: Final = 1  # compression of records that are only kept for the next run
 
-Fields = Sequence[bytes]
+_source_of: Final = itemgetter(Column.SOURCE)
 
 
 class PartTask(msgspec.Struct, frozen=True):
@@ -73,12 +76,8 @@ def make_part(task: PartTask) -> Part:
     options = task.options
     split = key_splitter(options.sort_fields)
     same_run, resolver = _same_run(task), _resolver(task)
-    counts = PartCounts()
-    lines = counts.lines
-    kept: list[Fields] = []
-    seen: list[Fields] = []
-    outcomes: list[Any] = []
-    rows: list[Any] = []
+    kept, seen = _Records(options), _Records(options, with_counts=False)
+    lines = kept.counts.lines
     contradictions: dict[tuple[bytes, ...], list[int | None]] = {}
     first = last = b""
     keeper = _Keeper(task) if options.incremental else None
@@ -92,41 +91,32 @@ def make_part(task: PartTask) -> Part:
                     for number, _, count in sources_of(everything, index):
                         lines.duplicates[number] += count
                 window = select(everything, left)
-            fields = list(map(split, window.keys))
             found = find_contradictions(window.keys, window.texts, window.groups)
             contradictions |= {tuple(split(key)): numbers for key, numbers in found.items()}
             if resolver:
-                seen += fields
+                seen.add(window)
                 stay = resolver.resolve(window, found)
                 left = [left[index] for index in stay]
                 window = select(window, stay)
-                fields = list(map(split, window.keys))
             if keeper:
                 keeper.add(everything, left, window)
             if window.keys:
-                kept += fields
-                rows += window.rows
-                outcomes += [row[Column.OUTCOME] for row in window.rows]
+                kept.add(window)
                 _count_sources(window, lines)
                 first = first or window.keys[0]
                 last = window.keys[-1]
                 writer.write(window.texts)
-            if len(rows) >= _BATCH:
-                counts.tally.add(kept[-len(rows) :], rows)
-                rows = []
         written = writer.finish()
-    if rows:
-        counts.tally.add(kept[-len(rows) :], rows)
     if resolver:
         lines.left_out = resolver.by_piece
         lines.duplicates.update(resolver.duplicates)
     files = write_statistics(
         task.census,
-        counts,
-        kept,
-        outcomes,
+        kept.counts,
+        kept.keys(),
+        kept.outcomes,
         contradictions,
-        seen=seen if resolver else None,
+        seen=seen.keys() if resolver else None,
         compressed=options.incremental,
     )
     if same_run:
@@ -138,7 +128,7 @@ def make_part(task: PartTask) -> Part:
         made_of=task.made_of,
         low=task.low,
         written=written,
-        records=len(kept),
+        records=len(kept.outcomes),
         first=first,
         last=last,
         left_out=resolver.by_code if resolver else {},
@@ -151,9 +141,43 @@ def make_part(task: PartTask) -> Part:
     return keeper.finish(part) if keeper else part
 
 
+class _Records:
+    """What statistics need of the records of a part. Many at a time are split and tallied, which is faster."""
+
+    def __init__(self, options: Options, *, with_counts: bool = True) -> None:
+        self._with_counts = with_counts
+        self._split = column_splitter(options.sort_fields)
+        self._waiting_keys: list[bytes] = []
+        self._waiting_rows: list[Any] = []
+        self._keys = KeyColumns()
+        self.counts = PartCounts()
+        self.outcomes: list[Outcome] = []
+
+    def add(self, window: Window) -> None:
+        """Add the records of a window."""
+        self._waiting_keys += window.keys
+        if self._with_counts:
+            self._waiting_rows += window.rows
+            self.outcomes += map(outcome_of, window.rows)
+        if len(self._waiting_keys) >= _BATCH:
+            self._add_waiting()
+
+    def keys(self) -> KeyColumns:
+        """Return the key fields, after all records were added."""
+        self._add_waiting()
+        return self._keys
+
+    def _add_waiting(self) -> None:
+        columns = self._split(self._waiting_keys)
+        if self._with_counts:
+            self.counts.tally.add(columns, self._waiting_rows)
+        self._keys += columns
+        self._waiting_keys, self._waiting_rows = [], []
+
+
 def _count_sources(window: Window, lines: LinesByPiece) -> None:
     """Count where the records of a window come from."""
-    lines.kept.update([row[Column.SOURCE] for row in window.rows])
+    lines.kept.update(map(_source_of, window.rows))
     for index, sources in window.copies.items():
         lines.kept[window.rows[index][Column.SOURCE]] -= 1
         lines.shared[tuple((number, count) for number, _, count in sources)] += 1

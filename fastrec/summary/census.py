@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
 
+from fastrec.sorting.fields import KeyColumns
 from fastrec.summary.lists import merge_rows
-from fastrec.summary.means import NO_OUTCOME, Outcome, Repeats, RepeatsByModel, add_repeats
+from fastrec.summary.means import Outcome, Repeats, RepeatsByModel, add_repeats
 from fastrec.summary.sums import Sums
 
 __all__ = [
@@ -40,71 +41,77 @@ IDENTITY_EXAMPLES: Final = 100
 
 CensusRow = tuple[bytes, bytes, bytes, int, int, int, int, bytes]
 """evaluation_name; sample_hash and sample_id (or the other way round); numbers of models, of models with an answer, of
-identities and of records; and the packed list of records, which is only unpacked if there may be several of a model or
-of an identity."""
+identities and of records; and the packed lists of records, which are only unpacked if there may be several of a model
+or of an identity: by hash the models and outcomes; by sample_id the models, the evaluation_ids and, if any of them is a
+contradiction, its number."""
 
 Numbers = Sequence[int | None]
 """For each record of a key, which contradiction it belongs to; None if it contradicts no other."""
 
 _pack = msgspec.msgpack.Encoder().encode
-_unpack = msgspec.msgpack.Decoder(list[tuple[bytes, bytes, Any]]).decode
-"""model_id, evaluation_id and outcome of each record; by sample_id, the number of its contradiction if it has one."""
+_unpack_outcomes = msgspec.msgpack.Decoder(tuple[list[bytes], list[Any]]).decode
+_unpack_runs = msgspec.msgpack.Decoder(tuple[list[bytes], list[bytes], list[int | None]]).decode
+
+_Key = tuple[bytes, bytes, bytes]
+_Records = tuple[list[bytes], list[bytes], list[Outcome]]
+"""model_id, evaluation_id and outcome of each record of a key."""
 
 
 def census_of_part(
-    fields: Iterable[Sequence[bytes]],
-    outcomes: Iterable[Outcome],
-    contradictions: Mapping[tuple[bytes, ...], Numbers] | None = None,
+    keys: KeyColumns, outcomes: Sequence[Outcome], contradictions: Mapping[tuple[bytes, ...], Numbers] | None = None
 ) -> tuple[list[CensusRow], list[CensusRow]]:
     """Build the census rows of records, given their key fields and outcomes: by hash, and by sample_id.
 
     Args:
-        fields: The key fields of each record.
+        keys: The key fields of all records.
         outcomes: The outcome of each record.
         contradictions: By key fields, the contradictions of the records with this key, in the same order.
     """
-    records: dict[tuple[bytes, bytes, bytes], list[tuple[bytes, bytes, Outcome]]] = {}
-    for (evaluation, sample_hash, model, evaluation_id, sample_id), outcome in zip(fields, outcomes, strict=True):
-        key = (evaluation, sample_hash, sample_id)
-        found = records.get(key)
-        if found is None:
-            records[key] = [(model, evaluation_id, outcome)]
+    records: dict[_Key, _Records] = {}
+    for first, end in keys.groups():
+        key = keys.scopes[first], keys.hashes[first], keys.sample_ids[first]
+        group = keys.models[first:end], keys.evaluation_ids[first:end], list(outcomes[first:end])
+        if known := records.get(key):
+            for before, more in zip(known, group, strict=True):
+                before += more  # type: ignore[operator]
         else:
-            found.append((model, evaluation_id, outcome))
-    rows = [(*key, *_packed(found)) for key, found in records.items()]
-    by_hash = sorted(rows)
-    if contradictions:
-        affected = {(evaluation, hash_, sample_id) for evaluation, hash_, _, _, sample_id in contradictions}
-        rows = [
-            (*row[:7], _pack(_numbered(row[:3], records[row[:3]], contradictions))) if row[:3] in affected else row
-            for row in rows
-        ]
-    by_id = sorted((evaluation, sample_id, sample_hash, *rest) for evaluation, sample_hash, sample_id, *rest in rows)
-    return by_hash, by_id  # type: ignore[return-value]
+            records[key] = group
+    affected = {(evaluation, hash_, sample_id) for evaluation, hash_, _, _, sample_id in contradictions or ()}
+    by_hash: list[CensusRow] = []
+    by_id: list[CensusRow] = []
+    for key, (models, evaluation_ids, some) in records.items():
+        evaluation, sample_hash, sample_id = key
+        counts = _counts(models, evaluation_ids, some)
+        numbers = _numbers(key, models, evaluation_ids, contradictions) if contradictions and key in affected else []
+        by_hash.append((evaluation, sample_hash, sample_id, *counts, _pack((models, some))))
+        by_id.append((evaluation, sample_id, sample_hash, *counts, _pack((models, evaluation_ids, numbers))))
+    return sorted(by_hash), sorted(by_id)
 
 
-def _numbered(
-    key: tuple[bytes, bytes, bytes],
-    records: list[tuple[bytes, bytes, Outcome]],
+def _counts(
+    models: Sequence[bytes], evaluation_ids: Sequence[bytes], outcomes: Sequence[Outcome]
+) -> tuple[int, int, int, int]:
+    """Return the numbers of models, of models with an answer, of identities and of records."""
+    distinct = set(models)
+    failed = [error for _, _, error in outcomes]
+    answering = {model for model, error in zip(models, failed, strict=True) if not error} if any(failed) else distinct
+    identities = len(models)
+    if len(distinct) < identities:
+        identities = len(set(zip(models, evaluation_ids, strict=True)))
+    return len(distinct), len(answering), identities, len(models)
+
+
+def _numbers(
+    key: _Key,
+    models: Sequence[bytes],
+    evaluation_ids: Sequence[bytes],
     contradictions: Mapping[tuple[bytes, ...], Numbers],
-) -> list[tuple[bytes, bytes, Any]]:
-    """Replace the outcomes of the records that contradict others."""
+) -> list[int | None]:
+    """Return which contradiction each record belongs to."""
     evaluation, sample_hash, sample_id = key
-    numbers = {
-        (model, evaluation_id): iter(contradictions.get((evaluation, sample_hash, model, evaluation_id, sample_id), ()))
-        for model, evaluation_id, _ in records
-    }
-    found = [(model, evaluation_id, next(numbers[model, evaluation_id], None)) for model, evaluation_id, _ in records]
-    return [(*run, NO_OUTCOME if number is None else number) for *run, number in found]  # type: ignore[misc]
-
-
-def _packed(records: list[tuple[bytes, bytes, Outcome]]) -> tuple[int, int, int, int, bytes]:
-    count = identities = len(records)
-    models = len({model for model, _, _ in records})
-    answering = len({model for model, _, outcome in records if not outcome[2]})
-    if models < count:
-        identities = len({(model, evaluation_id) for model, evaluation_id, _ in records})
-    return models, answering, identities, count, _pack(records)
+    runs = list(zip(models, evaluation_ids, strict=True))
+    numbers = {run: iter(contradictions.get((evaluation, sample_hash, *run, sample_id), ())) for run in runs}
+    return [next(numbers[run], None) for run in runs]
 
 
 class QuestionCounts(Sums):
@@ -180,7 +187,7 @@ def count_questions(lists: Iterable[Iterable[CensusRow]]) -> dict[bytes, Questio
                 counts.by_models[models] += 1
                 counts.by_answering[answering] += 1
                 continue
-            records = ((model, outcome) for row in rows for model, _, outcome in _unpack(row[7]))
+            records = chain.from_iterable(zip(*_unpack_outcomes(row[7]), strict=True) for row in rows)
             answers_of = add_repeats(counts.repeats, records)
             counts.by_models[len(answers_of)] += 1
             counts.by_answering[sum(map(bool, answers_of.values()))] += 1
@@ -199,9 +206,10 @@ def find_several(
             continue
         found: dict[tuple[bytes, bytes], dict[bytes, list[int | None]]] = {}
         for row in rows:
-            for model, evaluation_id, number in _unpack(row[7]):
-                numbers = found.setdefault((model, evaluation_id), {}).setdefault(row[2], [])
-                numbers.append(number if isinstance(number, int) else None)
+            models, evaluation_ids, numbers = _unpack_runs(row[7])
+            numbers = numbers or [None] * len(models)
+            for model, evaluation_id, number in zip(models, evaluation_ids, numbers, strict=True):
+                found.setdefault((model, evaluation_id), {}).setdefault(row[2], []).append(number)
         for (model, evaluation_id), by_hash in sorted(found.items()):
             if sum(map(len, by_hash.values())) > 1:
                 yield SeveralRecords(evaluation, sample_id, model, evaluation_id, by_hash)

@@ -22,6 +22,7 @@ from fastrec.summary.sums import Sums
 
 __all__ = [
     "NO_OUTCOME",
+    "UNIT_BITS",
     "Means",
     "Outcome",
     "RepeatSums",
@@ -34,7 +35,9 @@ __all__ = [
     "means_of",
 ]
 
-_UNIT_BITS: Final = 1_074
+UNIT_BITS: Final = 1_074
+"""Scores are added up in units of 2**-1074, the smallest step between doubles."""
+
 _ROOT_BITS: Final = 128  # extra bits of precision for a square root
 
 Outcome = Sequence[Any]
@@ -127,8 +130,8 @@ def exact(score: float | str) -> int:
     """Return a score in units of 2**-1074, the smallest step between doubles."""
     if isinstance(score, float):
         numerator, denominator = score.as_integer_ratio()
-        return numerator << (_UNIT_BITS + 1 - denominator.bit_length())
-    return from_portable(score) << _UNIT_BITS
+        return numerator << (UNIT_BITS + 1 - denominator.bit_length())
+    return from_portable(score) << UNIT_BITS
 
 
 @lru_cache(maxsize=1 << 10)
@@ -158,7 +161,7 @@ def means_of(totals: Totals, *repeats: Mapping[int, RepeatSums]) -> Means:
     return Means(
         questions,
         *_mean_and_error(correct, correct_squared, questions, common, 0),
-        *_mean_and_error(score, score_squared, questions, common, _UNIT_BITS),
+        *_mean_and_error(score, score_squared, questions, common, UNIT_BITS),
     )
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import nsmallest
-from itertools import repeat
 from typing import Any, Final, Literal, Self
 
 import msgspec
 
 from fastrec.engine.base import Engine
 from fastrec.limits import Limits
+from fastrec.sorting.fields import KeyColumns
 from fastrec.sorting.files import read_blocks, write_blocks
 from fastrec.sorting.keys import join_key
 from fastrec.sorting.spill import Run
@@ -54,8 +54,6 @@ __all__ = [
     "write_census",
     "write_statistics",
 ]
-
-Fields = Sequence[bytes]
 
 _LISTS: Final = ("hash", "id")
 
@@ -207,11 +205,11 @@ def read_census(prefixes: Sequence[str], rule: RepeatsRule | None = None) -> Cen
 def write_statistics(
     prefix: str,
     counts: PartCounts,
-    kept: Iterable[Fields],
-    outcomes: Iterable[Outcome],
+    kept: KeyColumns,
+    outcomes: Sequence[Outcome],
     contradictions: Mapping[tuple[bytes, ...], Numbers],
     *,
-    seen: Iterable[Fields] | None = None,
+    seen: KeyColumns | None = None,
     compressed: bool = False,
 ) -> list[FileDigest]:
     """Write the census and the counts of a part.
@@ -222,8 +220,7 @@ def write_statistics(
     """
     by_hash, by_id = census_of_part(kept, outcomes, contradictions if seen is None else None)
     if seen is not None:
-        seen = list(seen)
-        _, by_id = census_of_part(seen, repeat(NO_OUTCOME, len(seen)), contradictions)
+        _, by_id = census_of_part(seen, [NO_OUTCOME] * len(seen), contradictions)
     files = write_census(prefix, by_hash, by_id, compressed=compressed)
     path = f"{prefix}-counts"
     blocks = (counts.lines.packed(), counts.tally.packed())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Final
 
 from msgspec import UNSET
@@ -16,7 +16,7 @@ from msgspec import UNSET
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.schema import Schema
 
-__all__ = ["Column", "bucket_of", "bucket_value", "from_portable", "row_maker", "row_of", "to_portable"]
+__all__ = ["Column", "bucket_of", "bucket_value", "from_portable", "outcome_of", "row_maker", "row_of", "to_portable"]
 
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 _MANTISSA: Final = 64
@@ -39,8 +39,10 @@ class Column:
     OUTPUT_TOKENS = 10
     TOTAL_TOKENS = 11
     LATENCY = 12
-    OUTCOME = slice(CORRECT, ERROR + 1)  # whether it is correct, its score, whether it has an error
 
+
+outcome_of: Final = itemgetter(Column.CORRECT, Column.SCORE, Column.ERROR)
+"""From a row to the outcome of the record: whether it is correct, its score, and whether it has an error."""
 
 RowOf = Callable[[Any, int, int], tuple[Any, ...]]
 """From a record, the number of its piece of input and its line to its row."""

@@ -24,6 +24,7 @@ from fastrec.normalize.results import SortResult
 from fastrec.normalize.rounds import MergeTask, merge_some
 from fastrec.normalize.run import normalize
 from fastrec.progress import Progress
+from fastrec.sorting.fields import KeyColumns
 from fastrec.sorting.keys import FIELDS
 from fastrec.sorting.spill import Run
 from fastrec.sources.formats import Format
@@ -357,7 +358,7 @@ def test_a_census_in_tasks_counts_the_same(parts: list[list[Any]], repeats: Any)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         prefixes = [f"{folder}/census-{number}" for number in range(len(parts))]
         for prefix, some in zip(prefixes, parts, strict=True):
-            census.write_census(prefix, *census_of_part(some, [NO_OUTCOME] * len(some)))
+            census.write_census(prefix, *census_of_part(KeyColumns.of(some), [NO_OUTCOME] * len(some)))
         patch.setattr(census, "IDENTITY_EXAMPLES", 3)
         rule = repeats and census.RepeatsRule(FIELDS, repeats, without_contradictions=False, path=f"{folder}/losers")
         one = census.read_census(prefixes, rule)

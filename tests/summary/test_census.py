@@ -9,6 +9,7 @@ import msgspec
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from fastrec.sorting.fields import KeyColumns
 from fastrec.summary.census import (
     Identity,
     QuestionCounts,
@@ -44,7 +45,7 @@ def census(parts: list[list[Fields]]) -> tuple[dict[bytes, QuestionCounts], Foun
         for *key, number in part:
             contradictions[tuple(key)].append(number)
         some = {key: numbers for key, numbers in contradictions.items() if any(n is not None for n in numbers)}
-        taken.append(census_of_part([record[:5] for record in part], [NO_OUTCOME] * len(part), some))
+        taken.append(census_of_part(KeyColumns.of(record[:5] for record in part), [NO_OUTCOME] * len(part), some))
     by_hash, by_id = (
         [msgspec.msgpack.decode(msgspec.msgpack.encode(lists[side])) for lists in taken] for side in (0, 1)
     )

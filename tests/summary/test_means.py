@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import fastrec
 from fastrec.limits import Limits
+from fastrec.sorting.fields import KeyColumns
 from fastrec.summary.census import census_of_part, count_questions
 from fastrec.summary.intervals import wilson_interval
 from fastrec.summary.means import Means, Outcome, Repeats, Totals, exact, exact_square, means_of
@@ -53,7 +54,7 @@ def test_means_agree_with_fractions(records: list[tuple[bytes, bytes, Outcome]],
     for first in range(parts):
         part = records[first::parts]
         fields = [(b"e", question, b"m", evaluation_id, b"i") for question, evaluation_id, _ in part]
-        lists.append(census_of_part(fields, [outcome for _, _, outcome in part])[0])
+        lists.append(census_of_part(KeyColumns.of(fields), [outcome for _, _, outcome in part])[0])
     repeats = count_questions(lists)[b"e"].repeats.get(b"m", Repeats())
     plain = [as_record(question, outcome) for question, _, outcome in records]
     everything = [outcome for _, _, outcome in records]

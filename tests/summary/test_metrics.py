@@ -23,13 +23,14 @@ from fastrec.errors import UsageError
 from fastrec.judge.judge import Judge
 from fastrec.limits import Limits
 from fastrec.schemas.registry import NEWEST_SCHEMA
+from fastrec.sorting.fields import KeyColumns
 from fastrec.sorting.keys import METRIC_FIELDS, key_maker, key_splitter
 from fastrec.summary.census import census_of_part, count_questions
 from fastrec.summary.document import LineCounts, Summary
 from fastrec.summary.facts import facts_in_words
 from fastrec.summary.intervals import score_interval
 from fastrec.summary.part_statistics import Census
-from fastrec.summary.rows import Column, row_maker
+from fastrec.summary.rows import outcome_of, row_maker
 from fastrec.summary.summarize import hash_counts, summarize
 from fastrec.summary.tally import Tally
 from fastrec.summary.titles import titles
@@ -187,9 +188,9 @@ def summarized(parts: list[list[dict[str, Any]]], order: tuple[str, ...]) -> Sum
         fields = [split(key(record)) for record in batch.records]
         rows = [row_of(record, 0, 0) for record in batch.records]
         piece = Tally()
-        piece.add(fields, msgspec.msgpack.decode(msgspec.msgpack.encode(rows)))
+        piece.add(KeyColumns.of(fields), msgspec.msgpack.decode(msgspec.msgpack.encode(rows)))
         tally += Tally.unpacked(piece.packed())
-        lists.append(census_of_part(fields, [row[Column.OUTCOME] for row in rows])[0])
+        lists.append(census_of_part(KeyColumns.of(fields), list(map(outcome_of, rows)))[0])
     census = Census()
     census.questions = count_questions(lists)
     lines = sum(map(len, parts))

@@ -15,6 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fastrec.judge.judge import Judge
+from fastrec.sorting.fields import KeyColumns
 from fastrec.sorting.keys import key_maker, key_splitter, sample_id_of
 from fastrec.summary.means import means_of
 from fastrec.summary.rows import Column, bucket_of, bucket_value, row_of
@@ -42,7 +43,7 @@ def rows_of(records: list[dict[str, Any]]) -> tuple[list[Any], list[Any]]:
 def tallied(*records: dict[str, Any]) -> ModelTally:
     fields, rows = rows_of(list(records))
     tally = Tally()
-    tally.add(fields, rows)
+    tally.add(KeyColumns.of(fields), rows)
     (only,) = tally.models.values()
     return only
 
@@ -61,12 +62,12 @@ def test_a_tally_is_exact_for_any_split(several: list[Any], rng: random.Random) 
     """Records spread over several tallies, merged in any order, give the exact sums."""
     fields, rows = rows_of([scored(score, sample_id=number) for number, score in enumerate(several)])
     whole = Tally()
-    whole.add(fields, rows)
+    whole.add(KeyColumns.of(fields), rows)
     pieces = [Tally() for _ in range(3)]
     places = list(range(len(rows)))
     rng.shuffle(places)
     for place in places:
-        pieces[rng.randrange(3)].add([fields[place]], [rows[place]])
+        pieces[rng.randrange(3)].add(KeyColumns.of([fields[place]]), [rows[place]])
     rng.shuffle(pieces)
     merged = Tally()
     for piece in pieces:
@@ -142,7 +143,7 @@ def test_kinds_of_records_are_counted() -> None:
     """Interaction types and schema versions are counted by record."""
     fields, rows = rows_of([sample(), sample("agentic"), sample("agentic", schema_version="x", model_id="other")])
     tally = Tally()
-    tally.add(fields, rows)
+    tally.add(KeyColumns.of(fields), rows)
     assert tally.interaction_types == {"single_turn": 1, "agentic": 2}
     assert tally.schema_versions == {None: 2, "x": 1}
     assert sorted(model for _, model in tally.models) == [b"org/model", b"other"]

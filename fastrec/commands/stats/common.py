@@ -30,12 +30,13 @@ from fastrec.judge.shards import judge_slice
 from fastrec.limits import Limits
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS, TARGETS
+from fastrec.sorting.fields import KeyColumns
 from fastrec.sorting.keys import encode_text, key_maker, key_splitter, question_of, scope_of, text_of
 from fastrec.sources.shard import Slice, shard_at
 from fastrec.summary.census import QuestionCounts
 from fastrec.summary.choosing import Chosen
 from fastrec.summary.means import add_repeats
-from fastrec.summary.rows import Column, row_maker
+from fastrec.summary.rows import Column, outcome_of, row_maker
 from fastrec.summary.summarize import model_summary
 from fastrec.summary.sums import Sums
 from fastrec.summary.tally import Tally
@@ -140,12 +141,12 @@ def _count(questions: Iterable[list[Answer]], models: Models, limits: Limits) ->
             if chosen.answering <= answering:
                 counts = found.questions[scope]
                 counts.questions += 1
-                add_repeats(counts.repeats, ((fields[2], row[Column.OUTCOME]) for fields, row in answers))
+                add_repeats(counts.repeats, ((fields[2], outcome_of(row)) for fields, row in answers))
                 yield from answers
 
     records = common()
     while batch := list(islice(records, limits.stats_batch_records)):  # the tally is fastest with many at a time
-        found.tally.add(*zip(*batch, strict=True))
+        found.tally.add(KeyColumns.of(fields for fields, _ in batch), [row for _, row in batch])
     return found
 
 

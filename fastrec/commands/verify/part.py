@@ -9,7 +9,6 @@ a chunk of text, and the keys and rows of one part.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
 from functools import lru_cache
 from io import BytesIO
 from operator import lt
@@ -25,13 +24,14 @@ from fastrec.judge.judge import Judge, SampleHashMode
 from fastrec.judge.shards import JudgedChunk, judge_slice
 from fastrec.normalize.options import Options
 from fastrec.schemas.registry import TARGETS
+from fastrec.sorting.fields import KeyColumns, column_splitter
 from fastrec.sorting.keys import key_maker, key_splitter
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Slice, shard_at
 from fastrec.storage.digests import sha256_of_file
 from fastrec.summary.contradictions import contradictions_of
 from fastrec.summary.part_statistics import PartCounts, write_statistics
-from fastrec.summary.rows import Column, row_maker
+from fastrec.summary.rows import outcome_of, row_maker
 from fastrec.summary.tally import Tally
 
 __all__ = ["CheckTask", "CheckedPart", "check_part"]
@@ -92,9 +92,9 @@ def check_part(task: CheckTask) -> CheckedPart:
     if stats.bom:
         problems.add("line.form", "expected a record at the start of the file, found a byte order mark", 1)
     tally = Tally()
-    tally.add(lines.fields, lines.rows)
-    outcomes = [row[Column.OUTCOME] for row in lines.rows]
-    write_statistics(task.statistics, PartCounts(tally), lines.fields, outcomes, lines.contradictions())
+    tally.add(lines.keys, lines.rows)
+    outcomes = list(map(outcome_of, lines.rows))
+    write_statistics(task.statistics, PartCounts(tally), lines.keys, outcomes, lines.contradictions())
     return CheckedPart(
         part=task.part,
         problems=problems,
@@ -121,12 +121,13 @@ class _LineChecker:
     def __init__(self, options: Options, problems: Problems) -> None:
         self._key_of = key_maker(options.sort_fields)
         self._split = key_splitter(options.sort_fields)
+        self._split_all = column_splitter(options.sort_fields)
         self._row_of = row_maker(options.target)
         self._problems = problems
         self.valid = True
         self.first = self.last = b""
         self._last_text = b""
-        self.fields: list[Sequence[bytes]] = []
+        self.keys = KeyColumns()
         self.rows: list[Any] = []
         self._repeated = b""  # the last key of several records
         self._texts: list[bytes] = []  # these records
@@ -147,7 +148,7 @@ class _LineChecker:
         self.first = self.first or keys[0]
         self.last = keys[-1]
         self._last_text = _text(chunk, len(keys) - 1)
-        self.fields += map(self._split, keys)
+        self.keys += self._split_all(keys)
         row_of = self._row_of
         self.rows += [row_of(record, 0, line) for record, line in zip(batch.records, batch.numbers, strict=True)]
 
