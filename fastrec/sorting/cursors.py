@@ -105,7 +105,7 @@ class KeyCursor:
                 self._sizes += sizes
                 self._prints += decode_prints(prints)
                 self._held += self._bytes_of(keys, sizes)
-                if copies and self._has_enough():
+                if self._has_enough():  # the other blocks are decoded later
                     break
             if self._low is not None and self.keys and self.keys[0] < self._low:
                 self._skip(bisect_left(self.keys, self._low))

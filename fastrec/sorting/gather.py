@@ -79,17 +79,25 @@ def slice_merged(run: Run, first_region: int, last_region: int) -> RunSlice | No
 
 
 def gather(
-    slices: Sequence[RunSlice], low: bytes | None, high: bytes | None, window_bytes: int, *, least_index: int = 64
+    slices: Sequence[RunSlice],
+    low: bytes | None,
+    high: bytes | None,
+    window_bytes: int,
+    *,
+    least_index: int | None = None,
 ) -> Iterator[Window]:
     """Yield the records of all keys in `[low, high)`, in order, in windows of about `window_bytes`.
 
-    At least `least_index` bytes of an index are read at a time.
+    At least `least_index` bytes of an index are read at a time; by default so many that those of all runs are a quarter
+    of a window: an index of 100 KB is then read at once, and not in ten steps.
 
     Raises:
         DamagedFileError: A file is damaged. This may come after all windows, so nothing may be used before.
     """
-    # A cursor holds between one and two stretches.
-    stretch = max(window_bytes * 2 // 3 // max(len(slices), 1), 1)
+    # A cursor holds a stretch, and at most a block more.
+    stretch = max(window_bytes // max(len(slices), 1), 1)
+    if least_index is None:
+        least_index = max(window_bytes // 4 // max(len(slices), 1), 64)
     shared = SharedSources()
     cursors = [TextCursor(piece, low, high, stretch, least_index=least_index, shared=shared) for piece in slices]
     while cursors:
@@ -106,7 +114,7 @@ def gather_keys(
 
     Records with equal keys are in no certain order. Those of equal size and print are duplicates.
     """
-    stretch = max(window_bytes * 2 // 3 // max(len(slices), 1), 1)
+    stretch = max(window_bytes // max(len(slices), 1), 1)
     cursors = [KeyCursor(piece, low, high, stretch) for piece in slices]
     while cursors:
         window = _merge_keys(cursors, _limit(cursors))

@@ -24,7 +24,7 @@ BLOCK_ROWS: Final = 128
 IndexBlock = tuple[list[bytes], list[int], bytes, bytes, list[tuple[int, Sources]]]
 
 _encode_rows = msgspec.msgpack.Encoder().encode
-decode_rows = msgspec.msgpack.Decoder(list[Any]).decode
+decode_rows = msgspec.msgpack.Decoder(list[tuple[Any, ...]]).decode
 _decode_block = msgspec.msgpack.Decoder(IndexBlock).decode
 
 

@@ -152,14 +152,18 @@ class LocalStorage:
             return file.read()
 
     def read_range(self, path: str, size: int, offset: int) -> bytes:
-        with naming(path), open(path, "rb", buffering=0) as file:  # noqa: PTH123
-            data = b""
-            while len(data) < size:
-                more = os.pread(file.fileno(), size - len(data), offset + len(data))
-                if not more:
-                    raise ends_early(path, offset + len(data), offset + size)
-                data += more
-            return data
+        with naming(path):
+            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # a file object would take twice as long to open
+            try:
+                data = b""
+                while len(data) < size:
+                    more = os.pread(file, size - len(data), offset + len(data))
+                    if not more:
+                        raise ends_early(path, offset + len(data), offset + size)
+                    data += more
+                return data
+            finally:
+                os.close(file)
 
     def write_all(self, path: str, data: bytes) -> None:
         with self.create(path) as file:

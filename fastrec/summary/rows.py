@@ -16,8 +16,19 @@ from msgspec import UNSET
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.schema import Schema
 
-__all__ = ["Column", "bucket_of", "bucket_value", "from_portable", "outcome_of", "row_maker", "row_of", "to_portable"]
+__all__ = [
+    "USUAL_TYPE",
+    "Column",
+    "bucket_of",
+    "bucket_value",
+    "from_portable",
+    "outcome_of",
+    "row_maker",
+    "row_of",
+    "to_portable",
+]
 
+USUAL_TYPE: Final = "single_turn"
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 _MANTISSA: Final = 64
 """Buckets per power of two. A bucket spans 1/64 of its value, so its middle is within 1/128 of every latency in it."""
@@ -28,17 +39,15 @@ class Column:
 
     SOURCE = 0
     LINE = 1
-    INTERACTION_TYPE = 2
-    SCHEMA_VERSION = 3
+    INTERACTION_TYPE = 2  # None if it is the usual one
+    SCHEMA_VERSION = 3  # None if it is that of the corpus
     CORRECT = 4
     SCORE = 5
     ERROR = 6
     TURNS = 7
     TOOL_CALLS = 8
-    INPUT_TOKENS = 9
-    OUTPUT_TOKENS = 10
-    TOTAL_TOKENS = 11
-    LATENCY = 12
+    TOKENS = 9  # of input and output, and in total; None if unknown
+    LATENCY = 10
 
 
 outcome_of: Final = itemgetter(Column.CORRECT, Column.SCORE, Column.ERROR)
@@ -60,16 +69,14 @@ def row_maker(schema: Schema) -> RowOf:
         return (
             source,
             line,
-            record.interaction_type,
+            None if record.interaction_type == USUAL_TYPE else record.interaction_type,
             None if record.schema_version == schema_label else record.schema_version,
             evaluation.is_correct,
             score if score.__class__ is float or score.__class__ is bool else to_portable(score),
             bool(record.error),
             len(turns) if turns.__class__ is list else 1,
             sum([len(turn.tool_calls) for turn in turns if turn.tool_calls]) if turns else 0,
-            to_portable(usage.input_tokens) if usage else None,
-            to_portable(usage.output_tokens) if usage else None,
-            to_portable(usage.total_tokens) if usage else None,
+            tuple(map(to_portable, (usage.input_tokens, usage.output_tokens, usage.total_tokens))) if usage else None,
             bucket_of(latency) if latency else (0 if latency == 0 else None),
         )
 

@@ -15,7 +15,7 @@ import msgspec
 
 from fastrec.sorting.fields import KeyColumns
 from fastrec.summary.means import UNIT_BITS, Totals
-from fastrec.summary.rows import Column, from_portable, to_portable
+from fastrec.summary.rows import USUAL_TYPE, Column, from_portable, to_portable
 from fastrec.summary.sums import Sums
 
 __all__ = ["ModelTally", "Tally"]
@@ -60,17 +60,20 @@ class ModelTally(Sums):
             self.graded -= graded
         self.turns += sum(columns[Column.TURNS])
         self.tool_calls += sum(columns[Column.TOOL_CALLS])
-        if with_tokens := len(rows) - columns[Column.TOTAL_TOKENS].count(None):
-            self.with_tokens += with_tokens
-            self.input_tokens += _sum(columns[Column.INPUT_TOKENS])
-            self.output_tokens += _sum(columns[Column.OUTPUT_TOKENS])
-            self.total_tokens += _sum(columns[Column.TOTAL_TOKENS])
+        if known := list(filter(None, columns[Column.TOKENS])):
+            self.with_tokens += len(known)
+            of_input, of_output, in_total = map(_sum, zip(*known, strict=True))
+            self.input_tokens += of_input
+            self.output_tokens += of_output
+            self.total_tokens += in_total
         score, squared, graded = _score_sums(columns[Column.SCORE])
         self.score += score
         self.score_squared += squared
         self.graded += graded
-        self.latency.update(columns[Column.LATENCY])
-        del self.latency[None]  # records without a latency
+        latencies = columns[Column.LATENCY]
+        if latencies.count(None) < len(rows):
+            self.latency.update(latencies)
+            del self.latency[None]
         lowest, highest = min(sample_ids), max(sample_ids)
         self.first = min(self.first, lowest) if self.first else lowest
         self.last = max(self.last, highest)
@@ -126,7 +129,10 @@ class Tally(Sums):
         for scope, models in scopes.items():
             for model, (some_rows, sample_ids) in models.items():
                 self.models[scope, model].add_rows(some_rows, sample_ids)
-        self.interaction_types.update(map(_type_of, rows))
+        types = Counter(map(_type_of, rows))
+        if usual := types.pop(None, 0):
+            types[USUAL_TYPE] += usual
+        self.interaction_types += types
         self.schema_versions.update(map(_version_of, rows))
 
     def packed(self) -> list[Any]:
@@ -152,12 +158,12 @@ def _unpacked(value: Any) -> Any:
     return Counter(value) if isinstance(value, dict) else from_portable(value)
 
 
-def _sum(column: Sequence[int | str | None]) -> int:
-    """Add up all values but None; integers beyond 64 bits are text."""
+def _sum(column: Sequence[int | str]) -> int:
+    """Add up all values; integers beyond 64 bits are text."""
     try:
-        return sum(filter(None, column))  # type: ignore[arg-type]
+        return sum(column)  # type: ignore[arg-type]
     except TypeError:
-        return sum(from_portable(count) for count in column if count is not None)
+        return sum(map(from_portable, column))
 
 
 def _score_sums(scores: Sequence[Any]) -> tuple[int, int, int]:
