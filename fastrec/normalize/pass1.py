@@ -36,7 +36,6 @@ from fastrec.sorting.files import write_blocks
 from fastrec.sorting.keys import key_maker
 from fastrec.sorting.spill import Run, spill
 from fastrec.sources.lines import ReadStats
-from fastrec.sources.tasks import total_text
 from fastrec.storage.digests import FileDigest, digest_of
 from fastrec.summary.rows import row_maker
 
@@ -45,8 +44,6 @@ __all__ = ["SortTask", "release_buffer", "sort_pieces"]
 _encode = msgspec.json.Encoder().encode
 
 _FEW_FENCES: Final = 32
-_SMALL_TEXT: Final = 1 << 20  # a task with less text than this gets a small buffer: 20 ms less for a small run
-_SMALL_BUFFER: Final = 4 << 20
 _RECORD_BYTES: Final = 700  # memory of a record besides its text: key, row, numbers
 
 
@@ -73,9 +70,9 @@ def sort_pieces(task: SortTask) -> SortResult:
 
 
 @lru_cache(maxsize=1)
-def _text_buffer(size: int) -> bytearray:
-    """Return the text buffer of this process. Reusing it for every task saves touching new memory."""
-    return bytearray(size)
+def _text_buffer() -> bytearray:
+    """Return the text buffer of this process, which grows. Reusing it for every task saves touching new memory."""
+    return bytearray()
 
 
 def release_buffer() -> None:
@@ -91,8 +88,7 @@ class _RunBuffer:
         self._most_bytes = options.large_run_bytes if task.large else options.run_bytes
         self._key_of: Callable[[Any], bytes] = key_maker(options.sort_fields)
         self._row_of = row_maker(options.target)
-        is_small = total_text(piece.slice for piece in task.pieces) < _SMALL_TEXT
-        self._text = _text_buffer(min(_SMALL_BUFFER, self._most_bytes) if is_small else self._most_bytes)
+        self._text = _text_buffer()
         self._size = 0
         self._ends: list[int] = []
         self._keys: list[bytes] = []
@@ -109,7 +105,6 @@ class _RunBuffer:
         """Add the records of a chunk of a piece, with their normal forms; return their keys."""
         key_of, row_of = self._key_of, self._row_of
         start, self._size = self._size, self._size + len(normal)
-        # In place: the buffer is large enough, unless a line is huge, or little compressed text turns out to be much.
         self._text[start : self._size] = normal
         self._ends += [start + end for end in batch.ends]
         keys = [key_of(record) for record in batch.records]
