@@ -79,9 +79,26 @@ class ModelTally(Sums):
         self.last = max(self.last, highest)
 
     def __iadd__(self, other: Self) -> Self:
-        first, last = min(filter(None, (self.first, other.first)), default=b""), max(self.last, other.last)
-        super().__iadd__(other)
-        self.first, self.last = first, last
+        # Field by field: a loop over their names takes four times as long, for each model in each part.
+        self.records += other.records
+        self.correct += other.correct
+        self.errors += other.errors
+        self.graded += other.graded
+        self.turns += other.turns
+        self.tool_calls += other.tool_calls
+        self.with_tokens += other.with_tokens
+        self.input_tokens += other.input_tokens
+        self.output_tokens += other.output_tokens
+        self.total_tokens += other.total_tokens
+        self.score += other.score
+        self.score_squared += other.score_squared
+        self.error_score += other.error_score
+        self.error_score_squared += other.error_score_squared
+        if other.latency:
+            self.latency.update(other.latency)
+        if other.first:
+            self.first = min(self.first, other.first) if self.first else other.first
+        self.last = max(self.last, other.last)
         return self
 
     def answers(self) -> Totals:
@@ -146,7 +163,9 @@ class Tally(Sums):
         types, versions, models = packed
         tally = cls(Counter(types), Counter(versions))
         for scope, model, *values in models:
-            tally.models[scope, model] = ModelTally(*map(_unpacked, values))
+            # A call for each of the numbers, most of which are small, takes longer.
+            plain: list[Any] = [value if value.__class__ is int else _unpacked(value) for value in values]
+            tally.models[scope, model] = ModelTally(*plain)
         return tally
 
 
