@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from fastrec.commands.generate import stream, text
 
 # The same examples in every run, so that a red build is red again; FUZZ=1 looks for new ones.
 settings.register_profile(
@@ -20,6 +25,38 @@ settings.load_profile("fastrec")
 
 # Some say that nothing be compiled to files; hundreds of processes that compile it all again take a minute.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# The phrases of one seed take 0.2 s. A program needs one seed, the tests take turns with a dozen.
+stream.phrase_tables = cache(text.phrase_tables.__wrapped__)
+
+
+def _memory_for_files() -> Path | None:
+    """A directory in memory for temporary files: creating one on a disk takes up to twenty times longer.
+
+    The tests need up to 1 GB in it, and run programs from it.
+    """
+    memory = Path("/dev/shm")
+    if "TMPDIR" in os.environ or not os.access(memory, os.W_OK | os.X_OK):
+        return None
+    found = os.statvfs(memory)
+    free = found.f_bavail * found.f_frsize
+    return None if free < 4 << 30 or found.f_flag & os.ST_NOEXEC else memory
+
+
+if directory := _memory_for_files():
+    os.environ["TMPDIR"] = str(directory)
+    tempfile.tempdir = None  # look at the environment again
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector skip the objects of all tests, which it would visit thousands of times."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """Let the interpreter free them in the end; some libraries complain otherwise."""
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,7 @@ def _kind(field: dict[str, Any]) -> str:
     return " or ".join(kinds) + least
 
 
+@cache
 def pages() -> dict[Path, str]:
     """Every page that is generated, whole or in part, with the text that it should have."""
     normal_form, contributing = DOCS / "normal-form.md", ROOT / "CONTRIBUTING.md"

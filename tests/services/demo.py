@@ -32,8 +32,14 @@ def commands() -> str:
 
 
 def main() -> int:
-    """Run the demo; return the exit code."""
-    with S3() as s3, Cluster(**s3.environment) as cluster, tempfile.TemporaryDirectory() as scratch:
+    """Start everything, and run the demo; return the exit code."""
+    with S3() as s3, Cluster(**s3.environment) as cluster:
+        return run_demo(s3, cluster)
+
+
+def run_demo(s3: S3, cluster: Cluster) -> int:
+    """Run the commands, and compare the corpora; return the exit code."""
+    with tempfile.TemporaryDirectory() as scratch:
         say(f"An S3-compatible server at {s3.address}, a Dask scheduler at {cluster.address} with three workers.")
         for path in SHARDS.iterdir():
             s3.put(f"runs/{path.name}", path.read_bytes())

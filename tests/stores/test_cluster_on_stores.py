@@ -26,11 +26,18 @@ OUT = "s3://bucket/nightly/corpus"
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture
-def three(s3: S3) -> Iterator[Cluster]:
-    """A scheduler with three workers that know the server."""
-    with Cluster(**s3.environment) as running:
+@pytest.fixture(scope="module")
+def lasting(server: S3) -> Iterator[Cluster]:
+    """A scheduler whose workers know the server. Tests may kill workers."""
+    with Cluster(workers=0, **server.environment) as running:
         yield running
+
+
+@pytest.fixture
+def three(lasting: Cluster) -> Cluster:
+    """A scheduler with three workers."""
+    lasting.restore(3)
+    return lasting
 
 
 def assert_same(s3: S3, local: Corpus) -> None:
@@ -56,10 +63,9 @@ def test_from_store_to_store_on_a_cluster(three: Cluster, inputs: str, s3: S3, l
     assert_same(s3, local)
 
 
-def test_the_commands_of_the_readme(server: S3, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_commands_of_the_readme(three: Cluster, s3: S3, capfd: pytest.CaptureFixture[str]) -> None:
     """`make cluster-demo` runs the commands as printed, and the bytes are the same."""
-    assert server, "the demo starts its own, where there is one to start"
-    assert demo.main() == 0
+    assert demo.run_demo(s3, three) == 0
     printed = capfd.readouterr().out
     assert "$ fastrec normalize s3://bucket/runs/" in printed
     assert "The same bytes in the store and on this machine: part-00000.jsonl.zst, summary.json." in printed
