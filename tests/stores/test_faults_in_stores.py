@@ -11,16 +11,18 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from fastrec.errors import without_secrets
 from fastrec.limits import Limits
+from fastrec.storage import object_client, object_files
 from fastrec.storage.object_store import OBJECT_STORE, ObjectStore
 from fastrec.storage.shared_object import SharedObject
 from tests.normalize.normalizing import Corpus
+from tests.running import run_here
 from tests.services.s3 import S3, Fault, without_token
 
 OUT = "s3://bucket/nightly/corpus"
@@ -29,8 +31,47 @@ ATTEMPTS = {"AWS_MAX_ATTEMPTS": "3"}  # of botocore, fewer than its default; s3f
 ONE_ATTEMPT = {"AWS_MAX_ATTEMPTS": "1"}
 
 
-def fastrec(*arguments: str, tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the command."""
+@pytest.fixture(autouse=True)
+def _scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The directory for work files that are not in the store."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+
+class Clients:
+    """The clients of this process, which keep the settings of the environment in which they were made."""
+
+    def __init__(self) -> None:
+        self._environment: dict[str, str] = {}
+
+    def use(self, **environment: str) -> dict[str, str]:
+        """Forget them if they were made for another environment, and all stores that did not answer."""
+        OBJECT_STORE._silent.clear()
+        if environment != self._environment:
+            self._environment = environment
+            object_client._file_system.cache_clear()
+            if s3fs := sys.modules.get("s3fs"):
+                s3fs.S3FileSystem.clear_instance_cache()
+        return environment
+
+
+CLIENTS = Clients()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _own_clients() -> Iterator[None]:
+    """Other tests do not get these clients."""
+    yield
+    CLIENTS.use()
+
+
+def fastrec(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in this process: a new one takes two seconds to import and configure s3fs."""
+    done = run_here(*arguments, environment=CLIENTS.use(**(ATTEMPTS | environment)))
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def fastrec_alone(*arguments: str, tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in a new process."""
     return subprocess.run(
         [sys.executable, "-m", "fastrec", *arguments],
         env={**os.environ, **ATTEMPTS, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path), **environment},
@@ -41,9 +82,12 @@ def fastrec(*arguments: str, tmp_path: Path, **environment: str) -> subprocess.C
     )
 
 
-def normalize(tmp_path: Path, inputs: str, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    words = ("normalize", inputs, "-o", OUT, "--part-size", "200KB", "--max-rejects", "100%", "--jobs", "1", *options)
-    return fastrec(*words, tmp_path=tmp_path, **environment)
+def words_of(inputs: str, *options: str) -> tuple[str, ...]:
+    return ("normalize", inputs, "-o", OUT, "--part-size", "200KB", "--max-rejects", "100%", "--jobs", "1", *options)
+
+
+def normalize(inputs: str, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return fastrec(*words_of(inputs, *options), **environment)
 
 
 def same_bytes(s3: S3, local: Corpus) -> bool:
@@ -71,11 +115,11 @@ PASSING: dict[str, Fault] = {
 
 
 @pytest.mark.parametrize("fault", PASSING.values(), ids=PASSING)
-def test_a_temporary_fault_costs_only_time(fault: Fault, inputs: str, s3: S3, local: Corpus, tmp_path: Path) -> None:
+def test_a_temporary_fault_costs_only_time(fault: Fault, inputs: str, s3: S3, local: Corpus) -> None:
     """The corpus has the same bytes as without the fault."""
     s3.fail(fault)
     work = ["--work-dir", "s3://bucket/tmp"] if fault.has == "delete" else []
-    result = normalize(tmp_path, inputs, *work)
+    result = normalize(inputs, *work)
     assert (result.returncode, result.stderr.count("Traceback")) == (0, 0), result.stderr
     assert s3.injected()
     s3.fail()
@@ -95,47 +139,49 @@ LASTING: dict[str, Fault] = {
 
 
 @pytest.mark.parametrize("fault", LASTING.values(), ids=LASTING)
-def test_a_lasting_fault_ends_the_run(fault: Fault, inputs: str, s3: S3, local: Corpus, tmp_path: Path) -> None:
+def test_a_lasting_fault_ends_the_run(fault: Fault, inputs: str, s3: S3, local: Corpus) -> None:
     """Exit code 3 with object and reason, no manifest, no upload left; the next run gives the expected bytes."""
     s3.fail(fault)
-    result = normalize(tmp_path, inputs, "--work-dir", "s3://bucket/tmp", **ONE_ATTEMPT)
+    result = normalize(inputs, "--work-dir", "s3://bucket/tmp", **ONE_ATTEMPT)
     assert (result.returncode, result.stderr.count("Traceback")) == (3, 0), result.stderr
     assert "s3://bucket/" in result.stderr
     assert s3.injected()
     s3.fail()
     assert "nightly/corpus/manifest.json" not in s3.objects("nightly/")
     assert s3.uploads() == []
-    again = normalize(tmp_path, inputs, "--work-dir", "s3://bucket/tmp")
+    again = normalize(inputs, "--work-dir", "s3://bucket/tmp", **ONE_ATTEMPT)
     assert again.returncode == 0, again.stderr
     assert same_bytes(s3, local)
 
 
-def test_an_upload_that_fails_halfway_is_aborted(s3: S3, tmp_path: Path) -> None:
+def test_an_upload_that_fails_halfway_is_aborted(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
     """If one part of an upload fails, the file fails, and nothing of it is left."""
-    # Not a record: kept as a rejected line in the work directory, where compression does not make it much smaller.
-    line = b'{"a": "%s"}\n' % base64.b64encode(random.Random(1).randbytes(9 << 20))
-    s3.put("in/a.jsonl.gz", gzip.compress(line * 3, 1))
+    # Not records: kept as rejected lines in the work directory, where compression does not make them much smaller.
+    texts = [base64.b64encode(random.Random(seed).randbytes(5 << 19)) for seed in range(3)]
+    s3.put("in/a.jsonl.gz", gzip.compress(b"".join(b'{"a": "%s"}\n' % text for text in texts), 1))
+    monkeypatch.setattr(object_files, "_UPLOAD_PART", 5 << 20)  # the smallest that S3 takes
     words = ("normalize", "s3://bucket/in", "-o", OUT, "--work-dir", "s3://bucket/tmp", "--jobs", "1")
     s3.fail(Fault("500", "PUT", "partNumber=2"))
-    result = fastrec(*words, tmp_path=tmp_path)
+    result = fastrec(*words)
     assert (result.returncode, result.stderr.count("Traceback")) == (3, 0), result.stderr
     assert [request for request in s3.requests() if "partNumber=1" in request]
     s3.fail()
     assert s3.uploads() == []
     assert "nightly/corpus/manifest.json" not in s3.objects("nightly/")
-    assert fastrec(*words, tmp_path=tmp_path).returncode == 1
+    assert fastrec(*words).returncode == 1
     assert "nightly/corpus/manifest.json" in s3.objects("nightly/")
 
 
-def test_no_server(inputs: str, tmp_path: Path) -> None:
+def test_no_server(inputs: str) -> None:
     """A server that does not exist ends the run soon, with exit code 2, because no input is found."""
-    result = normalize(tmp_path, inputs, AWS_ENDPOINT_URL="http://127.0.0.1:9")
+    result = normalize(inputs, AWS_ENDPOINT_URL="http://127.0.0.1:9")
     assert (result.returncode, result.stderr.count("Traceback")) == (2, 0), result.stderr
     assert "s3://bucket/in: cannot be found" in result.stderr
 
 
 def test_sending_to_a_silent_store_ends(s3: S3) -> None:
     """Writing an object, a new object, or a large one in parts does not hang, and leaves no upload."""
+    CLIENTS.use()
     store = ObjectStore(Limits(store_request_seconds=2.0))
     OBJECT_STORE.write_all("s3://bucket/a", b"a")  # connects, without a short time limit
     large = store.create("s3://bucket/large")
@@ -152,6 +198,7 @@ def test_sending_to_a_silent_store_ends(s3: S3) -> None:
 
 def test_a_silent_store_is_not_asked_again_at_once(s3: S3) -> None:
     """After a request that failed slowly, clean-up does not wait again; a while later the store is asked again."""
+    CLIENTS.use()
     s3.put("a", b"")
     s3.fail(Fault("403", "GET"))
     patient, hasty = ObjectStore(), ObjectStore(Limits(store_slow_seconds=0.0, store_rest_seconds=4.0))
@@ -184,7 +231,8 @@ def test_a_killed_run_is_resumed(way: signal.Signals, inputs: str, s3: S3, local
         assert process.returncode in (-way, 128 + way), (moment, said)
         assert "nightly/corpus/manifest.json" not in s3.objects("nightly/")
     s3.fail()
-    result = normalize(tmp_path, inputs, "--overwrite")
+    time.sleep(1.0)  # the server carries out the last request after a second, though nobody waits for the answer
+    result = normalize(inputs, "--overwrite")
     assert result.returncode == 0, result.stderr
     assert sorted(files_of(s3, "part-")) == sorted(part.read_bytes() for part in local.parts)
     assert not [key for key in s3.objects("nightly/") if "/." in key]
@@ -197,25 +245,25 @@ def files_of(s3: S3, stem: str) -> list[bytes]:
 def test_no_secret_is_printed_or_written(inputs: str, s3: S3, tmp_path: Path) -> None:
     """Neither printed nor written, whether the run succeeds or fails, even with -vv."""
     secrets = (s3.environment["AWS_SECRET_ACCESS_KEY"], s3.environment["AWS_ACCESS_KEY_ID"])
-    good = normalize(tmp_path, inputs, "-v", "--work-dir", "s3://bucket/tmp")
+    work = ("--work-dir", "s3://bucket/tmp")
+    good = fastrec_alone(*words_of(inputs, "-v", *work), tmp_path=tmp_path)
     s3.fail(Fault("500", "PUT", "/part-"))
-    bad = normalize(tmp_path, inputs, "-vv", "--overwrite", "--work-dir", "s3://bucket/tmp")
+    bad = fastrec_alone(*words_of(inputs, "-vv", "--overwrite", *work), tmp_path=tmp_path)
     assert (good.returncode, bad.returncode) == (0, 3), bad.stderr
     output = good.stdout + good.stderr + bad.stdout + bad.stderr + str(s3.objects())
     assert [secret for secret in secrets if secret in output] == []
 
 
-def test_a_password_in_a_url_is_not_printed(tmp_path: Path) -> None:
+def test_a_password_in_a_url_is_not_printed() -> None:
     """The user, the password and the query are left out of messages."""
-    words: dict[str, Any] = {"tmp_path": tmp_path}
     for url in ("ftp://me:hunter2@127.0.0.1:9/in/a.jsonl", "http://127.0.0.1:9/a.jsonl?token=hunter2"):
-        result = fastrec("validate", url, **words)
+        result = fastrec("validate", url)
         assert result.returncode == 2, result.stderr
         assert "127.0.0.1:9" in result.stderr
         assert "hunter2" not in result.stderr + result.stdout
     for url in ("s3://me:hunter2@bucket/a.jsonl", "s3://me:hunter2/x@bucket/a.jsonl", "s3://me:hunter2@x@bucket/a"):
         for command in (("validate", url), ("normalize", str(ROOT / "corpora/demo"), "-o", f"{url}/out")):
-            result = fastrec(*command, **words)
+            result = fastrec(*command)
             assert result.returncode in (2, 3), result.stderr
             assert "hunter2" not in result.stderr + result.stdout
 
@@ -244,5 +292,5 @@ def test_urls_without_secrets() -> None:
 def test_a_package_that_is_not_installed_is_named(hidden: str, url: str, advice: str, tmp_path: Path) -> None:
     """With what to do about it."""
     (tmp_path / f"{hidden}.py").write_text(f"raise ModuleNotFoundError('No module named {hidden}', name='{hidden}')\n")
-    result = fastrec("validate", url, tmp_path=tmp_path, PYTHONPATH=f"{tmp_path}:{ROOT}")
+    result = fastrec_alone("validate", url, tmp_path=tmp_path, PYTHONPATH=f"{tmp_path}:{ROOT}")
     assert (result.returncode, advice in result.stderr) == (2, True), result.stderr
