@@ -15,6 +15,7 @@ does it compare line by line.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum, auto
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
@@ -23,7 +24,9 @@ from stringzilla import count, find
 
 from fastrec.judge.arbiter import judge_value, normal_form
 from fastrec.judge.batch import Batch, HashReplaced, InvalidLine, RepairedLine
+from fastrec.judge.colons import count_colons
 from fastrec.judge.findings import Errors, Finding, describe
+from fastrec.judge.known_inputs import PLACEHOLDER_BYTES, KnownInput
 from fastrec.judge.lanes import REFUSALS, Lane, Lanes
 from fastrec.judge.null_id import NULL_ID, is_only_later, without_null_id
 from fastrec.judge.parse import parse, spell
@@ -35,6 +38,7 @@ from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, Record
 from fastrec.schemas.schema import Schema
 from fastrec.schemas.shape import build
 from fastrec.schemas.upgrade import upgrade_value
+from fastrec.schemas.widen import LearningDecoder
 
 __all__ = ["Judge", "SampleHashMode"]
 
@@ -42,6 +46,68 @@ SampleHashMode = Literal["replace", "fill", "verify"]
 
 _GIANT: Final = 16 << 20
 _ROOM: Final = 6  # bytes of memory per byte of a chunk: up to four per character, and copies
+
+
+class _Stop(Enum):
+    """Why the fast path stopped."""
+
+    END = auto()
+    OTHER = auto()
+    """A line is not a valid record of this version, as far as the fast path can tell."""
+    SLOW = auto()
+    """A line is a valid record of this version, but only the slow path can judge it."""
+
+
+class _Chunk:
+    """A chunk of lines and how far it was judged; known inputs may be replaced in its text."""
+
+    def __init__(self, data: bytes, line: int, offset: int) -> None:
+        self._data, self._offset = data, offset
+        self.line = line
+        self.text = data
+        self.inputs: list[KnownInput | None] | None = None
+        """The known input of each line, if any are replaced."""
+        self.lane: Lane | None = None
+        """The version of these inputs."""
+        self.position = self.number = 0
+        """Of the next line."""
+        self.saved = 0
+        """Bytes by which the text up to the position is shorter than the lines."""
+        self.excess = 0
+        """Colons that the text up to the position has more than the output, for good reason."""
+        self._null = -1
+
+    def shorten(self, lane: Lane) -> None:
+        """Replace known inputs."""
+        if shortened := lane.inputs.shorten(self._data):
+            self.text, self.inputs = shortened
+            self.lane = lane
+
+    def next_null(self) -> int:
+        """Return the position of a null that is before no other one from here on; after the end if there is none."""
+        if self._null < self.position:
+            found = find(self.text, b"null", self.position)
+            self._null = len(self.text) if found < 0 else found
+        return self._null
+
+    def next_line(self) -> tuple[bytes, int, int, bool]:
+        """Move on by a line; return it as it was read, its offset, its colons in the text, and if it is shorter there."""
+        start, end = self.position, self.text.find(b"\n", self.position)
+        if end < 0:
+            end = len(self.text)
+        known = self.inputs[self.number] if self.inputs else None
+        begin = start + self.saved
+        if known:
+            self.saved += len(known.text) - PLACEHOLDER_BYTES
+        self.position = end + 1
+        self.number += 1
+        colons = count_colons(memoryview(self.text)[start:end])
+        return self._data[begin : end + self.saved], self._offset + begin, colons, known is not None
+
+    def is_balanced(self, into: bytearray, start: int) -> bool:
+        """Return whether no key was dropped, now that the output from `start` on is complete."""
+        colons: int = count(memoryview(into)[start:], b":")
+        return count_colons(self.text) - colons == self.excess
 
 
 class _Prepared(NamedTuple):
@@ -104,13 +170,17 @@ class Judge:
 
         `line` is the number of the first line, and `offset` is where the chunk begins in the shard's text.
         """
-        start = len(into)
         if len(data) > _GIANT:
             # The decoder crashes when memory runs out. So allocate what it may need, untouched, and free it at once: if
             # there is not enough, this raises MemoryError.
             bytearray(_ROOM * len(data))
-        batch, balanced = self._judge_fast(data, into, line, offset)
-        if balanced:
+        start, batch = len(into), Batch()
+        chunk = _Chunk(data, line, offset)
+        chunk.shorten(self._lane)
+        while (stop := self._judge_fast(chunk, into, batch)) is not _Stop.END:
+            self._judge_refused(stop, chunk, into, batch)
+        if chunk.is_balanced(into, start):
+            batch.lines = chunk.number
             return batch
         # A key was dropped somewhere in the chunk. Compare line by line: lines with a difference take the slow path,
         # which sees duplicate keys.
@@ -119,116 +189,159 @@ class Judge:
         position = 0
         while position < len(data):
             end = data.find(b"\n", position) + 1 or len(data)
-            location = line + batch.lines, offset + position
-            start = len(into)
-            judged, balanced = self._judge_fast(data[position:end], into, *location)
-            if not balanced:
-                del into[start:]
-                judged = Batch(lines=1)
-                self._judge_slow(data[position:end].removesuffix(b"\n"), into, judged, *location)
-            batch += judged
+            raw = data[position:end].removesuffix(b"\n")
+            self._judge_alone(raw, into, batch, line + batch.lines, offset + position)
+            batch.lines += 1
             position = end
         return batch
 
-    def _judge_fast(self, data: bytes, into: bytearray, line: int, offset: int) -> tuple[Batch, bool]:
-        """Judge a chunk; return also whether the colons balance, which means that no key was dropped.
+    def _judge_fast(self, chunk: _Chunk, into: bytearray, batch: Batch) -> _Stop:
+        """Judge the lines of a chunk, up to the first one that the fast path refuses.
 
         This is the hottest loop of fastrec. It is one long function because a call per record costs more than most of
         its steps. It passes views into the chunk to the decoder, which saves a copy of every line.
         """
-        batch = Batch()
         records, numbers, ends, recipes = batch.records, batch.numbers, batch.ends, batch.recipe_names
         encode_into, mode, with_warnings, fill = self._encode_into, self._mode, self._warnings, self._fill
-        schema, decoder, sure_labels, claims, follows_rules, target, drop_nulls, compute_hash, own_recipe = self._lane
-        decode = decoder.decode
-        view = memoryview(data)
-        size = len(data)
-        start = len(into)
-        next_newline = data.find
-        next_null = find(data, b"null") % (size + 1)  # -1 becomes size: after every line
-        excess = 0  # colons that the input has more than the output for good reason
-        number = position = counted = 0
+        schema, decoder, sure_labels, claims, follows_rules, target, drop_nulls, compute_hash, own_recipe, inputs = (
+            self._lane
+        )
+        decode, text, known_inputs, secret = decoder.decode, chunk.text, chunk.inputs, inputs.number
+        # The known inputs of another version say nothing about this one.
+        decode_short = decoder.parts[0] if known_inputs and chunk.lane is self._lane else _refuse
+        view, size, next_newline, known = memoryview(text), len(text), text.find, None
+        position, number, saved, excess = chunk.position, chunk.number, chunk.saved, chunk.excess
+        next_null, before, stop = chunk.next_null(), len(records), _Stop.END
         while position < size:
             end = next_newline(b"\n", position)
             if end < 0:
                 end = size
+            stop = _Stop.OTHER
             try:
-                record = decode(view[position:end])
-                label = record.schema_version
-                is_sure = label in sure_labels
-                valid = follows_rules(record) and (is_sure or claims(record))
-            except REFUSALS:
-                valid = False
-            if not valid and (found := self._lanes.decode(view[position:end], self._lane)):
-                fast = len(records) - batch.slow
-                batch.versions[schema.name] += fast - counted
-                counted = fast
-                self._lane, record = found
-                schema, decoder, sure_labels, claims, follows_rules, target, drop_nulls, compute_hash, own_recipe = (
-                    self._lane
-                )
-                decode = decoder.decode
-                label = record.schema_version
-                is_sure = label in sure_labels
-                valid = True
-            if target is not schema and valid:
-                balance, length = excess, len(into)
-                record, upgrades = self._upgraded(record, view[position:end], schema)
-                valid = record is not None
-            if valid:
-                asked = record.input
-                given = record.sample_hash
-                if given is UNSET or given is None:
-                    recipe = ABSENT
-                    if fill:
-                        excess -= given is UNSET
-                        record.sample_hash = compute_hash(asked.raw, asked.reference)
-                elif given == (computed := compute_hash(asked.raw, asked.reference)):
-                    recipe = own_recipe
+                if known_inputs and (known := known_inputs[number]):
+                    record = decode_short(view[position:end])
+                    if record.input != secret:
+                        break
                 else:
-                    recipe = self._find_recipe(asked.raw, asked.reference, given) or WRONG
+                    record = decode(view[position:end])
+                label = record.schema_version
+                is_sure = label in sure_labels
+                if known and not is_sure:
+                    record.input = decoder.parts[1](known.text)
+                if not (follows_rules(record) and (is_sure or claims(record))):
+                    break
+            except REFUSALS:
+                break
+            stop = _Stop.SLOW
+            if target is not schema:
+                balance, length, colons = excess, len(into), count_colons(view[position:end])
+                upgraded = self._upgraded(record, known, colons, schema)
+                if upgraded is None:
+                    break
+                record, upgrades = upgraded
+            given = record.sample_hash
+            if (given is UNSET or given is None) and not fill:
+                recipe = ABSENT
+            else:
+                asked = record.input
+                computed = known.sample_hash if known else compute_hash(asked.raw, asked.reference)
+                if given == computed:
+                    recipe = own_recipe
+                elif given is UNSET or given is None:
+                    recipe = ABSENT
+                    excess -= given is UNSET
+                    record.sample_hash = computed
+                else:
+                    recipe = self._recipe(asked, known, given, decoder)
                     if recipe == WRONG:
                         if mode == "verify":
-                            valid = False
-                        else:
-                            batch.replaced.append(_replaced(record, given, computed))
+                            break
+                        batch.replaced.append(_replaced(record, given, computed))
                     if mode != "fill":
                         record.sample_hash = computed
-            if valid:
-                if with_warnings:
-                    for finding in warnings_of(record, target, label, schema, wrong_hash=recipe == WRONG):
-                        batch.warnings.append((line + number, finding))
-                if next_null < end:
-                    excess += drop_nulls(record)
-                    next_null = find(data, b"null", end) % (size + 1)
-                encode_into(record, into, -1)
-                if not is_sure and label not in schema.labels:
-                    batch.notes[label_code(label)] += 1
-                if target is not schema:
-                    batch.notes.update(upgrades)
-                    excess = balance + _colons(view[position:end]) - count(memoryview(into)[length:], b":")
-                into.append(10)
-                records.append(record)
-                recipes.append(recipe)
-                numbers.append(line + number)
-                ends.append(len(into))
-            else:
-                raw = bytes(view[position:end])
-                length = len(into)
-                self._judge_slow(raw, into, batch, line + number, offset + position)
-                excess += _colons(raw) - count(memoryview(into)[length:], b":")
-                decode = decoder.decode  # it may know more keys now
+            if with_warnings:
+                for finding in warnings_of(record, target, label, schema, wrong_hash=recipe == WRONG):
+                    batch.warnings.append((chunk.line + number, finding))
+            if known:
+                record.input = UNSET  # its normal form has no nulls
+            if next_null < end:
+                excess += drop_nulls(record)
+                next_null = find(text, b"null", end) % (size + 1)  # -1 becomes size: after every line
+            if known:
+                record.input = known.normal
+                excess -= known.colons
+                saved += len(known.text) - PLACEHOLDER_BYTES
+            encode_into(record, into, -1)
+            if not is_sure and label not in schema.labels:
+                batch.notes[label_code(label)] += 1
+            if target is not schema:
+                batch.notes.update(upgrades)
+                excess = balance + colons - count(memoryview(into)[length:], b":")
+            into.append(10)
+            records.append(record)
+            recipes.append(recipe)
+            numbers.append(chunk.line + number)
+            ends.append(len(into))
             position = end + 1
             number += 1
-        batch.lines = number
-        batch.versions[schema.name] += len(records) - batch.slow - counted
-        return batch, _colons(data) - count(memoryview(into)[start:], b":") == excess
+        else:
+            stop = _Stop.END
+        chunk.position, chunk.number, chunk.saved, chunk.excess = position, number, saved, excess
+        batch.versions[schema.name] += len(records) - before
+        return stop
 
-    def _upgraded(self, record: Any, line: memoryview, schema: Schema) -> tuple[Any, list[str]]:
+    def _judge_refused(self, stop: _Stop, chunk: _Chunk, into: bytearray, batch: Batch) -> None:
+        """Judge the line at which the fast path stopped, and move on."""
+        raw, offset, colons, was_short = chunk.next_line()
+        number, length = chunk.line + chunk.number - 1, len(into)
+        if stop is _Stop.SLOW:
+            self._judge_slow(raw, into, batch, number, offset)
+        else:
+            self._judge_alone(raw, into, batch, number, offset, was_refused=not was_short)
+        chunk.excess += colons - count(memoryview(into)[length:], b":")
+
+    def _judge_alone(
+        self, raw: bytes, into: bytearray, batch: Batch, line: int, offset: int, *, was_refused: bool = False
+    ) -> None:
+        """Judge one line: by the version of the line before unless that refused it, by others, or by the slow path."""
+        judged = None if was_refused else self._accepted(raw, into, line, offset)
+        if judged is None and (lane := self._lanes.find(memoryview(raw), self._lane)):
+            self._lane = lane
+            judged = self._accepted(raw, into, line, offset)
+        if judged is None:
+            self._judge_slow(raw, into, batch, line, offset)
+        else:
+            batch += judged
+
+    def _accepted(self, raw: bytes, into: bytearray, line: int, offset: int) -> Batch | None:
+        """Judge one line by the fast path; None if that refuses the line, or drops a key."""
+        start, batch = len(into), Batch()
+        chunk = _Chunk(raw, line, offset)
+        if raw and self._judge_fast(chunk, into, batch) is _Stop.END and chunk.is_balanced(into, start):
+            return batch
+        del into[start:]
+        return None
+
+    def _upgraded(
+        self, record: Any, known: KnownInput | None, colons: int, schema: Schema
+    ) -> tuple[Any, list[str]] | None:
         """Upgrade a record to the target, and list the codes of lossy steps; None if the slow path has to do it."""
-        if self._target is not NEWEST_SCHEMA or count(spell(record), b":") != _colons(line):
-            return None, []  # the record is too new, or a key was dropped
-        return upgrade_record(record, schema) or (None, [])
+        if known:
+            record.input = 0
+        if self._target is not NEWEST_SCHEMA or count(spell(record), b":") != colons:
+            return None  # the record is too new, or a key was dropped
+        if known:
+            record.input = known.decoded
+        return upgrade_record(record, schema)
+
+    def _recipe(self, asked: Any, known: KnownInput | None, given: str, decoder: LearningDecoder) -> str:
+        """Return the recipe of a `sample_hash` that is not by the own one; WRONG if there is none."""
+        if known is None:
+            return self._find_recipe(asked.raw, asked.reference, given) or WRONG
+        if known.recipe[0] != given:
+            asked = decoder.parts[1](known.text)
+            known.recipe = given, self._find_recipe(asked.raw, asked.reference, given) or WRONG
+        return known.recipe[1]
 
     def _judge_slow(self, raw: bytes, into: bytearray, batch: Batch, line: int, offset: int) -> None:
         """Judge one line by the slow path and add the result to the batch."""
@@ -288,15 +401,13 @@ class Judge:
             return False  # the line has the key twice, or another mistake
         if self._schema is None and not is_only_later(record):
             return False  # it may be a valid record of an earlier version as it is
-        start, before = len(into), self._lane
-        self._lane = lane
-        judged, balanced = self._judge_fast(cut, into, line, offset)
+        before, self._lane = self._lane, lane
+        judged = self._accepted(cut, into, line, offset)
         self._lane = before
-        if not balanced or judged.rejected:
-            del into[start:]
+        if judged is None:
             return False
         (record,) = judged.records
-        judged.lines, judged.slow = 0, 1
+        judged.slow = 1
         judged.notes[NULL_ID.code] += 1
         judged.repaired.append(
             RepairedLine(line, record.evaluation_name, record.model_id, record.sample_id, (NULL_ID,))
@@ -371,16 +482,13 @@ class Judge:
             lane.decoder.learn(unknown)
 
 
+def _refuse(line: memoryview) -> Any:  # noqa: ARG001 - it stands for a decoder
+    """Refuse a line, in place of a decoder."""
+    raise msgspec.ValidationError
+
+
 def _no_recipe(_raw: str, _reference: str | list[str], _given: str) -> str | None:
     return None
-
-
-def _colons(text: bytes | memoryview) -> int:
-    """Count the colons of JSON text, including escaped ones."""
-    colons: int = count(text, b":")
-    if find(text, b"\\u003") >= 0:
-        colons += count(text, b"\\u003a") + count(text, b"\\u003A")
-    return colons
 
 
 def _replaced(record: Record, given: str, computed: str) -> HashReplaced:

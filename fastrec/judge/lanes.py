@@ -10,10 +10,14 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import msgspec
+from stringzilla import count
 
+from fastrec.judge.colons import count_colons
+from fastrec.judge.known_inputs import KnownInput, KnownInputs
+from fastrec.schemas.fast_upgrade import upgrade_input
 from fastrec.schemas.hashes import Hash, cached_hash
 from fastrec.schemas.registry import SCHEMAS
-from fastrec.schemas.schema import Schema
+from fastrec.schemas.schema import Schema, compile_drop_nulls
 from fastrec.schemas.widen import LearningDecoder
 
 __all__ = ["REFUSALS", "Lane", "Lanes"]
@@ -37,6 +41,7 @@ class Lane(NamedTuple):
     drop_nulls: Callable[[Any], int]
     compute_hash: Hash
     recipe: str
+    inputs: KnownInputs
 
 
 class Lanes:
@@ -60,8 +65,8 @@ class Lanes:
         lane = self._lanes.get(schema.name)
         return lane or self._lanes.setdefault(schema.name, self._make(schema))
 
-    def decode(self, line: memoryview, but: Lane) -> tuple[Lane, Any] | None:
-        """Decode a line as a record of any other version than that of a lane; None if it is not surely of one."""
+    def find(self, line: memoryview, but: Lane) -> Lane | None:
+        """Return the lane of the version that a line is surely a record of, other than that of a lane; None if none is."""
         for schema in self._schemas:
             if schema is but.schema:
                 continue
@@ -71,25 +76,55 @@ class Lanes:
             except REFUSALS:
                 continue
             if lane.follows_rules(record) and (record.schema_version in lane.sure_labels or lane.claims(record)):
-                return lane, record
+                return lane
         return None
 
     def _make(self, schema: Schema) -> Lane:
         target = self._target or schema
         if target.recipe not in self._hashes:
             self._hashes[target.recipe] = cached_hash(target.hashes[self._algorithm])
+        # A record with `messages` may be of two versions at once, which only the slow path can tell.
+        decoder = LearningDecoder(schema.record, never=() if self._is_pinned else ("messages",))
+        compute_hash = self._hashes[target.recipe]
         return Lane(
             schema,
-            # A record with `messages` may be of two versions at once, which only the slow path can tell.
-            LearningDecoder(schema.record, never=() if self._is_pinned else ("messages",)),
+            decoder,
             schema.labels if self._is_pinned else schema.sure_labels,
             _always if self._is_pinned else schema.claims,
             schema.follows_rules,
             target,
             target.drop_nulls,
-            self._hashes[target.recipe],
+            compute_hash,
             target.recipe,
+            KnownInputs(_learner(schema, target, decoder, compute_hash)),
         )
+
+
+def _learner(
+    schema: Schema, target: Schema, decoder: LearningDecoder, compute_hash: Hash
+) -> Callable[[bytes], KnownInput | None]:
+    """Return the function that judges an input alone; it returns None if the fast path cannot."""
+    encode = msgspec.json.Encoder(order="deterministic").encode
+    shape = target.shape.fields["input"].shape
+    assert shape
+    drop_nulls = compile_drop_nulls(shape)
+
+    def learn(text: bytes) -> KnownInput | None:
+        try:
+            decoded = asked = decoder.parts[1](text)
+        except REFUSALS:
+            return None
+        if count(encode(decoded), b":") != count_colons(text):
+            return None  # a key was dropped
+        if target is not schema:
+            asked = upgrade_input(decoded, schema)
+        computed = compute_hash(asked.raw, asked.reference)
+        drop_nulls(asked)
+        normal = encode(asked)
+        upgrades = decoded if target is not schema else None
+        return KnownInput(text, msgspec.Raw(normal), count(normal, b":"), computed, upgrades)
+
+    return learn
 
 
 def _always(record: Any) -> bool:  # noqa: ARG001 - it stands for the claims of a version

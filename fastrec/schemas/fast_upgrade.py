@@ -19,7 +19,7 @@ from fastrec.schemas.v0_3_0 import SCHEMA as NEWEST
 from fastrec.schemas.v0_3_0 import Record
 from fastrec.schemas.widen import widen
 
-__all__ = ["upgrade_record"]
+__all__ = ["upgrade_input", "upgrade_record"]
 
 
 def upgrade_record(record: Any, schema: Schema) -> tuple[Any, list[str]] | None:
@@ -48,6 +48,11 @@ def upgrade_record(record: Any, schema: Schema) -> tuple[Any, list[str]] | None:
     else:
         upgraded = _earlier(record, schema, result_id, metadata, found)
     return upgraded, sorted(found)
+
+
+def upgrade_input(asked: Any, schema: Schema) -> Any:
+    """Upgrade the input of a record of a version."""
+    return asked if schema in (NEWEST, V0_2_1) else _input(asked, set())
 
 
 def _newest_fields(moved: dict[str, Any], found: set[str]) -> Any:

@@ -6,7 +6,7 @@ the slow path; the widened class then decodes the following ones at full speed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -18,6 +18,7 @@ from fastrec.schemas.structs import Base, Free, rewrite_hint
 __all__ = ["LearningDecoder", "can_widen", "widen"]
 
 AnyStruct = TypeVar("AnyStruct", bound=Base)
+Decode = Callable[[bytes | memoryview], Any]
 
 # The decoder compares the bytes of keys, so msgspec refuses names that JSON has to escape.
 _UNSPELLABLE = frozenset('"\\') | {chr(code) for code in range(0x20)}
@@ -66,7 +67,7 @@ class LearningDecoder:
         self._seen: set[tuple[str, str]] = set()  # unknown keys that the next decoder will know
         self._wait = 1  # records with unknown keys until the next decoder is built
         self.built = 0  # decoders built so far
-        self.decode = msgspec.json.Decoder(record).decode
+        self._use(record)
 
     def learn(self, unknown: Mapping[str, Collection[str]]) -> None:
         """Turn unknown keys into fields of a new record class; `unknown` has them by the path of their object.
@@ -90,4 +91,21 @@ class LearningDecoder:
         self._seen.clear()
         self.built += 1
         self._wait = 2**self.built
-        self.decode = msgspec.json.Decoder(widen(self._record, self._learned)).decode
+        self._use(widen(self._record, self._learned))
+
+    def _use(self, record: type[Any]) -> None:
+        self._known = record  # the class with fields for all keys learned so far
+        self._parts: tuple[Decode, Decode] | None = None
+        self.decode: Decode = msgspec.json.Decoder(record).decode
+
+    @property
+    def parts(self) -> tuple[Decode, Decode]:
+        """The decoders of records with an integer in place of their input, and of inputs alone; made at first use."""
+        if self._parts is None:
+            record = self._known
+            asked = next(field.type for field in msgspec.structs.fields(record) if field.name == "input")
+            without = msgspec.defstruct(
+                record.__name__, [("input", int)], bases=(record,), module=record.__module__, kw_only=True, gc=False
+            )
+            self._parts = msgspec.json.Decoder(without).decode, msgspec.json.Decoder(asked).decode
+        return self._parts
