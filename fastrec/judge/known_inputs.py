@@ -33,7 +33,8 @@ _MOST_BYTES: Final = 12 << 20  # memory for known inputs of one process
 _ENTRY_BYTES: Final = 700  # memory of a known input besides its texts
 _LONGEST: Final = 1 << 20
 _TRIAL: Final = 1_024  # lines after which the share of known inputs is looked at
-_LONGEST_REST: Final = 1 << 16  # lines that are left alone after a trial with few known inputs
+_SHORTEST_REST: Final = 16 << 20  # bytes that are left alone after a trial with few known inputs
+_LONGEST_REST: Final = 512 << 20
 _POOR_TRIALS: Final = 3  # so many of them in a row, and other inputs are learned
 
 _LEAD: Final = re.compile(rb'"input"[ \t]*:[ \t]*(?=\{)')
@@ -82,8 +83,8 @@ class KnownInputs:
         self._bytes = 0
         self._lead = self._tail = b""  # what comes before and after an input
         self._lines = self._hits = 0  # of the current trial
-        self._resting = 0  # lines to leave alone
-        self._rest = _TRIAL
+        self._resting = 0  # bytes to leave alone
+        self._rest = _SHORTEST_REST
         self._poor = 0  # trials in a row with few known inputs
 
     def shorten(self, data: bytes) -> tuple[bytes, list[KnownInput | None]] | None:
@@ -92,7 +93,7 @@ class KnownInputs:
         None if the chunk is to be judged as it is.
         """
         if self._resting > 0:
-            self._resting -= data.count(b"\n")
+            self._resting -= len(data)
             return None
         if not self._lead and not self._find_layout(data):
             return None
@@ -173,7 +174,7 @@ class KnownInputs:
         if self._lines < _TRIAL or (self._bytes < self._most_bytes and failures <= lines // 2):
             return
         if self._hits * 4 >= self._lines:
-            self._rest, self._poor = _TRIAL, 0
+            self._rest, self._poor = _SHORTEST_REST, 0
         else:
             self._resting, self._rest, self._poor = self._rest, min(2 * self._rest, _LONGEST_REST), self._poor + 1
             if self._poor == _POOR_TRIALS:
