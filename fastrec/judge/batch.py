@@ -74,7 +74,7 @@ class Batch(msgspec.Struct):
     lines: int = 0
     blank: int = 0
     records: list[Record] = msgspec.field(default_factory=list)
-    """The valid records in the order of the lines; unknown keys may be missing here, but not in the normal form."""
+    """The valid records in the order of the lines. Unlike their normal forms, they may lack unknown keys and inputs."""
     numbers: list[int] = msgspec.field(default_factory=list)
     """Line number of each record."""
     ends: list[int] = msgspec.field(default_factory=list)

@@ -91,7 +91,7 @@ class _Chunk:
         return self._null
 
     def next_line(self) -> tuple[bytes, int, int, bool]:
-        """Move on by a line; return it as it was read, its offset, its colons in the text, and if it is shorter there."""
+        """Move on by a line; return it as it was read, its offset, its colons in the text, and if it is short there."""
         start, end = self.position, self.text.find(b"\n", self.position)
         if end < 0:
             end = len(self.text)
@@ -141,6 +141,7 @@ class Judge:
         any_recipe: bool = True,
         repairs: frozenset[str] = frozenset(),
         is_guess: bool = False,
+        with_inputs: bool = False,
     ) -> None:
         """Make a judge that computes `sample_hash` with `algorithm`.
 
@@ -152,6 +153,9 @@ class Judge:
 
         `repairs` are the codes of repairs that may be made. With `is_guess`, the target becomes the newest version as
         soon as there is a record of a later version: such a record counts as one that repairs would keep.
+
+        Known inputs make judging faster, but records with them have no `input` of their own. `with_inputs` is for
+        callers that need it.
         """
         self._schema = schema
         self._target = target
@@ -160,6 +164,7 @@ class Judge:
         self._fill = fill
         self._repairs = repairs
         self._is_guess = is_guess
+        self._with_inputs = with_inputs
         self._find_recipe = RecipeFinder().find if any_recipe else _no_recipe
         self._encode_into = msgspec.json.Encoder(order="deterministic").encode_into
         self._lanes = Lanes(schema, target, algorithm)
@@ -176,7 +181,8 @@ class Judge:
             bytearray(_ROOM * len(data))
         start, batch = len(into), Batch()
         chunk = _Chunk(data, line, offset)
-        chunk.shorten(self._lane)
+        if not self._with_inputs:
+            chunk.shorten(self._lane)
         while (stop := self._judge_fast(chunk, into, batch)) is not _Stop.END:
             self._judge_refused(stop, chunk, into, batch)
         if chunk.is_balanced(into, start):

@@ -16,7 +16,7 @@ from fastrec.judge.colons import count_colons
 from fastrec.judge.known_inputs import KnownInput, KnownInputs
 from fastrec.schemas.fast_upgrade import upgrade_input
 from fastrec.schemas.hashes import Hash, cached_hash
-from fastrec.schemas.registry import SCHEMAS
+from fastrec.schemas.registry import NEWEST_SCHEMA, SCHEMAS
 from fastrec.schemas.schema import Schema, compile_drop_nulls
 from fastrec.schemas.widen import LearningDecoder
 
@@ -66,7 +66,7 @@ class Lanes:
         return lane or self._lanes.setdefault(schema.name, self._make(schema))
 
     def find(self, line: memoryview, but: Lane) -> Lane | None:
-        """Return the lane of the version that a line is surely a record of, other than that of a lane; None if none is."""
+        """Return the lane of another version than that of a lane that a line is surely a record of; None if none is."""
         for schema in self._schemas:
             if schema is but.schema:
                 continue
@@ -104,6 +104,8 @@ def _learner(
     schema: Schema, target: Schema, decoder: LearningDecoder, compute_hash: Hash
 ) -> Callable[[bytes], KnownInput | None]:
     """Return the function that judges an input alone; it returns None if the fast path cannot."""
+    if target not in (schema, NEWEST_SCHEMA):
+        return lambda _: None  # records of later versions than the target are not upgraded
     encode = msgspec.json.Encoder(order="deterministic").encode
     shape = target.shape.fields["input"].shape
     assert shape

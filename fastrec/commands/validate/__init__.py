@@ -184,8 +184,15 @@ def _in_order(
 
 
 @lru_cache(maxsize=1)
-def _judge(algorithm: str, schema: str, repairs: frozenset[str]) -> Judge:
-    return Judge(chosen_schema(schema), algorithm=algorithm, warnings=True, fill=False, repairs=repairs)
+def _judge(algorithm: str, schema: str, repairs: frozenset[str], with_inputs: bool) -> Judge:
+    return Judge(
+        chosen_schema(schema),
+        algorithm=algorithm,
+        warnings=True,
+        fill=False,
+        repairs=repairs,
+        with_inputs=with_inputs,
+    )
 
 
 def _validate_task(task: _SliceTask, reporter: Reporter | None = None) -> list[SliceFindings]:
@@ -208,7 +215,7 @@ def _validate_slice(piece: Slice, task: _SliceTask, log: str | None, reporter: R
     source = utf8(piece.shard.path)
     try:
         for judged in judge_slice(
-            _judge(task.algorithm, task.schema, task.repairs),
+            _judge(task.algorithm, task.schema, task.repairs, task.upgrade_report),
             piece,
             chunk_bytes=task.limits.chunk_bytes,
             max_line_bytes=task.max_line_bytes,
