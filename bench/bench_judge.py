@@ -84,13 +84,13 @@ def test_duplicate_key_check(compare: Measure, plain: Text) -> None:
         judge.judge_chunk(chunk, out)
         pairs.append((chunk, out))
 
-    def count_colons() -> None:
+    def count_all() -> None:
         for chunk, normal in pairs:
             for _ in range(10):
                 count_colons(chunk)
                 count(normal, b":")
 
-    compare(lambda: judge_all(plain), count_colons, weight=0.1)
+    compare(lambda: judge_all(plain), count_all, weight=0.1)
 
 
 @pytest.mark.parametrize("text", ["plain", "real"])
