@@ -14,6 +14,7 @@ import pytest
 from stringzilla import count
 
 from fastrec.commands.generate.stream import Recipe, lines
+from fastrec.judge.colons import count_colons
 from fastrec.judge.judge import Judge
 
 __all__: list[str] = []
