@@ -86,6 +86,9 @@ class _Output(LocalOutput):
         super().__init__(Path(folder) / "out", CORPUS, f"{folder}/work")
         self._engine = engine
 
+    def sync(self, path: str) -> None:
+        """Do nothing: there is no file."""
+
     def staged_files(self) -> list[str]:
         return list(self._engine.staged)
 

@@ -26,7 +26,7 @@ from typing import Final
 from fastrec.corpus.lock import locked
 from fastrec.corpus.manifest import is_refused
 from fastrec.corpus.output import REFUSED, Kind, Output, not_refused, work_of
-from fastrec.errors import DamagedFileError, LockedError, UsageError, naming, shown
+from fastrec.errors import DamagedFileError, LockedError, UsageError, shown
 from fastrec.limits import LIMITS, Limits
 from fastrec.storage import is_url, storage_of
 from fastrec.storage.local import LOCAL
@@ -189,12 +189,12 @@ class _Place:
         """Rename a directory to this path; an output that was here gets the name of the directory, or is gone."""
         os.umask(umask := os.umask(0))  # there is no way to read it without setting it
         staging.chmod(0o777 & ~umask)
-        _sync(staging)
+        LOCAL.sync(str(staging))
         self.discard_old()
         new = staging.stat()
         try:
             self._replace(staging)
-            _sync(self.target.parent)
+            LOCAL.sync(str(self.target.parent))
         except BaseException:
             # The original error is raised. If it cannot be undone now, the next run does it.
             with contextlib.suppress(OSError):
@@ -283,15 +283,6 @@ def _refuse_existing(target: Path, output: str, kind: Kind, *, overwrite: bool) 
             f"{name} holds {shown(others[0])}, which is not part of {kind.name} and would be lost: move it elsewhere, "
             "or give another output"
         )
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
-    with naming(str(directory)):
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def exchange(one: Path, other: Path) -> bool:

@@ -114,6 +114,10 @@ class Output(Protocol):
         path = self.staged(name)
         storage_of(path).write_all(path, data)
 
+    def sync(self, path: str) -> None:
+        """Wait until a file of the output that a worker has made is on disk."""
+        storage_of(path).sync(path)
+
     def sweep(self, keep: Collection[str]) -> None:
         """Remove all unpublished files and work files, except the journal and those to keep."""
         self.check()

@@ -48,10 +48,13 @@ class Written(msgspec.Struct, frozen=True):
 
 
 class ShardWriter:
-    """Writes text to a new file. The file appears, complete and synced, when `finish` returns; a context manager."""
+    """Writes text to a new file. The file appears, complete and synced, when `finish` returns; a context manager.
 
-    def __init__(self, path: str, compression: str, level: int) -> None:
-        self._file = storage_of(path).create(path)
+    Without `synced`, whoever publishes it has to sync it.
+    """
+
+    def __init__(self, path: str, compression: str, level: int, *, synced: bool = True) -> None:
+        self._file = storage_of(path).create(path, synced=synced)
         self._compress, self._flush = _compressor(compression, level)
         self._file_hash, self._text_hash = sha256(), xxh3_128()
         self._bytes = self._text_bytes = 0

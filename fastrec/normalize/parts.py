@@ -179,6 +179,7 @@ class _PartsMaker:
             context.notice(f"{len(found):,} of {len(wanted):,} parts are reused from an interrupted run")
         for number in wanted:
             if part := found.get(made_of[number]):
+                context.output.sync(part.path)
                 context.journal.add(part)  # another run may have made it
                 made[number] = self._held(msgspec.structs.replace(part, number=number))
         text = sum(part.written.text_bytes for part in found.values())
@@ -193,6 +194,7 @@ class _PartsMaker:
         tasks = (self._task(number, made_of[number], losers[number], hashes[number]) for number in left)
         for _, part in context.engine.run(make_part, tasks):
             context.output.check()
+            context.output.sync(part.path)  # meanwhile, workers make other parts
             context.journal.add(part)
             made[part.number] = self._held(part)
             text += part.written.text_bytes

@@ -81,7 +81,7 @@ def make_part(task: PartTask) -> Part:
     contradictions: dict[tuple[bytes, ...], list[int | None]] = {}
     first = last = b""
     keeper = _Keeper(task) if options.incremental else None
-    with keeper or nullcontext(), ShardWriter(task.path, options.compression, options.level) as writer:
+    with keeper or nullcontext(), ShardWriter(task.path, options.compression, options.level, synced=False) as writer:
         for everything in gather(task.slices, task.low, task.high, task.window_bytes):
             window = everything
             left: Sequence[int] = range(len(everything.keys))

@@ -120,8 +120,11 @@ class Storage(Protocol):
     def read_range(self, path: str, size: int, offset: int) -> bytes:
         """Read exactly `size` bytes from `offset`; OSError if the file ends before."""
 
-    def create(self, path: str, *, for_work: bool = False) -> NewFile:
-        """Start a new file: one to be published, or a work file."""
+    def create(self, path: str, *, for_work: bool = False, synced: bool = True) -> NewFile:
+        """Start a new file: one to be published, which is synced when it is finished or by `sync`, or a work file."""
+
+    def sync(self, path: str) -> None:
+        """Wait until a file is on disk."""
 
     def write_all(self, path: str, data: bytes) -> None:
         """Write a small file and sync it."""

@@ -35,9 +35,9 @@ def _private(path: str, flags: int) -> int:
 class _NewLocalFile(NewFile):
     """A new file under a temporary name. The name is unique: a worker presumed dead may write the same file."""
 
-    def __init__(self, path: str, *, for_work: bool = False) -> None:
+    def __init__(self, path: str, *, for_work: bool = False, synced: bool = True) -> None:
         self._path = path
-        self._for_work = for_work
+        self._is_synced = synced and not for_work
         directory, name = os.path.split(path)
         # Cut, because a file name has at most 255 bytes: 60 characters have at most 240.
         self._temporary = os.path.join(directory, f"{name[:60]}.{secrets.token_hex(4)}")  # noqa: PTH118
@@ -58,7 +58,7 @@ class _NewLocalFile(NewFile):
     def finish(self) -> None:
         with naming(self._temporary):
             self._file.flush()
-            if not self._for_work:
+            if self._is_synced:
                 os.fsync(self._file.fileno())
             self._file.close()
             os.replace(self._temporary, self._path)  # noqa: PTH105
@@ -164,6 +164,14 @@ class LocalStorage:
                 return data
             finally:
                 os.close(file)
+
+    def sync(self, path: str) -> None:
+        with naming(path):
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
 
     def write_all(self, path: str, data: bytes) -> None:
         with self.create(path) as file:

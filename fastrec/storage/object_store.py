@@ -83,8 +83,11 @@ class ObjectStore(ObjectClient):
             raise ends_early(path, offset + len(data), offset + size)
         return data
 
-    def create(self, path: str, *, for_work: bool = False) -> NewFile:  # noqa: ARG002 - all objects are alike
+    def create(self, path: str, *, for_work: bool = False, synced: bool = True) -> NewFile:  # noqa: ARG002 - all alike
         return NewObject(self, path)
+
+    def sync(self, path: str) -> None:
+        """Do nothing: the store has it."""
 
     def write_all(self, path: str, data: bytes) -> None:
         with self.asking(path) as (fs, name):
