@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import compress, islice, pairwise
 from operator import ne
 from typing import Final, Self
 
@@ -44,12 +44,21 @@ class KeyColumns(msgspec.Struct):
     def of(cls, fields: Iterable[Sequence[bytes]]) -> Self:
         """Make columns from the fields of each key."""
         columns = list(map(list, zip(*fields, strict=True)))
-        if not columns:
-            return cls()
-        scopes, hashes, models, evaluation_ids, sample_ids = columns
-        several = list(zip(scopes, hashes, sample_ids, strict=True))
-        ends = [end for end, is_other in enumerate(map(ne, several, several[1:]), 1) if is_other]
-        return cls(scopes, hashes, models, evaluation_ids, sample_ids, [*ends, len(several)])
+        return cls.grouped(*columns) if columns else cls()
+
+    @classmethod
+    def grouped(
+        cls,
+        scopes: list[bytes],
+        hashes: list[bytes],
+        models: list[bytes],
+        evaluation_ids: list[bytes],
+        sample_ids: list[bytes],
+    ) -> Self:
+        """Make columns, and find where groups end."""
+        groups = list(zip(hashes, sample_ids, scopes, strict=True))
+        ends = compress(range(1, len(groups)), map(ne, groups, islice(groups, 1, None)))
+        return cls(scopes, hashes, models, evaluation_ids, sample_ids, [*ends, len(groups)])
 
     def add_group(
         self, scope: bytes, sample_hash: bytes, models: Sequence[bytes], evaluation_ids: Sequence[bytes], id_: bytes
@@ -85,15 +94,16 @@ def column_splitter(order: Sequence[str] = FIELDS) -> Callable[[Sequence[bytes]]
     """Return a function that splits sorted keys into columns."""
     split = key_splitter(order)
     if tuple(order) in {FIELDS, METRIC_FIELDS}:
-        return _Splitter(split).split
+        return _Splitter(split, len(order)).split
     return lambda keys: KeyColumns.of(map(split, keys))
 
 
 class _Splitter:
     """Splits sorted keys that begin with evaluation_name, sample_hash, model_id and evaluation_id."""
 
-    def __init__(self, split: Callable[[bytes], Sequence[bytes]]) -> None:
+    def __init__(self, split: Callable[[bytes], Sequence[bytes]], width: int) -> None:
         self._split = split
+        self._width = width  # fields of a key
         self._known: dict[bytes, tuple[bytes, bytes]] = {}  # by middle of a key: model_id and evaluation_id
         self._last: list[bytes] = []  # the middles of the last question
         self._models: Sequence[bytes] = ()
@@ -101,26 +111,39 @@ class _Splitter:
 
     def split(self, keys: Sequence[bytes]) -> KeyColumns:
         columns = KeyColumns()
-        others: list[Sequence[bytes]] = []  # fields of keys that come next
+        plain = 0  # where the keys begin that were not split yet
         first, count = 0, len(keys)
-        while first < count:
-            key, end = keys[first], first + 1
-            fields = self._split(key)
-            if first + _FEW < count and (size := _prefix_size(key)) and keys[first + _FEW].startswith(key[:size]):
-                end = bisect_left(keys, key[:size] + END, first)
+        while first + _FEW < count:
+            name, sample_hash, _ = keys[first].split(b"\0", 2)
+            if sample_hash in keys[first + _FEW] and b"\0\xff" not in keys[first]:
+                size = len(name) + len(sample_hash) + 2
+                end = bisect_left(keys, keys[first][:size] + END, first)
+                fields = self._split(keys[first])
                 if self._find_runs(keys[first:end], size, fields):
-                    if others:
-                        columns += KeyColumns.of(others)
-                        others = []
+                    if plain < first:
+                        columns += self._split_plainly(keys[plain:first])
                     columns.add_group(fields[0], fields[1], self._models, self._evaluation_ids, fields[4])
-                else:
-                    others += map(self._split, keys[first:end])
+                    plain = end
+                first = end
             else:
-                others.append(fields)
-            first = end
-        if others:
-            columns += KeyColumns.of(others)
+                first += _FEW
+        if plain < count:
+            columns += self._split_plainly(keys[plain:])
         return columns
+
+    def _split_plainly(self, keys: Sequence[bytes]) -> KeyColumns:
+        """Split keys at all NULs at once, if these are end marks; else one by one."""
+        joined, width = b"".join(keys), self._width
+        fields = joined.split(b"\0")
+        sample_ids = fields[4::width]
+        # All but integers and escaped NULs: up to the first key with one of those, every field is where it should be.
+        if b"\0\xff" in joined or len(fields) != width * len(keys) + 1 or min(sample_ids) < b"\3":
+            return KeyColumns.of(map(self._split, keys))
+        scopes, hashes, models, evaluation_ids = (fields[at:-1:width] for at in range(4))
+        if width > len(FIELDS):
+            metrics = fields[5::width]
+            scopes = [b"%b\0%b" % both if both[1] else both[0] for both in zip(scopes, metrics, strict=True)]
+        return KeyColumns.grouped(scopes, hashes, models, evaluation_ids, [id_ + b"\0" for id_ in sample_ids])
 
     def _find_runs(self, keys: Sequence[bytes], size: int, fields: Sequence[bytes]) -> bool:
         """Find model_id and evaluation_id of all keys of a question; return whether they have the same suffix.
@@ -130,7 +153,10 @@ class _Splitter:
             size: The size of the prefix.
             fields: The fields of the first one.
         """
-        prefix, suffix = keys[0][:size], keys[0][size + len(fields[2]) + len(fields[3]) + 2 :]
+        middle_end = size + len(fields[2]) + len(fields[3]) + 2
+        prefix, suffix = keys[0][:size], keys[0][middle_end:]
+        if keys[1:2] and keys[1].startswith(keys[0][:middle_end]):  # several metrics or several sample_ids
+            return False
         joined = b"".join(keys)
         # Fields are self-delimiting, so joined keys can be read in one way only: if these are the bytes, these are the
         # keys. Usually the same models have answered all questions. This takes a sixth of the time of what follows.
@@ -155,8 +181,3 @@ class _Splitter:
                     return False
                 known[middle] = fields[0], fields[1]
         return True
-
-
-def _prefix_size(key: bytes) -> int:
-    """Return the size of the first two fields of a key; 0 if it may have a NUL within a string."""
-    return 0 if b"\0\xff" in key else len(key) - len(key.split(b"\0", 2)[2])

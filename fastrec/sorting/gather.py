@@ -166,8 +166,9 @@ def _merge_keys(cursors: Sequence[KeyCursor], limit: bytes | None) -> KeyWindow:
         keys += taken.keys
         sizes += taken.sizes
         prints += taken.prints
-    if len(set(keys)) == len(keys):
-        order = sorted(range(len(keys)), key=keys.__getitem__)
-        return KeyWindow([keys[index] for index in order], [sizes[index] for index in order])
+    size_of = dict(zip(keys, sizes, strict=True))
+    if len(size_of) == len(keys):
+        keys.sort()
+        return KeyWindow(keys, [size_of[key] for key in keys])
     distinct = sorted(set(zip(keys, sizes, prints, strict=True)))
     return KeyWindow([key for key, _, _ in distinct], [size for _, size, _ in distinct])

@@ -41,16 +41,14 @@ IDENTITY_EXAMPLES: Final = 100
 
 CensusRow = tuple[bytes, bytes, bytes, int, int, int, int, bytes]
 """evaluation_name; sample_hash and sample_id (or the other way round); numbers of models, of models with an answer, of
-identities and of records; and the packed lists of records, which are only unpacked if there may be several of a model
-or of an identity: by hash the models and outcomes; by sample_id the models, the evaluation_ids and, if any of them is a
-contradiction, its number."""
+identities and of records; and packed lists, which are only unpacked if there may be several records of a model or of an
+identity: models, evaluation_ids, outcomes and, by sample_id, numbers of contradictions, if there are any."""
 
 Numbers = Sequence[int | None]
 """For each record of a key, which contradiction it belongs to; None if it contradicts no other."""
 
 _pack = msgspec.msgpack.Encoder().encode
-_unpack_outcomes = msgspec.msgpack.Decoder(tuple[list[bytes], list[Any]]).decode
-_unpack_runs = msgspec.msgpack.Decoder(tuple[list[bytes], list[bytes], list[int | None]]).decode
+_unpack = msgspec.msgpack.Decoder(tuple[list[bytes], list[bytes], list[Any], list[int | None]]).decode
 
 _Key = tuple[bytes, bytes, bytes]
 _Records = tuple[list[bytes], list[bytes], list[Outcome]]
@@ -58,7 +56,7 @@ _Records = tuple[list[bytes], list[bytes], list[Outcome]]
 
 
 def census_of_part(
-    keys: KeyColumns, outcomes: Sequence[Outcome], contradictions: Mapping[tuple[bytes, ...], Numbers] | None = None
+    keys: KeyColumns, outcomes: list[Outcome], contradictions: Mapping[tuple[bytes, ...], Numbers] | None = None
 ) -> tuple[list[CensusRow], list[CensusRow]]:
     """Build the census rows of records, given their key fields and outcomes: by hash, and by sample_id.
 
@@ -68,50 +66,46 @@ def census_of_part(
         contradictions: By key fields, the contradictions of the records with this key, in the same order.
     """
     records: dict[_Key, _Records] = {}
+    scopes, hashes, sample_ids = keys.scopes, keys.hashes, keys.sample_ids
+    models, evaluation_ids = keys.models, keys.evaluation_ids
     for first, end in keys.groups():
-        key = keys.scopes[first], keys.hashes[first], keys.sample_ids[first]
-        group = keys.models[first:end], keys.evaluation_ids[first:end], list(outcomes[first:end])
-        if known := records.get(key):
-            for before, more in zip(known, group, strict=True):
-                before += more  # type: ignore[operator]
-        else:
-            records[key] = group
-    affected = {(evaluation, hash_, sample_id) for evaluation, hash_, _, _, sample_id in contradictions or ()}
-    by_hash: list[CensusRow] = []
-    by_id: list[CensusRow] = []
-    for key, (models, evaluation_ids, some) in records.items():
-        evaluation, sample_hash, sample_id = key
-        counts = _counts(models, evaluation_ids, some)
-        numbers = _numbers(key, models, evaluation_ids, contradictions) if contradictions and key in affected else []
-        by_hash.append((evaluation, sample_hash, sample_id, *counts, _pack((models, some))))
-        by_id.append((evaluation, sample_id, sample_hash, *counts, _pack((models, evaluation_ids, numbers))))
-    return sorted(by_hash), sorted(by_id)
+        key = scopes[first], hashes[first], sample_ids[first]
+        group = models[first:end], evaluation_ids[first:end], outcomes[first:end]
+        found = records.setdefault(key, group)
+        if found is not group:
+            found[0].extend(group[0])
+            found[1].extend(group[1])
+            found[2].extend(group[2])
+    rows = [(*key, *_counts(*found), _pack((*found, ()))) for key, found in records.items()]
+    by_hash = sorted(rows)
+    if contradictions:
+        affected = {(evaluation, hash_, sample_id) for evaluation, hash_, _, _, sample_id in contradictions}
+        rows = [
+            (*row[:7], _numbered(row[:3], records[row[:3]], contradictions)) if row[:3] in affected else row
+            for row in rows
+        ]
+    by_id = [(evaluation, sample_id, sample_hash, *rest) for evaluation, sample_hash, sample_id, *rest in rows]
+    return by_hash, sorted(by_id)  # type: ignore[arg-type]
 
 
-def _counts(
-    models: Sequence[bytes], evaluation_ids: Sequence[bytes], outcomes: Sequence[Outcome]
-) -> tuple[int, int, int, int]:
+def _counts(models: list[bytes], evaluation_ids: list[bytes], outcomes: list[Outcome]) -> tuple[int, int, int, int]:
     """Return the numbers of models, of models with an answer, of identities and of records."""
+    count = len(models)
+    if count == 1:
+        return 1, not outcomes[0][2], 1, 1
     distinct = set(models)
     failed = [error for _, _, error in outcomes]
     answering = {model for model, error in zip(models, failed, strict=True) if not error} if any(failed) else distinct
-    identities = len(models)
-    if len(distinct) < identities:
-        identities = len(set(zip(models, evaluation_ids, strict=True)))
-    return len(distinct), len(answering), identities, len(models)
+    identities = count if len(distinct) == count else len(set(zip(models, evaluation_ids, strict=True)))
+    return len(distinct), len(answering), identities, count
 
 
-def _numbers(
-    key: _Key,
-    models: Sequence[bytes],
-    evaluation_ids: Sequence[bytes],
-    contradictions: Mapping[tuple[bytes, ...], Numbers],
-) -> list[int | None]:
-    """Return which contradiction each record belongs to."""
+def _numbered(key: _Key, records: _Records, contradictions: Mapping[tuple[bytes, ...], Numbers]) -> bytes:
+    """Pack records with the contradiction that each of them belongs to."""
     evaluation, sample_hash, sample_id = key
-    runs = list(zip(models, evaluation_ids, strict=True))
+    runs = list(zip(*records[:2], strict=True))
     numbers = {run: iter(contradictions.get((evaluation, sample_hash, *run, sample_id), ())) for run in runs}
-    return [next(numbers[run], None) for run in runs]
+    return _pack((*records, [next(numbers[run], None) for run in runs]))
 
 
 class QuestionCounts(Sums):
@@ -187,7 +181,7 @@ def count_questions(lists: Iterable[Iterable[CensusRow]]) -> dict[bytes, Questio
                 counts.by_models[models] += 1
                 counts.by_answering[answering] += 1
                 continue
-            records = chain.from_iterable(zip(*_unpack_outcomes(row[7]), strict=True) for row in rows)
+            records = chain.from_iterable(zip(*_unpack(row[7])[:3:2], strict=True) for row in rows)
             answers_of = add_repeats(counts.repeats, records)
             counts.by_models[len(answers_of)] += 1
             counts.by_answering[sum(map(bool, answers_of.values()))] += 1
@@ -206,7 +200,7 @@ def find_several(
             continue
         found: dict[tuple[bytes, bytes], dict[bytes, list[int | None]]] = {}
         for row in rows:
-            models, evaluation_ids, numbers = _unpack_runs(row[7])
+            models, evaluation_ids, _, numbers = _unpack(row[7])
             numbers = numbers or [None] * len(models)
             for model, evaluation_id, number in zip(models, evaluation_ids, numbers, strict=True):
                 found.setdefault((model, evaluation_id), {}).setdefault(row[2], []).append(number)

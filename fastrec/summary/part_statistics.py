@@ -206,7 +206,7 @@ def write_statistics(
     prefix: str,
     counts: PartCounts,
     kept: KeyColumns,
-    outcomes: Sequence[Outcome],
+    outcomes: list[Outcome],
     contradictions: Mapping[tuple[bytes, ...], Numbers],
     *,
     seen: KeyColumns | None = None,
