@@ -1,0 +1,124 @@
+"""The command `fastrec` without the time that Python takes to start and to import it, 0.2 s each.
+
+`Commands(folder)` starts a server, which imports fastrec once, and writes a program `fastrec` into a directory. The
+program passes its arguments, its environment and its standard streams to the server, which forks a process for them.
+That process runs the same function as an installed command; the program returns its exit code.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import gc
+import importlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+_COMMANDS = (
+    "cli",
+    "commands.clean",
+    "commands.diff",
+    "commands.generate",
+    "commands.rejects",
+    "commands.report",
+    "commands.stats",
+    "commands.validate",
+    "commands.verify",
+    "normalize.run",
+)
+"""Modules that the server imports before it forks: those that many commands need."""
+_PROGRAM = """#!{python} -IS
+import json, os, socket, sys
+with socket.socket(socket.AF_UNIX) as server:
+    server.connect({address!r})
+    said = json.dumps([sys.argv, os.getcwd(), dict(os.environ)]).encode()
+    socket.send_fds(server, [len(said).to_bytes(8, "big")], [0, 1, 2])
+    server.sendall(said)
+    code = server.recv(1)
+sys.exit(code[0] if code else "the command has died")
+"""
+
+
+class Commands:
+    """A server for commands, and a program that uses it."""
+
+    def __init__(self, folder: Path) -> None:
+        address = str(folder / "server")
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-m", "tests.services.commands", address]
+        self._server = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert self._server.stdout
+        assert self._server.stdout.readline() == b"ready\n"
+        self.folder = folder / "bin"
+        """The directory of the program, for PATH."""
+        self.folder.mkdir()
+        program = self.folder / "fastrec"
+        program.write_text(_PROGRAM.format(python=sys.executable, address=address))
+        program.chmod(0o755)
+
+    def close(self) -> None:
+        """Stop the server."""
+        self._server.kill()
+        self._server.communicate()
+
+
+def _serve(address: str) -> None:
+    for name in _COMMANDS:
+        importlib.import_module(f"fastrec.{name}")
+    gc.freeze()  # else collecting in a forked process copies all of this
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(address)
+        listening.listen()
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+        while True:
+            connection, _ = listening.accept()
+            if not os.fork():
+                listening.close()
+                _answer(connection)
+            connection.close()
+            with contextlib.suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG) != (0, 0):
+                    pass
+
+
+def _answer(connection: socket.socket) -> None:
+    """Run one command in this process, with the streams of its caller, and exit."""
+    size, streams, *_ = socket.recv_fds(connection, 8, 3)
+    with connection.makefile("rb") as said:
+        arguments, folder, environment = json.loads(said.read(int.from_bytes(size, "big")))
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = arguments
+    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115
+    sys.modules["__main__"] = types.ModuleType("__main__")  # which new workers would import
+    code = _run()
+    atexit._run_exitfuncs()
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+    connection.sendall(bytes([code]))
+    os._exit(code)
+
+
+def _run() -> int:
+    from fastrec.cli import main  # noqa: PLC0415
+
+    try:
+        main()
+    except SystemExit as exc:
+        return exc.code if isinstance(exc.code, int) else 0 if exc.code is None else 1
+    return 0
+
+
+if __name__ == "__main__":
+    _serve(sys.argv[1])
