@@ -7,8 +7,9 @@ duplicates. The index file holds, in blocks, each record's key, length, fingerpr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import compress, islice, pairwise
+from operator import eq
 from typing import Any, Final
 
 import msgspec
@@ -72,35 +73,41 @@ def in_order(
     those to keep; and where records with equal keys begin and end among those to keep.
     """
     order = sorted(range(len(keys)), key=keys.__getitem__)
-    if len(set(keys)) == len(keys):
-        if not copies:
-            return order, {}, []
-        return order, {to: copies[index] for to, index in enumerate(order) if index in copies}, []
+    in_sorted_order = [keys[index] for index in order]
+    repeated = compress(range(1, len(order)), map(eq, in_sorted_order, islice(in_sorted_order, 1, None)))
     known, share = copies or {}, (shared or SharedSources()).share
     kept: list[int] = []
     kept_copies: Copies = {}
     groups: list[tuple[int, int]] = []
-    position = 0
-    while position < len(order):  # faster than itertools.groupby, because most keys are different
-        first, index = position, order[position]
-        key = keys[index]
-        position += 1
-        while position < len(order) and keys[order[position]] == key:
-            position += 1
-        if position - first == 1:
-            if known and index in known:
-                kept_copies[len(kept)] = known[index]
-            kept.append(index)
-            continue
-        several = sorted([(text(index), rows[index][0], rows[index][1], index) for index in order[first:position]])
+    done = 0  # records before this position were added
+    for start, end in _stretches(repeated):
+        kept += order[done:start]
+        several = sorted([(text(index), rows[index][0], rows[index][1], index) for index in order[start:end]])
         first = len(kept)
         for equal in _duplicates(several):
-            if len(equal) > 1 or (known and equal[0][3] in known):
+            if len(equal) > 1:
                 kept_copies[len(kept)] = share(_sources_of(equal, known))
             kept.append(equal[0][3])
         if len(kept) - first > 1:
             groups.append((first, len(kept)))
+        done = end
+    kept += order[done:]
+    if known:
+        kept_copies = {to: known[index] for to, index in enumerate(kept) if index in known} | kept_copies
     return kept, kept_copies, groups
+
+
+def _stretches(repeated: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Yield where records with equal keys begin and end, given the positions of all that have the key before them."""
+    start = end = 0
+    for position in repeated:
+        if position != end:
+            if end:
+                yield start, end
+            start = position - 1
+        end = position + 1
+    if end:
+        yield start, end
 
 
 _Found = tuple[bytes, int, int, int]  # the text of a record, its piece, its line, and its position
