@@ -14,35 +14,28 @@ does it compare line by line.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import Enum, auto
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET
 from stringzilla import count, find
 
-from fastrec.judge.arbiter import judge_value, normal_form
-from fastrec.judge.batch import Batch, HashReplaced, InvalidLine, RepairedLine
+from fastrec.judge.batch import Batch, HashReplaced
+from fastrec.judge.chunk import OpenChunk
 from fastrec.judge.colons import count_colons
-from fastrec.judge.findings import Errors, Finding, describe
 from fastrec.judge.known_inputs import PLACEHOLDER_BYTES, KnownInput
 from fastrec.judge.lanes import REFUSALS, Lane, Lanes
-from fastrec.judge.null_id import NULL_ID, is_only_later, without_null_id
-from fastrec.judge.parse import parse, spell
-from fastrec.judge.repair import LONGEST_TRIAL, repair
+from fastrec.judge.parse import spell
+from fastrec.judge.slow import FindRecipe, SampleHashMode, SlowPath
 from fastrec.judge.warnings import label_code, warnings_of
 from fastrec.schemas.fast_upgrade import upgrade_record
 from fastrec.schemas.recipes import ABSENT, WRONG, RecipeFinder
-from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, Record
+from fastrec.schemas.registry import NEWEST_SCHEMA, Record
 from fastrec.schemas.schema import Schema
-from fastrec.schemas.shape import build
-from fastrec.schemas.upgrade import upgrade_value
 from fastrec.schemas.widen import LearningDecoder
 
 __all__ = ["Judge", "SampleHashMode"]
-
-SampleHashMode = Literal["replace", "fill", "verify"]
 
 _GIANT: Final = 16 << 20
 _ROOM: Final = 6  # bytes of memory per byte of a chunk: up to four per character, and copies
@@ -56,74 +49,6 @@ class _Stop(Enum):
     """A line is not a valid record of this version, as far as the fast path can tell."""
     SLOW = auto()
     """A line is a valid record of this version, but only the slow path can judge it."""
-
-
-class _Chunk:
-    """A chunk of lines and how far it was judged; known inputs may be replaced in its text."""
-
-    def __init__(self, data: bytes, line: int, offset: int) -> None:
-        self._data, self._offset = data, offset
-        self.line = line
-        self.text = data
-        self.inputs: list[KnownInput | None] | None = None
-        """The known input of each line, if any are replaced."""
-        self.lane: Lane | None = None
-        """The version of these inputs."""
-        self.position = self.number = 0
-        """Of the next line."""
-        self.saved = 0
-        """Bytes by which the text up to the position is shorter than the lines."""
-        self.excess = 0
-        """Colons that the text up to the position has more than the output, for good reason."""
-        self._null = -1
-
-    def shorten(self, lane: Lane) -> None:
-        """Replace known inputs."""
-        if shortened := lane.inputs.shorten(self._data):
-            self.text, self.inputs = shortened
-            self.lane = lane
-
-    def next_null(self) -> int:
-        """Return the position of a null that is before no other one from here on; after the end if there is none."""
-        if self._null < self.position:
-            found = find(self.text, b"null", self.position)
-            self._null = len(self.text) if found < 0 else found
-        return self._null
-
-    def next_line(self) -> tuple[bytes, int, int, bool]:
-        """Move on by a line; return it as it was read, its offset, its colons in the text, and if it is short there."""
-        start, end = self.position, self.text.find(b"\n", self.position)
-        if end < 0:
-            end = len(self.text)
-        known = self.inputs[self.number] if self.inputs else None
-        begin = start + self.saved
-        if known:
-            self.saved += len(known.text) - PLACEHOLDER_BYTES
-        self.position = end + 1
-        self.number += 1
-        colons = count_colons(memoryview(self.text)[start:end])
-        return self._data[begin : end + self.saved], self._offset + begin, colons, known is not None
-
-    def is_balanced(self, into: bytearray, start: int) -> bool:
-        """Return whether no key was dropped, now that the output from `start` on is complete."""
-        colons: int = count(memoryview(into)[start:], b":")
-        return count_colons(self.text) - colons == self.excess
-
-
-class _Prepared(NamedTuple):
-    """A record of the slow path that can be kept."""
-
-    normal: dict[str, Any]
-    unknown: dict[str, set[str]]
-    """The unknown keys of the line by the path of their object."""
-    label: str
-    """The `schema_version` of the line."""
-    lane: Lane
-    target: Schema
-    notes: list[str]
-    given: str | None
-    computed: str
-    recipe: str
 
 
 class Judge:
@@ -157,18 +82,26 @@ class Judge:
         Known inputs make judging faster, but records with them have no `input` of their own. `with_inputs` is for
         callers that need it.
         """
-        self._schema = schema
         self._target = target
         self._mode = sample_hash
         self._warnings = warnings
         self._fill = fill
-        self._repairs = repairs
-        self._is_guess = is_guess
         self._with_inputs = with_inputs
-        self._find_recipe = RecipeFinder().find if any_recipe else _no_recipe
+        self._find_recipe: FindRecipe = RecipeFinder().find if any_recipe else _no_recipe
         self._encode_into = msgspec.json.Encoder(order="deterministic").encode_into
         self._lanes = Lanes(schema, target, algorithm)
         self._lane = self._lanes.first
+        self._judge_slow = SlowPath(
+            self._lanes,
+            self._judged_as,
+            self._find_recipe,
+            schema=schema,
+            target=target,
+            mode=sample_hash,
+            warnings=warnings,
+            repairs=repairs,
+            is_guess=is_guess,
+        ).judge
 
     def judge_chunk(self, data: bytes, into: bytearray, *, line: int = 1, offset: int = 0) -> Batch:
         """Judge a chunk of whole lines and append the normal form of each record, newline included, to `into`.
@@ -180,7 +113,7 @@ class Judge:
             # there is not enough, this raises MemoryError.
             bytearray(_ROOM * len(data))
         start, batch = len(into), Batch()
-        chunk = _Chunk(data, line, offset)
+        chunk = OpenChunk(data, line, offset)
         if not self._with_inputs:
             chunk.shorten(self._lane)
         while (stop := self._judge_fast(chunk, into, batch)) is not _Stop.END:
@@ -201,7 +134,7 @@ class Judge:
             position = end
         return batch
 
-    def _judge_fast(self, chunk: _Chunk, into: bytearray, batch: Batch) -> _Stop:
+    def _judge_fast(self, chunk: OpenChunk, into: bytearray, batch: Batch) -> _Stop:
         """Judge the lines of a chunk, up to the first one that the fast path refuses.
 
         This is the hottest loop of fastrec. It is one long function because a call per record costs more than most of
@@ -296,7 +229,7 @@ class Judge:
         batch.versions[schema.name] += len(records) - before
         return stop
 
-    def _judge_refused(self, stop: _Stop, chunk: _Chunk, into: bytearray, batch: Batch) -> None:
+    def _judge_refused(self, stop: _Stop, chunk: OpenChunk, into: bytearray, batch: Batch) -> None:
         """Judge the line at which the fast path stopped, and move on."""
         raw, offset, colons, was_short = chunk.next_line()
         number, length = chunk.line + chunk.number - 1, len(into)
@@ -322,11 +255,18 @@ class Judge:
     def _accepted(self, raw: bytes, into: bytearray, line: int, offset: int) -> Batch | None:
         """Judge one line by the fast path; None if that refuses the line, or drops a key."""
         start, batch = len(into), Batch()
-        chunk = _Chunk(raw, line, offset)
+        chunk = OpenChunk(raw, line, offset)
         if raw and self._judge_fast(chunk, into, batch) is _Stop.END and chunk.is_balanced(into, start):
             return batch
         del into[start:]
         return None
+
+    def _judged_as(self, raw: bytes, into: bytearray, line: int, offset: int, lane: Lane) -> Batch | None:
+        """Judge one line by the fast path as a record of a version, for the slow path."""
+        before, self._lane = self._lane, lane
+        judged = self._accepted(raw, into, line, offset)
+        self._lane = before
+        return judged
 
     def _upgraded(
         self, record: Any, known: KnownInput | None, colons: int, schema: Schema
@@ -348,144 +288,6 @@ class Judge:
             asked = decoder.parts[1](known.text)
             known.recipe = given, self._find_recipe(asked.raw, asked.reference, given) or WRONG
         return known.recipe[1]
-
-    def _judge_slow(self, raw: bytes, into: bytearray, batch: Batch, line: int, offset: int) -> None:
-        """Judge one line by the slow path and add the result to the batch."""
-        if not raw.strip(b" \t\r"):
-            batch.blank += 1
-            return
-        if NULL_ID.code in self._repairs and self._repair_null_id(raw, into, batch, line, offset):
-            return
-        value, flaws = parse(raw)
-        judged = judge_value(value, flaws, self._schema)
-        if not isinstance(judged, Errors):
-            prepared = self._prepare(*judged)
-            if isinstance(prepared, Finding):
-                batch.rejected.append(InvalidLine(line, offset, (prepared,), raw, version=judged[1].name))
-            else:
-                self._add(prepared, into, batch, line)
-            return
-        repairs: tuple[str, ...] = ()
-        is_later = False
-        if self._repairs or len(raw) <= LONGEST_TRIAL:
-            repaired = repair(value, judged, self._schema)
-            if repaired:
-                is_allowed = self._repairs.issuperset(repaired.repairs)
-                is_prepared = is_allowed or self._mode == "verify"
-                tried = self._prepare(value, repaired.schema) if is_prepared else self._too_new(repaired.schema)
-                if is_allowed and isinstance(tried, _Prepared):
-                    self._add(tried, into, batch, line, repaired.repairs)
-                    return
-                problem = tried.code if isinstance(tried, Finding) else None
-                is_later = is_allowed and repaired.schema is not DEFAULT_SCHEMA
-                if problem is None or (problem == "version.newer" and self._is_guess):
-                    repairs = tuple(repaired.repairs)
-        findings, unlisted, version = judged
-        batch.rejected.append(
-            InvalidLine(
-                line, offset, findings, raw, unlisted=unlisted, version=version, repairs=repairs, is_later=is_later
-            )
-        )
-
-    def _repair_null_id(self, raw: bytes, into: bytearray, batch: Batch, line: int, offset: int) -> bool:
-        """Repair a line by the fast path if `evaluation_result_id: null` is all that is wrong with it.
-
-        All lines of some producers have this mistake, so it is worth a fast path (`null_id`). Return False if the
-        slow path has to judge the line.
-        """
-        if self._schema is not None and self._schema is not NEWEST_SCHEMA:
-            return False
-        lane = self._lanes.of(NEWEST_SCHEMA)
-        cut = without_null_id(raw, lane.decoder.decode)
-        if cut is None:
-            return False
-        try:
-            record = lane.decoder.decode(cut)
-        except REFUSALS:
-            return False
-        if record.evaluation_result_id is not UNSET or not lane.follows_rules(record):
-            return False  # the line has the key twice, or another mistake
-        if self._schema is None and not is_only_later(record):
-            return False  # it may be a valid record of an earlier version as it is
-        before, self._lane = self._lane, lane
-        judged = self._accepted(cut, into, line, offset)
-        self._lane = before
-        if judged is None:
-            return False
-        (record,) = judged.records
-        judged.slow = 1
-        judged.notes[NULL_ID.code] += 1
-        judged.repaired.append(
-            RepairedLine(line, record.evaluation_name, record.model_id, record.sample_id, (NULL_ID,))
-        )
-        batch += judged
-        return True
-
-    def _too_new(self, schema: Schema) -> Finding | None:
-        """Return the error of a valid record of a later version than the target, if it is one."""
-        target = self._target
-        if target is None or target is schema or target is NEWEST_SCHEMA:
-            return None
-        problem = f"expected a record of {target.name}, found one of {schema.name}"
-        return Finding("version.newer", "$", f"{problem}: give --schema {NEWEST_SCHEMA.name} or auto")
-
-    def _prepare(self, value: dict[str, Any], schema: Schema) -> _Prepared | Finding:
-        """Upgrade a valid record and compute its hash, or say why it cannot be kept although it is valid."""
-        target = self._target or schema
-        unknown: dict[str, set[str]] = {}
-        label = value["schema_version"]
-        notes = [] if label in schema.labels else [label_code(label)]
-        if problem := self._too_new(schema):
-            return problem
-        if target is not schema:
-            value, upgrades = upgrade_value(normal_form(value, schema.shape, unknown), schema)
-            notes += upgrades
-        lane = self._lanes.of(schema)
-        asked = value["input"]
-        computed = lane.compute_hash(asked["raw"], asked["reference"])
-        given = value.get("sample_hash")
-        recipe = ABSENT
-        if given is not None:
-            is_own = given == computed
-            recipe = lane.recipe if is_own else self._find_recipe(asked["raw"], asked["reference"], given) or WRONG
-        if self._mode == "verify" and recipe == WRONG:
-            return Finding("hash.mismatch", "$.sample_hash", f"expected {computed}, found {describe(given)}")
-        if self._mode != "fill" or given is None:
-            value["sample_hash"] = computed
-        normal = normal_form(value, target.shape, unknown if target is schema else {})
-        return _Prepared(normal, unknown, label, lane, target, notes, given, computed, recipe)
-
-    def _add(
-        self,
-        prepared: _Prepared,
-        into: bytearray,
-        batch: Batch,
-        line: int,
-        repairs: Mapping[str, Finding] | None = None,
-    ) -> None:
-        """Add a record of the slow path to the batch; `repairs` has the repairs that made it valid."""
-        normal, unknown, label, lane, target, notes, given, computed, recipe = prepared
-        record = build(target.record, normal)
-        names = record.evaluation_name, record.model_id, record.sample_id
-        batch.versions[lane.schema.name] += 1
-        batch.notes.update(notes)
-        batch.recipe_names.append(recipe)
-        if given is not None and recipe == WRONG:
-            batch.replaced.append(_replaced(record, given, computed))
-        if repairs:
-            batch.notes.update(repairs.keys())
-            batch.repaired.append(RepairedLine(line, *names, tuple(repairs.values())))
-        if self._warnings:
-            warnings = warnings_of(record, target, label, lane.schema, wrong_hash=recipe == WRONG)
-            batch.warnings += [(line, finding) for finding in warnings]
-        into += spell(normal)
-        into.append(10)
-        batch.records.append(record)
-        batch.numbers.append(line)
-        batch.ends.append(len(into))
-        batch.slow += 1
-        if unknown:
-            lane.decoder.learn(unknown)
 
 
 def _refuse(line: memoryview) -> Any:  # noqa: ARG001 - it stands for a decoder

@@ -15,7 +15,7 @@ import pytest
 
 from fastrec.commands.generate.stream import Recipe, labelled_lines
 from fastrec.errors import UsageError
-from fastrec.judge import judge as judge_module
+from fastrec.judge import slow as slow_path
 from fastrec.judge.codes import REPAIRS
 from fastrec.judge.judge import Judge
 from fastrec.judge.repair import LONGEST_TRIAL, repair_codes
@@ -517,7 +517,7 @@ def test_the_fast_path_repairs_like_the_slow_path(monkeypatch: pytest.MonkeyPatc
             data = b"\n".join(some)
             fast, out = judge(data, repairs=ALL, warnings=True, **options)
             with monkeypatch.context() as patch:
-                patch.setattr(judge_module, "without_null_id", lambda *_: None)
+                patch.setattr(slow_path, "without_null_id", lambda *_: None)
                 slow, expected = judge(data, repairs=ALL, warnings=True, **options)
             assert out.splitlines() == expected.splitlines()
             assert fast.repaired == slow.repaired

@@ -1,0 +1,63 @@
+"""A chunk of lines that is being judged. The judge works on its text, in which known inputs may be replaced."""
+
+from __future__ import annotations
+
+from stringzilla import count, find
+
+from fastrec.judge.colons import count_colons
+from fastrec.judge.known_inputs import PLACEHOLDER_BYTES, KnownInput
+from fastrec.judge.lanes import Lane
+
+__all__ = ["OpenChunk"]
+
+
+class OpenChunk:
+    """A chunk of lines and how far it was judged; known inputs may be replaced in its text."""
+
+    def __init__(self, data: bytes, line: int, offset: int) -> None:
+        self._data, self._offset = data, offset
+        self.line = line
+        self.text = data
+        self.inputs: list[KnownInput | None] | None = None
+        """The known input of each line, if any are replaced."""
+        self.lane: Lane | None = None
+        """The version of these inputs."""
+        self.position = self.number = 0
+        """Of the next line."""
+        self.saved = 0
+        """Bytes by which the text up to the position is shorter than the lines."""
+        self.excess = 0
+        """Colons that the text up to the position has more than the output, for good reason."""
+        self._null = -1
+
+    def shorten(self, lane: Lane) -> None:
+        """Replace known inputs."""
+        if shortened := lane.inputs.shorten(self._data):
+            self.text, self.inputs = shortened
+            self.lane = lane
+
+    def next_null(self) -> int:
+        """Return the position of a null that is before no other one from here on; after the end if there is none."""
+        if self._null < self.position:
+            found = find(self.text, b"null", self.position)
+            self._null = len(self.text) if found < 0 else found
+        return self._null
+
+    def next_line(self) -> tuple[bytes, int, int, bool]:
+        """Move on by a line; return it as it was read, its offset, its colons in the text, and if it is short there."""
+        start, end = self.position, self.text.find(b"\n", self.position)
+        if end < 0:
+            end = len(self.text)
+        known = self.inputs[self.number] if self.inputs else None
+        begin = start + self.saved
+        if known:
+            self.saved += len(known.text) - PLACEHOLDER_BYTES
+        self.position = end + 1
+        self.number += 1
+        colons = count_colons(memoryview(self.text)[start:end])
+        return self._data[begin : end + self.saved], self._offset + begin, colons, known is not None
+
+    def is_balanced(self, into: bytearray, start: int) -> bool:
+        """Return whether no key was dropped, now that the output from `start` on is complete."""
+        colons: int = count(memoryview(into)[start:], b":")
+        return count_colons(self.text) - colons == self.excess
