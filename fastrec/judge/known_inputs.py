@@ -56,7 +56,9 @@ class KnownInput(msgspec.Struct, gc=False):
     recipe: tuple[str, str] = ("", "")
     """The last `sample_hash` that was given with it, and the recipe of that."""
     position: int = 0
-    """Its position among all known inputs, in the order in which they were learned."""
+    """Its position among all known inputs."""
+    after: int = 0
+    """The position of the input that followed last time."""
 
 
 class _InputAlone(msgspec.Struct):
@@ -79,7 +81,7 @@ class KnownInputs:
         self._most_bytes = most_bytes
         self._known: dict[int, KnownInput] = {}  # by the hash of their texts
         self._order: list[KnownInput] = []
-        self._guess = 0  # position of the input that is expected next
+        self._last: KnownInput | None = None
         self._bytes = 0
         self._lead = self._tail = b""  # what comes before and after an input
         self._lines = self._hits = 0  # of the current trial
@@ -101,7 +103,8 @@ class KnownInputs:
         inputs: list[KnownInput | None] = []
         find, startswith, view, size = data.find, data.startswith, memoryview(data), len(data)
         lead, skip, spelled = self._lead, len(self._lead), b"%d" % self.number
-        order, guess = self._order, self._guess
+        order, last = self._order, self._last
+        guess = last.after if last else 0
         position = copied = hits = 0
         while position < size:
             end = find(b"\n", position)
@@ -117,15 +120,18 @@ class KnownInputs:
                     hits += 1
                 else:
                     known, is_new = self._look_up(data, start, end)
-                    hits += known is not None and not is_new
+                    if known is not None:
+                        hits += not is_new
+                        if last is not None:
+                            last.after = known.position
                 if known is not None:
                     pieces += (view[copied:start], spelled)
                     copied = start + len(known.text)
-                    guess = known.position + 1
+                    last, guess = known, known.after
             inputs.append(known)
             position = end + 1
         pieces.append(view[copied:])
-        self._guess = guess
+        self._last = last
         self._end_chunk(len(inputs), hits, failures=inputs.count(None))
         return (b"".join(pieces), inputs) if copied else None
 
@@ -143,7 +149,7 @@ class KnownInputs:
             return None, False
         known = self._learn(text)
         if known is not None:
-            known.position = len(self._order)
+            known.position, known.after = len(self._order), len(self._order) + 1
             self._order.append(known)
             self._known[digest] = known
             self._bytes += 2 * len(text) + _ENTRY_BYTES + (len(text) if known.decoded else 0)
@@ -178,5 +184,5 @@ class KnownInputs:
         else:
             self._resting, self._rest, self._poor = self._rest, min(2 * self._rest, _LONGEST_REST), self._poor + 1
             if self._poor == _POOR_TRIALS:
-                self._known, self._order, self._bytes, self._poor = {}, [], 0, 0
+                self._known, self._order, self._last, self._bytes, self._poor = {}, [], None, 0, 0
         self._lines = self._hits = 0
