@@ -169,7 +169,15 @@ class _Simulation:
     def _drive(self, progress: Progress) -> Corpus:
         found_at = time.time_ns()
         kept = read_kept(self._output.kept_path)
-        attempts = Attempts(self._shards, self._options, self._output, progress, lambda _: None, found_at, kept)
+        attempts = Attempts(
+            self._shards,
+            self._options,
+            self._output,
+            progress=progress,
+            notice=lambda _: None,
+            found_at=found_at,
+            kept=kept,
+        )
         return attempts.run(make_corpus, self._engine)
 
 

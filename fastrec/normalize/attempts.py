@@ -6,7 +6,6 @@ A run starts again if its target was guessed wrong, or if kept work turns out to
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import TypeVar
 
 from fastrec.corpus.output import Output
@@ -42,25 +41,32 @@ def find_kept(output: Output) -> Kept | str | None:
     return kept
 
 
-@dataclass
 class Attempts:
     """Makes or plans a corpus, in one attempt or several."""
 
-    shards: Sequence[Shard]
-    options: Options
-    output: Output
-    progress: Progress
-    notice: Callable[[str], None]
-    found_at: int
-    kept: Kept | str | None  # what the last run kept; or why that cannot be read
-    said: set[str] = field(default_factory=set)  # notices: a further attempt does not repeat them
-
-    def __post_init__(self) -> None:
-        """Choose the first target."""
-        if isinstance(self.kept, str):
-            self._discard(self.kept)
-        journals = [self.output.working("journal"), *self.output.earlier_journals()]
-        self._target = self._first_target(journals)
+    def __init__(
+        self,
+        shards: Sequence[Shard],
+        options: Options,
+        output: Output,
+        *,
+        progress: Progress,
+        notice: Callable[[str], None],
+        found_at: int,
+        kept: Kept | str | None,
+    ) -> None:
+        """Choose the first target; `kept` is what the last run kept, or why that cannot be read."""
+        self.shards = shards
+        self.options = options
+        self.output = output
+        self.progress = progress
+        self.notice = notice
+        self.found_at = found_at
+        self.kept = kept
+        self.said: set[str] = set()  # notices: a further attempt does not repeat them
+        if isinstance(kept, str):
+            self._discard(kept)
+        self._target = self._first_target([output.working("journal"), *output.earlier_journals()])
 
     def run(self, make: Callable[[Sequence[Shard], RunContext, Base], Result], engine: Engine) -> Result:
         """Make something of the shards, the context of the attempt, and its base."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from fastrec.corpus.output import Output
 from fastrec.corpus.writer import SUFFIXES
@@ -17,8 +18,7 @@ from fastrec.progress import Progress
 __all__ = ["RunContext"]
 
 
-@dataclass(frozen=True)
-class RunContext:
+class RunContext(msgspec.Struct, frozen=True):
     """Shared context of a run."""
 
     options: Options
@@ -31,7 +31,7 @@ class RunContext:
     """Whether the target follows from the content."""
     may_change: bool = False
     """Whether the target is a guess, which pass 1 may find wrong."""
-    streams: Streams = field(default_factory=Streams)
+    streams: Streams = msgspec.field(default_factory=Streams)
     found_at: int = 0
     """When the shards were found, in nanoseconds since 1970."""
     is_first: bool = True

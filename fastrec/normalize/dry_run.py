@@ -118,7 +118,8 @@ def _plan_reuse(shards: Sequence[Shard], kept: Kept | str | None, options: Optio
     ):
         output = LocalOutput(Path(scratch) / "corpus", CORPUS, join(scratch, "work"), options.limits)
         output.prepare(fresh=True)
-        attempts = Attempts(shards, options, output, Progress(), planned.notices.append, 0, kept)
+        notice = planned.notices.append
+        attempts = Attempts(shards, options, output, progress=Progress(), notice=notice, found_at=0, kept=kept)
         return attempts.run(_reuse, engine)
 
 

@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -100,8 +99,7 @@ class _Losers(NamedTuple):
     repeats: Sequence[RunSlice] = ()
 
 
-@dataclass(frozen=True)
-class _PartsMaker:
+class _PartsMaker(msgspec.Struct, frozen=True):
     """Makes the parts of one corpus."""
 
     _context: RunContext

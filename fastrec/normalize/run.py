@@ -205,7 +205,8 @@ def run_passes(
         raise UsageError("a cluster cannot read files in the memory of this process: give --engine pool")
     if (small or private) and options.engine == "pool":
         options = msgspec.structs.replace(options, jobs=1, memory=options.memory_per_job * options.jobs)
-    attempts = Attempts(shards, options, output, progress or Progress(), notice, found_at, find_kept(output))
+    kept, progress = find_kept(output), progress or Progress()
+    attempts = Attempts(shards, options, output, progress=progress, notice=notice, found_at=found_at, kept=kept)
     with make_engine(options.jobs, options.engine, options.scheduler, options.limits) as engine:
         if options.engine == "dask":
             # A cluster has the size that it has.

@@ -11,7 +11,6 @@ a new version gets it for free.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, takewhile
 from pathlib import Path
@@ -56,8 +55,7 @@ METRICS_NUM_TURNS: Final = Rule(
 """All versions have this rule, although `metrics` is not one of their properties."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Schema:
+class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
     """A version of the schema. Compared by identity: there is one object per version and process."""
 
     name: str
