@@ -182,7 +182,7 @@ def test_validate_reports_a_large_shard_while_it_is_read(format_: Format, tmp_pa
     """A compressed shard is a single task, but the line does not stay at 0 %."""
     shard = write(tmp_path / "a.jsonl", [*LINES[:100], b"{"], format_)
     recorder = Recorder()
-    found = fastrec.validate([shard, shard], progress=recorder, limits=Limits(chunk_bytes=20_000))
+    found = fastrec.validate([shard, shard], progress=recorder, limits=Limits(chunk_bytes=10_000))
     steps = recorder.stages["judge"]
     assert len(steps) > 20
     assert steps[-1] == (found.text_bytes, pytest.approx(found.text_bytes, rel=0.01))

@@ -21,7 +21,7 @@ from click.testing import CliRunner, Result
 import fastrec
 from fastrec.cli import cli
 from fastrec.cli.stats import _RANKINGS
-from fastrec.commands.generate.stream import Recipe, labelled_lines
+from fastrec.commands.generate.stream import Recipe, lines
 from fastrec.commands.stats import stats
 from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError
 from fastrec.limits import Limits
@@ -30,13 +30,13 @@ from fastrec.sources.formats import Format
 from fastrec.summary.facts import facts_in_words
 from fastrec.summary.legend import about, legend
 from fastrec.summary.ranking import RANKINGS, Stats
-from tests.normalize.normalizing import Corpus, write
+from tests.normalize.normalizing import Corpus, without_long, write
 from tests.running import run_command
 from tests.samples import sample
 from tests.sources.compressing import compressed
 from tests.summary.naive import naive_models, near_root
 
-LINES = [line for _, line in labelled_lines(Recipe(records=800, seed=5, duplicates=0.2, conflicts=0.05, rejects=0.05))]
+LINES = without_long(lines(Recipe(records=800, seed=5, duplicates=0.2, conflicts=0.05, rejects=0.05)), 3_000)
 HOSTILE = '</script>\x1b[31m|\u202e\n`=1,2"'
 
 

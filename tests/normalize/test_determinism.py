@@ -18,12 +18,21 @@ from fastrec.engine.base import SerialEngine
 from fastrec.limits import Limits
 from fastrec.normalize import run as module
 from fastrec.sources.formats import Format
-from tests.normalize.normalizing import EVERYTHING, Corpus, check_locations, normalized, raw_of, shuffled_shards, write
+from tests.normalize.normalizing import (
+    EVERYTHING,
+    Corpus,
+    check_locations,
+    normalized,
+    raw_of,
+    shuffled_shards,
+    without_long,
+    write,
+)
 from tests.samples import question, sample
 
 MIB = 1 << 20
 PART = 20_000
-LINES = list(lines(Recipe(records=360, seed=11, warnings=0.1, **EVERYTHING)))
+LINES = without_long(lines(Recipe(records=460, seed=11, warnings=0.1, **EVERYTHING)))
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +96,7 @@ def test_small_runs_and_windows_do_not_change_the_corpus(conflicts: str, pile: l
 
 def test_many_runs_in_many_processes(tmp_path: Path) -> None:
     """Ranges of files, decompressed chunks and small shards in two processes give the same corpus as one task."""
-    several = list(lines(Recipe(records=450, seed=11, **EVERYTHING)))
+    several = without_long(lines(Recipe(records=600, seed=11, **EVERYTHING)))
     shards = [
         write(tmp_path / "plain.jsonl", several[:200]),
         write(tmp_path / "fed.jsonl", several[200:400], Format.ZSTD),
@@ -245,17 +254,17 @@ def test_many_parts_and_runs_need_few_open_files(conflicts: str, tmp_path: Path)
     """Hundreds of parts and runs need fewer than 64 open files."""
     several = [
         json.dumps(sample(sample_id=number // 2, error=str(number), input=question(number // 2))).encode()
-        for number in range(1_200)
+        for number in range(500)
     ]
     options: dict[str, Any] = {
         "part_size": 4_096,
         "conflicts": conflicts,
         "repeats": conflicts,
-        "limits": Limits(run_bytes=15_000),
+        "limits": Limits(run_bytes=6_000),
     }
     corpus = normalized(write(tmp_path / "in.jsonl", several), tmp_path / "out", **options)
     assert len(corpus.parts) > 64
-    assert len(corpus.rejects) == (600 if conflicts == "first" else 0)
+    assert len(corpus.rejects) == (250 if conflicts == "first" else 0)
 
 
 def test_examples_of_replaced_hashes_do_not_depend_on_arrival(tmp_path: Path) -> None:

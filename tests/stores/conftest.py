@@ -10,7 +10,7 @@ import pytest
 
 from fastrec.commands.generate.stream import Recipe, lines
 from fastrec.sources.formats import Format
-from tests.normalize.normalizing import Corpus, normalized, write
+from tests.normalize.normalizing import Corpus, normalized, without_long, write
 from tests.services.s3 import S3
 
 MISSING = [name for name in ("moto", "s3fs") if importlib.util.find_spec(name) is None]
@@ -38,8 +38,8 @@ def s3(server: S3, monkeypatch: pytest.MonkeyPatch) -> S3:
 def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Shards of all formats, with duplicates, conflicts, rejected and blank lines."""
     directory = tmp_path_factory.mktemp("shards")
-    recipe = Recipe(records=300, seed=11, duplicates=0.1, conflicts=0.05, rejects=0.1, blanks=0.03)
-    every = list(lines(recipe))
+    recipe = Recipe(records=360, seed=11, duplicates=0.1, conflicts=0.05, rejects=0.1, blanks=0.03)
+    every = without_long(lines(recipe))
     for number, format_ in enumerate(Format):
         write(directory / f"shard-{number}.jsonl", every[number :: len(Format)], format_)
     return directory
