@@ -74,3 +74,19 @@ def test_nothing_is_left_after_an_error(tmp_path: Path) -> None:
         writer.write([text_of_size(3 << 20)])
         raise ZeroDivisionError
     assert not list(tmp_path.iterdir())
+
+
+def test_writers_at_the_same_time_and_one_after_the_other_write_the_same_bytes(tmp_path: Path) -> None:
+    """A compressor is used again only after its stream has ended."""
+    texts = [b'{"number": %d}\n' % number for number in range(20_000)]
+    with ShardWriter(str(tmp_path / "alone"), "zst", 3) as alone:
+        alone.write(texts)
+        alone.finish()
+    with ShardWriter(str(tmp_path / "one"), "zst", 3) as one, ShardWriter(str(tmp_path / "two"), "zst", 3) as two:
+        for start in range(0, len(texts), 1_000):
+            one.write(texts[start : start + 1_000])
+            two.write(reversed(texts[start : start + 1_000]))
+        one.finish()
+        two.finish()
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "alone").read_bytes()
+    assert (tmp_path / "two").read_bytes() != (tmp_path / "alone").read_bytes()
