@@ -196,7 +196,7 @@ def _records(judged: JudgedChunk, source: str, *, upgraded: bool) -> Iterator[An
 
 @lru_cache(maxsize=2 * (len(SCHEMAS) + 1))
 def _judge(schema: str, upgrade: bool) -> Judge:
-    return Judge(chosen_schema(schema), target=NEWEST_SCHEMA if upgrade else None, warnings=True, with_inputs=True)
+    return Judge(chosen_schema(schema), target=NEWEST_SCHEMA if upgrade else None, warnings=True, known_input_bytes=0)
 
 
 def _judged(line: bytes | str, schema: str, upgrade: bool) -> tuple[Batch, bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from stringzilla import count, find
 
 from fastrec.judge.colons import count_colons
-from fastrec.judge.known_inputs import PLACEHOLDER_BYTES, KnownInput
+from fastrec.judge.known_inputs import PLACEHOLDER_BYTES, KnownInput, KnownInputs
 from fastrec.judge.lanes import Lane
 
 __all__ = ["OpenChunk"]
@@ -30,9 +30,9 @@ class OpenChunk:
         """Colons that the text up to the position has more than the output, for good reason."""
         self._null = -1
 
-    def shorten(self, lane: Lane) -> None:
-        """Replace known inputs."""
-        if shortened := lane.inputs.shorten(self._data):
+    def shorten(self, known: KnownInputs, lane: Lane) -> None:
+        """Replace the inputs that are known as those of a version."""
+        if shortened := known.shorten(self._data, lane.learn):
             self.text, self.inputs = shortened
             self.lane = lane
 

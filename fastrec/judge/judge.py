@@ -24,7 +24,7 @@ from stringzilla import count, find
 from fastrec.judge.batch import Batch, HashReplaced
 from fastrec.judge.chunk import OpenChunk
 from fastrec.judge.colons import count_colons
-from fastrec.judge.known_inputs import PLACEHOLDER_BYTES, KnownInput
+from fastrec.judge.known_inputs import KNOWN_INPUT_BYTES, PLACEHOLDER_BYTES, KnownInput, KnownInputs
 from fastrec.judge.lanes import REFUSALS, Lane, Lanes
 from fastrec.judge.parse import spell
 from fastrec.judge.slow import FindRecipe, SampleHashMode, SlowPath
@@ -66,7 +66,7 @@ class Judge:
         any_recipe: bool = True,
         repairs: frozenset[str] = frozenset(),
         is_guess: bool = False,
-        with_inputs: bool = False,
+        known_input_bytes: int = KNOWN_INPUT_BYTES,
     ) -> None:
         """Make a judge that computes `sample_hash` with `algorithm`.
 
@@ -79,14 +79,14 @@ class Judge:
         `repairs` are the codes of repairs that may be made. With `is_guess`, the target becomes the newest version as
         soon as there is a record of a later version: such a record counts as one that repairs would keep.
 
-        Known inputs make judging faster, but records with them have no `input` of their own. `with_inputs` is for
-        callers that need it.
+        `known_input_bytes` is the memory for known inputs. They make judging faster, but records with them have no
+        `input` of their own. With 0, there are none.
         """
         self._target = target
         self._mode = sample_hash
         self._warnings = warnings
         self._fill = fill
-        self._with_inputs = with_inputs
+        self._known_inputs = KnownInputs(known_input_bytes)
         self._find_recipe: FindRecipe = RecipeFinder().find if any_recipe else _no_recipe
         self._encode_into = msgspec.json.Encoder(order="deterministic").encode_into
         self._lanes = Lanes(schema, target, algorithm)
@@ -114,8 +114,8 @@ class Judge:
             bytearray(_ROOM * len(data))
         start, batch = len(into), Batch()
         chunk = OpenChunk(data, line, offset)
-        if not self._with_inputs:
-            chunk.shorten(self._lane)
+        if len(data) <= _GIANT:
+            chunk.shorten(self._known_inputs, self._lane)
         while (stop := self._judge_fast(chunk, into, batch)) is not _Stop.END:
             self._judge_refused(stop, chunk, into, batch)
         if chunk.is_balanced(into, start):
@@ -142,10 +142,10 @@ class Judge:
         """
         records, numbers, ends, recipes = batch.records, batch.numbers, batch.ends, batch.recipe_names
         encode_into, mode, with_warnings, fill = self._encode_into, self._mode, self._warnings, self._fill
-        schema, decoder, sure_labels, claims, follows_rules, target, drop_nulls, compute_hash, own_recipe, inputs = (
+        schema, decoder, sure_labels, claims, follows_rules, target, drop_nulls, compute_hash, own_recipe, _ = (
             self._lane
         )
-        decode, text, known_inputs, secret = decoder.decode, chunk.text, chunk.inputs, inputs.number
+        decode, text, known_inputs, secret = decoder.decode, chunk.text, chunk.inputs, self._known_inputs.number
         # The known inputs of another version say nothing about this one.
         decode_short = decoder.parts[0] if known_inputs and chunk.lane is self._lane else _refuse
         view, size, next_newline, known = memoryview(text), len(text), text.find, None
@@ -161,12 +161,11 @@ class Judge:
                     record = decode_short(view[position:end])
                     if record.input != secret:
                         break
+                    record.input = known.outline
                 else:
                     record = decode(view[position:end])
                 label = record.schema_version
                 is_sure = label in sure_labels
-                if known and not is_sure:
-                    record.input = decoder.parts[1](known.text)
                 if not (follows_rules(record) and (is_sure or claims(record))):
                     break
             except REFUSALS:
@@ -201,9 +200,9 @@ class Judge:
             if with_warnings:
                 for finding in warnings_of(record, target, label, schema, wrong_hash=recipe == WRONG):
                     batch.warnings.append((chunk.line + number, finding))
-            if known:
-                record.input = UNSET  # its normal form has no nulls
             if next_null < end:
+                if known:
+                    record.input = UNSET  # its normal form has no nulls
                 excess += drop_nulls(record)
                 next_null = find(text, b"null", end) % (size + 1)  # -1 becomes size: after every line
             if known:
@@ -277,17 +276,20 @@ class Judge:
         if self._target is not NEWEST_SCHEMA or count(spell(record), b":") != colons:
             return None  # the record is too new, or a key was dropped
         if known:
-            record.input = known.decoded
+            record.input = known.outline
         return upgrade_record(record, schema)
 
     def _recipe(self, asked: Any, known: KnownInput | None, given: str, decoder: LearningDecoder) -> str:
         """Return the recipe of a `sample_hash` that is not by the own one; WRONG if there is none."""
         if known is None:
             return self._find_recipe(asked.raw, asked.reference, given) or WRONG
-        if known.recipe[0] != given:
-            asked = decoder.parts[1](known.text)
-            known.recipe = given, self._find_recipe(asked.raw, asked.reference, given) or WRONG
-        return known.recipe[1]
+        if known.recipe[0] == given:
+            return known.recipe[1]
+        asked = decoder.parts[1](known.text)
+        recipe = self._find_recipe(asked.raw, asked.reference, given) or WRONG
+        if len(given) <= len(known.sample_hash):  # others are wrong, and may be long
+            known.recipe = given, recipe
+        return recipe
 
 
 def _refuse(line: memoryview) -> Any:  # noqa: ARG001 - it stands for a decoder

@@ -16,26 +16,27 @@ An input is learned by decoding it alone. Memory is bounded. If inputs do not re
 
 from __future__ import annotations
 
+import os
 import re
-import secrets
 from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 from xxhash import xxh3_64_intdigest
 
-__all__ = ["PLACEHOLDER_BYTES", "KnownInput", "KnownInputs"]
+__all__ = ["KNOWN_INPUT_BYTES", "PLACEHOLDER_BYTES", "KnownInput", "KnownInputs", "Learn"]
+
+KNOWN_INPUT_BYTES: Final = 12 << 20
+"""Memory for the known inputs of a judge: some ten thousand questions."""
 
 PLACEHOLDER_BYTES: Final = 19
 """Digits of the number that known inputs are replaced by."""
 
-_MOST_BYTES: Final = 12 << 20  # memory for known inputs of one process
-_ENTRY_BYTES: Final = 700  # memory of a known input besides its texts
-_LONGEST: Final = 1 << 20
+_ENTRY_BYTES: Final = 700  # memory of a known input besides its two texts
 _TRIAL: Final = 1_024  # lines after which the share of known inputs is looked at
-_SHORTEST_REST: Final = 16 << 20  # bytes that are left alone after a trial with few known inputs
+_SHORTEST_REST: Final = 16 << 20  # bytes that are left alone after a trial with few known inputs: some shards
 _LONGEST_REST: Final = 512 << 20
-_POOR_TRIALS: Final = 3  # so many of them in a row, and other inputs are learned
+_POOR_TRIALS: Final = 3  # the inputs of one shard may come again in the next: only then others are learned
 
 _LEAD: Final = re.compile(rb'"input"[ \t]*:[ \t]*(?=\{)')
 _TAIL: Final = re.compile(rb'[ \t]*,[ \t]*"[^"\\]*"')
@@ -51,14 +52,27 @@ class KnownInput(msgspec.Struct, gc=False):
     colons: int
     """The number of colons in its normal form."""
     sample_hash: str
-    decoded: Any
-    """The input in the version of the line, if it has to be upgraded; else None."""
+    outline: Any
+    """The input in the version of the line, without its texts: types and nulls tell versions and upgrades."""
     recipe: tuple[str, str] = ("", "")
     """The last `sample_hash` that was given with it, and the recipe of that."""
     position: int = 0
-    """Its position among all known inputs."""
+    """Its position among the known inputs of its version."""
     after: int = 0
     """The position of the input that followed last time."""
+
+
+Learn = Callable[[bytes], KnownInput | None]
+"""Judges an input alone by one schema version; None if it is not valid, or needs the slow path."""
+
+
+class _Book:
+    """The known inputs of one schema version."""
+
+    def __init__(self) -> None:
+        self.by_hash: dict[int, KnownInput] = {}  # the hash of their texts
+        self.order: list[KnownInput] = []
+        self.last: KnownInput | None = None
 
 
 class _InputAlone(msgspec.Struct):
@@ -71,17 +85,15 @@ _decode_alone = msgspec.json.Decoder(_InputAlone).decode
 
 
 class KnownInputs:
-    """The known inputs of one schema version in one process."""
+    """The known inputs of one process."""
 
-    def __init__(self, learn: Callable[[bytes], KnownInput | None], most_bytes: int = _MOST_BYTES) -> None:
-        """`learn` judges an input alone; it returns None if it is not valid, or needs the slow path."""
-        self.number: Final = secrets.randbits(60) | 1 << 60
+    def __init__(self, most_bytes: int = KNOWN_INPUT_BYTES) -> None:
+        """Hold inputs in about `most_bytes` of memory."""
+        self.number: Final = int.from_bytes(os.urandom(8)) >> 4 | 1 << 60
         """What known inputs are replaced by."""
-        self._learn = learn
         self._most_bytes = most_bytes
-        self._known: dict[int, KnownInput] = {}  # by the hash of their texts
-        self._order: list[KnownInput] = []
-        self._last: KnownInput | None = None
+        self._longest = most_bytes // 16  # of an input; so the limit is exceeded by an eighth at most
+        self._books: dict[Learn, _Book] = {}
         self._bytes = 0
         self._lead = self._tail = b""  # what comes before and after an input
         self._lines = self._hits = 0  # of the current trial
@@ -89,23 +101,24 @@ class KnownInputs:
         self._rest = _SHORTEST_REST
         self._poor = 0  # trials in a row with few known inputs
 
-    def shorten(self, data: bytes) -> tuple[bytes, list[KnownInput | None]] | None:
+    def shorten(self, data: bytes, learn: Learn) -> tuple[bytes, list[KnownInput | None]] | None:
         """Replace the known inputs of a chunk of lines; return the text, and for each line the input that it had.
 
-        None if the chunk is to be judged as it is.
+        Inputs are known by a version. None if the chunk is to be judged as it is.
         """
         if self._resting > 0:
             self._resting -= len(data)
             return None
-        if not self._lead and not self._find_layout(data):
+        if not self._most_bytes or not (self._lead or self._find_layout(data)):
             return None
+        book = self._books.setdefault(learn, _Book())
         pieces: list[bytes | memoryview] = []
         inputs: list[KnownInput | None] = []
         find, startswith, view, size = data.find, data.startswith, memoryview(data), len(data)
         lead, skip, spelled = self._lead, len(self._lead), b"%d" % self.number
-        order, last = self._order, self._last
+        order, last, before = book.order, book.last, len(book.order)
         guess = last.after if last else 0
-        position = copied = hits = 0
+        position = copied = 0
         while position < size:
             end = find(b"\n", position)
             if end < 0:
@@ -117,13 +130,10 @@ class KnownInputs:
                 # for the end of the input and a hash.
                 if guess < len(order) and startswith(order[guess].text, start):
                     known = order[guess]
-                    hits += 1
                 else:
-                    known, is_new = self._look_up(data, start, end)
-                    if known is not None:
-                        hits += not is_new
-                        if last is not None:
-                            last.after = known.position
+                    known = self._look_up(data, start, end, book, learn)
+                    if known is not None and last is not None:
+                        last.after = known.position
                 if known is not None:
                     pieces += (view[copied:start], spelled)
                     copied = start + len(known.text)
@@ -131,29 +141,29 @@ class KnownInputs:
             inputs.append(known)
             position = end + 1
         pieces.append(view[copied:])
-        self._last = last
-        self._end_chunk(len(inputs), hits, failures=inputs.count(None))
+        book.last = last
+        self._end_chunk(len(inputs), unknown=inputs.count(None), learned=len(order) - before)
         return (b"".join(pieces), inputs) if copied else None
 
-    def _look_up(self, data: bytes, start: int, end: int) -> tuple[KnownInput | None, bool]:
-        """Return the input that begins at `start`, and whether it was learned just now."""
+    def _look_up(self, data: bytes, start: int, end: int, book: _Book, learn: Learn) -> KnownInput | None:
+        """Return the input that begins at `start`; learn it if there is room."""
         stop = data.find(self._tail, start, end)
-        if not 0 < stop - start <= _LONGEST:
-            return None, False
+        if not 0 < stop - start <= self._longest:
+            return None
         text = data[start:stop]
         digest = xxh3_64_intdigest(text)
-        known = self._known.get(digest)
+        known = book.by_hash.get(digest)
         if known is not None:
-            return (known, False) if known.text == text else (None, False)
+            return known if known.text == text else None
         if self._bytes >= self._most_bytes:
-            return None, False
-        known = self._learn(text)
+            return None
+        known = learn(text)
         if known is not None:
-            known.position, known.after = len(self._order), len(self._order) + 1
-            self._order.append(known)
-            self._known[digest] = known
-            self._bytes += 2 * len(text) + _ENTRY_BYTES + (len(text) if known.decoded else 0)
-        return known, True
+            known.position, known.after = len(book.order), len(book.order) + 1
+            book.order.append(known)
+            book.by_hash[digest] = known
+            self._bytes += 2 * len(text) + _ENTRY_BYTES
+        return known
 
     def _find_layout(self, data: bytes) -> bool:
         """Look at the first line for what comes before and after an input; return whether it was found."""
@@ -171,18 +181,20 @@ class KnownInputs:
         self._lead, self._tail = lead[0], tail[0]
         return True
 
-    def _end_chunk(self, lines: int, hits: int, failures: int) -> None:
+    def _end_chunk(self, lines: int, unknown: int, learned: int) -> None:
         """After a trial with few known inputs, rest; after several in a row, forget all inputs and learn others."""
-        if failures > lines // 2:
+        mostly_unknown = unknown > lines // 2
+        if mostly_unknown:
             self._lead = b""  # another producer, perhaps: look at the layout again
         self._lines += lines
-        self._hits += hits
-        if self._lines < _TRIAL or (self._bytes < self._most_bytes and failures <= lines // 2):
+        self._hits += lines - unknown - learned
+        is_learning = self._bytes < self._most_bytes and not mostly_unknown
+        if is_learning or self._lines < _TRIAL:
             return
         if self._hits * 4 >= self._lines:
             self._rest, self._poor = _SHORTEST_REST, 0
         else:
             self._resting, self._rest, self._poor = self._rest, min(2 * self._rest, _LONGEST_REST), self._poor + 1
             if self._poor == _POOR_TRIALS:
-                self._known, self._order, self._last, self._bytes, self._poor = {}, [], None, 0, 0
+                self._books, self._bytes, self._poor = {}, 0, 0
         self._lines = self._hits = 0

@@ -10,12 +10,13 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import msgspec
+from msgspec import UNSET
 from stringzilla import count
 
 from fastrec.judge.colons import count_colons
-from fastrec.judge.known_inputs import KnownInput, KnownInputs
+from fastrec.judge.known_inputs import KnownInput, Learn
 from fastrec.schemas.fast_upgrade import upgrade_input
-from fastrec.schemas.hashes import Hash, cached_hash
+from fastrec.schemas.hashes import Hash
 from fastrec.schemas.registry import NEWEST_SCHEMA, SCHEMAS
 from fastrec.schemas.schema import Schema, compile_drop_nulls
 from fastrec.schemas.widen import LearningDecoder
@@ -41,7 +42,8 @@ class Lane(NamedTuple):
     drop_nulls: Callable[[Any], int]
     compute_hash: Hash
     recipe: str
-    inputs: KnownInputs
+    learn: Learn
+    """Judges an input alone, for `known_inputs`."""
 
 
 class Lanes:
@@ -53,7 +55,6 @@ class Lanes:
         self._target = target
         self._algorithm = algorithm
         self._lanes: dict[str, Lane] = {}
-        self._hashes: dict[str, Hash] = {}
 
     @property
     def first(self) -> Lane:
@@ -81,11 +82,9 @@ class Lanes:
 
     def _make(self, schema: Schema) -> Lane:
         target = self._target or schema
-        if target.recipe not in self._hashes:
-            self._hashes[target.recipe] = cached_hash(target.hashes[self._algorithm])
         # A record with `messages` may be of two versions at once, which only the slow path can tell.
         decoder = LearningDecoder(schema.record, never=() if self._is_pinned else ("messages",))
-        compute_hash = self._hashes[target.recipe]
+        compute_hash = target.hashes[self._algorithm]
         return Lane(
             schema,
             decoder,
@@ -96,13 +95,11 @@ class Lanes:
             target.drop_nulls,
             compute_hash,
             target.recipe,
-            KnownInputs(_learner(schema, target, decoder, compute_hash)),
+            _learner(schema, target, decoder, compute_hash),
         )
 
 
-def _learner(
-    schema: Schema, target: Schema, decoder: LearningDecoder, compute_hash: Hash
-) -> Callable[[bytes], KnownInput | None]:
+def _learner(schema: Schema, target: Schema, decoder: LearningDecoder, compute_hash: Hash) -> Learn:
     """Return the function that judges an input alone; it returns None if the fast path cannot."""
     if target not in (schema, NEWEST_SCHEMA):
         return lambda _: None  # records of later versions than the target are not upgraded
@@ -118,13 +115,18 @@ def _learner(
             return None
         if count(encode(decoded), b":") != count_colons(text):
             return None  # a key was dropped
+        outline = decoded.__class__(
+            raw="",
+            formatted=None if decoded.formatted is None else UNSET,
+            reference=decoded.reference[:1] if decoded.reference.__class__ is str else [],
+            choices=None if decoded.choices is None else UNSET,
+        )
         if target is not schema:
             asked = upgrade_input(decoded, schema)
         computed = compute_hash(asked.raw, asked.reference)
         drop_nulls(asked)
-        normal = encode(asked)
-        upgrades = decoded if target is not schema else None
-        return KnownInput(text, msgspec.Raw(normal), count(normal, b":"), computed, upgrades)
+        normal = bytes(memoryview(encode(asked)))  # the buffer of the encoder may be half as long again
+        return KnownInput(text, msgspec.Raw(normal), count(normal, b":"), computed, outline)
 
     return learn
 

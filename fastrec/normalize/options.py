@@ -9,6 +9,7 @@ import msgspec
 from fastrec.corpus.writer import COMPRESSIONS
 from fastrec.errors import UsageError
 from fastrec.judge.codes import REPAIRS
+from fastrec.judge.known_inputs import KNOWN_INPUT_BYTES
 from fastrec.limits import LIMITS, Limits
 from fastrec.normalize.gate import MaxRejects, parse_max_rejects
 from fastrec.schemas.hashes import HASHES
@@ -150,6 +151,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     def run_bytes(self) -> int:
         """Text and bookkeeping that a worker collects before it spills; sorting needs some more memory."""
         return min(max(self.memory_per_job // 5, 1 << 20), self.limits.run_bytes)
+
+    @property
+    def known_input_bytes(self) -> int:
+        """Memory for known inputs; it stays occupied while a worker sorts."""
+        return min(self.memory_per_job // 40, KNOWN_INPUT_BYTES)
 
     @property
     def large_run_bytes(self) -> int:

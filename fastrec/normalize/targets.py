@@ -53,13 +53,23 @@ class WrongTargetError(Exception):
 
 def judge_for(target: Schema, options: Options, *, is_auto: bool) -> Judge:
     """Return the judge of this process for a target. What it learns from the first lines serves pass 1, too."""
-    return _judge(target.name, options.hash, options.sample_hash, options.repair, is_auto)
+    repairs = frozenset(options.repair)
+    return _judge(
+        target.name, options.hash, options.sample_hash, repairs, is_auto=is_auto, memory=options.known_input_bytes
+    )
 
 
 @lru_cache(maxsize=4)
-def _judge(target: str, algorithm: str, mode: SampleHashMode, repairs: tuple[str, ...], is_auto: bool) -> Judge:
+def _judge(
+    target: str, algorithm: str, mode: SampleHashMode, repairs: frozenset[str], *, is_auto: bool, memory: int
+) -> Judge:
     return Judge(
-        target=TARGETS[target], algorithm=algorithm, sample_hash=mode, repairs=frozenset(repairs), is_guess=is_auto
+        target=TARGETS[target],
+        algorithm=algorithm,
+        sample_hash=mode,
+        repairs=repairs,
+        is_guess=is_auto,
+        known_input_bytes=memory,
     )
 
 

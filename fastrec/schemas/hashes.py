@@ -11,13 +11,10 @@ from xxhash import xxh3_128_hexdigest
 from fastrec.errors import UsageError
 from fastrec.schemas.json_text import ascii_json
 
-__all__ = ["HASHES", "LIST_HASHES", "TEXT_HASHES", "Hash", "cached_hash", "sample_hash"]
+__all__ = ["HASHES", "LIST_HASHES", "TEXT_HASHES", "Hash", "sample_hash"]
 
 Hash = Callable[[str, Any], str]
 """From `input.raw` and `input.reference` to `sample_hash`."""
-
-_SLOTS: Final = 4_096
-_LONGEST: Final = 16 << 10  # characters; longer inputs are not cached, which bounds the memory
 
 
 def _sha256(raw: str, reference: str) -> str:
@@ -67,26 +64,3 @@ def sample_hash(raw: str, reference: str | list[str], *, algorithm: str = "sha25
         raise UsageError(f"algorithm must be one of {', '.join(HASHES)}, not {algorithm!r}")
     hashes = TEXT_HASHES if isinstance(reference, str) else LIST_HASHES
     return hashes[algorithm](raw, reference)
-
-
-def cached_hash(compute: Hash) -> Hash:
-    """Return a hash function with a cache of its latest inputs.
-
-    Many models answer the same questions, so most hashes of a task were computed before. The slot of an input depends
-    on its length and its end, which is cheap to compute. A slot is used only if the whole input is equal.
-    """
-    slots: list[tuple[str, Any, str]] = [("", None, "")] * _SLOTS
-
-    def cached(raw: str, reference: Any) -> str:
-        first = reference if reference.__class__ is str else reference[0] if reference else ""
-        slot = hash((len(raw), len(first), raw[-32:], first[-16:])) % _SLOTS
-        known_raw, known_reference, digest = slots[slot]
-        if known_raw == raw and known_reference == reference:
-            return digest
-        digest = compute(raw, reference)
-        size = len(raw) + len(reference) + (0 if reference.__class__ is str else sum(map(len, reference)))
-        if size <= _LONGEST:
-            slots[slot] = (raw, reference, digest)
-        return digest
-
-    return cached

@@ -29,6 +29,7 @@ from fastrec.errors import ShardError, UsageError, shown, utf8
 from fastrec.judge.batch import Batch
 from fastrec.judge.findings import FindingGroups, Location
 from fastrec.judge.judge import Judge
+from fastrec.judge.known_inputs import KNOWN_INPUT_BYTES
 from fastrec.judge.repair import repair_codes
 from fastrec.judge.shards import judge_slice
 from fastrec.limits import LIMITS, Limits
@@ -191,7 +192,7 @@ def _judge(algorithm: str, schema: str, repairs: frozenset[str], with_inputs: bo
         warnings=True,
         fill=False,
         repairs=repairs,
-        with_inputs=with_inputs,
+        known_input_bytes=0 if with_inputs else KNOWN_INPUT_BYTES,
     )
 
 
