@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from functools import cache
@@ -70,6 +71,23 @@ def _no_flush_to_disk() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def _forked_workers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork the workers of pools, as the command does, although the test runner has threads: 1 s less for each pool.
+
+    Not where workers use libraries with threads of their own, nor where pools themselves are tested.
+    """
+    folder = request.path.parent.name
+    if (
+        sys.platform == "linux"
+        and sys.version_info < (3, 12)
+        and folder in FORKING
+        and "export" not in request.path.name
+    ):
+        monkeypatch.setattr("fastrec.engine.pool._is_alone", lambda: True)
+
+
+FORKING = ("commands", "normalize")
 REAL = Path(__file__).parents[2] / "shared" / "real"
 
 
