@@ -13,9 +13,10 @@ that stopped after two bytes is never taken for text. Empty input is plain: it h
     bz2        streams                CRC-32 of each block and stream
     xz         streams, padding       the check of each block (CRC-32, CRC-64, SHA-256), the index
 
-Text comes in blocks of at most half a megabyte, however well it is compressed. Input that does not end after a whole
+Text comes in blocks of at most four megabytes, however well it is compressed. Input that does not end after a whole
 frame or member raises ShardTruncatedError; bytes that violate the format or a checksum raise ShardCorruptError. Both
-come after the text before them, so nothing may be used before the iterator is exhausted.
+come after the text before them, except for the last block of it, so nothing may be used before the iterator is
+exhausted.
 """
 
 from __future__ import annotations

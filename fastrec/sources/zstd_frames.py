@@ -1,33 +1,38 @@
-r"""Decompress zstd (RFC 8878): every frame of a shard, a few blocks at a time.
+r"""Decompress zstd (RFC 8878): every frame of a shard, a few megabytes of text at a time.
 
-The readers of the library either ignore truncation or drop later frames. Its `decompressobj` is correct but does not
-limit its output: 4 bytes of input can expand to 128 KiB of text. So this module walks the frames itself, which is
-cheap: the header of a block has 3 bytes and gives the position of the next block.
+The readers of the library ignore truncation. So this module walks the frames itself and passes them on in pieces of
+whole blocks, which is cheap: the header of a block has 3 bytes and gives the position of the next block.
 
     magic, header | block block block block | block block … last block | checksum      then the next frame
-                   \_____ one call ________/
+    \______________ one piece _____________/ \____________ the next ____________/
 
 1. Read the frame header. Refuse a dictionary, and a window over the limit.
-2. Walk the block headers, and pass at most BLOCKS_PER_CALL whole blocks to the library in one call. A block holds at
-   most 128 KiB of text, which bounds the output of a call for any input.
-3. After the last block, the library must agree that the frame has ended. It has checked content size and checksum.
+2. Walk the block headers, and pass on a piece after every BLOCKS_PER_PIECE blocks.
+3. The library asks for pieces until it has TEXT_BYTES of text, which bounds its output for any input. It checks content
+   size and checksum after the last block of a frame.
 
 The walk detects a truncation at its exact offset, and a corruption to within a few blocks.
+
+TEXT_BYTES is far larger than a chunk of lines: decompressing and judging push each other's data out of the processor's
+cache. With 4 MiB instead of 512 KiB, pass 1 takes 4 % less processor time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import IO, cast
 
 import zstandard
 
 from fastrec.errors import ShardError, ShardLimitError
 from fastrec.sources.raw import RawBytes
 
-__all__ = ["BLOCKS_PER_CALL", "zstd_text"]
+__all__ = ["BLOCKS_PER_CALL", "BLOCKS_PER_PIECE", "zstd_text"]
 
-BLOCKS_PER_CALL = 4
 BLOCK_LIMIT = 128 << 10  # Block_Maximum_Size, RFC 8878, 3.1.1.2.4
+BLOCKS_PER_PIECE = 4
+BLOCKS_PER_CALL = 32
+TEXT_BYTES = BLOCKS_PER_CALL * BLOCK_LIMIT
 HEADER_LIMIT = 18  # magic 4, descriptor 1, window 1, dictionary 4, content size 8
 
 _FRAME_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -36,12 +41,39 @@ _LIBRARY_WINDOWS = (1 << 10, 1 << 31)  # the smallest and the largest limit that
 _DICTIONARY_BYTES = (0, 1, 2, 4)
 _CONTENT_SIZE_BYTES = (0, 2, 4, 8)
 _RLE, _RESERVED = 1, 3
+_NOTHING = memoryview(b"")
 
 
 def zstd_text(raw: RawBytes, max_window: int) -> Iterator[bytes]:
     """Yield the text of all frames; skippable frames have none."""
     low, high = _LIBRARY_WINDOWS
     decompressor = zstandard.ZstdDecompressor(max_window_size=min(max(max_window, low), high))
+    pieces = _Pieces(raw, min(max_window, high))
+    read = decompressor.stream_reader(cast("IO[bytes]", pieces), read_across_frames=True).read
+    try:
+        while text := read(TEXT_BYTES):
+            yield text
+    except zstandard.ZstdError as exc:
+        raise raw.corrupt(f"zstd frame is corrupt: {exc}", pieces.offset) from exc
+
+
+class _Pieces:
+    """The pieces of all frames, as a file for the library."""
+
+    def __init__(self, raw: RawBytes, max_window: int) -> None:
+        self.offset = 0  # of the last piece: the library asks for one after it has decompressed the one before
+        self._raw = raw
+        self._pieces = _pieces(raw, max_window)
+
+    def read(self, _size: int) -> memoryview:
+        """Return the next piece; an empty one at the end."""
+        piece = next(self._pieces, _NOTHING)
+        self.offset = self._raw.offset - len(piece)
+        return piece
+
+
+def _pieces(raw: RawBytes, max_window: int) -> Iterator[memoryview]:
+    """Yield the pieces of all frames; skip skippable ones."""
     while raw.need(1):
         magic = raw.peek(4)
         skippable = 0x50 <= magic[0] <= 0x5F and _SKIPPABLE_TAIL.startswith(magic[1:])
@@ -51,7 +83,7 @@ def zstd_text(raw: RawBytes, max_window: int) -> Iterator[bytes]:
         if skippable:
             _skip_frame(raw)
         else:
-            yield from _frame_text(raw, decompressor, min(max_window, high))
+            yield from _pieces_of_frame(raw, max_window)
 
 
 def _skip_frame(raw: RawBytes) -> None:
@@ -62,11 +94,10 @@ def _skip_frame(raw: RawBytes) -> None:
         raise raw.truncated(name)
 
 
-def _frame_text(raw: RawBytes, decompressor: zstandard.ZstdDecompressor, max_window: int) -> Iterator[bytes]:
-    """Yield the text of one frame: the walk over its blocks that the module docstring describes."""
+def _pieces_of_frame(raw: RawBytes, max_window: int) -> Iterator[memoryview]:
+    """Yield the pieces of one frame: the walk over its blocks that the module docstring describes."""
     name = f"the zstd frame that starts at byte {raw.offset:,}"
     ahead, checksum_bytes = _frame_header(raw, name, max_window)  # `ahead` is the length of whole blocks so far
-    decompress = (frame := decompressor.decompressobj()).decompress
     blocks = 0
     last = 0
     while not last:
@@ -78,17 +109,9 @@ def _frame_text(raw: RawBytes, decompressor: zstandard.ZstdDecompressor, max_win
         ahead += 3 + (1 if kind == _RLE else size) + last * checksum_bytes
         raw.require(ahead, name)
         blocks += 1
-        if last or blocks == BLOCKS_PER_CALL:
-            offset = raw.offset
-            try:
-                text = decompress(raw.take(ahead))
-            except zstandard.ZstdError as exc:
-                raise raw.corrupt(f"zstd frame is corrupt: {exc}", offset) from exc
-            if text:
-                yield text
+        if last or blocks == BLOCKS_PER_PIECE:
+            yield raw.take(ahead)
             ahead = blocks = 0
-    if not frame.eof or frame.unused_data:
-        raise raw.corrupt(f"{name} does not end with its last block")
 
 
 def _frame_header(raw: RawBytes, name: str, max_window: int) -> tuple[int, int]:

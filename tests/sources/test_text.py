@@ -1,6 +1,7 @@
 """Decompression: all frames and members are read, and every truncation, bit flip and bomb is handled."""
 
 import lzma
+import random
 import tracemalloc
 
 import pytest
@@ -9,7 +10,7 @@ from isal import isal_zlib
 
 from fastrec.errors import ShardCorruptError, ShardError, ShardLimitError, ShardTruncatedError
 from fastrec.sources.formats import Format, decompress
-from fastrec.sources.zstd_frames import BLOCKS_PER_CALL
+from fastrec.sources.zstd_frames import BLOCKS_PER_CALL, BLOCKS_PER_PIECE
 from tests.sources.compressing import FORMATS, compressed, gzip_member, skippable, text_of, zstd_frame
 
 FIRST = b'{"a": 1}\n{"b": "two"}\n' * 3
@@ -182,6 +183,29 @@ class TestZstd:
         with pytest.raises(ShardError, match="dictionary") as caught:
             text_of(Format.ZSTD, data)
         assert type(caught.value) is ShardError
+
+    @pytest.mark.parametrize("sized", [False, True])
+    def test_a_corruption_is_found_to_within_a_few_blocks(self, sized):
+        """The error has the offset of at most BLOCKS_PER_PIECE blocks before it, however much text a call gives."""
+        text = random.Random(1).randbytes(
+            3 * MIB
+        )  # it cannot be compressed, so that an offset in it is one in the file
+        data = zstandard.ZstdCompressor(write_content_size=sized).compress(text)
+        spoilt = 2 * MIB
+        block_at = 6 if not sized else zstandard.frame_header_size(data)
+        blocks = []
+        while block_at < len(data):
+            blocks.append(block_at)
+            header = int.from_bytes(data[block_at : block_at + 3], "little")
+            assert header >> 1 & 3 == 0
+            block_at += 3 + (header >> 3)
+        number = next(number for number, begin in enumerate(blocks) if begin > spoilt)
+        damaged = bytearray(data)
+        damaged[blocks[number]] |= 4  # a compressed block instead of a raw one
+        with pytest.raises(ShardCorruptError, match="corrupt:") as caught:
+            text_of(Format.ZSTD, bytes(damaged))
+        starts = [0, *blocks[BLOCKS_PER_PIECE::BLOCKS_PER_PIECE]]
+        assert caught.value.offset == max(start for start in starts if start <= blocks[number])
 
     @pytest.mark.parametrize("block", [(3, 1, b"x"), (0, (128 << 10) + 1, bytes((128 << 10) + 1))])
     def test_impossible_blocks_are_corrupt_at_their_offset(self, block):
