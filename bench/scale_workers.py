@@ -75,7 +75,8 @@ class Charged(msgspec.Struct, kw_only=True):
 def reads_of(piece: RunSlice, stretch: int) -> int:
     """Return about how many reads it takes to gather a slice of a run, its index and its data."""
     index_bytes, data_bytes = piece.index_end - piece.index_start, piece.data_end - piece.data_start
-    index_stretch = max(stretch * index_bytes // max(data_bytes, 1), 64)
+    # The indexes of all runs take at least a quarter of a window, and their data two thirds: see `gather`.
+    index_stretch = max(stretch * index_bytes // max(data_bytes, 1), stretch * 3 // 8, 64)
     index_reads = max(-(-(index_bytes - index_stretch // 2) // index_stretch), 1)
     return index_reads + -(-data_bytes // stretch)
 
