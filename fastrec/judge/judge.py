@@ -31,7 +31,7 @@ from fastrec.judge.slow import FindRecipe, SampleHashMode, SlowPath
 from fastrec.judge.warnings import label_code, warnings_of
 from fastrec.schemas.fast_upgrade import upgrade_record
 from fastrec.schemas.recipes import ABSENT, WRONG, RecipeFinder
-from fastrec.schemas.registry import NEWEST_SCHEMA, Record
+from fastrec.schemas.registry import NEWEST_SCHEMA
 from fastrec.schemas.schema import Schema
 from fastrec.schemas.widen import LearningDecoder
 
@@ -142,9 +142,9 @@ class Judge:
         """
         records, numbers, ends, recipes = batch.records, batch.numbers, batch.ends, batch.recipe_names
         encode_into, mode, with_warnings, fill = self._encode_into, self._mode, self._warnings, self._fill
-        schema, decoder, sure_labels, claims, follows_rules, target, drop_nulls, compute_hash, own_recipe, _ = (
-            self._lane
-        )
+        schema, decoder, sure_labels, claims, follows_rules, target, drop_nulls, compute_hash, own_recipe = self._lane[
+            :-1
+        ]
         decode, text, known_inputs, secret = decoder.decode, chunk.text, chunk.inputs, self._known_inputs.number
         # The known inputs of another version say nothing about this one.
         decode_short = decoder.parts[0] if known_inputs and chunk.lane is self._lane else _refuse
@@ -194,7 +194,8 @@ class Judge:
                     if recipe == WRONG:
                         if mode == "verify":
                             break
-                        batch.replaced.append(_replaced(record, given, computed))
+                        names = record.evaluation_name, record.model_id, record.sample_id
+                        batch.replaced.append(HashReplaced(*names, given, computed))
                     if mode != "fill":
                         record.sample_hash = computed
             if with_warnings:
@@ -299,7 +300,3 @@ def _refuse(line: memoryview) -> Any:  # noqa: ARG001 - it stands for a decoder
 
 def _no_recipe(_raw: str, _reference: str | list[str], _given: str) -> str | None:
     return None
-
-
-def _replaced(record: Record, given: str, computed: str) -> HashReplaced:
-    return HashReplaced(record.evaluation_name, record.model_id, record.sample_id, given, computed)
