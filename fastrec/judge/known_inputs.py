@@ -66,7 +66,7 @@ Learn = Callable[[bytes], KnownInput | None]
 """Judges an input alone by one schema version; None if it is not valid, or needs the slow path."""
 
 
-class _Book:
+class _OfVersion:
     """The known inputs of one schema version."""
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ class KnownInputs:
         """What known inputs are replaced by."""
         self._most_bytes = most_bytes
         self._longest = most_bytes // 16  # of an input; so the limit is exceeded by an eighth at most
-        self._books: dict[Learn, _Book] = {}
+        self._by_version: dict[Learn, _OfVersion] = {}
         self._bytes = 0
         self._lead = self._tail = b""  # what comes before and after an input
         self._lines = self._hits = 0  # of the current trial
@@ -111,12 +111,12 @@ class KnownInputs:
             return None
         if not self._most_bytes or not (self._lead or self._find_layout(data)):
             return None
-        book = self._books.setdefault(learn, _Book())
+        known_here = self._by_version.setdefault(learn, _OfVersion())
         pieces: list[bytes | memoryview] = []
         inputs: list[KnownInput | None] = []
         find, startswith, view, size = data.find, data.startswith, memoryview(data), len(data)
         lead, skip, spelled = self._lead, len(self._lead), b"%d" % self.number
-        order, last, before = book.order, book.last, len(book.order)
+        order, last, before = known_here.order, known_here.last, len(known_here.order)
         guess = last.after if last else 0
         position = copied = 0
         while position < size:
@@ -131,7 +131,7 @@ class KnownInputs:
                 if guess < len(order) and startswith(order[guess].text, start):
                     known = order[guess]
                 else:
-                    known = self._look_up(data, start, end, book, learn)
+                    known = self._look_up(data, start, end, known_here, learn)
                     if known is not None and last is not None:
                         last.after = known.position
                 if known is not None:
@@ -141,27 +141,27 @@ class KnownInputs:
             inputs.append(known)
             position = end + 1
         pieces.append(view[copied:])
-        book.last = last
+        known_here.last = last
         self._end_chunk(len(inputs), unknown=inputs.count(None), learned=len(order) - before)
         return (b"".join(pieces), inputs) if copied else None
 
-    def _look_up(self, data: bytes, start: int, end: int, book: _Book, learn: Learn) -> KnownInput | None:
+    def _look_up(self, data: bytes, start: int, end: int, known_here: _OfVersion, learn: Learn) -> KnownInput | None:
         """Return the input that begins at `start`; learn it if there is room."""
         stop = data.find(self._tail, start, end)
         if not 0 < stop - start <= self._longest:
             return None
         text = data[start:stop]
         digest = xxh3_64_intdigest(text)
-        known = book.by_hash.get(digest)
+        known = known_here.by_hash.get(digest)
         if known is not None:
             return known if known.text == text else None
         if self._bytes >= self._most_bytes:
             return None
         known = learn(text)
         if known is not None:
-            known.position, known.after = len(book.order), len(book.order) + 1
-            book.order.append(known)
-            book.by_hash[digest] = known
+            known.position, known.after = len(known_here.order), len(known_here.order) + 1
+            known_here.order.append(known)
+            known_here.by_hash[digest] = known
             self._bytes += 2 * len(text) + _ENTRY_BYTES
         return known
 
@@ -196,5 +196,5 @@ class KnownInputs:
         else:
             self._resting, self._rest, self._poor = self._rest, min(2 * self._rest, _LONGEST_REST), self._poor + 1
             if self._poor == _POOR_TRIALS:
-                self._books, self._bytes, self._poor = {}, 0, 0
+                self._by_version, self._bytes, self._poor = {}, 0, 0
         self._lines = self._hits = 0
