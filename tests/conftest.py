@@ -72,19 +72,16 @@ def _no_flush_to_disk() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _forked_workers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def _forked_workers(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fork the workers of pools, as the command does, although the test runner has threads: 1 s less for each pool.
 
     Not where workers use libraries with threads of their own, nor where pools themselves are tested.
     """
-    folder = request.path.parent.name
-    if (
-        sys.platform == "linux"
-        and sys.version_info < (3, 12)
-        and folder in FORKING
-        and "export" not in request.path.name
-    ):
-        monkeypatch.setattr("fastrec.engine.pool._is_alone", lambda: True)
+    can_fork = sys.platform == "linux" and sys.version_info < (3, 12)
+    with pytest.MonkeyPatch.context() as patch:  # the fixture would restore what a test patches after `tmp_path` ends
+        if can_fork and request.path.parent.name in FORKING and "export" not in request.path.name:
+            patch.setattr("fastrec.engine.pool._is_alone", lambda: True)
+        yield
 
 
 FORKING = ("commands", "normalize")
