@@ -69,7 +69,10 @@ class RepairedLine(msgspec.Struct, frozen=True):
 
 
 class Batch(msgspec.Struct):
-    """The judged lines of a chunk. `lines == len(records) + len(rejected) + blank`, always."""
+    """The judged lines of a chunk. `lines == valid + len(rejected) + blank`, always.
+
+    If only verdicts were asked for, the lists with an item for each record are empty.
+    """
 
     lines: int = 0
     blank: int = 0
@@ -94,6 +97,11 @@ class Batch(msgspec.Struct):
     """Records that were repaired."""
     slow: int = 0
     """Valid records that took the slow path."""
+
+    @property
+    def valid(self) -> int:
+        """Number of valid records."""
+        return self.versions.total()
 
     @property
     def verified(self) -> int:

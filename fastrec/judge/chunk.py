@@ -7,6 +7,7 @@ from stringzilla import count, find
 from fastrec.judge.colons import count_colons
 from fastrec.judge.known_inputs import PLACEHOLDER_BYTES, KnownInput, KnownInputs
 from fastrec.judge.lanes import Lane
+from fastrec.judge.quotes import count_quotes
 
 __all__ = ["OpenChunk"]
 
@@ -14,8 +15,10 @@ __all__ = ["OpenChunk"]
 class OpenChunk:
     """A chunk of lines and how far it was judged; known inputs may be replaced in its text."""
 
-    def __init__(self, data: bytes, line: int, offset: int) -> None:
+    def __init__(self, data: bytes, line: int, offset: int, *, normal: bool) -> None:
+        """With `normal`, colons are compared with those of the normal forms, else quotes with those of the records."""
         self._data, self._offset = data, offset
+        self._normal = normal
         self.line = line
         self.text = data
         self.inputs: list[KnownInput | None] | None = None
@@ -27,7 +30,7 @@ class OpenChunk:
         self.saved = 0
         """Bytes by which the text up to the position is shorter than the lines."""
         self.excess = 0
-        """Colons that the text up to the position has more than the output, for good reason."""
+        """Colons that the text up to the position has more than the output, for good reason; or quotes that it has."""
         self._null = -1
 
     def shorten(self, known: KnownInputs, lane: Lane) -> None:
@@ -38,13 +41,15 @@ class OpenChunk:
 
     def next_null(self) -> int:
         """Return the position of a null that is before no other one from here on; after the end if there is none."""
+        if not self._normal:
+            return len(self.text)  # nulls stay where they are
         if self._null < self.position:
             found = find(self.text, b"null", self.position)
             self._null = len(self.text) if found < 0 else found
         return self._null
 
-    def next_line(self) -> tuple[bytes, int, int, bool]:
-        """Move on by a line; return it as it was read, its offset, its colons in the text, and if it is short there."""
+    def next_line(self) -> tuple[bytes, int, bool]:
+        """Move on by a line, which is refused; return it as it was read, its offset, and if it is short in the text."""
         start, end = self.position, self.text.find(b"\n", self.position)
         if end < 0:
             end = len(self.text)
@@ -54,10 +59,17 @@ class OpenChunk:
             self.saved += len(known.text) - PLACEHOLDER_BYTES
         self.position = end + 1
         self.number += 1
-        colons = count_colons(memoryview(self.text)[start:end])
-        return self._data[begin : end + self.saved], self._offset + begin, colons, known is not None
+        self.excess += self._count(memoryview(self.text)[start:end])
+        return self._data[begin : end + self.saved], self._offset + begin, known is not None
 
     def is_balanced(self, into: bytearray, start: int) -> bool:
         """Return whether no key was dropped, now that the output from `start` on is complete."""
-        colons: int = count(memoryview(into)[start:], b":")
-        return count_colons(self.text) - colons == self.excess
+        return self._count(self.text) == self.excess + self.count_output(into, start)
+
+    def count_output(self, into: bytearray, start: int) -> int:
+        """Count the colons of the output from `start` on; 0 if quotes are compared, since there is none."""
+        colons: int = count(memoryview(into)[start:], b":") if self._normal else 0
+        return colons
+
+    def _count(self, text: bytes | memoryview) -> int:
+        return count_colons(text) if self._normal else count_quotes(text)

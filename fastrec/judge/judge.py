@@ -10,6 +10,9 @@ the other versions are tried before the slow path.
 The decoder misses one flaw: of two equal keys it silently keeps the last. Each dropped key drops a colon, so the judge
 compares the number of colons in a chunk and in its normal form, once per chunk and at memory speed. Only if they differ
 does it compare line by line.
+
+`validate` needs no normal forms. Its judge compares the strings of the records with the quotes of the chunk instead,
+since each dropped key drops two of them, too.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from fastrec.judge.known_inputs import KNOWN_INPUT_BYTES, PLACEHOLDER_BYTES, Kno
 from fastrec.judge.lanes import REFUSALS, Lane, Lanes
 from fastrec.judge.parse import spell
 from fastrec.judge.slow import FindRecipe, SampleHashMode, SlowPath
-from fastrec.judge.warnings import label_code, warnings_of
+from fastrec.judge.warnings import gives_reason, label_code, warnings_of
 from fastrec.schemas.fast_upgrade import upgrade_record
 from fastrec.schemas.recipes import ABSENT, WRONG, RecipeFinder
 from fastrec.schemas.registry import NEWEST_SCHEMA
@@ -62,7 +65,7 @@ class Judge:
         algorithm: str = "sha256",
         sample_hash: SampleHashMode = "replace",
         warnings: bool = False,
-        fill: bool = True,
+        normal: bool = True,
         any_recipe: bool = True,
         repairs: frozenset[str] = frozenset(),
         is_guess: bool = False,
@@ -73,8 +76,10 @@ class Judge:
         It judges by the version `schema`, or else by the version of each record, told by its shape. Records are
         upgraded to the version `target`; without it, each keeps its version.
 
-        `sample_hash` says what to do with a wrong one. Without `fill` a missing one is not computed: judging is faster,
-        but normal forms may lack the field. Without `any_recipe` a hash by another recipe is wrong.
+        `sample_hash` says what to do with a wrong one. Without `any_recipe` a hash by another recipe is wrong.
+
+        Without `normal` there are only verdicts: batches have no records and no normal forms, which is much faster. No
+        record is upgraded then.
 
         `repairs` are the codes of repairs that may be made. With `is_guess`, the target becomes the newest version as
         soon as there is a record of a later version: such a record counts as one that repairs would keep.
@@ -82,11 +87,13 @@ class Judge:
         `known_input_bytes` is the memory for known inputs. They make judging faster, but records with them have no
         `input` of their own. With 0, there are none.
         """
+        assert normal or target is None
         self._target = target
         self._mode = sample_hash
         self._warnings = warnings
-        self._fill = fill
-        self._known_inputs = KnownInputs(known_input_bytes)
+        self._normal = normal
+        # Without normal forms, known inputs save no more than it costs to find them.
+        self._known_inputs = KnownInputs(known_input_bytes if normal else 0)
         self._find_recipe: FindRecipe = RecipeFinder().find if any_recipe else _no_recipe
         self._encode_into = msgspec.json.Encoder(order="deterministic").encode_into
         self._lanes = Lanes(schema, target, algorithm)
@@ -99,12 +106,13 @@ class Judge:
             target=target,
             mode=sample_hash,
             warnings=warnings,
+            normal=normal,
             repairs=repairs,
             is_guess=is_guess,
         ).judge
 
     def judge_chunk(self, data: bytes, into: bytearray, *, line: int = 1, offset: int = 0) -> Batch:
-        """Judge a chunk of whole lines and append the normal form of each record, newline included, to `into`.
+        """Judge a chunk of whole lines and append the normal forms, if any, newlines included, to `into`.
 
         `line` is the number of the first line, and `offset` is where the chunk begins in the shard's text.
         """
@@ -113,7 +121,7 @@ class Judge:
             # there is not enough, this raises MemoryError.
             bytearray(_ROOM * len(data))
         start, batch = len(into), Batch()
-        chunk = OpenChunk(data, line, offset)
+        chunk = OpenChunk(data, line, offset, normal=self._normal)
         if len(data) <= _GIANT:
             chunk.shorten(self._known_inputs, self._lane)
         while (stop := self._judge_fast(chunk, into, batch)) is not _Stop.END:
@@ -141,7 +149,7 @@ class Judge:
         its steps. It passes views into the chunk to the decoder, which saves a copy of every line.
         """
         records, numbers, ends, recipes = batch.records, batch.numbers, batch.ends, batch.recipe_names
-        encode_into, mode, with_warnings, fill = self._encode_into, self._mode, self._warnings, self._fill
+        encode_into, mode, with_warnings, normal = self._encode_into, self._mode, self._warnings, self._normal
         schema, decoder, sure_labels, claims, follows_rules, target, drop_nulls, compute_hash, own_recipe = self._lane[
             :-1
         ]
@@ -150,7 +158,8 @@ class Judge:
         decode_short = decoder.parts[0] if known_inputs and chunk.lane is self._lane else _refuse
         view, size, next_newline, known = memoryview(text), len(text), text.find, None
         position, number, saved, excess = chunk.position, chunk.number, chunk.saved, chunk.excess
-        next_null, before, stop = chunk.next_null(), len(records), _Stop.END
+        next_null, before, stop = chunk.next_null(), number, _Stop.END
+        count_strings = _none if normal else decoder.count_strings
         while position < size:
             end = next_newline(b"\n", position)
             if end < 0:
@@ -178,7 +187,7 @@ class Judge:
                     break
                 record, upgrades = upgraded
             given = record.sample_hash
-            if (given is UNSET or given is None) and not fill:
+            if (given is UNSET or given is None) and not normal:
                 recipe = ABSENT
             else:
                 asked = record.input
@@ -198,9 +207,16 @@ class Judge:
                         batch.replaced.append(HashReplaced(*names, given, computed))
                     if mode != "fill":
                         record.sample_hash = computed
-            if with_warnings:
+            if with_warnings and (recipe == WRONG or not is_sure or gives_reason(record, target)):
                 for finding in warnings_of(record, target, label, schema, wrong_hash=recipe == WRONG):
                     batch.warnings.append((chunk.line + number, finding))
+            if not is_sure and label not in schema.labels:
+                batch.notes[label_code(label)] += 1
+            if not normal:
+                excess += 2 * count_strings(record)
+                position = end + 1
+                number += 1
+                continue
             if next_null < end:
                 if known:
                     record.input = UNSET  # its normal form has no nulls
@@ -211,8 +227,6 @@ class Judge:
                 excess -= known.colons
                 saved += len(known.text) - PLACEHOLDER_BYTES
             encode_into(record, into, -1)
-            if not is_sure and label not in schema.labels:
-                batch.notes[label_code(label)] += 1
             if target is not schema:
                 batch.notes.update(upgrades)
                 excess = balance + colons - count(memoryview(into)[length:], b":")
@@ -226,18 +240,18 @@ class Judge:
         else:
             stop = _Stop.END
         chunk.position, chunk.number, chunk.saved, chunk.excess = position, number, saved, excess
-        batch.versions[schema.name] += len(records) - before
+        batch.versions[schema.name] += number - before
         return stop
 
     def _judge_refused(self, stop: _Stop, chunk: OpenChunk, into: bytearray, batch: Batch) -> None:
         """Judge the line at which the fast path stopped, and move on."""
-        raw, offset, colons, was_short = chunk.next_line()
+        raw, offset, was_short = chunk.next_line()
         number, length = chunk.line + chunk.number - 1, len(into)
         if stop is _Stop.SLOW:
             self._judge_slow(raw, into, batch, number, offset)
         else:
             self._judge_alone(raw, into, batch, number, offset, was_refused=not was_short)
-        chunk.excess += colons - count(memoryview(into)[length:], b":")
+        chunk.excess -= chunk.count_output(into, length)
 
     def _judge_alone(
         self, raw: bytes, into: bytearray, batch: Batch, line: int, offset: int, *, was_refused: bool = False
@@ -255,7 +269,7 @@ class Judge:
     def _accepted(self, raw: bytes, into: bytearray, line: int, offset: int) -> Batch | None:
         """Judge one line by the fast path; None if that refuses the line, or drops a key."""
         start, batch = len(into), Batch()
-        chunk = OpenChunk(raw, line, offset)
+        chunk = OpenChunk(raw, line, offset, normal=self._normal)
         if raw and self._judge_fast(chunk, into, batch) is _Stop.END and chunk.is_balanced(into, start):
             return batch
         del into[start:]
@@ -296,6 +310,10 @@ class Judge:
 def _refuse(line: memoryview) -> Any:  # noqa: ARG001 - it stands for a decoder
     """Refuse a line, in place of a decoder."""
     raise msgspec.ValidationError
+
+
+def _none(record: Any) -> int:  # noqa: ARG001 - it stands for the counters of a decoder
+    return 0
 
 
 def _no_recipe(_raw: str, _reference: str | list[str], _given: str) -> str | None:

@@ -54,7 +54,7 @@ class KnownInput(msgspec.Struct, gc=False):
     sample_hash: str
     outline: Any
     """The input in the version of the line, without its texts: types and nulls tell versions and upgrades."""
-    recipe: tuple[str, str] = ("", "")
+    recipe: tuple[str | None, str] = (None, "")
     """The last `sample_hash` that was given with it, and the recipe of that."""
     position: int = 0
     """Its position among the known inputs of its version."""

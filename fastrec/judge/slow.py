@@ -65,6 +65,7 @@ class SlowPath:
         target: Schema | None,
         mode: SampleHashMode,
         warnings: bool,
+        normal: bool,
         repairs: frozenset[str],
         is_guess: bool,
     ) -> None:
@@ -75,6 +76,7 @@ class SlowPath:
         self._target = target
         self._mode = mode
         self._warnings = warnings
+        self._normal = normal
         self._repairs = repairs
         self._is_guess = is_guess
 
@@ -139,7 +141,6 @@ class SlowPath:
         judged = self._judge_fast(cut, into, line, offset, lane)
         if judged is None:
             return False
-        (record,) = judged.records
         judged.slow = 1
         judged.notes[NULL_ID.code] += 1
         judged.repaired.append(
@@ -196,7 +197,6 @@ class SlowPath:
         names = record.evaluation_name, record.model_id, record.sample_id
         batch.versions[lane.schema.name] += 1
         batch.notes.update(notes)
-        batch.recipe_names.append(recipe)
         if given is not None and recipe == WRONG:
             batch.replaced.append(HashReplaced(*names, given, computed))
         if repairs:
@@ -205,11 +205,13 @@ class SlowPath:
         if self._warnings:
             warnings = warnings_of(record, target, label, lane.schema, wrong_hash=recipe == WRONG)
             batch.warnings += [(line, finding) for finding in warnings]
-        into += spell(normal)
-        into.append(10)
-        batch.records.append(record)
-        batch.numbers.append(line)
-        batch.ends.append(len(into))
         batch.slow += 1
         if unknown:
             lane.decoder.learn(unknown)
+        if self._normal:
+            into += spell(normal)
+            into.append(10)
+            batch.records.append(record)
+            batch.recipe_names.append(recipe)
+            batch.numbers.append(line)
+            batch.ends.append(len(into))

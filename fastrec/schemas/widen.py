@@ -13,12 +13,14 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import UNSET
 
+from fastrec.schemas.count_strings import compile_count_strings
 from fastrec.schemas.structs import Base, Free, rewrite_hint
 
 __all__ = ["LearningDecoder", "can_widen", "widen"]
 
 AnyStruct = TypeVar("AnyStruct", bound=Base)
 Decode = Callable[[bytes | memoryview], Any]
+Count = Callable[[Any], int]
 
 # The decoder compares the bytes of keys, so msgspec refuses names that JSON has to escape.
 _UNSPELLABLE = frozenset('"\\') | {chr(code) for code in range(0x20)}
@@ -96,6 +98,7 @@ class LearningDecoder:
     def _use(self, record: type[Any]) -> None:
         self._known = record  # the class with fields for all keys learned so far
         self._parts: tuple[Decode, Decode] | None = None
+        self._count_strings: Count | None = None
         self.decode: Decode = msgspec.json.Decoder(record).decode
 
     @property
@@ -109,3 +112,10 @@ class LearningDecoder:
             )
             self._parts = msgspec.json.Decoder(without).decode, msgspec.json.Decoder(asked).decode
         return self._parts
+
+    @property
+    def count_strings(self) -> Count:
+        """The function that counts the strings of a record, keys included; made at first use."""
+        if self._count_strings is None:
+            self._count_strings = compile_count_strings(self._known)
+        return self._count_strings

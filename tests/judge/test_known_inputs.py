@@ -31,7 +31,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "verify hashes": {"sample_hash": "verify", "target": NEWEST_SCHEMA},
     "keep hashes": {"sample_hash": "fill", "algorithm": "xxh3_128"},
     "no further recipe": {"sample_hash": "verify", "any_recipe": False, "target": DEFAULT_SCHEMA},
-    "validate": {"fill": False},
     "repair": {"repairs": frozenset(REPAIRS), "target": NEWEST_SCHEMA},
     "repair and guess": {"repairs": frozenset(REPAIRS), "target": DEFAULT_SCHEMA, "is_guess": True},
     **{f"pinned to {name}": {"schema": schema} for name, schema in SCHEMAS.items()},

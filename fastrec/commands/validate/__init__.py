@@ -29,7 +29,6 @@ from fastrec.errors import ShardError, UsageError, shown, utf8
 from fastrec.judge.batch import Batch
 from fastrec.judge.findings import FindingGroups, Location
 from fastrec.judge.judge import Judge
-from fastrec.judge.known_inputs import KNOWN_INPUT_BYTES
 from fastrec.judge.repair import repair_codes
 from fastrec.judge.shards import judge_slice
 from fastrec.limits import LIMITS, Limits
@@ -185,14 +184,14 @@ def _in_order(
 
 
 @lru_cache(maxsize=1)
-def _judge(algorithm: str, schema: str, repairs: frozenset[str], with_inputs: bool) -> Judge:
+def _judge(algorithm: str, schema: str, repairs: frozenset[str], upgrade_report: bool) -> Judge:
     return Judge(
         chosen_schema(schema),
         algorithm=algorithm,
         warnings=True,
-        fill=False,
+        normal=upgrade_report,  # it needs records and normal forms, verdicts do not
         repairs=repairs,
-        known_input_bytes=0 if with_inputs else KNOWN_INPUT_BYTES,
+        known_input_bytes=0,
     )
 
 
@@ -226,7 +225,7 @@ def _validate_slice(piece: Slice, task: _SliceTask, log: str | None, reporter: R
             batch = judged.batch
             found.counts.update(
                 lines=batch.lines,
-                valid=len(batch.records),
+                valid=batch.valid,
                 invalid=len(batch.rejected),
                 repaired=len(batch.repaired),
                 repairable=sum(bool(invalid.repairs) for invalid in batch.rejected),

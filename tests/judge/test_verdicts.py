@@ -1,0 +1,217 @@
+"""A judge without normal forms gives the same verdicts, findings and counts as one with them."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from fastrec.judge.batch import Batch
+from fastrec.judge.judge import Judge
+from fastrec.judge.quotes import count_quotes
+from fastrec.judge.repair import repair_codes
+from fastrec.judge.warnings import gives_reason, warnings_of
+from fastrec.schemas.registry import SCHEMAS, schema_of
+from fastrec.schemas.schema import Schema
+from fastrec.schemas.widen import LearningDecoder
+from tests import reference
+from tests.judge.test_oracle import spelled
+from tests.judge.test_paths import mixed_records
+from tests.samples import sample_of
+from tests.strategies import dice, records_of, respelled
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "any version": {},
+    "one version": {"schema": SCHEMAS["0.2.0"]},
+    "repairs": {"repairs": frozenset(repair_codes(["all"]))},
+    "verify hashes": {"sample_hash": "verify"},
+}
+KINDS = ["single_turn", "multi_turn", "agentic"]
+
+
+def verdicts(batch: Batch) -> dict[str, Any]:
+    """Return what a batch says about its lines, apart from records and normal forms."""
+    assert batch.lines == batch.valid + len(batch.rejected) + batch.blank
+    return {
+        "lines": batch.lines,
+        "blank": batch.blank,
+        "valid": batch.valid,
+        "versions": +batch.versions,
+        "notes": +batch.notes,
+        "rejected": batch.rejected,
+        "warnings": batch.warnings,
+        "replaced": batch.replaced,
+        "repaired": batch.repaired,
+    }
+
+
+def judged(judge: Judge, data: bytes) -> Batch:
+    """Judge lines without normal forms."""
+    out = bytearray(b"before")
+    batch = judge.judge_chunk(data, out, line=7, offset=100)
+    assert out == b"before"
+    assert [batch.records, batch.numbers, batch.ends, batch.recipe_names] == [[], [], [], []]
+    return batch
+
+
+def objects_in(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield all objects of a value that have a key."""
+    if isinstance(value, dict):
+        if value:
+            yield value
+        value = list(value.values())
+    for child in value if isinstance(value, list) else ():
+        yield from objects_in(child)
+
+
+def hostile_text(rng: random.Random) -> str:
+    """Return text with quotes and runs of backslashes."""
+    return "".join(rng.choice(['"', "\\", "\\" * rng.randrange(9), '":', "a", "é"]) for _ in range(rng.randrange(8)))
+
+
+def hostile_line(record: dict[str, Any], rng: random.Random) -> bytes:
+    """Spell a record with odd texts, unknown keys, and perhaps one key twice, at any depth."""
+    for one in list(objects_in(record)):
+        for key, value in one.items():
+            if isinstance(value, str) and key not in ("schema_version", "interaction_type") and rng.random() < 0.2:
+                one[key] = hostile_text(rng)
+        if rng.random() < 0.05:
+            one[rng.choice(["zz", "class", "é", "ﬁ", "a:b", 'q"', hostile_text(rng)])] = rng.choice(
+                ["x", 1, None, {}, ["a", {"b": "c"}], hostile_text(rng)]
+            )
+    if rng.random() < 0.5:
+        return spelled(record, rng)
+    one = rng.choice(list(objects_in(record)))
+    twice = rng.choice(list(one))
+    one["(twice)"] = rng.choice([one[twice], None, 1, "x", hostile_text(rng), {"a": "b"}, ["c", "d"]])
+    line = spelled(record, rng)
+    key = json.dumps(twice)
+    if rng.random() < 0.3:
+        key = '"' + "".join(f"\\u{ord(char):04x}" for char in twice if ord(char) < 0x10000) + '"'
+    return line.replace(b'"(twice)"', key.encode())
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@given(dice)
+@settings(max_examples=15)
+def test_verdicts_are_the_same_without_normal_forms(options: dict[str, Any], rng: random.Random) -> None:
+    """Line by line, in one chunk, and again: with duplicate keys at every depth, and backslashes before quotes."""
+    lines = [hostile_line(record, rng) for record in mixed_records(rng, 25)]
+    lines.insert(rng.randrange(25), rng.choice([b"", b" ", b'{"', b'"\\', b"[]", b"\xff", lines[0][:-9]]))
+    subject, other = Judge(warnings=True, normal=False, **options), Judge(warnings=True, **options)
+    for data in (*lines, b"\n".join(lines), b"\n".join(reversed(lines)) + b"\n"):
+        expected = other.judge_chunk(data, bytearray(), line=7, offset=100)
+        assert verdicts(judged(subject, data)) == verdicts(expected), data
+
+
+@pytest.mark.parametrize("version", SCHEMAS)
+@given(st.data(), dice)
+@settings(max_examples=25)
+def test_no_valid_record_seems_to_have_lost_a_key(version: str, data: st.DataObject, rng: random.Random) -> None:
+    """Random valid records take the fast path without normal forms, too, as soon as their unknown keys are learned."""
+    record = data.draw(records_of[version])
+    lines = b"\n".join(respelled(record, rng).encode() for _ in range(3))
+    subject, other = Judge(SCHEMAS[version], normal=False), Judge(SCHEMAS[version], known_input_bytes=0)
+    for _ in range(2):
+        batch, expected = judged(subject, lines), other.judge_chunk(lines, bytearray())
+        assert verdicts(batch)["versions"] == {version: 3}
+        assert batch.slow == expected.slow
+
+
+@pytest.mark.parametrize("version", SCHEMAS)
+@given(st.data())
+@settings(max_examples=25)
+def test_strings_are_counted(version: str, data: st.DataObject) -> None:
+    """The generated function counts as many strings as a walk over the plain value finds."""
+    record = data.draw(records_of[version])
+    decoder = LearningDecoder(SCHEMAS[version].record)
+    unknown: dict[str, set[str]] = {}
+    reference_keys = {"": SCHEMAS[version].shape}
+    while reference_keys:
+        path, shape = reference_keys.popitem()
+        unknown[path] = {"zz", "class", "unknown_0", "é", "ﬁ"} - set(shape.fields)
+        reference_keys |= {one.shape.path: one.shape for one in shape.fields.values() if one.shape}
+    if not SCHEMAS[version].closed:
+        decoder.learn(unknown)
+    try:
+        decoded = decoder.decode(json.dumps(record).encode())
+    except ValueError:
+        return  # with unknown keys that it did not learn, or numbers that only the slow path accepts
+    assert decoder.count_strings(decoded) == strings_in(record)
+
+
+def strings_in(value: Any) -> int:
+    """Count the keys and texts of a JSON value."""
+    if isinstance(value, dict):
+        return len(value) + sum(map(strings_in, value.values()))
+    return sum(map(strings_in, value)) if isinstance(value, list) else isinstance(value, str)
+
+
+@given(st.text('"\\a', max_size=40) | st.text('"\\', min_size=100, max_size=400))
+@example('\\\\"' * 100 + '\\\\\\"' * 10 + '\\\\\\\\"' * 10)
+@example("\\" * 6 + '"')
+@example("\\" * 7 + '"')
+@example(("\\" * 7 + '"') * 100)
+@example('"')
+@example("")
+def test_quotes_are_counted(text: str) -> None:
+    """A quote counts unless an odd number of backslashes is before it; there may be too many, never too few."""
+    expected = sum(len(found[1]) % 2 == 0 for found in re.finditer(r'(\\*)"', text))
+    data = text.encode()
+    quotes = count_quotes(data)
+    assert quotes == count_quotes(memoryview(data))
+    assert quotes >= expected
+    if "\\" * 7 not in text:
+        assert quotes == expected
+
+
+def perturbed(record: dict[str, Any], schema: Schema, rng: random.Random) -> dict[str, Any]:
+    """Return a record with right or wrong numbers of turns and calls, and ids of calls that may not exist."""
+    turns = record.get(schema.turns_field) or []
+    for turn in turns:
+        if rng.random() < 0.1:
+            turn["turn_idx"] = rng.randrange(3)
+        if rng.random() < 0.2:
+            ids: list[Any] = ["call-1", "call-2", ""]
+            turn["tool_call_id"] = rng.choice([[], rng.sample(ids, 1), ids])
+            if schema.turns_field == "interactions" and rng.random() < 0.5:
+                turn["tool_call_id"] = rng.choice(ids)
+        if rng.random() < 0.1:
+            turn.pop("tool_calls", None)
+    counts = record["evaluation"]
+    for key in ("num_turns", "tool_calls_count"):
+        if rng.random() < 0.2:
+            counts[key] = rng.randrange(1, 4)
+        elif rng.random() < 0.1:
+            counts.pop(key, None)
+    if rng.random() < 0.2:
+        record["answer_attribution"][0]["turn_idx"] = rng.randrange(4)
+    if rng.random() < 0.2:
+        record["token_usage"]["total_tokens"] = rng.randrange(13, 17)
+    if rng.random() < 0.1 and turns:
+        record[schema.turns_field] = []
+    return record
+
+
+@given(dice)
+@settings(max_examples=30)
+def test_a_reason_for_a_warning_is_one_that_a_row_finds(rng: random.Random) -> None:
+    """The test before the table says yes exactly if a row of the table has a warning."""
+    judge, found = Judge(), []
+    for _ in range(20):
+        schema = SCHEMAS[rng.choice(reference.VERSIONS)]
+        value = perturbed(sample_of(schema.name, rng.choice(KINDS)), schema, rng)
+        batch = judge.judge_chunk(json.dumps(value).encode(), bytearray())
+        for record in batch.records:
+            own = schema_of(record)
+            label = min(own.labels)
+            warnings = warnings_of(record, own, label, own, wrong_hash=False)
+            assert gives_reason(record, own) == bool(warnings), value
+            found.append(bool(warnings))
+    assert found
