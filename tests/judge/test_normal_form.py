@@ -28,9 +28,16 @@ def test_normal_form_is_lossless_idempotent_and_independent_of_spelling(
     lines = [json.dumps(record).encode(), *(respelled(record, rng).encode() for _ in range(3))]
     once = normal(lines[0])
     assert reference.same(json.loads(once), reference.normal_record(record))
-    assert [normal(line) for line in [*lines[1:], once]] == [once] * 4
+    other = Judge()  # one for all spellings: a judge learns unknown keys, which takes longer than all the rest
+    assert [normal_by(other, line) for line in [*lines[1:], once]] == [once] * 4
     assert once.endswith(b"}\n")
     assert once.count(b"\n") == 1
+
+
+def normal_by(judge: Judge, line: bytes) -> bytes:
+    out = bytearray()
+    assert not judge.judge_chunk(line, out).rejected
+    return bytes(out)
 
 
 @given(st.lists(records, min_size=1, max_size=12), dice)

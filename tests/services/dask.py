@@ -11,8 +11,10 @@ from typing import Any, Self
 import pytest
 
 from fastrec.progress import Progress
+from tests.services.dask_process import ForkedProcess
 
 ROOT = Path(__file__).parents[2]
+Process = subprocess.Popen[str] | ForkedProcess
 
 # Dask leaves threads behind, and does not close all sockets when a peer dies.
 LOOSE = [
@@ -29,19 +31,14 @@ class Cluster:
 
     def __init__(self, workers: int = 3, **environment: str) -> None:
         self.environment = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
-        self.scheduler = subprocess.Popen(
-            [*_command("scheduler"), "--host", "127.0.0.1", "--port", "0", "--no-dashboard"],
-            stderr=subprocess.PIPE,
-            text=True,
-            env=self.environment,
-        )
+        self.scheduler = self._start("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard")
         assert self.scheduler.stderr
         for line in self.scheduler.stderr:
             if "Scheduler at:" in line:
                 self.address = line.split()[-1]
                 break
-        self.workers: list[subprocess.Popen[bytes]] = []
-        self._processes: list[subprocess.Popen[bytes]] = []  # dead ones too
+        self.workers: list[Process] = []
+        self._processes: list[Process] = []  # dead ones too
         self._registered = self._removed = 0
         self.restore(workers)
 
@@ -62,31 +59,36 @@ class Cluster:
             self._registered += "Register worker" in line
             self._removed += "Remove worker" in line
 
-    def start_worker(self) -> subprocess.Popen[bytes]:
+    def start_worker(self) -> Process:
         """Start one more worker."""
         options = ["--nworkers", "1", "--nthreads", "1", "--no-nanny", "--no-dashboard", "--memory-limit", "0"]
-        command = [*_command("worker"), self.address, *options]
-        process = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=self.environment)
+        process = self._start("worker", self.address, *options)
         self._processes.append(process)
         return process
+
+    def _start(self, name: str, *arguments: str) -> Process:
+        if self.environment["PYTHONPATH"] == str(ROOT):
+            return ForkedProcess(name, list(arguments), self.environment)
+        return subprocess.Popen(  # imports other modules
+            [sys.executable, "-m", f"distributed.cli.dask_{name}", *arguments],
+            stderr=subprocess.PIPE if name == "scheduler" else subprocess.DEVNULL,
+            text=True,
+            env=self.environment,
+        )
 
     def close(self) -> None:
         """Stop all of them."""
         for process in (*self._processes, self.scheduler):
             process.kill()
             process.wait()
-        if self.scheduler.stderr:
-            self.scheduler.stderr.close()
+            if process.stderr:
+                process.stderr.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _command(name: str) -> list[str]:
-    return [sys.executable, "-m", "distributed.cli.dask_" + name]
 
 
 class Killer(Progress):
