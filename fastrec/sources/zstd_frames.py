@@ -8,12 +8,13 @@ whole blocks, which is cheap: the header of a block has 3 bytes and gives the po
 
 1. Read the frame header. Refuse a dictionary, and a window over the limit.
 2. Walk the block headers, and pass on a piece after every BLOCKS_PER_PIECE blocks.
-3. The library asks for pieces until it has TEXT_BYTES of text, which bounds its output for any input. It checks content
-   size and checksum after the last block of a frame.
+3. The library asks for pieces until it has filled a buffer of TEXT_BYTES, which bounds its output for any input. It
+   checks content size and checksum after the last block of a frame.
+4. Yield the buffer in slices, which are small enough to stay in the cache.
 
 The walk detects a truncation at its exact offset, and a corruption to within a few blocks.
 
-TEXT_BYTES is far larger than a chunk of lines: decompressing and judging push each other's data out of the processor's
+The buffer is far larger than a chunk of lines: decompressing and judging push each other's data out of the processor's
 cache. With 4 MiB instead of 512 KiB, pass 1 takes 4 % less processor time.
 """
 
@@ -33,6 +34,7 @@ BLOCK_LIMIT = 128 << 10  # Block_Maximum_Size, RFC 8878, 3.1.1.2.4
 BLOCKS_PER_PIECE = 4
 BLOCKS_PER_CALL = 32
 TEXT_BYTES = BLOCKS_PER_CALL * BLOCK_LIMIT
+SLICE_BYTES = 512 << 10
 HEADER_LIMIT = 18  # magic 4, descriptor 1, window 1, dictionary 4, content size 8
 
 _FRAME_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -43,18 +45,27 @@ _CONTENT_SIZE_BYTES = (0, 2, 4, 8)
 _RLE, _RESERVED = 1, 3
 _NOTHING = memoryview(b"")
 
+# A buffer that no reader uses. It is reused because new memory has to be touched page by page: text that was allocated
+# 4 MiB at a time instead of copied from here made reading parts 16 % slower, and `normalize` 3 %.
+_idle: list[bytearray] = []
+
 
 def zstd_text(raw: RawBytes, max_window: int) -> Iterator[bytes]:
     """Yield the text of all frames; skippable frames have none."""
     low, high = _LIBRARY_WINDOWS
     decompressor = zstandard.ZstdDecompressor(max_window_size=min(max(max_window, low), high))
     pieces = _Pieces(raw, min(max_window, high))
-    read = decompressor.stream_reader(cast("IO[bytes]", pieces), read_across_frames=True).read
+    readinto = decompressor.stream_reader(cast("IO[bytes]", pieces), read_across_frames=True).readinto
+    buffer = _idle.pop() if _idle else bytearray(TEXT_BYTES)
+    view = memoryview(buffer)
     try:
-        while text := read(TEXT_BYTES):
-            yield text
+        while size := readinto(view):
+            for start in range(0, size, SLICE_BYTES):
+                yield bytes(view[start : min(start + SLICE_BYTES, size)])
     except zstandard.ZstdError as exc:
         raise raw.corrupt(f"zstd frame is corrupt: {exc}", pieces.offset) from exc
+    finally:
+        _idle[:] = [buffer]
 
 
 class _Pieces:

@@ -3,6 +3,7 @@
 import lzma
 import random
 import tracemalloc
+from itertools import zip_longest
 
 import pytest
 import zstandard
@@ -183,6 +184,16 @@ class TestZstd:
         with pytest.raises(ShardError, match="dictionary") as caught:
             text_of(Format.ZSTD, data)
         assert type(caught.value) is ShardError
+
+    def test_readers_that_take_turns_do_not_mix_their_texts(self):
+        """Readers at the same time have buffers of their own, also after one was abandoned."""
+        texts = [b"".join(b"%d %d\n" % (reader, n) for n in range(150_000)) for reader in range(3)]
+        shards = [zstandard.ZstdCompressor().compress(text) for text in texts]
+        next(decompress(Format.ZSTD, iter([shards[0]]), path="shard"))
+        readers = [decompress(Format.ZSTD, iter([data]), path="shard") for data in shards]
+        turns = list(zip_longest(*readers, fillvalue=b""))
+        assert len(turns) > 1
+        assert [b"".join(turn) for turn in zip(*turns, strict=True)] == texts
 
     @pytest.mark.parametrize("sized", [False, True])
     def test_a_corruption_is_found_to_within_a_few_blocks(self, sized):
