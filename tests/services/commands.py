@@ -13,6 +13,7 @@ import gc
 import importlib
 import json
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -77,7 +78,8 @@ def _serve(address: str) -> None:
         listening.listen()
         sys.stdout.write("ready\n")
         sys.stdout.flush()
-        while True:
+        # Standard input ends with the process of the tests.
+        while sys.stdin not in select.select([listening, sys.stdin], [], [])[0]:
             connection, _ = listening.accept()
             if not os.fork():
                 listening.close()
