@@ -321,8 +321,16 @@ def test_a_long_hash_is_not_remembered() -> None:
     for _ in range(2):
         batch = twins.judge(line_of(sample_hash="0" * 10_000))
         assert [replaced.given for replaced in batch.replaced] == ["0" * 10_000]
-    (book,) = twins.subject._known_inputs._books.values()
-    assert book.order[0].recipe[0] == ""
+    (inputs,) = twins.subject._known_inputs._by_version.values()
+    assert inputs.order[0].recipe[0] is None
+
+
+def test_an_empty_hash_is_wrong() -> None:
+    """No recipe gives it, with a known input either."""
+    twins = Twins()
+    for _ in range(2):
+        batch = twins.judge(line_of(sample_hash=""))
+        assert [replaced.given for replaced in batch.replaced] == [""]
 
 
 def numbered(start: int, stop: int) -> bytes:
