@@ -30,7 +30,7 @@ from typing import Final
 from fastrec.errors import ShardCorruptError
 from fastrec.sources.members import bz2_text, gzip_text, xz_text
 from fastrec.sources.raw import RawBytes
-from fastrec.sources.zstd_frames import zstd_text
+from fastrec.sources.zstd_frames import TEXT_BYTES, zstd_text
 
 __all__ = ["MAGIC_BYTES", "MAX_WINDOW", "Format", "decompress", "detect", "format_of_name", "is_text", "text_of"]
 
@@ -81,8 +81,11 @@ def format_of_name(path: str) -> Format | None:
     return next((format_ for format_, suffixes in _SUFFIXES.items() if path.lower().endswith(suffixes)), None)
 
 
-def text_of(raw: Iterator[bytes], path: str, max_window: int) -> Iterator[bytes]:
-    """Detect the compression by the first bytes, and decompress; refuse what is neither text nor as its name says."""
+def text_of(raw: Iterator[bytes], path: str, max_window: int, text_bytes: int = TEXT_BYTES) -> Iterator[bytes]:
+    """Detect the compression by the first bytes, and decompress; refuse what is neither text nor as its name says.
+
+    `text_bytes` is how much text of zstd is held.
+    """
     head = b""
     while len(head) < MAGIC_BYTES and (block := next(raw, b"")):  # a pipe may give one byte at a time
         head = head + block if head else block
@@ -90,7 +93,7 @@ def text_of(raw: Iterator[bytes], path: str, max_window: int) -> Iterator[bytes]
     if format_ is Format.PLAIN and promised not in (None, Format.PLAIN) and not is_text(head[:_TEXT_SAMPLE]):
         assert promised is not None
         raise ShardCorruptError(path, f"is neither {promised.value}, as its name says, nor text", 0)
-    return decompress(format_, chain((head,), raw), path=path, max_window=max_window)
+    return decompress(format_, chain((head,), raw), path=path, max_window=max_window, text_bytes=text_bytes)
 
 
 def is_text(head: bytes) -> bool:
@@ -102,13 +105,20 @@ def is_text(head: bytes) -> bool:
     return b"\0" not in head
 
 
-def decompress(format_: Format, blocks: Iterable[bytes], *, path: str, max_window: int = MAX_WINDOW) -> Iterator[bytes]:
+def decompress(
+    format_: Format,
+    blocks: Iterable[bytes],
+    *,
+    path: str,
+    max_window: int = MAX_WINDOW,
+    text_bytes: int = TEXT_BYTES,
+) -> Iterator[bytes]:
     """Decompress raw blocks of any size; `max_window` limits the memory of a zstd window or an xz dictionary."""
     if format_ is Format.PLAIN:
         return iter(blocks)
     raw = RawBytes(iter(blocks), path)
     if format_ is Format.ZSTD:
-        return zstd_text(raw, max_window)
+        return zstd_text(raw, max_window, text_bytes)
     if format_ is Format.GZIP:
         return gzip_text(raw)
     return bz2_text(raw) if format_ is Format.BZ2 else xz_text(raw, max_window)

@@ -29,6 +29,7 @@ from fastrec.errors import ShardError, ShardMissingError, shown
 from fastrec.limits import LIMITS
 from fastrec.sources.formats import MAGIC_BYTES, MAX_WINDOW, Format, detect, text_of
 from fastrec.sources.lines import MAX_LINE_BYTES, Chunk, LongLine, ReadStats, chunks, line_start
+from fastrec.sources.zstd_frames import SLICE_BYTES
 from fastrec.storage import is_url, storage_of
 from fastrec.storage.base import Reader
 
@@ -121,9 +122,9 @@ class Shard(msgspec.Struct, frozen=True):
         return read()
 
     def read_text(self) -> Iterator[bytes]:
-        """Read the text in blocks of any size, for callers that need no lines."""
+        """Read the text in blocks of any size, for callers that need no lines, and hold little of it."""
         with self._opened() as source:
-            yield from text_of(self._raw_blocks(source, None, ReadStats()), self.path, MAX_WINDOW)
+            yield from text_of(self._raw_blocks(source, None, ReadStats()), self.path, MAX_WINDOW, SLICE_BYTES)
 
     def own_bytes(self, start: int, end: int | None) -> tuple[int, int]:
         """Return the offset and the length of the lines that start in a range of the file as it is now."""

@@ -28,7 +28,7 @@ import zstandard
 from fastrec.errors import ShardError, ShardLimitError
 from fastrec.sources.raw import RawBytes
 
-__all__ = ["BLOCKS_PER_CALL", "BLOCKS_PER_PIECE", "zstd_text"]
+__all__ = ["BLOCKS_PER_CALL", "BLOCKS_PER_PIECE", "SLICE_BYTES", "TEXT_BYTES", "zstd_text"]
 
 BLOCK_LIMIT = 128 << 10  # Block_Maximum_Size, RFC 8878, 3.1.1.2.4
 BLOCKS_PER_PIECE = 4
@@ -50,13 +50,14 @@ _NOTHING = memoryview(b"")
 _idle: list[bytearray] = []
 
 
-def zstd_text(raw: RawBytes, max_window: int) -> Iterator[bytes]:
-    """Yield the text of all frames; skippable frames have none."""
+def zstd_text(raw: RawBytes, max_window: int, text_bytes: int = TEXT_BYTES) -> Iterator[bytes]:
+    """Yield the text of all frames, decompressing `text_bytes` at a time; skippable frames have none."""
     low, high = _LIBRARY_WINDOWS
     decompressor = zstandard.ZstdDecompressor(max_window_size=min(max(max_window, low), high))
     pieces = _Pieces(raw, min(max_window, high))
     readinto = decompressor.stream_reader(cast("IO[bytes]", pieces), read_across_frames=True).readinto
-    buffer = _idle.pop() if _idle else bytearray(TEXT_BYTES)
+    is_usual = text_bytes == TEXT_BYTES
+    buffer = _idle.pop() if is_usual and _idle else bytearray(text_bytes)
     view = memoryview(buffer)
     try:
         while size := readinto(view):
@@ -65,7 +66,8 @@ def zstd_text(raw: RawBytes, max_window: int) -> Iterator[bytes]:
     except zstandard.ZstdError as exc:
         raise raw.corrupt(f"zstd frame is corrupt: {exc}", pieces.offset) from exc
     finally:
-        _idle[:] = [buffer]
+        if is_usual:
+            _idle[:] = [buffer]
 
 
 class _Pieces:
