@@ -75,9 +75,10 @@ def _no_flush_to_disk() -> Iterator[None]:
 def _forked_workers(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fork the workers of pools, as the command does, although the test runner has threads: 1 s less for each pool.
 
-    Not where workers use libraries with threads of their own, nor where pools themselves are tested.
+    Not where workers use libraries with threads of their own, nor where pools themselves are tested. Nor after a test
+    has imported Dask, whose tblib pickles errors with their causes: forked workers would inherit it, and some fail.
     """
-    can_fork = sys.platform == "linux" and sys.version_info < (3, 12)
+    can_fork = sys.platform == "linux" and sys.version_info < (3, 12) and "tblib" not in sys.modules
     with pytest.MonkeyPatch.context() as patch:  # the fixture would restore what a test patches after `tmp_path` ends
         if can_fork and request.path.parent.name in FORKING and "export" not in request.path.name:
             patch.setattr("fastrec.engine.pool._is_alone", lambda: True)
