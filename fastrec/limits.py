@@ -43,8 +43,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     merge_fan_in: int = 256  # most runs merged at a time
     least_merge_fan_in: int = 8  # fewest runs merged at a time, so that a round pays off
     most_borders: int = 1 << 19  # most borders held to choose cuts, in 130 MB: 8 per part; beyond that, parts grow
-    fewest_parts: int = 16  # a corpus of fewer parts than this, about, gets smaller ones, so that all workers are busy
-    least_part: int = 8 << 20  # but not smaller than this: a part costs some milliseconds, and is compressed by itself
+    fewest_parts: int = 8  # a corpus of fewer parts than this, about, gets smaller ones, so that all workers are busy
+    least_part: int = 16 << 20  # but not smaller than this: a part costs some milliseconds, and is compressed by itself
     most_parts: int = 1 << 16  # most parts of a corpus; beyond that, parts are larger; their names have five digits
 
     # Summary

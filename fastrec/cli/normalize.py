@@ -56,7 +56,7 @@ class MaxRejects(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @click.option("--memory", type=Size(), envvar="FASTREC_MEMORY", show_envvar=True, show_default="512MiB per job",
               help="Total memory to use.")  # fmt: skip
 @click.option("--part-size", type=Size(), default="64MiB", show_default=True,
-              help="Uncompressed text per part; a corpus of less than 16 such parts gets smaller ones, of at least 8 "
+              help="Uncompressed text per part; a corpus of less than 8 such parts gets smaller ones, of at least 16 "
               "MiB.")  # fmt: skip
 @choice_option("--compression", ["zst", "gz", "none"], "Compression of the parts.")
 @click.option("--level", type=int, default=3, show_default=True, help="Compression level.")

@@ -168,8 +168,8 @@ def _part_sizes(part_bytes: int, limits: Limits) -> list[int]:
 def part_size_for(text_bytes: int, part_bytes: int, limits: Limits) -> int:
     """Return the part size of a corpus with this much text.
 
-    >>> [part_size_for(mib << 20, 64 << 20, Limits()) >> 20 for mib in (1, 255, 256, 1_023, 1_024)]
-    [8, 8, 16, 32, 64]
+    >>> [part_size_for(mib << 20, 64 << 20, Limits()) >> 20 for mib in (1, 255, 256, 511, 512)]
+    [16, 16, 32, 32, 64]
     """
     *larger, smallest = _part_sizes(part_bytes, limits)
     return next((size for size in larger if text_bytes >= limits.fewest_parts * size), smallest)
