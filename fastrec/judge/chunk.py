@@ -40,7 +40,7 @@ class OpenChunk:
             self.lane = lane
 
     def next_null(self) -> int:
-        """Return the position of a null that is before no other one from here on; after the end if there is none."""
+        """Return the position of the next null, or the end of the text if there is none."""
         if not self._normal:
             return len(self.text)  # nulls stay where they are
         if self._null < self.position:

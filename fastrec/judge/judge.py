@@ -295,7 +295,7 @@ class Judge:
         return upgrade_record(record, schema)
 
     def _recipe(self, asked: Any, known: KnownInput | None, given: str, decoder: LearningDecoder) -> str:
-        """Return the recipe of a `sample_hash` that is not by the own one; WRONG if there is none."""
+        """Return the recipe of a `sample_hash` that the recipe of the target does not give; WRONG if none does."""
         if known is None:
             return self._find_recipe(asked.raw, asked.reference, given) or WRONG
         if known.recipe[0] == given:

@@ -66,7 +66,7 @@ Learn = Callable[[bytes], KnownInput | None]
 """Judges an input alone by one schema version; None if it is not valid, or needs the slow path."""
 
 
-class _OfVersion:
+class _VersionInputs:
     """The known inputs of one schema version."""
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ class KnownInputs:
         """What known inputs are replaced by."""
         self._most_bytes = most_bytes
         self._longest = most_bytes // 16  # of an input; so the limit is exceeded by an eighth at most
-        self._by_version: dict[Learn, _OfVersion] = {}
+        self._by_version: dict[Learn, _VersionInputs] = {}
         self._bytes = 0
         self._lead = self._tail = b""  # what comes before and after an input
         self._lines = self._hits = 0  # of the current trial
@@ -104,14 +104,14 @@ class KnownInputs:
     def shorten(self, data: bytes, learn: Learn) -> tuple[bytes, list[KnownInput | None]] | None:
         """Replace the known inputs of a chunk of lines; return the text, and for each line the input that it had.
 
-        Inputs are known by a version. None if the chunk is to be judged as it is.
+        `learn` stands for a version: its known inputs say nothing about others. None if the chunk stays as it is.
         """
         if self._resting > 0:
             self._resting -= len(data)
             return None
         if not self._most_bytes or not (self._lead or self._find_layout(data)):
             return None
-        known_here = self._by_version.setdefault(learn, _OfVersion())
+        known_here = self._by_version.setdefault(learn, _VersionInputs())
         pieces: list[bytes | memoryview] = []
         inputs: list[KnownInput | None] = []
         find, startswith, view, size = data.find, data.startswith, memoryview(data), len(data)
@@ -145,23 +145,23 @@ class KnownInputs:
         self._end_chunk(len(inputs), unknown=inputs.count(None), learned=len(order) - before)
         return (b"".join(pieces), inputs) if copied else None
 
-    def _look_up(self, data: bytes, start: int, end: int, known_here: _OfVersion, learn: Learn) -> KnownInput | None:
+    def _look_up(self, data: bytes, start: int, end: int, among: _VersionInputs, learn: Learn) -> KnownInput | None:
         """Return the input that begins at `start`; learn it if there is room."""
         stop = data.find(self._tail, start, end)
         if not 0 < stop - start <= self._longest:
             return None
         text = data[start:stop]
         digest = xxh3_64_intdigest(text)
-        known = known_here.by_hash.get(digest)
+        known = among.by_hash.get(digest)
         if known is not None:
             return known if known.text == text else None
         if self._bytes >= self._most_bytes:
             return None
         known = learn(text)
         if known is not None:
-            known.position, known.after = len(known_here.order), len(known_here.order) + 1
-            known_here.order.append(known)
-            known_here.by_hash[digest] = known
+            known.position, known.after = len(among.order), len(among.order) + 1
+            among.order.append(known)
+            among.by_hash[digest] = known
             self._bytes += 2 * len(text) + _ENTRY_BYTES
         return known
 

@@ -14,8 +14,9 @@ from keyword import iskeyword
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UnsetType
 
+from fastrec.schemas.schema import compile_function
 from fastrec.schemas.structs import Base
 
 __all__ = ["compile_count_strings"]
@@ -39,10 +40,7 @@ _STRINGS: Final[dict[frozenset[Any], str]] = {
 def compile_count_strings(record: type[Any]) -> Callable[[Any], int]:
     """Generate the function that counts the strings of a record of this class."""
     lines = ["def count_strings(record, UNSET=UNSET):", "    n = 0", *_counts(record, "record", 1), "    return n"]
-    namespace: dict[str, Any] = {"UNSET": UNSET, "count_free": _count_free}
-    exec("\n".join(lines), namespace)  # noqa: S102 - the source comes from the fields of our own classes
-    function: Callable[[Any], int] = namespace["count_strings"]
-    return function
+    return compile_function("count_strings", lines, count_free=_count_free)
 
 
 def _counts(struct: type[Any], name: str, depth: int) -> Iterator[str]:

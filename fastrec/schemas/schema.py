@@ -24,6 +24,7 @@ from fastrec.schemas.shape import Shape, shape_of
 from fastrec.schemas.structs import Base
 
 __all__ = ["MANY", "METRICS_NUM_TURNS", "ONE", "Rule", "Schema", "compile_drop_nulls", "compile_follows_rules"]
+__all__ += ["compile_function"]
 
 ONE: Final = ("single_turn",)
 MANY: Final = ("multi_turn", "agentic")
@@ -149,13 +150,13 @@ def compile_follows_rules(rules: Sequence[Rule]) -> Callable[[Any], bool]:
         tests = " and ".join(f"({rule.test})" for rule in group)
         lines += [f"    if kind {f'== {types[0]!r}' if len(types) == 1 else f'in {types!r}'}:"]
         lines += [f"        return True if {tests} else False"]
-    return _compile("follows_rules", [*lines, "    return True"])
+    return compile_function("follows_rules", [*lines, "    return True"])
 
 
 def compile_drop_nulls(shape: Shape) -> Callable[[Any], int]:
     """Generate the function that unsets every optional field that is null, and returns how many there were."""
     body = list(_null_checks(shape, "record", 1))
-    return _compile("drop_nulls", ["def drop_nulls(record):", "    dropped = 0", *body, "    return dropped"])
+    return compile_function("drop_nulls", ["def drop_nulls(record):", "    dropped = 0", *body, "    return dropped"])
 
 
 def _null_checks(shape: Shape, name: str, depth: int) -> Iterator[str]:
@@ -174,8 +175,9 @@ def _null_checks(shape: Shape, name: str, depth: int) -> Iterator[str]:
             yield from inner
 
 
-def _compile(name: str, lines: Sequence[str]) -> Callable[[Any], Any]:
-    namespace: dict[str, Any] = {"UNSET": UNSET}
+def compile_function(name: str, lines: Sequence[str], **names: Any) -> Callable[[Any], Any]:
+    """Compile the source of a function, which may use UNSET and the given names."""
+    namespace: dict[str, Any] = {"UNSET": UNSET, **names}
     exec("\n".join(lines), namespace)  # noqa: S102 - the source comes from our own classes and rules
     function: Callable[[Any], Any] = namespace[name]
     return function
