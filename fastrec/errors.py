@@ -10,6 +10,7 @@
     │   └── LostLeaseError          another run took the lease of this one, which was presumed dead
     ├── ClusterError                a cluster cannot be reached, or all its workers are gone
     ├── BadShardsError              some shards could not be read: all of them; nothing was published
+    ├── LogError                    a log of a harness is cut, damaged or foreign: path, reason
     ├── CorpusError                 a file of a corpus is damaged: path, reason, line
     ├── DamagedFileError            a file of the work directory is damaged, cut off or missing: path, reason
     └── ShardError                  an input file could not be read to its end: path, byte offset, reason
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ClusterError", "CorpusError", "FastrecError", "LockedError", "PanicError", "UsageError", "WorkerDiedError"]
 __all__ += ["BadShardsError", "ShardCorruptError", "ShardError", "ShardLimitError", "ShardMissingError"]
-__all__ += ["DamagedFileError", "LostLeaseError", "RefusedError", "ShardTruncatedError"]
+__all__ += ["DamagedFileError", "LogError", "LostLeaseError", "RefusedError", "ShardTruncatedError"]
 __all__ += ["counted", "naming", "out_of_memory", "shown", "utf8", "without_secrets"]
 
 # Up to the last @ before the path. A password may contain /, as keys of stores do; a port has digits only.
@@ -251,6 +252,18 @@ class CorpusError(FastrecError):
     def __str__(self) -> str:
         location = "" if self.line is None else f", line {self.line}"
         return f"{shown(self.path)}{location}: {self.reason}"
+
+
+class LogError(FastrecError):
+    """A log of a harness cannot be imported: it is cut, damaged, or not what it seems to be."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{shown(self.path)}: {self.reason}"
 
 
 class DamagedFileError(FastrecError):

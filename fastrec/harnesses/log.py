@@ -1,0 +1,178 @@
+"""The interface between `import` and the harnesses: what a log is, and what a harness says about it.
+
+    files ── role_of ──▶ found files ── logs_of ──▶ logs ── plan ──▶ slices ── samples ──▶ samples with scores
+
+1. `role_of` looks at the first bytes of a file. It tells what the file is by its content, never by its name.
+2. `logs_of` groups files into logs. A log is one run of one task by one model, and becomes one shard.
+3. `plan` reads what a log says about the run and its aggregates, and cuts the samples into slices. It runs in a worker.
+4. `samples` reads a slice. It runs in a worker, too: slices of one log may be read at the same time.
+
+A harness never guesses a score and never writes: `convert` turns samples into records, for all harnesses alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from fastrec.schemas.newest import AnswerAttribution, Input, Message, Output, Performance, TokenUsage
+
+__all__ = ["HEAD_BYTES", "Aggregate", "BadLog", "FoundFile", "Grouped", "Harness", "Log", "LogPlan", "RunInfo"]
+__all__ += ["Sample", "Score"]
+
+HEAD_BYTES: Final = 1 << 16
+"""How much of a file `role_of` gets to see."""
+
+
+class FoundFile(msgspec.Struct, frozen=True):
+    """A file that belongs to a log."""
+
+    path: str
+    size: int
+    role: str
+    """What it is to its harness, for example `samples` or `results`."""
+
+
+class Log(msgspec.Struct, frozen=True):
+    """A log as discovery found it; small and picklable."""
+
+    harness: str
+    path: str
+    """The file or directory that messages name it by."""
+    files: tuple[FoundFile, ...]
+    """All files that it is read from. Their contents, in this order, identify the log."""
+
+    @property
+    def size(self) -> int:
+        """Size of all its files in bytes."""
+        return sum(file.size for file in self.files)
+
+
+class BadLog(msgspec.Struct, frozen=True):
+    """A log that cannot be imported."""
+
+    path: str
+    reason: str
+
+
+class Grouped(msgspec.Struct):
+    """The logs that some files make up."""
+
+    logs: list[Log] = []
+    bad: list[BadLog] = []
+    """Files that lack the others of their log."""
+    others: int = 0
+    """Files of the harness that are not needed."""
+
+
+class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What all records of a log have in common."""
+
+    task: str
+    """Becomes `evaluation_name`."""
+    model: str
+    """Becomes `model_id`."""
+    started: str
+    """The run's own start time as the log spells it; with task and model it is the `evaluation_id`."""
+    version: str = ""
+    """The version of the harness, if the log says it."""
+    metadata: dict[str, str] = {}
+    """Added to the metadata of all records."""
+    lower_is_better: frozenset[str] = frozenset()
+    """Metrics of which the harness says so: no score of theirs is correct."""
+
+    @property
+    def evaluation_id(self) -> str:
+        """The identity of the run: the same whenever the log is imported."""
+        return f"{self.task}/{self.model}/{self.started}"
+
+
+class Aggregate(msgspec.Struct, frozen=True):
+    """A mean that the log states, to be recomputed from the records."""
+
+    metric: str
+    """The `evaluation_result_id` of the records that it is the mean of."""
+    name: str
+    """What the log calls it."""
+    value: float
+    samples: int | None = None
+    """The number of scores that it is the mean of, if the log says it."""
+
+
+class LogPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """How to read a log."""
+
+    run: RunInfo
+    slices: Sequence[Any]
+    """What `samples` gets: small, picklable, and about 16 MB of text each. They depend on the log only."""
+    aggregates: Sequence[Aggregate] = ()
+    not_compared: dict[str, str] = {}
+    """Aggregates that are not means of scores, each with the reason."""
+    expected_samples: int | None = None
+    """How many samples the log says it has."""
+    notes: Sequence[str] = ()
+    """What a user should know, for example that the run did not finish."""
+    left_out: dict[str, int] = {}
+    """Samples that have no record, counted by reason."""
+
+
+class Score(msgspec.Struct, kw_only=True, gc=False):
+    """One score of a sample: it becomes one record."""
+
+    metric: str
+    """The `evaluation_result_id`: metric and variant, like `acc_norm` or `exact_match:strict-match`; may be empty."""
+    value: float | None
+    """A finite number, or None if there is none."""
+    problem: str = ""
+    """If there is no number: why. Becomes the record's `error`."""
+    answers: list[AnswerAttribution] | None = None
+    """What was extracted for this metric; None: as the sample says."""
+    output: Output | None = None
+    """What the model said, where that depends on the metric; None: as the sample says."""
+    metadata: dict[str, str] = {}
+    """Added to the sample's metadata, for example the filter."""
+
+
+class Sample(msgspec.Struct, kw_only=True, gc=False):
+    """One sample of a log: what was asked, what the model did, and its scores."""
+
+    sample_id: str
+    input: Input
+    scores: list[Score]
+    """If there is none, the record says that the sample is not scored."""
+    output: Output | None = None
+    """What the model said, if the interaction has a single turn."""
+    messages: list[Message] | None = None
+    """The whole transcript otherwise."""
+    interaction_type: str = "single_turn"
+    answers: list[AnswerAttribution] = []
+    num_turns: int | None = None
+    tool_calls: int | None = None
+    token_usage: TokenUsage | None = None
+    performance: Performance | None = None
+    error: str = ""
+    """What went wrong with the sample itself; it is the error of all its records."""
+    metadata: dict[str, str] = {}
+
+
+class Harness(Protocol):
+    """Reads the logs of one harness. Modules implement it with functions of these names."""
+
+    NAME: str
+
+    def role_of(self, head: bytes, path: str) -> str | None:
+        """Return what a file is to this harness, by its first HEAD_BYTES, decompressed; None if it is no file of it.
+
+        `path` serves to look further into a file whose first bytes do not decide, such as a zip archive.
+        """
+
+    def logs_of(self, files: Sequence[FoundFile]) -> Grouped:
+        """Group all files that have a role into logs."""
+
+    def plan(self, log: Log) -> LogPlan:
+        """Read what a log says about its run; raise LogError if it is damaged."""
+
+    def samples(self, log: Log, run: RunInfo, piece: Any) -> Iterator[Sample]:
+        """Read a slice; raise LogError if it is damaged."""

@@ -1,0 +1,94 @@
+"""Values of logs: JSON that Python's `json` writes, but that is not JSON, scores, and text for metadata."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+__all__ = ["decoder", "number_of", "spell", "whole_text"]
+
+_T = TypeVar("_T")
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def decoder(kind: type[_T]) -> Callable[[bytes | memoryview], _T]:
+    """Return a function that decodes JSON as a type; unknown keys are skipped.
+
+    Harnesses write NaN and Infinity bare, and halves of surrogate pairs escaped. JSON has neither, and msgspec refuses
+    them: such a text is parsed by Python's `json`, which is slower. Half of a pair becomes U+FFFD.
+
+    The function raises ValueError if the text is no JSON either way, or not of that type.
+    """
+    fast = msgspec.json.Decoder(kind)
+
+    def decode(text: bytes | memoryview) -> _T:
+        try:
+            return fast.decode(text)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as refusal:
+            try:
+                value = json.loads(bytes(text))
+                return msgspec.convert(_whole(value), kind)
+            except RecursionError:
+                raise ValueError("it is nested too deeply") from None
+            except (ValueError, UnicodeDecodeError):
+                raise ValueError(str(refusal)) from None
+
+    return decode
+
+
+def whole_text(text: str) -> str:
+    """Replace halves of surrogate pairs, which UTF-8 cannot hold, by U+FFFD."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if value.isascii() else whole_text(value)
+    if isinstance(value, list):
+        return [_whole(item) for item in value]
+    if isinstance(value, dict):
+        return {_whole(key): _whole(item) for key, item in value.items()}
+    return value
+
+
+def number_of(value: Any) -> float | None:
+    """Return a value as a finite number, or None if it is none; True is 1.
+
+    Text counts if it spells a number or a truth value: lm-eval writes values of numpy as text.
+
+    >>> [number_of(value) for value in (1, True, "0.5", "False", "A", float("nan"), [1])]
+    [1.0, 1.0, 0.5, 0.0, None, None, None]
+    """
+    if isinstance(value, str):
+        if value in ("True", "False"):
+            return float(value == "True")
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+    if isinstance(value, int | float):
+        try:
+            value = float(value)
+        except OverflowError:
+            return None
+        return value if math.isfinite(value) else None
+    return None
+
+
+def spell(value: Any) -> str:
+    """Spell a value as text for metadata and arguments: text as it is, anything else as compact JSON.
+
+    >>> spell("a"), spell(2), spell({"b": [1, None]})
+    ('a', '2', '{"b":[1,null]}')
+    """
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except TypeError:  # a Struct or Raw
+        return _encode(value).decode()
