@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from fastrec.commands.diff import Difference, diff
     from fastrec.commands.export import Exported, export
     from fastrec.commands.generate import generate
+    from fastrec.commands.import_logs import Import, import_logs
     from fastrec.commands.rejects import Rejects, rejects
     from fastrec.commands.report import report
     from fastrec.commands.stats import stats
@@ -39,8 +40,20 @@ if TYPE_CHECKING:
 
 __all__ = ["Finding", "Record", "Verdict", "__version__", "decode", "encode", "judge", "read", "sample_hash", "schema"]
 __all__ += ["SchemaVersion", "schema_versions"]
-__all__ += ["Cleaned", "Difference", "Exported", "Rejects", "Stats", "Summary", "Validation", "Verification"]
-__all__ += ["cat", "clean", "diff", "export", "generate", "normalize", "rejects", "report", "stats", "validate"]
+__all__ += ["Cleaned", "Difference", "Exported", "Import", "Rejects", "Stats", "Summary", "Validation", "Verification"]
+__all__ += [
+    "cat",
+    "clean",
+    "diff",
+    "export",
+    "generate",
+    "import_logs",
+    "normalize",
+    "rejects",
+    "report",
+    "stats",
+    "validate",
+]
 __all__ += ["verify"]
 __all__ += ["FastrecError", "InvalidRecordError", "RefusedError", "ShardError", "UsageError"]
 
@@ -53,6 +66,7 @@ _HOMES = {
         "fastrec.commands.diff": ("Difference", "diff"),
         "fastrec.commands.export": ("Exported", "export"),
         "fastrec.commands.generate": ("generate",),
+        "fastrec.commands.import_logs": ("Import", "import_logs"),
         "fastrec.commands.rejects": ("Rejects", "rejects"),
         "fastrec.commands.report": ("report",),
         "fastrec.commands.stats": ("stats",),

@@ -25,9 +25,10 @@ from fastrec.errors import FastrecError, shown
 __all__ = ["cli", "main", "script"]
 
 _COMMANDS = (
-    "normalize", "stats", "report", "diff", "cat", "export", "verify", "rejects", "validate", "clean", "schema",
-    "generate", "completion",
+    "import", "normalize", "stats", "report", "diff", "cat", "export", "verify", "rejects", "validate", "clean",
+    "schema", "generate", "completion",
 )  # fmt: skip
+_MODULES = {"import": "import_logs"}  # modules that have another name than their command
 _received: list[int] = []  # the signals that ended the command
 _raised: list[weakref.ref[BaseException]] = []  # what the handlers raised, until `main` caught it
 _DETAILS = {"-vv", "-vvv"}
@@ -61,7 +62,8 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in _COMMANDS:
             return None
-        command: click.Command = getattr(import_module(f"fastrec.cli.{cmd_name}"), cmd_name)
+        module = _MODULES.get(cmd_name, cmd_name.replace("-", "_"))
+        command: click.Command = getattr(import_module(f"fastrec.cli.{module}"), module)
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:

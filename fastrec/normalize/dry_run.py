@@ -21,6 +21,7 @@ from fastrec.errors import utf8
 from fastrec.normalize.attempts import Attempts
 from fastrec.normalize.base import Base
 from fastrec.normalize.context import RunContext
+from fastrec.normalize.inputs import find_records
 from fastrec.normalize.kept import Kept, read_kept
 from fastrec.normalize.options import Options
 from fastrec.normalize.pass1_driver import sort_shards
@@ -28,7 +29,6 @@ from fastrec.normalize.plan import plan_parts
 from fastrec.normalize.targets import guess_target
 from fastrec.progress import Progress
 from fastrec.sorting.cuts import part_size_for
-from fastrec.sources.inputs import find_shards
 from fastrec.sources.shard import Shard
 from fastrec.sources.tasks import gather_tasks, growth, total_text
 from fastrec.storage import join, without_file_protocol
@@ -88,7 +88,7 @@ def plan(
     """Plan a run without doing it."""
     paths = [without_file_protocol(os.fspath(name)) for name in names]
     target = without_file_protocol(os.fspath(output))
-    shards, notices = find_shards(paths, files_from=files_from)
+    shards, notices = find_records(paths, files_from=files_from)
     text = total_text(shards)
     task_bytes = min(options.limits.task_bytes, options.run_bytes)
     slices = [piece for shard in shards for piece in shard.slices(task_bytes)]

@@ -35,10 +35,10 @@ from fastrec.errors import RefusedError, UsageError, shown, utf8
 from fastrec.judge.repair import repair_codes
 from fastrec.normalize.attempts import Attempts, find_kept
 from fastrec.normalize.driver import Corpus, make_corpus
+from fastrec.normalize.inputs import find_records
 from fastrec.normalize.kept import Kept, settle_kept
 from fastrec.normalize.options import Options
 from fastrec.progress import Progress
-from fastrec.sources.inputs import find_shards
 from fastrec.sources.shard import Shard
 from fastrec.sources.tasks import total_text
 from fastrec.storage import is_private, is_url, join, storage_of, without_file_protocol
@@ -141,7 +141,7 @@ def run(
             notice(message)
 
     paths = [without_file_protocol(os.fspath(name)) for name in names]
-    shards, found = find_shards(paths, files_from=files_from)
+    shards, found = find_records(paths, files_from=files_from)
     for message in found:
         note(message)
     target = without_file_protocol(os.fspath(output))

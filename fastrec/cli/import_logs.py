@@ -1,0 +1,129 @@
+"""`fastrec import`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fastrec.cli.console import allow_broken_pipe, print_error, print_json, print_notice
+from fastrec.cli.options import choice_option, command, jobs_option, no_progress_option, prepare_reading
+from fastrec.cli.progress import make_progress
+from fastrec.cli.spelling import safe
+from fastrec.cli.tables import print_table
+from fastrec.errors import counted, shown
+
+if TYPE_CHECKING:
+    from fastrec.commands.import_logs import Import
+
+__all__ = ["import_logs"]
+
+_MOST_ROWS = 20
+_MOST_BAD = 20
+
+
+@command("Turn logs of evaluation harnesses into shards of records.")
+@click.argument("paths", nargs=-1, type=click.Path())
+@click.option("-o", "--output", type=click.Path(), required=True, metavar="DIR",
+              help="Directory for the shards. One of an earlier import is replaced.")  # fmt: skip
+@choice_option("--from", ["auto", "lm-eval", "inspect", "helm", "lighteval"],
+               "Harness whose logs are imported; auto: told by the content of each file.", to="from_")  # fmt: skip
+@click.option("--metric", multiple=True, metavar="PATTERN",
+              help="Import only metrics that match, like acc* or *:strict-match; may be repeated.")  # fmt: skip
+@jobs_option
+@click.option("--strict", is_flag=True, help="Exit 1 if the records do not reproduce the figures of a log.")
+@click.option("--skip-bad-logs", is_flag=True, help="Exit 0 even if some logs could not be imported.")
+@choice_option("--format", ["text", "json"], "Output format; json prints the account of all logs.",
+               to="output_format")  # fmt: skip
+@no_progress_option
+def import_logs(
+    paths: tuple[str, ...],
+    *,
+    strict: bool,
+    skip_bad_logs: bool,
+    output_format: str,
+    no_progress: bool,
+    **options: Any,
+) -> None:
+    """Turn logs of lm-eval, Inspect, HELM and lighteval into shards of records.
+
+    PATHS are logs, directories of logs, quoted patterns or URLs. What a file is is told by its content. Each log
+    becomes one shard of records, one record per sample, metric and repeat; import.json accounts for every sample.
+
+    The means that a log states are computed again from its records. Those that differ are listed: something was lost
+    or mixed up, in the log or by the import.
+
+    \b
+    Exit codes:
+      0     all logs are imported
+      1     with --strict: a log states figures that its records do not reproduce
+      2     the command line is wrong, or there are no logs
+      3     a log could not be imported (see --skip-bad-logs), or a shard not written
+
+    \b
+    Examples:
+      fastrec import logs/ -o records
+      fastrec import 'results/**/samples_*.jsonl' 'results/**/results_*.json' -o records
+      fastrec import logs/ -o records --from inspect --metric 'accuracy*'
+      fastrec normalize records -o corpus
+    """
+    from fastrec.commands.import_logs import import_logs as run
+
+    prepare_reading(options["jobs"])
+    with make_progress("import", quiet=no_progress) as progress:
+        result = run(paths, **options, progress=progress)
+    with allow_broken_pipe():
+        for bad in result.bad_logs[:_MOST_BAD]:
+            print_error(f"{shown(bad.path)}: {bad.reason}")
+        if len(result.bad_logs) > _MOST_BAD:
+            print_error(f"{len(result.bad_logs) - _MOST_BAD:,} more logs could not be imported; import.json lists them")
+        if output_format == "json":
+            print_json(result)
+        else:
+            _print_account(result)
+    if result.bad_logs and (not skip_bad_logs or not result.logs):
+        raise click.exceptions.Exit(3)
+    if strict and any(log.disagreements for log in result.logs):
+        raise click.exceptions.Exit(1)
+
+
+def _print_account(result: Import) -> None:
+    """Print one row per harness, then what was left out, and what does not agree."""
+    for same, first in result.same_logs.items():
+        print_notice(f"{shown(same)} has the same content as {shown(first)}: imported once")
+    for log in result.logs:
+        print_notice(*(f"{shown(log.log)}: {note}" for note in log.notes))
+    rows = []
+    for harness in dict.fromkeys(log.harness for log in result.logs):
+        logs = [log for log in result.logs if log.harness == harness]
+        compared = [one for log in logs for one in log.comparisons]
+        agreeing = sum(one.agrees for one in compared)
+        figures = f"{agreeing:,} of {len(compared):,}" if compared else "none stated"
+        rows.append([harness, *(f"{number:,}" for number in (
+            len(logs), sum(log.samples for log in logs), sum(log.records for log in logs),
+            sum(log.errors for log in logs),
+        )), figures])  # fmt: skip
+    if rows:
+        print_table(["harness", "logs", "samples", "records", "with error", "figures reproduced"], rows)
+    left_out = Counter[str]()
+    for log in result.logs:
+        left_out.update(log.left_out)
+    for reason, count in left_out.items():
+        print_notice(f"{counted(count, 'sample')} left out: {safe(reason)}")
+    _print_disagreements(result)
+
+
+def _print_disagreements(result: Import) -> None:
+    rows = [
+        [shown(log.log), one.name, f"{one.stated:.6g}", "none" if one.recomputed is None else f"{one.recomputed:.6g}"]
+        for log in result.logs
+        for one in log.disagreements
+    ]
+    if not rows:
+        return
+    click.echo()
+    click.echo("The records do not reproduce these figures of the logs:")
+    print_table(["log", "figure", "stated", "recomputed"], [[safe(cell) for cell in row] for row in rows[:_MOST_ROWS]])
+    if len(rows) > _MOST_ROWS:
+        click.echo(f"… and {len(rows) - _MOST_ROWS:,} more: see import.json")

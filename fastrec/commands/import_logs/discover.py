@@ -1,0 +1,67 @@
+"""Find logs: expand names into files, tell what each file is, and group the files of each harness into logs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import msgspec
+
+from fastrec.errors import ShardError, UsageError, counted, shown
+from fastrec.harnesses.detect import head_of, role_in
+from fastrec.harnesses.log import BadLog, FoundFile, Log
+from fastrec.harnesses.registry import HARNESS_NAMES, harness_named
+from fastrec.sources.files import AnyFile, find_files
+
+__all__ = ["FoundLogs", "find_logs"]
+
+_KINDS = "lm-eval, Inspect, HELM or lighteval"
+
+
+class FoundLogs(msgspec.Struct):
+    """All logs of an import."""
+
+    logs: list[Log] = []
+    bad: list[BadLog] = []
+    others: int = 0
+    """Files that are not needed."""
+
+
+def find_logs(paths: Sequence[str], harness: str) -> FoundLogs:
+    """Find the logs of one harness, or of all (`auto`); UsageError if there are none."""
+    if not paths:
+        raise UsageError("no input: name logs, directories of logs, globs or URLs")
+    names = HARNESS_NAMES if harness == "auto" else (harness,)
+    files = find_files(paths)
+    found = FoundLogs()
+    by_harness: defaultdict[str, list[FoundFile]] = defaultdict(list)
+    for file in files:
+        try:
+            role = role_in(file.path, head_of(file.path), names)
+        except (OSError, ShardError) as exc:
+            found.bad.append(BadLog(file.path, f"cannot be read: {getattr(exc, 'strerror', None) or exc}"))
+            continue
+        if role is not None:
+            by_harness[role[0]].append(FoundFile(file.path, file.size, role[1]))
+        elif file.is_named:
+            found.bad.append(BadLog(file.path, _foreign(file, harness)))
+        else:
+            found.others += 1
+    for name, some in by_harness.items():
+        grouped = harness_named(name).logs_of(some)
+        found.logs += grouped.logs
+        found.bad += grouped.bad
+        found.others += grouped.others
+    order = {file.path: number for number, file in enumerate(files)}
+    found.logs.sort(key=lambda log: min(order[file.path] for file in log.files))
+    if not found.logs and not found.bad:
+        kind = _KINDS if harness == "auto" else harness
+        named = ", ".join(map(shown, paths))
+        raise UsageError(f"there are no logs of {kind} in {named}: looked at {counted(len(files), 'file')}")
+    return found
+
+
+def _foreign(file: AnyFile, harness: str) -> str:
+    if not file.size:
+        return "it is empty"
+    return f"it is no log of {_KINDS if harness == 'auto' else harness}"
