@@ -43,6 +43,8 @@ class Log(msgspec.Struct, frozen=True):
     """The file or directory that messages name it by."""
     files: tuple[FoundFile, ...]
     """All files that it is read from. Their contents, in this order, identify the log."""
+    task: str = ""
+    """The task, if the files of several tasks are grouped by it; else `plan` finds it."""
 
     @property
     def size(self) -> int:
