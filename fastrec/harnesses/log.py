@@ -56,7 +56,9 @@ class BadLog(msgspec.Struct, frozen=True):
     """A log that cannot be imported."""
 
     path: str
+    """The file or directory."""
     reason: str
+    """What is wrong with it."""
 
 
 class Grouped(msgspec.Struct):

@@ -12,6 +12,7 @@ import msgspec
 
 from fastrec.commands.clean import Cleaned
 from fastrec.commands.diff.document import Difference
+from fastrec.commands.import_logs import Import
 from fastrec.commands.rejects import Rejects
 from fastrec.commands.validate.result import LoggedFinding, Validation
 from fastrec.commands.verify import Verification
@@ -76,6 +77,7 @@ DOCUMENTS: dict[str, tuple[Struct, str]] = {
         RejectedLine,
         "In a corpus with rejected lines: one object per line, by source and line number.",
     ),
+    "import.json": (Import, "In the output directory of `import`."),
     "normalize --json": (NormalizeResult, "On standard output."),
     "normalize --dry-run --json": (Plan, "On standard output."),
     "stats --format json": (Stats, "On standard output."),

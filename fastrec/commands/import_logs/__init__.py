@@ -9,23 +9,20 @@ log: its samples, records, what was left out and why, and whether the records re
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Sequence
-
-import msgspec
 
 from fastrec._version import __version__
 from fastrec.arguments import Strings, several
 from fastrec.commands.import_logs.discover import find_logs
-from fastrec.commands.import_logs.document import IMPORT_FILE, BadLog, Comparison, Import, ImportedLog
+from fastrec.commands.import_logs.document import BadLog, Comparison, Import, ImportedLog
+from fastrec.commands.import_logs.output import open_output
 from fastrec.commands.import_logs.pipeline import Pipeline
 from fastrec.engine import check_jobs, jobs_for, make_engine
-from fastrec.errors import UsageError, shown
+from fastrec.errors import UsageError
 from fastrec.harnesses.registry import HARNESS_NAMES
 from fastrec.limits import LIMITS, Limits
 from fastrec.progress import Progress
-from fastrec.storage import is_url, join, storage_of, without_file_protocol
+from fastrec.storage import without_file_protocol
 
 __all__ = ["BadLog", "Comparison", "Import", "ImportedLog", "import_logs"]
 
@@ -61,44 +58,14 @@ def import_logs(
     patterns = several("metric", metric)
     names = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     directory = without_file_protocol(os.fspath(output))
-    earlier = _earlier_shards(directory)
     found = find_logs([os.fspath(path) for path in names], from_)
     result = Import(fastrec=__version__, bad_logs=list(found.bad), other_files=found.others)
-    storage_of(directory).make_directory(directory)
-    work = tempfile.mkdtemp(prefix=".import-", dir=None if is_url(directory) else directory)
     size = sum(log.size for log in found.logs)
-    try:
-        with make_engine(jobs_for(size, len(found.logs) + size // limits.task_bytes, jobs, limits)) as engine:
-            Pipeline(engine, work, directory, patterns, progress or Progress()).run(found.logs, result)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-    result.bad_logs.sort(key=lambda bad: bad.path)
-    _publish(directory, result, earlier)
+    processes = jobs_for(size, len(found.logs) + size // limits.task_bytes, jobs, limits)
+    with open_output(directory, limits) as made:
+        with make_engine(processes) as engine:
+            Pipeline(engine, made, patterns, progress or Progress()).run(found.logs, result)
+        result.bad_logs.sort(key=lambda bad: bad.path)
+        if result.logs:  # otherwise an earlier import stays as it is
+            made.publish(result)
     return result
-
-
-def _earlier_shards(directory: str) -> set[str]:
-    """Return the shards of an earlier import; UsageError if the directory has other files."""
-    storage = storage_of(directory)
-    if not storage.exists(directory):
-        return set()
-    path = join(directory, IMPORT_FILE)
-    if not storage.exists(path):
-        if storage.is_directory(directory) and not storage.files_in(directory):
-            return set()
-        raise UsageError(f"{shown(directory)} exists, and no import has written it: name a new directory")
-    try:
-        earlier = msgspec.json.decode(storage.read_all(path), type=Import)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
-        raise UsageError(f"{shown(path)} is not the account of an import: name a new directory") from exc
-    return {log.file for log in earlier.logs}
-
-
-def _publish(directory: str, result: Import, earlier: set[str]) -> None:
-    """Write the account, and remove shards of an earlier import that are not part of this one."""
-    storage = storage_of(directory)
-    data = msgspec.json.format(msgspec.json.encode(result), indent=2)
-    storage.write_all(join(directory, IMPORT_FILE), data + b"\n")
-    for name in sorted(earlier - {log.file for log in result.logs}):
-        if os.path.basename(name) == name and storage.exists(join(directory, name)):  # noqa: PTH119 - may be a URL
-            storage.remove(join(directory, name))

@@ -28,6 +28,7 @@ class MetricAccount(msgspec.Struct):
     """The records of one metric."""
 
     records: int
+    """Its records."""
     scored: int
     """Records whose score is a number. The others have an `error`."""
     mean: float | None
@@ -45,9 +46,11 @@ class Comparison(msgspec.Struct):
     metric: str
     """The `evaluation_result_id` of the records, or empty if it is a number of samples."""
     stated: float
+    """What the log says."""
     recomputed: float | None
-    """Null if there is no such score."""
+    """What the records give; null if no record has such a score."""
     agrees: bool
+    """Whether both are equal but for rounding."""
 
 
 class ImportedLog(msgspec.Struct, kw_only=True):
@@ -56,12 +59,14 @@ class ImportedLog(msgspec.Struct, kw_only=True):
     log: str
     """The path of the log as it was found."""
     harness: str
+    """The harness that wrote it."""
     file: str
     """The name of its shard in the output directory."""
     evaluation_id: str
     evaluation_name: str
     model_id: str
     harness_version: str
+    """Its version, if the log says it."""
     samples: int
     """Samples found."""
     records: int
@@ -91,6 +96,7 @@ class Import(msgspec.Struct, kw_only=True):
     """The account of an import."""
 
     format: int = 1
+    """The version of this document."""
     fastrec: str
     """The version of fastrec."""
     logs: list[ImportedLog] = []

@@ -8,6 +8,7 @@ import msgspec
 
 from fastrec.commands.import_logs.account import account_of
 from fastrec.commands.import_logs.document import BadLog, Import
+from fastrec.commands.import_logs.output import ImportOutput
 from fastrec.commands.import_logs.tasks import (
     Converted,
     ConvertTask,
@@ -21,17 +22,15 @@ from fastrec.engine.base import Engine
 from fastrec.errors import utf8
 from fastrec.harnesses.log import Log
 from fastrec.progress import Progress
-from fastrec.storage import join
 
 __all__ = ["Pipeline"]
 
 
 class Pipeline(msgspec.Struct, frozen=True):
-    """Imports logs into a directory; `work` is a directory of this machine for work files."""
+    """Imports logs into an output."""
 
     engine: Engine
-    work: str
-    directory: str
+    output: ImportOutput
     patterns: tuple[str, ...]
     progress: Progress
 
@@ -53,7 +52,7 @@ class Pipeline(msgspec.Struct, frozen=True):
             result.logs.append(account)
             graded = frozenset(name for name, metric in account.metrics.items() if metric.graded)
             files = [(one.path, tuple(one.metrics)) for one in slices]
-            tasks.append(ShardTask(join(self.directory, account.file), files, graded, threads))
+            tasks.append(ShardTask(self.output.shard_path(account.file), files, graded, threads))
         for _ in self.engine.run(write_shard, tasks):
             pass
 
@@ -74,7 +73,7 @@ class Pipeline(msgspec.Struct, frozen=True):
             plan = planned[number].plan
             assert plan is not None
             for position, piece in enumerate(plan.slices):
-                path = f"{self.work}/{number:06d}-{position:06d}"
+                path = f"{self.output.work}/{number:06d}-{position:06d}"
                 yield ConvertTask(log, plan.run, piece, self.patterns, path, number)
 
 
