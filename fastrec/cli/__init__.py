@@ -22,19 +22,28 @@ from fastrec.cli.settings import did_you_mean, read_settings
 from fastrec.cli.spelling import safe
 from fastrec.errors import FastrecError, shown
 
-__all__ = ["cli", "main", "script"]
+__all__ = ["cli", "main", "python_name", "script"]
 
 _COMMANDS = (
     "import", "normalize", "stats", "report", "diff", "cat", "export", "verify", "rejects", "validate", "clean",
     "schema", "generate", "completion",
 )  # fmt: skip
-_MODULES = {"import": "import_logs"}  # modules that have another name than their command
+_PYTHON_NAMES = {"import": "import_logs"}  # `import` is a keyword of Python
 _received: list[int] = []  # the signals that ended the command
 _raised: list[weakref.ref[BaseException]] = []  # what the handlers raised, until `main` caught it
 _DETAILS = {"-vv", "-vvv"}
 _ALLOCATIONS = 50_000  # between two garbage collections; with 700, they take 10 % of the start
 _HELP = {"-h", "--help", "--version"}
 _BUG = "This is a bug in fastrec. Run the command again with -vv, and report the output."
+
+
+def python_name(command: str) -> str:
+    """Return the name of the module and the function of a command.
+
+    >>> python_name("verify"), python_name("check-pairs"), python_name("import")
+    ('verify', 'check_pairs', 'import_logs')
+    """
+    return _PYTHON_NAMES.get(command, command.replace("-", "_"))
 
 
 @contextlib.contextmanager
@@ -62,8 +71,8 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in _COMMANDS:
             return None
-        module = _MODULES.get(cmd_name, cmd_name.replace("-", "_"))
-        command: click.Command = getattr(import_module(f"fastrec.cli.{module}"), module)
+        name = python_name(cmd_name)
+        command: click.Command = getattr(import_module(f"fastrec.cli.{name}"), name)
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:

@@ -11,7 +11,7 @@ import click
 import pytest
 
 import fastrec
-from fastrec.cli import cli
+from fastrec.cli import cli, python_name
 from fastrec.errors import UsageError
 from fastrec.normalize.options import Options
 
@@ -38,7 +38,7 @@ def options_of(name: str) -> dict[str, click.Parameter]:
 
 def parameters_of(name: str) -> dict[str, inspect.Parameter]:
     """The parameters of a function; `**options` of `normalize` are the fields of `Options`."""
-    found = dict(inspect.signature(getattr(fastrec, name)).parameters)
+    found = dict(inspect.signature(getattr(fastrec, python_name(name))).parameters)
     if found.pop("options", None):
         found |= inspect.signature(Options).parameters
     return found
@@ -47,7 +47,7 @@ def parameters_of(name: str) -> dict[str, inspect.Parameter]:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_function_has_the_parameters_of_its_command(name: str) -> None:
     """Each command has a function in `fastrec`, whose parameters are named like the options of the command."""
-    assert name in fastrec.__all__
+    assert python_name(name) in fastrec.__all__
     expected = options_of(name).keys() - ABOUT_PRINTING - NOT_IN_PYTHON.get(name, set())
     assert parameters_of(name).keys() - NOT_ON_THE_COMMAND_LINE == expected
 
@@ -78,7 +78,7 @@ REPEATED = [
 
 
 def call(name: str, key: str, value: Any, corpus: Path, out: Path) -> Any:
-    function = getattr(fastrec, name)
+    function = getattr(fastrec, python_name(name))
     if name == "diff":
         return function(corpus, corpus, **{key: value})
     if name == "normalize":

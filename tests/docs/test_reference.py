@@ -49,7 +49,7 @@ def test_the_files_that_contributing_names_exist() -> None:
 
 def test_the_readme_shows_every_command_and_pages_name_only_existing_ones() -> None:
     """The README has an example of each command, and no page names a command that does not exist."""
-    pattern = r"^(?:\$ )?fastrec ([a-z]+)|`fastrec ([a-z]+)"
+    pattern = r"^(?:\$ )?fastrec ([a-z][a-z-]*)|`fastrec ([a-z][a-z-]*)"
     found = {path: {a or b for a, b in re.findall(pattern, path.read_text(), re.MULTILINE)} for path in DOCUMENTS}
     assert set(COMMANDS) <= found[README]
     assert set().union(*found.values()) <= set(COMMANDS)
