@@ -1,0 +1,148 @@
+"""What a log says about its run, and how its rows are cut into slices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import msgspec
+import xxhash
+
+from fastrec.errors import LogError
+from fastrec.harnesses.lighteval.details import COLUMNS, FLAT_COLUMNS, details_of, flat_details_of
+from fastrec.harnesses.lighteval.pairing import named_task
+from fastrec.harnesses.lighteval.results import Metric, Results, read_results, started
+from fastrec.harnesses.lighteval.rows import sample_of
+from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo, Sample
+from fastrec.harnesses.values import number_of
+
+__all__ = ["Piece", "make_plan", "read_samples"]
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """Row groups of details."""
+
+    first: int
+    end: int
+    """The row group after the last one."""
+    before: int
+    """Rows in all row groups before."""
+    is_flat: bool
+    """Whether the layout is that up to 0.10."""
+    task: str
+    """As the rows name it; empty if they do not."""
+    metrics: dict[str, Metric]
+
+
+def make_plan(log: Log) -> LogPlan:
+    """Read what details and results say about a run."""
+    details, document = (file.path for file in log.files)
+    results = read_results(document)
+    if not results.model:
+        raise LogError(document, "these results do not name the model")
+    begin = started(results, (document, details))
+    if not begin:
+        raise LogError(document, "these results have no date, neither in their name nor as start_time")
+    reading = _reading(details)
+    is_flat = "doc" not in reading.survey(details, ()).columns
+    survey = reading.survey(details, FLAT_COLUMNS if is_flat else COLUMNS)
+    if not survey.rows:
+        raise LogError(details, "these details have no rows")
+    named = "" if is_flat else next(details_of(next(reading.tables(details, COLUMNS)))).task
+    task = _listed(named, results) if named else _flat_task(details, results, reading, is_flat=is_flat)
+    metrics = results.metrics_of(task)
+    aggregates, not_compared = _aggregates(results, task, metrics, survey.columns["metrics" if is_flat else "metric"])
+    return LogPlan(
+        run=RunInfo(
+            task=task,
+            model=results.model,
+            started=begin,
+            version=results.version,
+            metadata=_metadata(results, task),
+            lower_is_better=frozenset(name for name, metric in metrics.items() if metric.lower_is_better),
+        ),
+        slices=[Piece(first, end, before, is_flat, named, metrics) for first, end, before in survey.slices],
+        aggregates=aggregates,
+        not_compared=not_compared,
+    )
+
+
+def read_samples(log: Log, piece: Piece) -> Iterator[Sample]:
+    """Read the samples of a slice."""
+    path = log.files[0].path
+    reading = _reading(path)
+    row = piece.before
+    for table in reading.tables(path, FLAT_COLUMNS if piece.is_flat else COLUMNS, (piece.first, piece.end)):
+        for detail in flat_details_of(table, row) if piece.is_flat else details_of(table):
+            row += 1
+            if detail.task != piece.task:
+                raise LogError(path, f"row {row:,} is of task {detail.task!r}, the first one of {piece.task!r}")
+            if not detail.sample_id:
+                detail.sample_id = str(row - 1)
+            yield sample_of(detail, piece.metrics)
+
+
+def _reading(path: str) -> Any:
+    """Import pyarrow, which only workers may do."""
+    if find_spec("pyarrow") is None:
+        raise LogError(path, "reading Parquet needs pyarrow, which is not installed: pip install 'fastrec[parquet]'")
+    return import_module("fastrec.harnesses.lighteval.reading")
+
+
+def _listed(task: str, results: Results) -> str:
+    """Return a task as the results call it: until 0.12, also by its suite."""
+    return next((name for name in results.tasks if name == task or name.endswith(f"|{task}")), task)
+
+
+def _flat_task(path: str, results: Results, reading: Any, *, is_flat: bool) -> str:
+    """Return the task of details that do not name it: by the hash of all questions, or else by the name of the file."""
+    column = ("example", "") if is_flat else ("doc", "query")
+    hashes = sorted(
+        xxhash.xxh64((text or "").encode("utf-8", "surrogatepass")).hexdigest()
+        for table in reading.tables(path, [".".join(filter(None, column))])
+        for text in table.values(*column)
+    )
+    questions = xxhash.xxh64("".join(hashes).encode()).hexdigest()
+    found = [task for task in results.tasks if results.hash_of(task) == questions]
+    if len(found) == 1:
+        return found[0]
+    if task := named_task(path, found or results.tasks):
+        return task
+    raise LogError(path, "these details do not name their task, and no task of the results has the same questions")
+
+
+def _metadata(results: Results, task: str) -> dict[str, str]:
+    metadata = {}
+    splits = results.config_of(task).get("evaluation_splits")
+    if isinstance(splits, list) and splits and all(isinstance(split, str) for split in splits):
+        metadata["split"] = ",".join(splits)
+    if version := results.version_of(task):
+        metadata["task_version"] = version
+    shots = task.rpartition("|")[2]
+    if shots.isdigit():
+        metadata["few_shots"] = shots
+    return metadata
+
+
+def _aggregates(
+    results: Results, task: str, metrics: dict[str, Metric], scored: list[str]
+) -> tuple[list[Aggregate], dict[str, str]]:
+    """Return the means that the results state, and why the other aggregates are none."""
+    aggregates, not_compared = [], {}
+    stated = results.results.get(task) or {}
+    for name, value in stated.items():
+        metric = metrics.get(name)
+        number = None if isinstance(value, str) else number_of(value)
+        if name.endswith("_stderr") and name.removesuffix("_stderr") in stated:
+            not_compared[name] = "a standard error, not a mean"
+        elif number is None:
+            not_compared[name] = "not a number"
+        elif scored and name not in scored:
+            not_compared[name] = "the details have no metric of this name"
+        elif metric is not None and metric.aggregation not in ("", "mean", "nanmean"):
+            not_compared[name] = f"not a mean but {metric.aggregation}"
+        else:
+            aggregates.append(Aggregate(metric=name, name=name, value=number))
+    return aggregates, not_compared

@@ -1,0 +1,167 @@
+"""The document `results_<date>.json` of a run: model, tasks, aggregates, and how each metric is computed."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from fastrec.errors import LogError
+from fastrec.harnesses.lighteval.choices import Normalization, normalization_of
+from fastrec.harnesses.values import decoder
+from fastrec.storage import storage_of
+
+__all__ = ["Metric", "Results", "date_of", "is_results", "read_results", "started"]
+
+_DATE: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d[-:_]\d\d[-:_]\d\d(?:\.\d+)?")
+_FIRST_KEY: Final = re.compile(rb'\s*\{\s*"config_general"\s*:')
+_FIRST_SECOND: Final = 1_000_000_000
+"""Start times below are no dates: lighteval writes the time since the machine was started."""
+
+
+class _General(msgspec.Struct):
+    """How the run was made."""
+
+    model_name: Any = None
+    model_config: Any = None
+    lighteval_sha: Any = None
+    start_time: Any = None
+    num_fewshot_seeds: Any = None
+
+
+class Results(msgspec.Struct):
+    """The document, as far as it is needed."""
+
+    config_general: _General
+    results: dict[str, dict[str, Any] | None]
+    versions: dict[str, Any] | None = None
+    config_tasks: dict[str, Any] | None = None
+    summary_tasks: dict[str, Any] | None = None
+
+    @property
+    def model(self) -> str:
+        """The name of the model; empty if the document has none."""
+        config = self.config_general.model_config
+        name = self.config_general.model_name or (config.get("model_name") if isinstance(config, dict) else None)
+        return name if isinstance(name, str) else ""
+
+    @property
+    def version(self) -> str:
+        """The commit of lighteval, which is all that the document says about its version."""
+        sha = self.config_general.lighteval_sha
+        return sha if isinstance(sha, str) and sha != "?" else ""
+
+    @property
+    def tasks(self) -> list[str]:
+        """The tasks of the run, without averages over tasks."""
+        return [task for task in self.results if task != "all" and ":_average|" not in task]
+
+    def config_of(self, task: str) -> dict[str, Any]:
+        """Return the configuration of a task; older versions call it by its name without the number of shots."""
+        configs = self.config_tasks or {}
+        for name in (task, task.rpartition("|")[0]):
+            if isinstance(config := configs.get(name), dict):
+                return config
+        return {}
+
+    def version_of(self, task: str) -> str:
+        """Return the version of a task; empty if the document does not say it."""
+        version = (self.versions or {}).get(task, self.config_of(task).get("version"))
+        return str(version) if isinstance(version, int | float | str) else ""
+
+    def metrics_of(self, task: str) -> dict[str, Metric]:
+        """Return what the configuration of a task says about its metrics, by name."""
+        config = self.config_of(task)
+        listed = config.get("metrics", config.get("metric"))
+        return {metric.name: metric for item in _listed(listed) for metric in _metrics(item)}
+
+    def hash_of(self, task: str) -> str:
+        """Return the hash of all questions of a task; empty if the document does not have it."""
+        summary = (self.summary_tasks or {}).get(task)
+        hashes = summary.get("hashes") if isinstance(summary, dict) else None
+        value = hashes.get("hash_examples") if isinstance(hashes, dict) else None
+        return value if isinstance(value, str) else ""
+
+
+class Metric(msgspec.Struct, frozen=True):
+    """What the configuration of a task says about a metric."""
+
+    name: str
+    category: str = ""
+    """`GENERATIVE` or `LOGPROBS`; other names before 0.11."""
+    aggregation: str = ""
+    """The function that makes the aggregate of the scores; empty if the document does not say it."""
+    lower_is_better: bool = False
+    normalization: Normalization | None = None
+    """How the metric picks a choice; None if the document does not say it."""
+
+
+_decode: Final = decoder(Results)
+
+
+def is_results(head: bytes) -> bool:
+    """Return whether a file begins like the results of a run."""
+    if _FIRST_KEY.match(head):
+        return True
+    return head.lstrip()[:1] == b"{" and b'"config_general"' in head and b'"lm_eval_version"' not in head
+
+
+def read_results(path: str) -> Results:
+    """Read the results of a run."""
+    try:
+        return _decode(storage_of(path).read_all(path))
+    except ValueError as error:
+        raise LogError(path, f"these are no results of lighteval, or they are damaged: {error}") from None
+
+
+def date_of(path: str) -> str:
+    """Return the date in the name of a file, which lighteval writes with `-` instead of `:`; empty if there is none.
+
+    >>> date_of("results_2026-08-10T17-22-11.385681.json")
+    '2026-08-10T17:22:11.385681'
+    """
+    found = _DATE.findall(os.path.basename(path))  # noqa: PTH119
+    return f"{found[-1][:13]}:{found[-1][14:16]}:{found[-1][17:]}" if found else ""
+
+
+def started(results: Results, paths: Iterable[str]) -> str:
+    """Return when the run was started.
+
+    The document has a date only if it was written by another program. lighteval itself puts it into the names of all
+    files of a run, and writes the reading of a clock of the machine as `start_time`, which at least tells runs apart.
+    """
+    clock = results.config_general.start_time
+    if isinstance(clock, str) and clock:
+        return clock
+    if isinstance(clock, int | float) and _FIRST_SECOND < clock < 10 * _FIRST_SECOND:
+        return datetime.fromtimestamp(clock, UTC).isoformat()
+    for path in paths:
+        if date := date_of(path):
+            return date
+    return "" if clock is None else str(clock)
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def _metrics(config: Any) -> Iterator[Metric]:
+    """Yield the metrics of one entry of a task's configuration: some are computed together."""
+    if not isinstance(config, dict):
+        return
+    rule = normalization_of(str(config.get("sample_level_fn", "")))
+    for name in _listed(config.get("metric_name")):
+        better, aggregation = config.get("higher_is_better"), config.get("corpus_level_fn")
+        better = better.get(name) if isinstance(better, dict) else better
+        aggregation = aggregation.get(name) if isinstance(aggregation, dict) else aggregation
+        yield Metric(
+            name=str(name),
+            category=str(config.get("category") or ""),
+            aggregation=str(aggregation or ""),
+            lower_is_better=better is False,
+            normalization=rule,
+        )
