@@ -1,0 +1,156 @@
+"""Logs of Inspect: `.eval`, a zip archive, and `.json`, one document. One file is one log.
+
+    archive.py     members of an archive
+    detect.py      tells logs from other files
+    structs.py     what is read of a log
+    reading.py     reads samples, one at a time
+    header.py      the run, its scorers and aggregates
+    sample.py      turns a sample into what records need; messages.py, media.py, scores.py and usage.py do its parts
+
+Inspect itself is not needed. Events are most of the text of a log, and are skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, Final
+
+import msgspec
+
+from fastrec.errors import LogError
+from fastrec.harnesses.inspect.archive import Archive, Member, directory_of
+from fastrec.harnesses.inspect.detect import ARCHIVE, role_of
+from fastrec.harnesses.inspect.header import (
+    decode_header,
+    figures_of,
+    notes_of,
+    old_score_name,
+    run_of,
+    scorers_of,
+    seen_keys,
+)
+from fastrec.harnesses.inspect.reading import SampleFiles, archived, in_document, sample_files
+from fastrec.harnesses.inspect.sample import Texts, sample_of
+from fastrec.harnesses.inspect.scores import Scorer
+from fastrec.harnesses.inspect.structs import Header, LoggedSample
+from fastrec.harnesses.json_array import scan_array
+from fastrec.harnesses.log import FoundFile, Grouped, Log, LogPlan, RunInfo, Sample
+from fastrec.sources.formats import MAGIC_BYTES, Format, detect
+from fastrec.storage import storage_of
+
+__all__ = ["NAME", "Piece", "logs_of", "plan", "role_of", "samples"]
+
+NAME: Final = "inspect"
+
+_SLICE_BYTES: Final = 16 << 20
+_LAST_VERSION: Final = 3
+_LOOK_AT: Final = 32  # samples, to learn the names of scores
+_CUT_SHORT: Final = "a chunked sample without its sample.json"
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """A slice of a log: samples of an archive, or groups of samples of a document."""
+
+    scorers: tuple[Scorer, ...]
+    old_name: str
+    files: tuple[SampleFiles, ...] = ()
+    groups: tuple[tuple[int, int, int], ...] = ()
+
+
+def logs_of(files: Sequence[FoundFile]) -> Grouped:
+    """Return one log for each file."""
+    return Grouped(logs=[Log(NAME, file.path, (file,)) for file in files])
+
+
+def plan(log: Log) -> LogPlan:
+    """Read the header of a log, and cut its samples into slices."""
+    file = log.files[0]
+    return _plan_archive(file.path) if file.role == ARCHIVE else _plan_document(file.path)
+
+
+def samples(log: Log, run: RunInfo, piece: Piece) -> Iterator[Sample]:  # noqa: ARG001 - the protocol has it
+    """Read the samples of a slice."""
+    path = log.files[0].path
+    logged = archived(path, piece.files) if piece.files else in_document(path, piece.groups)
+    for sample, texts in logged:
+        try:
+            yield sample_of(sample, texts, piece.scorers, piece.old_name)
+        except (ValueError, RecursionError) as exc:
+            raise LogError(path, f"sample {sample.id} cannot be read: {exc}") from exc
+
+
+def _plan_archive(path: str) -> LogPlan:
+    directory = directory_of(path)
+    header, notes = _archived_header(path, directory)
+    files, cut_short = sample_files(directory)
+    slices = [tuple(some) for some in _slices(files, lambda one: one.size)]
+    left_out = {_CUT_SHORT: cut_short} if cut_short else {}
+    return _plan(header, notes, archived(path, files), [{"files": some} for some in slices], left_out)
+
+
+def _archived_header(path: str, directory: dict[str, Member]) -> tuple[Header, list[str]]:
+    for name, notes in (("header.json", []), ("_journal/start.json", ["the log has no header.json"])):
+        if name in directory:
+            with storage_of(path).open_reader(path) as reader:
+                text = Archive(path, reader).read(directory[name])
+            return _decoded(path, f"its member {name}", text), notes
+    raise LogError(path, "has neither header.json nor _journal/start.json, so it does not say what was run")
+
+
+def _plan_document(path: str) -> LogPlan:
+    with storage_of(path).open_reader(path) as reader:
+        if detect(reader.pread(MAGIC_BYTES, 0)) is not Format.PLAIN:
+            raise LogError(path, "is compressed: decompress it first")
+    scan = scan_array(path, "samples")
+    header = _decoded(path, "it", scan.envelope)
+    slices = [tuple(some) for some in _slices(scan.groups, lambda one: one[1] - one[0])]
+    return _plan(header, [], in_document(path, scan.groups), [{"groups": some} for some in slices], {})
+
+
+def _decoded(path: str, what: str, text: bytes | bytearray) -> Header:
+    try:
+        header = decode_header(memoryview(text))
+    except ValueError as exc:
+        raise LogError(path, f"{what} is not the header of a log: {exc}") from exc
+    if not 1 <= header.version <= _LAST_VERSION:
+        raise LogError(path, f"has version {header.version} of the log format, and fastrec knows up to {_LAST_VERSION}")
+    return header
+
+
+def _plan(
+    header: Header,
+    notes: list[str],
+    found: Iterator[tuple[LoggedSample, Texts]],
+    slices: list[dict[str, Any]],
+    left_out: dict[str, int],
+) -> LogPlan:
+    old_name = old_score_name(header)
+    seen = seen_keys((sample for sample, _ in islice(found, _LOOK_AT)), old_name)
+    scorers = scorers_of(header, seen)
+    figures = figures_of(header, seen)
+    if not slices:
+        notes = [*notes, "the log has no samples"]
+    return LogPlan(
+        run=run_of(header),
+        slices=[Piece(scorers, old_name, **some) for some in slices],
+        aggregates=figures.means,
+        not_compared=figures.not_compared,
+        expected_samples=header.results.expected if header.results else None,
+        notes=[*notes, *notes_of(header)],
+        left_out=left_out,
+    )
+
+
+def _slices(items: Iterable[Any], size_of: Any) -> Iterator[list[Any]]:
+    """Cut items into runs of about the same size."""
+    run: list[Any] = []
+    size = 0
+    for item in items:
+        run.append(item)
+        size += size_of(item)
+        if size >= _SLICE_BYTES:
+            yield run
+            run, size = [], 0
+    if run:
+        yield run

@@ -1,0 +1,181 @@
+"""Read the samples of a log: members of an archive, or groups of items of a JSON document.
+
+    sample_files(directory)      the members of each sample of a `.eval` log
+    archived(path, samples)      reads them, one at a time
+    in_document(path, groups)    reads the samples of a `.json` log
+
+A chunked sample has several members. `sample.json` is the sample without its messages; `messages/N.json` is the part of
+the sequence of all messages that begins with message N, and `message_refs` says which of them the sample has.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from fastrec.errors import LogError
+from fastrec.harnesses.inspect.archive import Archive, Member
+from fastrec.harnesses.inspect.sample import Texts
+from fastrec.harnesses.inspect.structs import LoggedMessage, LoggedSample, SampleAttachments, SampleEvents
+from fastrec.harnesses.values import decoder
+from fastrec.storage import storage_of
+
+__all__ = ["SampleFiles", "archived", "in_document", "sample_files"]
+
+_SAMPLES: Final = "samples/"
+_SHELL: Final = "sample.json"
+_CHUNK: Final = re.compile(
+    r"(samples/.+_epoch_\d+)/(?:sample|metadata|skeleton|(messages|events|calls|attachments)/(\d+|stats|uuids))\.json",
+    re.DOTALL,
+)
+# A quote without a backslash before it is not inside a text, so this is the value of a key.
+_NOT_FINITE: Final = re.compile(rb'(?<!\\)"(\s*+:\s*+)(NaN|-?Infinity)(?=\s*+[,}])')
+
+Buffer = bytes | bytearray | memoryview
+
+_decode_sample: Final = decoder(LoggedSample)
+_decode_messages: Final = decoder(list[LoggedMessage])
+_decode_texts: Final = decoder(list[str])
+_decode_attachments: Final = decoder(SampleAttachments)
+_decode_events: Final = decoder(SampleEvents)
+_decode_items: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_decode_fast: Final = msgspec.json.Decoder(LoggedSample).decode
+
+
+class SampleFiles(msgspec.Struct, frozen=True):
+    """The members of one sample; only a chunked sample has more than the first."""
+
+    sample: Member
+    messages: tuple[Member, ...] = ()
+    attachments: tuple[Member, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """The size of its text."""
+        return sum(member.size for member in (self.sample, *self.messages, *self.attachments))
+
+
+def sample_files(directory: Mapping[str, Member]) -> tuple[list[SampleFiles], int]:
+    """Return the members of each sample in the order of the directory, and the number of chunked ones cut short."""
+    whole: dict[str, Member] = {}
+    chunks: dict[str, dict[str, list[tuple[int, Member]]]] = {}
+    for name, member in directory.items():
+        if not name.startswith(_SAMPLES):
+            continue
+        chunk = _CHUNK.fullmatch(name)
+        if chunk is not None:
+            sequences = chunks.setdefault(chunk[1], {"messages": [], "attachments": []})
+            if chunk[2] in sequences and chunk[3].isdecimal():
+                sequences[chunk[2]].append((int(chunk[3]), member))
+            if name.endswith(f"/{_SHELL}"):
+                whole[chunk[1]] = member
+        elif name.endswith(".json"):
+            whole[name] = member
+    samples = []
+    for name, member in whole.items():
+        sequences = chunks.pop(name, {})
+        samples.append(SampleFiles(member, *(_in_order(sequences.get(key)) for key in ("messages", "attachments"))))
+    return samples, len(chunks)
+
+
+def _in_order(numbered: list[tuple[int, Member]] | None) -> tuple[Member, ...]:
+    return tuple(member for _, member in sorted(numbered or (), key=lambda pair: pair[0]))
+
+
+def archived(path: str, samples: Iterable[SampleFiles]) -> Iterator[tuple[LoggedSample, Texts]]:
+    """Read samples of an archive."""
+    with storage_of(path).open_reader(path) as reader:
+        archive = Archive(path, reader)
+        for files in samples:
+            text = archive.read(files.sample)
+            try:
+                sample = decode_sample(text)
+                if sample.message_refs is None:
+                    yield sample, _texts_in(text)
+                else:
+                    yield _chunked(sample, archive, files)
+            except ValueError as exc:
+                raise LogError(path, f"its member {files.sample.name} is not a sample: {exc}") from exc
+
+
+def _chunked(sample: LoggedSample, archive: Archive, files: SampleFiles) -> tuple[LoggedSample, Texts]:
+    """Put a chunked sample together."""
+    pool = [message for member in files.messages for message in _decode_messages(memoryview(archive.read(member)))]
+    for start, end in sample.message_refs or ():
+        if not 0 <= start <= end <= len(pool):
+            raise ValueError(f"it refers to messages {start} to {end}, and there are {len(pool)}")
+        sample.messages += pool[start:end]
+
+    def attachments() -> dict[str, str]:
+        texts = [text for member in files.attachments for text in _decode_texts(memoryview(archive.read(member)))]
+        return {str(index): text for index, text in enumerate(texts)}
+
+    return sample, Texts(attachments, list)
+
+
+def in_document(path: str, groups: Iterable[tuple[int, int, int]]) -> Iterator[tuple[LoggedSample, Texts]]:
+    """Read samples of a JSON document."""
+    with storage_of(path).open_reader(path) as reader:
+        for start, end, _ in groups:
+            text = b"[%b]" % reader.pread(end - start, start)
+            try:
+                for item in _items(text):
+                    yield decode_sample(item), _texts_in(item)
+            except ValueError as exc:
+                raise LogError(path, f"has a damaged sample between byte {start:,} and byte {end:,}: {exc}") from exc
+
+
+def _items(text: bytes) -> Iterator[Buffer]:
+    """Yield the items of an array, each as its own text."""
+    try:
+        items = _decode_items(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        try:
+            items = _decode_items(_finite(text))
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            try:
+                slow = json.loads(text)
+            except RecursionError:
+                raise ValueError("it is nested too deeply") from None
+            for item in slow:
+                yield json.dumps(item).encode()
+            return
+    for raw in items:
+        yield memoryview(raw)
+
+
+def decode_sample(text: Buffer) -> LoggedSample:
+    """Decode a sample; raise ValueError if it is none."""
+    try:
+        return _decode_fast(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        pass
+    try:
+        return _decode_fast(_finite(text))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return _decode_sample(memoryview(text))
+
+
+def _finite(text: Buffer) -> bytes:
+    """Put quotes around NaN and Infinity where they are the value of a key: msgspec is much faster than `json`."""
+    return _NOT_FINITE.sub(rb'"\1"\2"', text)
+
+
+def _texts_in(text: Buffer) -> Texts:
+    """Return what to read of a sample's text when it is needed."""
+
+    def attachments() -> dict[str, str]:
+        found = _decode_attachments(memoryview(text))
+        old = found.transcript.content if found.transcript else None
+        return (old or {}) | (found.attachments or {})
+
+    def events() -> Any:
+        found = _decode_events(memoryview(text))
+        old = found.transcript.events if found.transcript else None
+        return found.events or old
+
+    return Texts(attachments, events)

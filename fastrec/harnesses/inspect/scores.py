@@ -1,0 +1,175 @@
+"""Scores of a sample: one for each scorer, or one for each key if a scorer gives several values.
+
+    value                                          score
+    a number, true or false                        itself, 1 or 0
+    C, P, I, N                                     1, 0.5, 0, 0
+    yes, true, no, false in any case               1, 1, 0, 0
+    text that spells a finite number               the number
+    a dict                                         one score for each key, `scorer:key`
+    NaN, anything else                             none: the record's error says why
+
+These are the rules of Inspect's own `value_to_float`, but Inspect counts what is no number as 0. The `value` of an
+edited score is that of its last edit.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import msgspec
+
+from fastrec.harnesses.inspect.structs import LoggedSample, SampleScore
+from fastrec.harnesses.log import Score
+from fastrec.harnesses.values import spell
+from fastrec.schemas.newest import AnswerAttribution
+
+__all__ = ["OLD_SCORE", "Answers", "Scorer", "number_of", "scores_in", "scores_of"]
+
+OLD_SCORE: Final = "score"
+"""The name of the scorer of a log with `score` instead of `scores`, unless the results name it."""
+
+_LETTERS: Final = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
+_WORDS: Final = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
+_SHOWN: Final = 80
+
+
+class Scorer(msgspec.Struct, frozen=True):
+    """A scorer whose scores the log should have for every sample."""
+
+    name: str
+    keys: tuple[str, ...] = ()
+    """The keys of its scores, if they are dicts."""
+    is_complete: bool = False
+    """Whether every score has all these keys."""
+
+
+class Answers(msgspec.Struct, frozen=True):
+    """What the answers of a sample's scorers are told by."""
+
+    texts: tuple[str, ...]
+    """What the model said: an explanation that repeats it is left out."""
+    turn: int
+    source: str
+    choices: int
+    """The number of choices."""
+
+
+def number_of(value: Any) -> tuple[float | None, str]:
+    """Return a value as a finite number, or the reason why it is none.
+
+    >>> number_of("P"), number_of(True), number_of("No"), number_of("0.25")
+    ((0.5, ''), (1.0, ''), (0.0, ''), (0.25, ''))
+    >>> number_of(float("nan")), number_of([1, 0])
+    ((None, 'not scored: the score is NaN'), (None, 'the score is a list, which is not a number'))
+    """
+    if isinstance(value, str):
+        number = _LETTERS.get(value)
+        if number is None:
+            number = _WORDS.get(value.lower())
+        if number is None:
+            try:
+                number = float(value)
+            except ValueError:
+                return None, f"the score {value[:_SHOWN]!r} is not a number"
+    elif isinstance(value, int | float):
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+    elif value is None:
+        return None, "the score has no value"
+    else:
+        return None, f"the score is a {type(value).__name__}, which is not a number"
+    if math.isnan(number):
+        return None, "not scored: the score is NaN"
+    return (number, "") if math.isfinite(number) else (None, "the score is not finite")
+
+
+def scores_in(sample: LoggedSample, old_name: str) -> dict[str, SampleScore]:
+    """Return the scores that a sample has, by scorer."""
+    scores = dict(sample.scores or {})
+    if sample.score is not None:
+        scores.setdefault(old_name, sample.score)
+    return scores
+
+
+def scores_of(sample: LoggedSample, scorers: tuple[Scorer, ...], old_name: str, answers: Answers) -> list[Score]:
+    """Return all scores of a sample, and one without a number for each that the log should have."""
+    known = {scorer.name: scorer for scorer in scorers}
+    scores: list[Score] = []
+    for name, given in scores_in(sample, old_name).items():
+        scores += _scores_by(known.pop(name, Scorer(name)), given, answers)
+    for scorer in known.values():
+        missing = "not scored: the log has no score of this scorer for this sample"
+        scores += [_score(metric, None, missing) for metric in _metrics(scorer)]
+    if sample.invalidation is not None:
+        problem = _invalidation(sample.invalidation)
+        for score in scores:
+            score.value, score.problem = None, problem
+    return scores
+
+
+def _scores_by(scorer: Scorer, given: SampleScore, answers: Answers) -> list[Score]:
+    """Return the scores of one scorer."""
+    value = given.value
+    if isinstance(value, dict) and value:
+        scores = [_score(f"{scorer.name}:{key}", *number_of(part)) for key, part in value.items()]
+        if scorer.is_complete:
+            absent = [key for key in scorer.keys if key not in value]
+            scores += [_score(f"{scorer.name}:{key}", None, "the score has no such key") for key in absent]
+    elif isinstance(value, dict):
+        scores = [_score(metric, None, "the score is an empty dict") for metric in _metrics(scorer)]
+    else:
+        number, problem = number_of(value)
+        metrics = _metrics(scorer) if number is None else [scorer.name]
+        scores = [_score(metric, number, problem) for metric in metrics]
+    found = _attributions(scorer.name, given.answer, answers)
+    metadata = _score_metadata(given, answers)
+    for score in scores:
+        score.answers, score.metadata = found, metadata
+    return scores
+
+
+def _metrics(scorer: Scorer) -> list[str]:
+    return [f"{scorer.name}:{key}" for key in scorer.keys] or [scorer.name]
+
+
+def _score(metric: str, value: float | None, problem: str) -> Score:
+    return Score(metric=metric, value=value, problem=problem)
+
+
+def _attributions(scorer: str, answer: Any, answers: Answers) -> list[AnswerAttribution]:
+    if answer is None:
+        return []
+    return [
+        AnswerAttribution(
+            turn_idx=answers.turn,
+            source=answers.source,
+            extracted_value=spell(answer),
+            extraction_method=scorer,
+            is_terminal=True,
+        )
+    ]
+
+
+def _score_metadata(given: SampleScore, answers: Answers) -> dict[str, str]:
+    metadata = {}
+    if given.explanation is not None and (text := spell(given.explanation)) and text not in answers.texts:
+        metadata["explanation"] = text
+    if given.reason is not None:
+        metadata["score_reason"] = spell(given.reason)
+    if any(edit.provenance is not None for edit in given.history or ()):
+        metadata["score_edited"] = "true"
+    answer = given.answer
+    if answers.choices and isinstance(answer, str):
+        letters = [letter for letter in answer.replace(",", " ").split() if letter]
+        indices = [ord(letter) - ord("A") for letter in letters if len(letter) == 1]
+        if indices and len(indices) == len(letters) and all(0 <= index < answers.choices for index in indices):
+            metadata["choice_index"] = ",".join(map(str, indices))
+    return metadata
+
+
+def _invalidation(provenance: Any) -> str:
+    reason = provenance.get("reason") if isinstance(provenance, dict) else None
+    return f"the sample was invalidated: {spell(reason)}" if reason else "the sample was invalidated"
