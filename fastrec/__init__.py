@@ -20,6 +20,7 @@ from fastrec._version import __version__
 if TYPE_CHECKING:
     from fastrec.api import SchemaVersion, Verdict, decode, encode, judge, read, schema, schema_versions
     from fastrec.commands.cat import cat
+    from fastrec.commands.check_pairs import PairCheck, check_pairs
     from fastrec.commands.clean import Cleaned, clean
     from fastrec.commands.diff import Difference, diff
     from fastrec.commands.export import Exported, export
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["Finding", "Record", "Verdict", "__version__", "decode", "encode", "judge", "read", "sample_hash", "schema"]
 __all__ += ["SchemaVersion", "schema_versions"]
 __all__ += ["Cleaned", "Difference", "Exported", "Import", "Rejects", "Stats", "Summary", "Validation", "Verification"]
+__all__ += ["PairCheck", "check_pairs"]
 __all__ += [
     "cat",
     "clean",
@@ -62,6 +64,7 @@ _HOMES = {
     for module, names in {
         "fastrec.api": ("SchemaVersion", "Verdict", "decode", "encode", "judge", "read", "schema", "schema_versions"),
         "fastrec.commands.cat": ("cat",),
+        "fastrec.commands.check_pairs": ("PairCheck", "check_pairs"),
         "fastrec.commands.clean": ("Cleaned", "clean"),
         "fastrec.commands.diff": ("Difference", "diff"),
         "fastrec.commands.export": ("Exported", "export"),

@@ -25,8 +25,8 @@ from fastrec.errors import FastrecError, shown
 __all__ = ["cli", "main", "python_name", "script"]
 
 _COMMANDS = (
-    "import", "normalize", "stats", "report", "diff", "cat", "export", "verify", "rejects", "validate", "clean",
-    "schema", "generate", "completion",
+    "import", "normalize", "stats", "report", "diff", "cat", "export", "verify", "rejects", "validate",
+    "check-pairs", "clean", "schema", "generate", "completion",
 )  # fmt: skip
 _PYTHON_NAMES = {"import": "import_logs"}  # `import` is a keyword of Python
 _received: list[int] = []  # the signals that ended the command

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fastrec.cli.annotations import print_annotations
 from fastrec.cli.console import allow_broken_pipe, print_error, print_json, print_notice
 from fastrec.cli.options import (
     Count,
@@ -83,7 +84,7 @@ def validate(paths: tuple[str, ...], output_format: str, strict: bool, no_progre
         if output_format == "json":
             print_json(report)
         elif output_format == "github":
-            _print_github(report)
+            print_annotations(report.groups)
         else:
             print_groups(report.groups, sum(report.codes.values()), "other findings; --json-log FILE has more")
         if output_format != "json":
@@ -98,16 +99,6 @@ def validate(paths: tuple[str, ...], output_format: str, strict: bool, no_progre
         raise click.exceptions.Exit(3 if report.bad_shards else 1)
 
 
-def _print_github(report: Validation) -> None:
-    for group in report.groups:
-        first = group.locations[0]
-        more = f" (and {group.count - 1:,} more)" if group.count > 1 else ""
-        message = _workflow(f"{group.path}: {group.message} [{group.code}]{more}", "\r\n%")
-        source = _workflow(first.source, "\r\n%:,")
-        level = "notice" if group.severity == "note" else group.severity
-        click.echo(f"::{level} file={source},line={first.line},title={group.code}::{message}")
-
-
 def _print_upgrade(upgrade: UpgradeReport | None) -> None:
     if upgrade is None:
         return
@@ -117,11 +108,6 @@ def _print_upgrade(upgrade: UpgradeReport | None) -> None:
         click.echo(f"  {click.style(step.code, fg='cyan')}  {step.count:,} ×")
         click.echo(f"    {step.meaning}")
         click.echo(f"    {locations}{', …' if step.count > len(step.locations) else ''}")
-
-
-def _workflow(text: str, special: str) -> str:
-    """Escape characters that have a meaning in a workflow command."""
-    return safe("".join(f"%{ord(char):02X}" if char in special else char for char in text))
 
 
 def _verdict(report: Validation, *, good: bool) -> str:

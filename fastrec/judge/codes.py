@@ -1,4 +1,4 @@
-"""The table of codes: every reason to reject a line, every warning, and every note about a record that was changed.
+"""The table of codes: every error, warning and note about a line or a record, and every finding about a pair of files.
 
 Codes are part of the interface: scripts match them, and summaries count by them. A code is never renamed or reused; a
 new reason gets a new row. The findings of a line are sorted by the order of the rows, so the first error of a line,
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from fastrec.schemas.registry import SCHEMAS
 from fastrec.schemas.upgrade import UPGRADES
 
-__all__ = ["CODES", "ERRORS", "NOTES", "RANK", "REPAIRS", "WARNINGS", "Code"]
+__all__ = ["CODES", "ERRORS", "NOTES", "PAIRS", "RANK", "REPAIRS", "WARNINGS", "Code"]
 
 
 class Code(NamedTuple):
@@ -91,5 +91,35 @@ REPAIRS: Final = {
 NOTES: Final = tuple(Code(code, "note", meaning) for code, meaning in (UPGRADES | REPAIRS).items())
 """Changes to valid records. They are no mistakes that are left, but the record differs from its line."""
 
-CODES: Final = {row.code: row for row in ERRORS + WARNINGS + NOTES}
+PAIRS: Final = (
+    Code("pair.no_samples", "error", "an aggregate states `detailed_evaluation_results`, but has no samples file"),
+    Code("pair.no_aggregate", "error", "a samples file has no aggregate of the same name beside it"),
+    Code("pair.several_samples", "error", "an aggregate has several samples files, such as a plain and a zstd one"),
+    Code("pair.not_stated", "error", "an aggregate has a samples file, but no `detailed_evaluation_results`"),
+    Code("pair.aggregate", "error", "an aggregate is not JSON, or a field that the check needs is missing or wrong"),
+    Code("pair.duplicate_result", "error", "two results of an aggregate have the same `evaluation_result_id`"),
+    Code("pair.file_path", "error", "`file_path` is not the path of the samples file from `data/` on"),
+    Code("pair.relative_path", "warning", "`file_path` is a name in the same folder, as before version 0.3.0"),
+    Code("pair.format", "error", "`format` is not `jsonl`"),
+    Code("pair.hash_algorithm", "error", "`hash_algorithm` is neither `sha256` nor `md5`"),
+    Code("pair.checksum", "error", "the checksum of the samples file is not the one in its aggregate"),
+    Code("pair.total_rows", "error", "the number of rows is not the one in the aggregate; blank lines are no rows"),
+    Code("pair.no_rows", "error", "a samples file has no rows"),
+    Code("pair.invalid_row", "error", "a row is not a valid record; `fastrec validate` lists all errors"),
+    Code("pair.evaluation_id", "error", "the `evaluation_id` of a row is not the one of its aggregate"),
+    Code("pair.model_id", "error", "the `model_id` of a row is not the one of its aggregate"),
+    Code("pair.unknown_result", "error", "the aggregate has no result with the `evaluation_result_id` of a row"),
+    Code("pair.no_result", "error", "a row without `evaluation_result_id` fits no result of the aggregate"),
+    Code("pair.several_results", "warning", "a row without `evaluation_result_id` fits several results"),
+    Code("pair.score", "error", "the mean of the rows of a result is not the score in the aggregate"),
+    Code("name.uuid", "error", "the name of a file is not a UUID of version 4 in lower case"),
+    Code("name.samples", "error", "the name of a samples file does not end with `_samples.jsonl`"),
+    Code("name.depth", "error", "a file is not in `data/<collection>/<developer>/<model>/`"),
+    Code("name.flat", "error", "a file is not in `flat/objects/xx/yy/`, where its name begins with `xxyy`"),
+    Code("name.portable", "error", "the name of a folder is not allowed on every system"),
+    Code("name.data", "error", "the name of a folder below `data/` is `data`"),
+)
+"""What `check-pairs` finds: about pairs, and about names of files and folders."""
+
+CODES: Final = {row.code: row for row in ERRORS + WARNINGS + NOTES + PAIRS}
 RANK: Final = {code: rank for rank, code in enumerate(CODES)}

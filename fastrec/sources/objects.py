@@ -7,7 +7,7 @@ without a manifest is not finished yet, and is reported as a problem.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -19,7 +19,7 @@ from fastrec.storage import join, parent_and_name
 from fastrec.storage.object_client import FoundObject
 from fastrec.storage.object_store import OBJECT_STORE
 
-__all__ = ["shards_in_store"]
+__all__ = ["shards_below", "shards_in_store"]
 
 _MANIFEST: Final = "manifest.json"
 _UNFINISHED: Final = ".fastrec-writing"
@@ -42,6 +42,13 @@ def shards_in_store(name: str, problems: list[str]) -> list[Shard]:
     except OSError as exc:
         problems.append(f"{shown(name)}: cannot be found: {exc.strerror}")
         return []
+
+
+def shards_below(directory: str, is_shard: Callable[[str], bool]) -> tuple[list[str], dict[str, Shard]]:
+    """Return the paths of all objects below a directory, and by path the shards among them, told by their names."""
+    found = OBJECT_STORE.find(directory)
+    shards = _shards([one for one in found if is_shard(parent_and_name(one.path)[1])])
+    return [one.path for one in found], {shard.path: shard for shard in shards}
 
 
 def _expanded(name: str, problems: list[str]) -> Iterator[FoundObject]:

@@ -13,7 +13,7 @@ compressed shard is one slice, however large. The tasks depend on the shards onl
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from fastrec.sources.lines import Chunk, LongLine, ReadStats
 from fastrec.sources.shard import FEWEST, SMALLEST, Slice
@@ -61,7 +61,17 @@ class Source(Protocol):
         """Read the lines of a slice with their positions; ShardError if they cannot be read completely."""
 
 
-def total_text(sources: Iterable[Source | Slice]) -> int:
+class _Sized(Protocol):
+    """Something with text to read."""
+
+    @property
+    def estimated_text(self) -> int: ...
+
+
+_Piece = TypeVar("_Piece", bound=_Sized)
+
+
+def total_text(sources: Iterable[_Sized]) -> int:
     """Return the estimated size of the text of all sources or slices."""
     return sum(source.estimated_text for source in sources)
 
@@ -91,14 +101,15 @@ def tasks_of(sources: Iterable[Source], task_bytes: int) -> list[tuple[Slice, ..
     return gather_tasks([piece for source in sources for piece in source.slices(task_bytes)], task_bytes)
 
 
-def gather_tasks(slices: Sequence[Slice], task_bytes: int) -> list[tuple[Slice, ...]]:
-    """Group slices into tasks of about `task_bytes`, or less if there would be too few tasks to share.
+def gather_tasks(slices: Sequence[_Piece], task_bytes: int) -> list[tuple[_Piece, ...]]:
+    """Group slices, or other pieces of work, into tasks of about `task_bytes`.
 
-    Tasks become smaller towards the end, so that all workers end at about the same time.
+    They are smaller if there would be too few of them to share, and become smaller towards the end, so that all
+    workers end at about the same time.
     """
     left = total_text(slices)
     task_bytes = min(task_bytes, max(left // FEWEST, SMALLEST))
-    tasks: list[list[Slice]] = []
+    tasks: list[list[_Piece]] = []
     size = most = 0
     for piece in slices:
         if not tasks or size + piece.estimated_text > most:

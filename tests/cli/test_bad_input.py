@@ -14,6 +14,7 @@ import pytest
 
 import fastrec
 from fastrec.cli import cli
+from tests.check_pairs.trees import Tree
 from tests.running import run_here
 from tests.systems import in_terminal, needs_script
 
@@ -37,6 +38,7 @@ OF_SHARDS = {
     "validate": ["validate", "{}"],
 }
 OTHERS = {
+    "check-pairs": ["check-pairs", "pairs"],
     "clean": ["clean", "{}"],
     "schema": ["schema"],
     "generate": ["generate", "-n", "5", "-o", "generated"],
@@ -53,6 +55,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     fastrec.generate(place / "more", records=60, seed=4, shards=2)
     fastrec.normalize(place / "shards", place / "corpus")
     fastrec.normalize(place / "more", place / "other")
+    Tree(place / "pairs").add()
     return place
 
 
@@ -237,6 +240,10 @@ def test_wrong_option(command: str) -> None:
         (["rejects", "corpus", "--code", "bad"], "there is no code 'bad'; the codes are line.too_long"),
         (["rejects", "corpus", "--extract", "a-file"], "a-file exists; choose a new file"),
         (["validate", "shards", "--format", "xml"], "'xml' is not one of 'text', 'json', 'github'"),
+        (["check-pairs"], "Missing argument 'DIR...'"),
+        (["check-pairs", "missing"], "missing: there is no such directory"),
+        (["check-pairs", "a-file"], "a-file: is a file: name its directory"),
+        (["check-pairs", "empty"], "empty: the directory has no *.json and no *_samples.jsonl* files"),
         (["schema", "corpus"], "there is no schema version 'corpus'; the versions are 0.2.0"),
         (["generate", "-o", "shards"], "shards is not empty, and its files would mix with the new shards; choose"),
         (["completion", "tcsh"], "'tcsh' is not one of 'bash', 'zsh', 'fish'"),

@@ -20,6 +20,7 @@ from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
 from fastrec.progress import Progress
 from fastrec.sources.formats import Format
+from tests.check_pairs.trees import Tree
 from tests.normalize.normalizing import write
 from tests.normalize.test_determinism import LINES
 
@@ -111,6 +112,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("progress")
     fastrec.generate(folder / "in", records=40, seed=1, shards=2)
     fastrec.normalize(folder / "in", folder / "corpus")
+    Tree(folder / "pairs").add()
     return folder
 
 
@@ -120,6 +122,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["normalize", "in", "-o", "OUT"], ["sort", "merge"]),
         (["validate", "in"], ["judge"]),
         (["verify", "corpus"], ["check"]),
+        (["check-pairs", "pairs"], ["check"]),
         (["export", "corpus", "-o", "OUT", "--format", "csv"], ["write"]),
         (["stats", "corpus", "--common"], ["count"]),
         (["stats", "in", "--common"], ["sort", "merge", "count"]),

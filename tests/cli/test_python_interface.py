@@ -18,6 +18,7 @@ from fastrec.normalize.options import Options
 ABOUT_PRINTING = {"verbose", "quiet", "no_progress", "json"}
 """Options of the command line that have no counterpart: functions return what commands print."""
 NOT_IN_PYTHON = {
+    "check-pairs": {"format"},
     "normalize": {"dry_run"},  # prints a plan
     "stats": {"format", "raw_cells"},
     "diff": {"format"},

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from fastrec.commands.check_pairs import PairCheck
 from fastrec.commands.clean import Cleaned
 from fastrec.commands.diff.document import Difference
 from fastrec.commands.import_logs import Import
@@ -19,7 +20,7 @@ from fastrec.commands.verify import Verification
 from fastrec.commands.verify.problems import KINDS
 from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.rejects import RejectedLine
-from fastrec.judge.codes import ERRORS, NOTES, WARNINGS, Code
+from fastrec.judge.codes import ERRORS, NOTES, PAIRS, WARNINGS, Code
 from fastrec.normalize.dry_run import Plan
 from fastrec.normalize.run import NormalizeResult
 from fastrec.schemas.registry import DEFAULT_SCHEMA
@@ -60,6 +61,13 @@ the whole mapping.
 
 {notes}
 
+## Pairs
+
+What `fastrec check-pairs` finds in aggregates, samples files and their names. Codes that begin with `name.` are about
+the names of files and folders.
+
+{pairs}
+
 ## Problems of a corpus
 
 The kinds of problems that `fastrec verify` finds.
@@ -84,6 +92,7 @@ DOCUMENTS: dict[str, tuple[Struct, str]] = {
     "diff --format json": (Difference, "On standard output."),
     "validate --format json": (Validation, "On standard output."),
     "validate --json-log": (LoggedFinding, "In the file that the option names: one object per line."),
+    "check-pairs --format json": (PairCheck, "On standard output."),
     "rejects --format json": (Rejects, "On standard output."),
     "verify --json": (Verification, "On standard output."),
     "clean --json": (Cleaned, "On standard output."),
@@ -115,7 +124,8 @@ def _anchor(title: str) -> str:
 def codes_page() -> str:
     """docs/codes.md: every code, and every kind of problem."""
     kinds = [f"| `{kind}` | {cell(meaning)} |" for kind, meaning in KINDS.items()]
-    return _CODES.format(errors=_codes(ERRORS), warnings=_codes(WARNINGS), notes=_codes(NOTES), kinds="\n".join(kinds))
+    tables = {"errors": ERRORS, "warnings": WARNINGS, "notes": NOTES, "pairs": PAIRS}
+    return _CODES.format(**{name: _codes(rows) for name, rows in tables.items()}, kinds="\n".join(kinds))
 
 
 def _codes(rows: tuple[Code, ...]) -> str:

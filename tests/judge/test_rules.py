@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fastrec.judge.codes import CODES, ERRORS, NOTES, WARNINGS
+from fastrec.judge.codes import CODES, ERRORS, NOTES, PAIRS, WARNINGS
 from fastrec.schemas.labels import LABELS
 from fastrec.schemas.registry import SCHEMAS
 from tests.judge.helpers import codes, judge, warning_codes
@@ -290,5 +290,6 @@ def test_every_row_of_the_table_has_a_case() -> None:
         "repeat.rejected",
     }  # by options: in the tests of normalize
     shown |= {row.code for row in NOTES}  # by options: in the tests of repairs
+    shown |= {row.code for row in PAIRS}  # not about lines: in the tests of check-pairs
     assert shown == set(CODES)
-    assert len(CODES) == len(ERRORS) + len(WARNINGS) + len(NOTES)
+    assert len(CODES) == len(ERRORS) + len(WARNINGS) + len(NOTES) + len(PAIRS)

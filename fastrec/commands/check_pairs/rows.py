@@ -1,0 +1,193 @@
+"""Judge the rows of a samples file, and join them with the results of its aggregate.
+
+A row belongs to the result with its `evaluation_result_id`; without one, to the result with its `evaluation_name`, or
+else to the only result. Rows that agree in all ids are joined alike, so each combination of ids is looked up once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, Self
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from fastrec.commands.check_pairs.aggregate import Aggregate
+from fastrec.errors import utf8
+from fastrec.judge.batch import Batch
+from fastrec.judge.findings import Finding, FindingGroups, Location, describe
+from fastrec.judge.judge import Judge
+from fastrec.judge.shards import judge_slice
+from fastrec.limits import Limits
+from fastrec.sources.lines import ReadStats
+from fastrec.sources.shard import Slice
+
+__all__ = ["Rows", "Tally", "read_rows"]
+
+_MOST_JOINED: Final = 10_000  # combinations of ids to remember
+
+
+class Tally(msgspec.Struct):
+    """Sums over the rows of one result. Rows with an error are counted apart."""
+
+    rows: int = 0
+    """Rows without an error."""
+    score: float = 0.0
+    correct: int = 0
+    error_rows: int = 0
+    error_score: float = 0.0
+    error_correct: int = 0
+
+    def __iadd__(self, other: Tally) -> Self:
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        return self
+
+
+class Rows(msgspec.Struct):
+    """What the rows of a slice are, or of several slices of a samples file in order."""
+
+    groups: FindingGroups
+    lines: int = 0
+    rows: int = 0
+    """Lines that are not blank."""
+    invalid: int = 0
+    """Rows that are not valid records."""
+    text_bytes: int = 0
+    tallies: dict[int, Tally] = msgspec.field(default_factory=dict)
+    """By number of the result."""
+
+    def __iadd__(self, other: Rows) -> Self:
+        """Add the slice that follows."""
+        self.groups.merge(other.groups, self.lines)
+        for number, tally in other.tallies.items():
+            self.tallies[number] = mine = self.tallies.get(number, Tally())
+            mine += tally
+        self.lines += other.lines
+        self.rows += other.rows
+        self.invalid += other.invalid
+        self.text_bytes += other.text_bytes
+        return self
+
+
+class _Joined(NamedTuple):
+    """What is known about all rows with the same ids."""
+
+    result: int | None
+    findings: tuple[Finding, ...]
+
+
+def read_rows(piece: Slice, aggregate: Aggregate | None, limits: Limits) -> Rows:
+    """Judge the rows of a slice; without an aggregate, there is nothing to compare them with.
+
+    Raises:
+        ShardError: The slice cannot be read to its end.
+    """
+    found, stats = Rows(FindingGroups(limits.finding_groups)), ReadStats()
+    source = utf8(piece.shard.path)
+    joiner = _Joiner(aggregate) if aggregate else None
+    for judged in judge_slice(_judge(), piece, chunk_bytes=limits.chunk_bytes, stats=stats):
+        batch = judged.batch
+        found.lines += batch.lines
+        found.rows += batch.lines - batch.blank
+        found.invalid += len(batch.rejected)
+        for invalid in batch.rejected:
+            first = invalid.findings[0]
+            finding = Finding("pair.invalid_row", first.path, f"{first.message} [{first.code}]")
+            found.groups.add(finding, Location(source, invalid.line))
+        if joiner:
+            _add_rows(batch, joiner, found, source)
+    found.text_bytes = stats.text_bytes
+    return found
+
+
+@lru_cache(maxsize=1)
+def _judge() -> Judge:
+    return Judge()
+
+
+def _add_rows(batch: Batch, joiner: _Joiner, found: Rows, source: str) -> None:
+    """Join the records of a chunk, and add up their scores."""
+    tallies = found.tallies
+    for record, line in zip(batch.records, batch.numbers, strict=True):
+        result, findings = joiner.join(record)
+        for finding in findings:
+            found.groups.add(finding, Location(source, line))
+        if result is None:
+            continue
+        tally = tallies.get(result)
+        if tally is None:
+            tally = tallies[result] = Tally()
+        evaluation = record.evaluation
+        if record.error:
+            tally.error_rows += 1
+            tally.error_score += _float(evaluation.score)
+            tally.error_correct += evaluation.is_correct
+        else:
+            tally.rows += 1
+            tally.score += _float(evaluation.score)
+            tally.correct += evaluation.is_correct
+
+
+def _float(score: float) -> float:
+    try:
+        return float(score)
+    except OverflowError:  # an integer that no double can hold
+        return float("inf")
+
+
+class _Joiner:
+    """Joins rows with the results of an aggregate."""
+
+    def __init__(self, aggregate: Aggregate) -> None:
+        self._aggregate = aggregate
+        results = aggregate.results
+        self._ids = {result.id: number for number, result in reversed(list(enumerate(results)))}
+        self._names = {result.name: number for number, result in enumerate(results)}
+        self._counts = Counter(result.name for result in results)
+        self._known: dict[tuple[Any, ...], _Joined] = {}
+
+    def join(self, record: Any) -> _Joined:
+        """Return the result of a row, and what is wrong with its ids."""
+        # Earlier versions have no `evaluation_result_id`.
+        result_id = getattr(record, "evaluation_result_id", UNSET)
+        ids = record.evaluation_id, record.model_id, record.evaluation_name, result_id
+        joined = self._known.get(ids)
+        if joined is None:
+            if len(self._known) >= _MOST_JOINED:
+                self._known.clear()
+            result, problem = self._result(record.evaluation_name, result_id)
+            findings = [*self._id_findings(record), *([problem] if problem else [])]
+            joined = self._known[ids] = _Joined(result, tuple(findings))
+        return joined
+
+    def _id_findings(self, record: Any) -> list[Finding]:
+        found = []
+        for code, path, expected, value in (
+            ("pair.evaluation_id", "$.evaluation_id", self._aggregate.evaluation_id, record.evaluation_id),
+            ("pair.model_id", "$.model_id", self._aggregate.model_id, record.model_id),
+        ):
+            if value != expected:
+                found.append(Finding(code, path, f"expected {describe(expected)}, found {describe(value)}"))
+        return found
+
+    def _result(self, name: str, result_id: str | UnsetType) -> tuple[int | None, Finding | None]:
+        """Return the number of the result of a row, or why there is none."""
+        results = self._aggregate.results
+        if result_id is not UNSET:
+            number = self._ids.get(result_id)
+            if number is not None:
+                return number, None
+            known = f"the id of one of the {len(results):,} results" if results else "results in the aggregate"
+            message = f"expected {known}, found {describe(result_id)}"
+            return None, Finding("pair.unknown_result", "$.evaluation_result_id", message)
+        if self._counts[name] == 1:
+            return self._names[name], None
+        if len(results) == 1:
+            return 0, None
+        if self._counts[name]:
+            message = f"{self._counts[name]:,} results have the evaluation_name {describe(name)}"
+            return None, Finding("pair.several_results", "$.evaluation_name", message)
+        message = f"expected the evaluation_name of a result, found {describe(name)}"
+        return None, Finding("pair.no_result", "$.evaluation_name", message)
