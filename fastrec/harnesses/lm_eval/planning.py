@@ -1,0 +1,120 @@
+"""Plan a log: what its results say about the run, and the slices of its samples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from fastrec.errors import LogError, ShardError
+from fastrec.harnesses.lm_eval.aggregates import aggregates_of, lower_is_better
+from fastrec.harnesses.lm_eval.lines import count_rows, is_array, rows_in
+from fastrec.harnesses.lm_eval.pairing import date_in, task_hash
+from fastrec.harnesses.lm_eval.results import Results, metric_keys, model_of, read_results
+from fastrec.harnesses.lm_eval.setup import Piece, TaskSetup
+from fastrec.harnesses.lm_eval.text import decoder_of
+from fastrec.harnesses.log import Log, LogPlan, RunInfo
+from fastrec.harnesses.values import spell
+from fastrec.sources.shard import Slice, shard_at
+
+__all__ = ["plan"]
+
+_SLICE_BYTES: Final = 16 << 20
+
+
+class _Named(msgspec.Struct):
+    filter: str | None = None
+
+
+_decode_named: Final = decoder_of(_Named)
+
+
+def plan(log: Log) -> LogPlan:
+    """Read the results of a log; LogError if they are damaged."""
+    path, task = log.files[0].path, log.task
+    results = read_results(log.files[1].path)
+    figures, settings = results.figures(task), results.settings(task)
+    setup = _setup_of(figures, settings)
+    try:
+        shard = shard_at(path)
+    except ShardError as exc:
+        raise LogError(path, exc.reason) from exc
+    whole = is_array(path)
+    ordered = whole or (len(setup.filters) > 1 and not _names_filters(path))
+    parts = [Slice(shard)] if ordered else list(shard.slices(_SLICE_BYTES))
+    means, others = aggregates_of(figures, settings)
+    expected, notes = _expected(results, log, setup)
+    return LogPlan(
+        run=_run_of(results, log, lower_is_better(figures, settings, results.of_task("higher_is_better", task))),
+        slices=[Piece(part, whole, setup) for part in parts],
+        aggregates=means,
+        not_compared=others,
+        expected_samples=expected,
+        notes=notes,
+    )
+
+
+def _setup_of(figures: Mapping[str, Any], settings: Mapping[str, Any]) -> TaskSetup:
+    pairs = metric_keys(figures)
+    filters = list(dict.fromkeys(name for _, name in pairs))
+    listed = settings.get("filter_list")
+    named = [one.get("name") for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    if named and (not filters or set(named) == set(filters)):  # the order in which they were applied
+        filters = [name for name in named if isinstance(name, str)]
+
+    def text(key: str, default: str = "") -> str:
+        value = settings.get(key, default)
+        return value if isinstance(value, str) else default
+
+    return TaskSetup(
+        question=text("doc_to_text"),
+        target=text("doc_to_target"),
+        delimiter=text("target_delimiter", " "),
+        output_type=text("output_type"),
+        metrics=tuple(dict.fromkeys(metric for metric, _ in pairs)),
+        filters=tuple(filters),
+    )
+
+
+def _run_of(results: Results, log: Log, lower: frozenset[str]) -> RunInfo:
+    model = model_of(results)
+    if not model:
+        raise LogError(log.files[1].path, "does not say which model was evaluated")
+    started = results.started or date_in(log.files[1].path) or date_in(log.path) or f"undated-{results.digest}"
+    about = {"num_fewshot": results.of_task("n_shot", log.task), "task_version": results.of_task("versions", log.task)}
+    return RunInfo(
+        task=log.task,
+        model=model,
+        started=started,
+        version=spell(results.lm_eval_version) if results.lm_eval_version else "",
+        metadata={key: spell(value) for key, value in about.items() if value is not None},
+        lower_is_better=lower,
+    )
+
+
+def _names_filters(path: str) -> bool:
+    """Return whether the samples of a file name their filter: since November 2024."""
+    try:
+        return next((_decode_named(line).filter is not None for line in rows_in(path)), True)
+    except ValueError as exc:
+        raise LogError(path, f"line 1 is not a sample of lm-eval: {exc}") from None
+
+
+def _expected(results: Results, log: Log, setup: TaskSetup) -> tuple[int | None, list[str]]:
+    """Return how many samples the results say there are, and notes about that."""
+    figures, path = results.figures(log.task), log.files[0].path
+    filters = max(len(setup.filters), 1)
+    for key in ("sample_len", "samples"):
+        if isinstance(count := figures.get(key), int):
+            return count * filters, []
+    counts = results.of_task("n_samples", log.task)
+    count = counts.get("effective") if isinstance(counts, dict) else None
+    if not isinstance(count, int):
+        return None, []
+    # Of a run of chosen documents (--samples), the file states how many there are. The hash proves that all are here.
+    found = count * filters if is_array(path) else count_rows(path)
+    stated = results.of_task("task_hashes", log.task)
+    if found != count * filters and stated and task_hash(path) == stated:
+        return found, [f"the run evaluated {found // filters:,} chosen documents of {count:,}"]
+    return count * filters, []
