@@ -27,12 +27,12 @@ from fastrec.harnesses.inspect.header import (
     notes_of,
     old_score_name,
     run_of,
-    scorers_of,
-    seen_keys,
+    scores_seen,
+    scoring_of,
 )
 from fastrec.harnesses.inspect.reading import SampleFiles, archived, in_document, sample_files
 from fastrec.harnesses.inspect.sample import Texts, sample_of
-from fastrec.harnesses.inspect.scores import Scorer
+from fastrec.harnesses.inspect.scores import Scoring
 from fastrec.harnesses.inspect.structs import Header, LoggedSample
 from fastrec.harnesses.json_array import scan_array
 from fastrec.harnesses.log import FoundFile, Grouped, Log, LogPlan, RunInfo, Sample
@@ -52,8 +52,7 @@ _CUT_SHORT: Final = "a chunked sample without its sample.json"
 class Piece(msgspec.Struct, frozen=True):
     """A slice of a log: samples of an archive, or groups of samples of a document."""
 
-    scorers: tuple[Scorer, ...]
-    old_name: str
+    scoring: Scoring
     files: tuple[SampleFiles, ...] = ()
     groups: tuple[tuple[int, int, int], ...] = ()
 
@@ -75,7 +74,7 @@ def samples(log: Log, run: RunInfo, piece: Piece) -> Iterator[Sample]:  # noqa: 
     logged = archived(path, piece.files) if piece.files else in_document(path, piece.groups)
     for sample, texts in logged:
         try:
-            yield sample_of(sample, texts, piece.scorers, piece.old_name)
+            yield sample_of(sample, texts, piece.scoring)
         except (ValueError, RecursionError) as exc:
             raise LogError(path, f"sample {sample.id} cannot be read: {exc}") from exc
 
@@ -125,18 +124,17 @@ def _plan(
     slices: list[dict[str, Any]],
     left_out: dict[str, int],
 ) -> LogPlan:
-    old_name = old_score_name(header)
-    seen = seen_keys((sample for sample, _ in islice(found, _LOOK_AT)), old_name)
-    scorers = scorers_of(header, seen)
+    seen = scores_seen((sample for sample, _ in islice(found, _LOOK_AT)), old_score_name(header))
+    scoring = scoring_of(header, seen)
     figures = figures_of(header, seen)
     if not slices:
         notes = [*notes, "the log has no samples"]
     return LogPlan(
         run=run_of(header),
-        slices=[Piece(scorers, old_name, **some) for some in slices],
+        slices=[Piece(scoring, **some) for some in slices],
         aggregates=figures.means,
         not_compared=figures.not_compared,
-        expected_samples=header.results.expected if header.results else None,
+        expected_samples=header.expected_samples,
         notes=[*notes, *notes_of(header)],
         left_out=left_out,
     )

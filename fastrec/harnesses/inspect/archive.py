@@ -9,6 +9,7 @@ decompresses. Inspect appends to a log: of members with the same name, the last 
 
 from __future__ import annotations
 
+import contextlib
 import io
 import zipfile
 import zlib
@@ -176,9 +177,12 @@ def _inflate(data: memoryview, size: int) -> bytes:
     return content
 
 
-def _unzstd(data: memoryview, size: int) -> bytearray:
+def _unzstd(data: memoryview, size: int) -> bytes | bytearray:
     """Decompress all frames."""
     decompressor = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW)
+    if zstandard.frame_content_size(data) == size:  # the usual case, and the fastest: a single frame
+        with contextlib.suppress(zstandard.ZstdError):  # or damage, which is found below
+            return decompressor.decompress(data, allow_extra_data=False)
     content = bytearray(size)
     view = memoryview(content)
     filled = 0

@@ -15,12 +15,13 @@ from typing import Any, Final
 
 import msgspec
 
-from fastrec.harnesses.inspect.scores import OLD_SCORE, Scorer, scores_in
+from fastrec.harnesses.inspect.scores import OLD_SCORE, Scorer, Scoring, scores_in
 from fastrec.harnesses.inspect.structs import Entry, Header, LoggedSample, Metric, Results
 from fastrec.harnesses.log import Aggregate, RunInfo
 from fastrec.harnesses.values import decoder
 
-__all__ = ["Figures", "decode_header", "figures_of", "notes_of", "old_score_name", "run_of", "scorers_of", "seen_keys"]
+__all__ = ["Figures", "decode_header", "figures_of", "notes_of", "old_score_name", "run_of", "scores_seen"]
+__all__ += ["scoring_of"]
 
 decode_header: Final = decoder(Header)
 
@@ -29,8 +30,20 @@ _SAME_FOR_ONE: Final = (None, "", "mean", "median", "mode", "max")
 """Reducers that do not change the score of a single epoch."""
 _SAME_FOR_ALL: Final = (None, "", "mean")
 
-Seen = Mapping[str, tuple[str, ...]]
-"""The scorers that some samples have scores of, each with the keys of its scores."""
+
+class Shape(msgspec.Struct, frozen=True):
+    """What the scores of a scorer look like."""
+
+    keys: tuple[str, ...] = ()
+    """Their keys, if they are dicts."""
+    is_list: bool = False
+
+
+Seen = Mapping[str, Shape]
+"""The scorers that a sample has scores of."""
+
+
+_PLAIN: Final = Shape()
 
 
 class Figures(msgspec.Struct, frozen=True):
@@ -68,15 +81,29 @@ def old_score_name(header: Header) -> str:
     return entries[0].name or OLD_SCORE if entries else OLD_SCORE
 
 
-def seen_keys(samples: Iterable[LoggedSample], old_name: str) -> dict[str, tuple[str, ...]]:
-    """Return the scorers of the first sample that has scores, each with the keys of its scores."""
+def scores_seen(samples: Iterable[LoggedSample], old_name: str) -> Seen:
+    """Return the scorers of the first sample that has scores."""
     for sample in samples:
         if scores := scores_in(sample, old_name):
-            return {name: tuple(score.value) if isinstance(score.value, dict) else () for name, score in scores.items()}
+            return {name: _shape(score.value) for name, score in scores.items()}
     return {}
 
 
-def scorers_of(header: Header, seen: Seen) -> tuple[Scorer, ...]:
+def _shape(value: Any) -> Shape:
+    return Shape(tuple(value) if isinstance(value, dict) else (), isinstance(value, list))
+
+
+def scoring_of(header: Header, seen: Seen) -> Scoring:
+    """Return how the samples of a log are scored."""
+    results = header.results
+    completed = results.completed_samples if results else None
+    counts_failed = completed is not None and any(
+        (entry.scored_samples or 0) + (entry.unscored_samples or 0) > completed for entry in _entries(results)
+    )
+    return Scoring(_scorers_of(header, seen), old_score_name(header), counts_failed)
+
+
+def _scorers_of(header: Header, seen: Seen) -> tuple[Scorer, ...]:
     """Return the scorers whose scores every sample should have."""
     keys: dict[str, list[str]] = {}
     for entry in _entries(header.results):
@@ -89,7 +116,9 @@ def scorers_of(header: Header, seen: Seen) -> tuple[Scorer, ...]:
             name = declared.name.rpartition("/")[2]
             if not seen or name in seen:
                 keys[name] = _declared_keys(declared.metrics)
-    return tuple(Scorer(name, tuple(some) or seen.get(name, ()), bool(some)) for name, some in keys.items() if name)
+    return tuple(
+        Scorer(name, tuple(some) or seen.get(name, _PLAIN).keys, bool(some)) for name, some in keys.items() if name
+    )
 
 
 def figures_of(header: Header, seen: Seen) -> Figures:
@@ -106,8 +135,9 @@ def figures_of(header: Header, seen: Seen) -> Figures:
             reason = _why_not(figure, entry, results, epochs)
             if not reason and header.invalidated:
                 reason = "the log has invalidated samples, which have no score here"
-            if not reason and not key and seen.get(scorer):
-                reason = "the scores are dicts, and the log does not say which key it is the mean of"
+            shape = _PLAIN if key else seen.get(scorer, _PLAIN)
+            if not reason and (shape.keys or shape.is_list):
+                reason = "the scores are dicts or lists, and it is a mean of something made of them"
             if reason:
                 figures.not_compared[label] = reason
             else:
@@ -122,8 +152,8 @@ def _why_not(figure: Metric, entry: Entry, results: Results, epochs: int) -> str
     if not isinstance(value, int | float) or not math.isfinite(value):
         return "the log has no number for it"
     name = figure.name.removeprefix("inspect_ai/")
-    if name not in _MEANS:
-        return f"{name or 'it'} is not a mean of scores"
+    if name not in _MEANS or figure.group:
+        return f"{figure.group or name or 'it'} is not the mean of all scores"
     if entry.reducer not in (_SAME_FOR_ONE if epochs == 1 else _SAME_FOR_ALL):
         return f"the epochs are reduced by {entry.reducer}"
     is_partial = bool(entry.unscored_samples) or (results.completed_samples or 0) < (results.total_samples or 0)
@@ -145,9 +175,9 @@ def _resolve(entry: Entry, seen: Seen) -> tuple[str, str]:
     """Return the scorer of an entry, and the key of its scores, which is empty if they are not dicts."""
     if entry.name in seen:
         return entry.name, ""
-    if entry.name in seen.get(entry.scorer, ()):
+    if entry.name in seen.get(entry.scorer, _PLAIN).keys:
         return entry.scorer, entry.name
-    owners = [scorer for scorer, keys in seen.items() if entry.name in keys]
+    owners = [scorer for scorer, shape in seen.items() if entry.name in shape.keys]
     if len(owners) == 1:
         return owners[0], entry.name
     scorer = entry.scorer or entry.name

@@ -17,7 +17,7 @@ from msgspec import UNSET
 
 from fastrec.harnesses.inspect.media import Attachments
 from fastrec.harnesses.inspect.messages import Said, messages_of, prompt_text, said_in
-from fastrec.harnesses.inspect.scores import Answers, Scorer, scores_of
+from fastrec.harnesses.inspect.scores import Answers, Scoring, scores_of
 from fastrec.harnesses.inspect.structs import LoggedMessage, LoggedSample
 from fastrec.harnesses.inspect.usage import performance_of, token_usage_of
 from fastrec.harnesses.log import Sample
@@ -35,7 +35,7 @@ class Texts:
         self.events = events
 
 
-def sample_of(logged: LoggedSample, texts: Texts, scorers: tuple[Scorer, ...], old_name: str) -> Sample:
+def sample_of(logged: LoggedSample, texts: Texts, scoring: Scoring) -> Sample:
     """Turn a logged sample into a sample."""
     attachments = texts.attachments
     metadata = _metadata(logged)
@@ -57,13 +57,13 @@ def sample_of(logged: LoggedSample, texts: Texts, scorers: tuple[Scorer, ...], o
         metadata=metadata,
     )
     if kind == "single_turn":
-        spoken = _add_output(sample, logged.messages, said, attachments)
+        spoken = _add_output(sample, logged, said, attachments)
         last = 0
     else:
         spoken, last = _add_messages(sample, logged.messages, said, attachments)
     source = "output.raw" if kind == "single_turn" else "messages"
     answers = Answers(tuple(spoken), last, source, len(logged.choices or ()))
-    sample.scores = scores_of(logged, scorers, old_name, answers)
+    sample.scores = scores_of(logged, scoring, answers)
     return sample
 
 
@@ -79,15 +79,17 @@ def _interaction_type(messages: list[LoggedMessage]) -> str:
     return "multi_turn" if answers > 1 or (answers and messages[-1].role != "assistant") else "single_turn"
 
 
-def _add_output(sample: Sample, messages: list[LoggedMessage], said: list[Said], attachments: Attachments) -> list[str]:
+def _add_output(sample: Sample, logged: LoggedSample, said: list[Said], attachments: Attachments) -> list[str]:
     """Add what the model said in a single turn, and the prompt as sent; return the texts of the model."""
-    prompt = messages
+    messages = prompt = logged.messages
+    contents = [choice.message.content for choice in logged.output.choices] if logged.output else []
     if messages and messages[-1].role == "assistant":
         prompt = messages[:-1]
-        final = said_in(messages[-1], attachments)
-        said = said or [final]
-        if final.text and all(final.text != one.text for one in said):
-            sample.metadata["assistant_message"] = final.text
+        if not said or messages[-1].content not in contents:
+            final = said_in(messages[-1], attachments)
+            said = said or [final]
+            if final.text and all(final.text != one.text for one in said):
+                sample.metadata["assistant_message"] = final.text
     raw = [one.text for one in said]
     thoughts = [one.reasoning for one in said]
     sample.output = Output(raw=raw, reasoning_trace=thoughts if any(thoughts) else UNSET)

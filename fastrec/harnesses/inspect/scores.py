@@ -24,7 +24,7 @@ from fastrec.harnesses.log import Score
 from fastrec.harnesses.values import spell
 from fastrec.schemas.newest import AnswerAttribution
 
-__all__ = ["OLD_SCORE", "Answers", "Scorer", "number_of", "scores_in", "scores_of"]
+__all__ = ["OLD_SCORE", "Answers", "Scorer", "Scoring", "number_of", "scores_in", "scores_of"]
 
 OLD_SCORE: Final = "score"
 """The name of the scorer of a log with `score` instead of `scores`, unless the results name it."""
@@ -42,6 +42,16 @@ class Scorer(msgspec.Struct, frozen=True):
     """The keys of its scores, if they are dicts."""
     is_complete: bool = False
     """Whether every score has all these keys."""
+
+
+class Scoring(msgspec.Struct, frozen=True):
+    """How the samples of a log are scored."""
+
+    scorers: tuple[Scorer, ...] = ()
+    old_name: str = OLD_SCORE
+    """The scorer of samples with `score` instead of `scores`."""
+    counts_failed: bool = False
+    """Whether the aggregates include scores of samples that failed: they do since 2026."""
 
 
 class Answers(msgspec.Struct, frozen=True):
@@ -94,20 +104,28 @@ def scores_in(sample: LoggedSample, old_name: str) -> dict[str, SampleScore]:
     return scores
 
 
-def scores_of(sample: LoggedSample, scorers: tuple[Scorer, ...], old_name: str, answers: Answers) -> list[Score]:
+def scores_of(sample: LoggedSample, scoring: Scoring, answers: Answers) -> list[Score]:
     """Return all scores of a sample, and one without a number for each that the log should have."""
-    known = {scorer.name: scorer for scorer in scorers}
+    known = {scorer.name: scorer for scorer in scoring.scorers}
     scores: list[Score] = []
-    for name, given in scores_in(sample, old_name).items():
+    for name, given in scores_in(sample, scoring.old_name).items():
         scores += _scores_by(known.pop(name, Scorer(name)), given, answers)
     for scorer in known.values():
         missing = "not scored: the log has no score of this scorer for this sample"
         scores += [_score(metric, None, missing) for metric in _metrics(scorer)]
     if sample.invalidation is not None:
-        problem = _invalidation(sample.invalidation)
-        for score in scores:
-            score.value, score.problem = None, problem
+        _withdraw(scores, _invalidation(sample.invalidation))
+    elif sample.error is not None and not scoring.counts_failed:
+        _withdraw(scores, "it failed")
     return scores
+
+
+def _withdraw(scores: list[Score], reason: str) -> None:
+    """Take back the values of scores that Inspect itself does not count."""
+    for score in scores:
+        if score.value is not None:
+            score.problem = f"the sample's score of {score.value:g} does not count, because {reason}"
+            score.value = None
 
 
 def _scores_by(scorer: Scorer, given: SampleScore, answers: Answers) -> list[Score]:
@@ -172,4 +190,4 @@ def _score_metadata(given: SampleScore, answers: Answers) -> dict[str, str]:
 
 def _invalidation(provenance: Any) -> str:
     reason = provenance.get("reason") if isinstance(provenance, dict) else None
-    return f"the sample was invalidated: {spell(reason)}" if reason else "the sample was invalidated"
+    return f"it was invalidated: {spell(reason)}" if reason else "it was invalidated"

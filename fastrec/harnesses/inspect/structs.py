@@ -58,6 +58,8 @@ class Metric(_Base):
     """An aggregate."""
 
     name: str = ""
+    group: str | None = None
+    """The metric that has several values, of which this is one."""
     value: Any = None
 
 
@@ -84,15 +86,11 @@ class Results(_Base):
     total_samples: int | None = None
     completed_samples: int | None = None
     logged_samples: int | None = None
+    early_stopping: Any = None
     scores: list[Entry] | None = None
     scorer: OldScorer | None = None
     """Instead of `scores`, with `metrics`, in logs of 2024."""
     metrics: dict[str, Metric] | None = None
-
-    @property
-    def expected(self) -> int | None:
-        """The number of samples that the log should have."""
-        return self.total_samples if self.logged_samples is None else self.logged_samples
 
 
 class Failure(_Base):
@@ -110,6 +108,15 @@ class Header(_Base):
     results: Results | None = None
     error: Failure | None = None
     invalidated: bool | None = None
+
+    @property
+    def expected_samples(self) -> int | None:
+        """The number of samples that the log should have; None if the run left out some that were planned."""
+        results = self.results
+        if self.status != "success" or results is None:
+            return None
+        is_partial = results.logged_samples is not None or results.early_stopping is not None
+        return None if is_partial else results.total_samples
 
 
 # A sample.
@@ -230,7 +237,7 @@ class LoggedSample(_Base):
     working_time: float | None = None
     uuid: str | None = None
     error: Failure | None = None
-    error_retries: list[Any] | None = None
+    error_retries: list[Failure] | None = None
     invalidation: Any = None
     limit: Any = None
 
