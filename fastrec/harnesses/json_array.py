@@ -31,9 +31,10 @@ _TRIES: Final = 4  # borders to try before following brackets
 _KEY_BYTES: Final = 200  # where the first key of an item must end to serve as its mark
 _FAR: Final = 4  # groups to look ahead for a border
 
+_BETWEEN: Final = re.compile(rb"[ \t\r\n,]*+")
 _FIRST_KEY: Final = re.compile(rb'\{[ \t\r\n]*+"[^"\\]*+"')
 # What Python writes and msgspec refuses: bare values, and halves of surrogate pairs. Replaced by something else, even
-# inside a string or after an escaped backslash, they change no bracket and no quote.
+# inside a string or after an escaped backslash, they change no bracket, no quote and no length.
 _NOT_FINITE: Final = re.compile(rb"(?<=[ \t\r\n:,\[])(?:NaN|-?Infinity)(?=[ \t\r\n,\]}])")
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 
@@ -50,6 +51,16 @@ class Group(NamedTuple):
     items: int
     text: bytes
     """The items as an array: with the commas between them, in brackets."""
+
+    def pieces(self) -> Iterator[tuple[int, memoryview]]:
+        """Yield the items one by one: the offset in the document, and the text."""
+        view, at = memoryview(self.text), 1
+        for item in _raw_items(self.text) or ():
+            end = at + memoryview(item).nbytes
+            yield self.start + at - 1, view[at:end]
+            between = _BETWEEN.match(self.text, end)
+            assert between
+            at = between.end()
 
 
 class ArrayScan(msgspec.Struct, frozen=True):
@@ -238,13 +249,24 @@ class ArrayReader:
 
 def _count(text: bytes) -> int:
     """Return the number of items of an array; 0 if the text is none."""
+    return len(_raw_items(text) or ())
+
+
+def _raw_items(text: bytes) -> list[msgspec.Raw] | None:
+    """Return the items of an array, each as long as it is; None if the text is no array."""
     try:
-        return len(_decode(text))
+        return _decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        plain = _SURROGATE.sub(rb"\\u0030", _NOT_FINITE.sub(b"0", text))
+        plain = _SURROGATE.sub(rb"\\u0030", _NOT_FINITE.sub(_zero, text))
     if plain == text:
-        return 0
+        return None
     try:
-        return len(_decode(plain))
+        return _decode(plain)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return 0
+        return None
+
+
+def _zero(found: re.Match[bytes]) -> bytes:
+    """Return a zero of the same length."""
+    word = found[0]
+    return b"-0." + b"0" * (len(word) - 3) if word.startswith(b"-") else b"0." + b"0" * (len(word) - 2)

@@ -69,6 +69,9 @@ def read(document: bytes, key: str | None, group_bytes: int = 64, block_bytes: i
         end = group.end
         found = json.loads(group.text)
         assert len(found) == group.items > 0
+        pieces = list(group.pieces())
+        assert [json.loads(bytes(text)) for _, text in pieces] == found or b"NaN" in group.text
+        assert all(document[at : at + len(text)] == bytes(text) for at, text in pieces)
         items += found
     return items, reader.envelope
 

@@ -1,0 +1,188 @@
+"""Turn a slice of a run into samples: requests and scores of the same key become one sample.
+
+method                       output.raw                           extracted answer
+multiple_choice_joint        completions                          the choice of the letter that the metric looks at
+multiple_choice_separate_*   the choice that the metric picks     the same choice
+any other                    all completions of all requests      none
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from fastrec.errors import LogError
+from fastrec.harnesses.helm.files import file_of
+from fastrec.harnesses.helm.index import Piece
+from fastrec.harnesses.helm.keys import Key, key_of
+from fastrec.harnesses.helm.run import METHOD
+from fastrec.harnesses.helm.scores import SampleScores, ScoreReader
+from fastrec.harnesses.helm.structs import Completion, RequestState, StatsEntry
+from fastrec.harnesses.helm.texts import input_of, is_correct, media_text, output_text
+from fastrec.harnesses.log import Log, RunInfo, Sample
+from fastrec.harnesses.values import decoder, spell
+from fastrec.schemas.newest import AnswerAttribution, Output, Performance, TokenUsage
+from fastrec.storage import storage_of
+
+__all__ = ["samples"]
+
+_SEPARATE: Final = "multiple_choice_separate"
+_LANGUAGE_MODELING: Final = "language_modeling"
+
+_decode_requests = decoder(list[RequestState])
+_decode_entries = decoder(list[StatsEntry])
+
+
+def samples(log: Log, run: RunInfo, piece: Piece) -> Iterator[Sample]:
+    """Read the samples of a slice."""
+    state, scores = file_of(log, "scenario_state"), file_of(log, "per_instance_stats")
+    assert state is not None
+    assert scores is not None
+    entries: dict[Key, list[StatsEntry]] = {}
+    for entry in _read(scores.path, piece.entries, _decode_entries):
+        key = key_of(entry.instance_id, entry.perturbation, entry.train_trial_index, scores.path)
+        entries.setdefault(key, []).append(entry)
+    requests: dict[Key, list[RequestState]] = {}
+    for one in _read(state.path, piece.requests, _decode_requests):
+        key = key_of(one.instance.id, one.instance.perturbation, one.train_trial_index, state.path)
+        requests.setdefault(key, []).append(one)
+    method = run.metadata.get(METHOD, "")
+    reader = ScoreReader(piece.labels, piece.empty_metrics, method == _LANGUAGE_MODELING)
+    for key, some in requests.items():
+        found = reader.read(entries.get(key, ()), key.perturbation)
+        yield _sample(key, some, found, method, piece.labels)
+
+
+def _read(path: str, ranges: Sequence[tuple[int, int]], decode: Any) -> Iterator[Any]:
+    with storage_of(path).open_reader(path) as source:
+        for start, end in ranges:
+            text = source.pread(end - start, start)
+            while len(text) < end - start:
+                more = source.pread(end - start - len(text), start + len(text))
+                if not more:
+                    raise LogError(path, "changed while it was read: wait until it is complete, and import it again")
+                text += more
+            try:
+                yield from decode(b"[" + text + b"]")
+            except ValueError as exc:
+                raise LogError(path, f"is not as HELM writes it after byte {start:,}: {exc}") from exc
+
+
+def _sample(key: Key, requests: list[RequestState], found: SampleScores, method: str, labels: dict[str, str]) -> Sample:
+    shown = [one for one in requests if one.request_mode != "calibration"] or requests
+    instance = shown[0].instance
+    metadata = _metadata(key, shown[0], labels)
+    completions = [one for state in shown if state.result for one in state.result.completions or ()]
+    output = Output(raw=[_text(one) for one in completions])
+    if thoughts := [one.thinking.text for one in completions if one.thinking and one.thinking.text]:
+        output.reasoning_trace = thoughts
+    if completions and (reason := _stop_reason(completions[0])):
+        metadata["stop_reason"] = reason
+    answer, extraction = None, ""
+    if method.startswith(_SEPARATE):
+        answer, extraction = _picked(shown, found), "predicted_index"
+        metadata["choice_logprobs"] = spell([one.logprob for one in completions])
+        if answer is not None:
+            output = Output(raw=[output_text((instance.references or [])[answer])])
+            shown = [one for one in shown if one.reference_index == answer] or shown
+    elif completions and shown[0].output_mapping:
+        answer, extraction = _mapped(shown[0], completions), "output_mapping"
+    answers = []
+    if answer is not None:
+        metadata["choice_index"] = str(answer)
+        value = output_text((instance.references or [])[answer])
+        answers.append(
+            AnswerAttribution(
+                turn_idx=0,
+                source="output.raw",
+                extracted_value=value,
+                extraction_method=extraction,
+                is_terminal=True,
+            )
+        )
+    return Sample(
+        sample_id=key.instance,
+        input=input_of(instance, shown),
+        scores=list(found.scores.values()),
+        output=output,
+        answers=answers,
+        token_usage=_token_usage(found),
+        performance=_performance(requests),
+        error=_error(requests),
+        metadata=metadata,
+    )
+
+
+def _metadata(key: Key, state: RequestState, labels: dict[str, str]) -> dict[str, str]:
+    instance = state.instance
+    metadata = {"trial": str(key.trial)}
+    if instance.split:
+        metadata["split"] = instance.split
+    if instance.sub_split:
+        metadata["sub_split"] = instance.sub_split
+    if key.perturbation:
+        metadata["perturbation"] = labels.get(key.perturbation, key.perturbation)
+    references = instance.references or []
+    if len(references) > 1:
+        right = [str(index) for index, reference in enumerate(references) if is_correct(reference)]
+        if right:
+            metadata["reference_index"] = ",".join(right)
+    return metadata
+
+
+def _text(completion: Completion) -> str:
+    if not completion.text and completion.multimodal_content:
+        return media_text(completion.multimodal_content)
+    return completion.text or ""
+
+
+def _stop_reason(completion: Completion) -> str:
+    reason = completion.finish_reason
+    if isinstance(reason, dict):
+        reason = reason.get("reason")
+    return spell(reason) if reason else ""
+
+
+def _picked(requests: list[RequestState], found: SampleScores) -> int | None:
+    """Return the choice that HELM's metric picked: the one with the highest score, by its own normalisation."""
+    index = found.totals.get("predicted_index")
+    references = requests[0].instance.references or []
+    return int(index) if index is not None and index in range(len(references)) else None
+
+
+def _mapped(state: RequestState, completions: list[Completion]) -> int | None:
+    """Return the choice whose letter the model said, as HELM's metric does: in the most probable completion."""
+    best = max(completions, key=lambda one: 0.0 if one.logprob is None else one.logprob)
+    choice = (state.output_mapping or {}).get(_text(best).strip())
+    texts = [output_text(reference) for reference in state.instance.references or []]
+    letters = list(state.output_mapping or {})
+    if choice is None or choice not in texts:
+        return None
+    position = letters.index(_text(best).strip())
+    return position if position < len(texts) and texts[position] == choice else texts.index(choice)
+
+
+def _token_usage(found: SampleScores) -> TokenUsage | None:
+    """Return what HELM's tokenizer counted."""
+    asked, said = found.totals.get("num_prompt_tokens"), found.totals.get("num_output_tokens")
+    if asked is None or said is None or asked < 0 or said < 0:
+        return None
+    return TokenUsage(input_tokens=round(asked), output_tokens=round(said), total_tokens=round(asked) + round(said))
+
+
+def _performance(requests: list[RequestState]) -> Performance | None:
+    times = [one.result.request_time for one in requests if one.result and one.result.request_time is not None]
+    total = sum(times) * 1000
+    return Performance(generation_time_ms=total) if times and 0 <= total < float("inf") else None
+
+
+def _error(requests: list[RequestState]) -> str:
+    """Say which requests failed, if any did."""
+    problems: dict[str, None] = {}
+    for one in requests:
+        if one.result is None:
+            problems["the request was not executed"] = None
+        elif not one.result.success:
+            error = one.result.error
+            problems[f"the request failed: {spell(error)}" if error else "the request failed"] = None
+    return "; ".join(problems)

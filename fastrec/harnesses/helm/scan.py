@@ -1,0 +1,116 @@
+"""Read both long files of a run once: which samples there are, where they are, and which metrics they have."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar
+
+from fastrec.errors import LogError
+from fastrec.harnesses.helm.index import FileIndex, SampleTable
+from fastrec.harnesses.helm.keys import canonical, hash_of, key_of
+from fastrec.harnesses.helm.structs import EntryCounts, Envelope, RequestKey
+from fastrec.harnesses.json_array import ArrayReader
+from fastrec.harnesses.text_window import TextWindow
+from fastrec.harnesses.values import decoder
+from fastrec.sources.formats import MAGIC_BYTES, Format, detect
+from fastrec.storage import storage_of
+from fastrec.storage.base import Reader
+
+__all__ = ["Metric", "Scan", "scan_run"]
+
+_T = TypeVar("_T")
+
+_decode_request = decoder(RequestKey)
+_decode_entry = decoder(EntryCounts)
+_decode_envelope = decoder(Envelope)
+
+
+class Metric(NamedTuple):
+    """A metric as the scores name it."""
+
+    name: str
+    split: str | None
+    sub_split: str | None
+    perturbation: str
+    """Its canonical description; empty if there is none."""
+
+
+class Scan:
+    """What both files say."""
+
+    def __init__(self) -> None:
+        self.envelope = Envelope()
+        self.samples = SampleTable()
+        self.strangers = SampleTable()
+        """Keys of scores that no request has."""
+        self.requests = FileIndex()
+        self.entries = FileIndex()
+        self.started: int | None = None
+        """When the earliest request was sent."""
+        self.perturbations: set[str] = set()
+        self.tally: Counter[tuple[Metric, int, int | float]] = Counter()
+        """How often each metric occurs in a trial with a number of values."""
+
+
+def scan_run(state: str, scores: str) -> Scan:
+    """Read the requests and the scores of a run."""
+    scan = Scan()
+    _scan_requests(state, scan)
+    _scan_entries(scores, scan)
+    return scan
+
+
+def _scan_requests(path: str, scan: Scan) -> None:
+    with storage_of(path).open_reader(path) as source:
+        reader = _array(path, source, "request_states")
+        for start, size, one in _items(path, reader, _decode_request):
+            key = key_of(one.instance.id, one.instance.perturbation, one.train_trial_index, path)
+            if key.perturbation:
+                scan.perturbations.add(key.perturbation)
+            scan.requests.add(start, size, scan.samples.add(hash_of(key)))
+            sent = one.result.request_datetime if one.result else None
+            if sent and (scan.started is None or sent < scan.started):
+                scan.started = int(sent)
+    try:
+        scan.envelope = _decode_envelope(reader.envelope)
+    except ValueError as exc:
+        raise LogError(path, f"is not as HELM writes it: {exc}") from exc
+
+
+def _scan_entries(path: str, scan: Scan) -> None:
+    tally = scan.tally
+    with storage_of(path).open_reader(path) as source:
+        reader = _array(path, source, None)
+        for start, size, one in _items(path, reader, _decode_entry):
+            trial = one.train_trial_index
+            key = key_of(one.instance_id, one.perturbation, trial, path)
+            number = hash_of(key)
+            sample = scan.samples.find(number)
+            scan.entries.add(start, size, sample)
+            if sample is None:
+                scan.strangers.add(number)
+                continue
+            for stat in one.stats or ():
+                name = stat.name
+                perturbation = key.perturbation
+                if name.perturbation and name.perturbation != one.perturbation:
+                    perturbation = canonical(name.perturbation)
+                    scan.perturbations.add(perturbation)
+                tally[Metric(name.name, name.split, name.sub_split, perturbation), trial, stat.count] += 1
+
+
+def _array(path: str, source: Reader, key: str | None) -> ArrayReader:
+    if detect(source.pread(MAGIC_BYTES, 0)) is not Format.PLAIN:
+        raise LogError(path, "is compressed: decompress it first")
+    return ArrayReader(path, TextWindow(path, source.read), key)
+
+
+def _items(path: str, reader: ArrayReader, decode: Callable[[memoryview], _T]) -> Iterator[tuple[int, int, _T]]:
+    """Yield the offset, the size and the needed parts of each item."""
+    for group in reader:
+        for start, text in group.pieces():
+            try:
+                yield start, len(text), decode(text)
+            except ValueError as exc:
+                raise LogError(path, f"is not as HELM writes it at byte {start:,}: {exc}") from exc

@@ -1,0 +1,96 @@
+"""The scores of a sample: the values of its metrics, as several entries state them.
+
+Several metric objects of HELM may state the same metric: equal values count once, different ones are an error. Only in
+language modeling, entries are about different requests of one instance; they are added up, as HELM does itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from fastrec.harnesses.helm.keys import canonical, metric_id
+from fastrec.harnesses.helm.structs import Stat, StatsEntry
+from fastrec.harnesses.log import Score
+from fastrec.harnesses.values import number_of, spell
+
+__all__ = ["SampleScores", "ScoreReader"]
+
+_EMPTY: Final = "HELM has no value of this metric for this instance"
+
+
+class SampleScores:
+    """The scores of a sample, and those of its values that say something about the request."""
+
+    def __init__(self) -> None:
+        self.scores: dict[str, Score] = {}
+        self.totals: dict[str, float] = {}
+        """By name of the metric."""
+
+
+class ScoreReader:
+    """Reads the scores of samples; it keeps the names of metrics, which come again with every sample."""
+
+    def __init__(self, labels: dict[str, str], empty_metrics: frozenset[str], adds_up: bool) -> None:
+        self._labels = labels
+        self._empty_metrics = empty_metrics
+        self._adds_up = adds_up
+        self._names: dict[tuple[str, str | None, str | None, str], str] = {}
+
+    def read(self, entries: Sequence[StatsEntry], perturbation: str) -> SampleScores:
+        """Return the scores of a sample, whose perturbation is given by its canonical description."""
+        found = SampleScores()
+        if self._adds_up and len(entries) > 1:
+            entries = [_added(entries)]
+        own_perturbation = entries[0].perturbation if entries else None
+        for stat in (stat for entry in entries for stat in entry.stats or ()):
+            name = stat.name
+            other = name.perturbation
+            own = perturbation if not other or other == own_perturbation else canonical(other)
+            key = (name.name, name.split, name.sub_split, own)
+            metric = self._names.get(key)
+            if metric is None:
+                metric = self._names[key] = metric_id(name, own, self._labels)
+            if metric in self._empty_metrics:
+                continue
+            self._add(found, metric, stat)
+        return found
+
+    def _add(self, found: SampleScores, metric: str, stat: Stat) -> None:
+        score = _score(metric, stat)
+        earlier = found.scores.setdefault(metric, score)
+        if earlier is score:
+            total = number_of(stat.sum)
+            if total is not None and stat.count:
+                found.totals[stat.name.name] = total
+        elif earlier.value is None and not earlier.problem.startswith("HELM has several"):
+            found.scores[metric] = score if score.value is not None else earlier
+        elif score.value is not None and score.value != earlier.value:
+            found.scores[metric] = Score(metric=metric, value=None, problem="HELM has several values of this metric")
+
+
+def _score(metric: str, stat: Stat) -> Score:
+    if stat.mean is None:
+        total = number_of(stat.sum) if stat.count else None
+        if total is None:
+            return Score(metric=metric, value=None, problem=_EMPTY)
+        return Score(metric=metric, value=total / stat.count)
+    value = number_of(stat.mean)
+    if value is None:
+        return Score(metric=metric, value=None, problem=f"the score is not a number: {spell(stat.mean)[:100]}")
+    return Score(metric=metric, value=value)
+
+
+def _added(entries: Sequence[StatsEntry]) -> StatsEntry:
+    """Add up the values of each metric over all entries."""
+    found: dict[tuple[str, str | None, str | None], Stat] = {}
+    for entry in entries:
+        for stat in entry.stats or ():
+            key = (stat.name.name, stat.name.split, stat.name.sub_split)
+            total = found.setdefault(key, Stat(stat.name, 0, 0.0))
+            if stat.count:
+                added = number_of(stat.sum)
+                total.count += stat.count
+                total.sum = None if added is None or total.sum is None else total.sum + added
+    first = entries[0]
+    return StatsEntry(first.instance_id, first.train_trial_index, first.perturbation, list(found.values()))
