@@ -20,13 +20,14 @@ import msgspec
 from msgspec import UNSET
 
 from fastrec.harnesses.log import RunInfo, Sample, Score
-from fastrec.schemas.hashes import sample_hash
+from fastrec.schemas.hashes import LIST_HASHES
 from fastrec.schemas.newest import SCHEMA, Evaluation, Record
 
 __all__ = ["NO_METRIC", "Converter", "MetricTotals"]
 
 NO_METRIC: Final = "no metric matches --metric"
 
+_hash: Final = LIST_HASHES["sha256"]
 _NOT_SCORED: Final = Score(metric="", value=None, problem="the log has no score for this sample")
 
 
@@ -54,6 +55,7 @@ class Converter:
     def __init__(self, harness: str, run: RunInfo, patterns: Iterable[str] = ()) -> None:
         """Write records of the metrics that match one of `patterns`, or of all."""
         self._run = run
+        self._evaluation_id = run.evaluation_id
         self._patterns = tuple(patterns)
         self._common = {"harness": harness} | ({"harness_version": run.version} if run.version else {}) | run.metadata
         self._encode = msgspec.json.Encoder().encode
@@ -78,7 +80,7 @@ class Converter:
                 return []
         run, encode = self._run, self._encode
         asked: Any = msgspec.Raw(encode(sample.input))
-        question = sample_hash(sample.input.raw, sample.input.reference)
+        question = _hash(sample.input.raw, sample.input.reference)
         # The parts of the records that are long and equal are encoded once.
         output: Any = UNSET if sample.output is None else msgspec.Raw(encode(sample.output))
         messages: Any = UNSET if sample.messages is None else msgspec.Raw(encode(sample.messages))
@@ -89,7 +91,7 @@ class Converter:
             value = 0.0 if score.value is None else score.value
             record = Record(
                 schema_version=SCHEMA.label,
-                evaluation_id=run.evaluation_id,
+                evaluation_id=self._evaluation_id,
                 model_id=run.model,
                 evaluation_name=run.task,
                 evaluation_result_id=score.metric or UNSET,
