@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Final
 
@@ -13,6 +14,7 @@ from fastrec.sources.shard import Shard
 __all__ = ["find_records"]
 
 _MOST_FILES: Final = 100  # looked at in a directory without shards
+_MOST_NAMES: Final = 3  # in the message
 _DOC_ID: Final = b'"doc_id"'  # of a sample of lm-eval, the only harness that writes JSON lines
 
 
@@ -31,7 +33,7 @@ def find_records(paths: Sequence[str], *, files_from: str | None = None) -> tupl
 
 
 def _these_are_logs(harness: str, paths: Sequence[str]) -> UsageError:
-    named = " ".join(map(shown, paths))
+    named = shlex.join([*map(shown, paths[:_MOST_NAMES])]) + (" …" if len(paths) > _MOST_NAMES else "")
     return UsageError(
         f"these are {harness} logs, not records: {named}\n"
         f"Turn them into records first: fastrec import {named} -o records"

@@ -236,7 +236,7 @@ def test_a_file_cut_into_ranges_keeps_its_line_numbers(tmp_path: Path, task_byte
 
 
 def _shard(path: Path) -> Any:
-    return module.find_shards([str(path)])[0][0]
+    return module.find_records([str(path)])[0][0]
 
 
 HOSTILE = [

@@ -160,6 +160,12 @@ def test_metrics_can_be_chosen(logs: Path, tmp_path: Path) -> None:
     assert capitals.metrics_left_out == {"acc": len(CAPITALS)}
 
 
+def test_a_pattern_that_matches_nothing_is_refused(logs: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"no metric matches 'f1\*'; the logs have acc, exact_match:last-number"):
+        import_logs(logs, tmp_path / "records", metric="f1*")
+    assert not (tmp_path / "records").exists()
+
+
 def test_the_same_log_is_imported_once(logs: Path, tmp_path: Path) -> None:
     shutil.copytree(logs, tmp_path / "copy")
     result = import_logs([logs, tmp_path / "copy"], tmp_path / "records")
@@ -217,6 +223,7 @@ def test_normalize_tells_what_to_do_with_logs(logs: Path, tmp_path: Path, part: 
     assert f"these are {part} logs".encode() in done.stderr
     assert b"fastrec import" in done.stderr
     assert not (tmp_path / "corpus").exists()
+    assert run_command("validate", logs / part).returncode == 2
 
 
 def test_logs_become_a_corpus(logs: Path, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import Final
 
 from fastrec._version import __version__
 from fastrec.arguments import Strings, several
@@ -25,6 +26,8 @@ from fastrec.progress import Progress
 from fastrec.storage import without_file_protocol
 
 __all__ = ["BadLog", "Comparison", "Import", "ImportedLog", "import_logs"]
+
+_MOST_METRICS: Final = 30
 
 
 def import_logs(
@@ -66,6 +69,16 @@ def import_logs(
         with make_engine(processes) as engine:
             Pipeline(engine, made, patterns, progress or Progress()).run(found.logs, result)
         result.bad_logs.sort(key=lambda bad: bad.path)
+        _check_patterns(patterns, result)
         if result.logs:  # otherwise an earlier import stays as it is
             made.publish(result)
     return result
+
+
+def _check_patterns(patterns: tuple[str, ...], result: Import) -> None:
+    """Refuse patterns that no metric matches."""
+    if patterns and result.logs and not any(log.records for log in result.logs):
+        known = sorted({name for log in result.logs for name in log.metrics_left_out})
+        named = ", ".join(repr(pattern) for pattern in patterns)
+        more = f" and {len(known) - _MOST_METRICS:,} more" if len(known) > _MOST_METRICS else ""
+        raise UsageError(f"no metric matches {named}; the logs have {', '.join(known[:_MOST_METRICS])}{more}")

@@ -32,11 +32,11 @@ from fastrec.judge.judge import Judge
 from fastrec.judge.repair import repair_codes
 from fastrec.judge.shards import judge_slice
 from fastrec.limits import LIMITS, Limits
+from fastrec.normalize.inputs import find_records
 from fastrec.progress import Progress
 from fastrec.schemas.hashes import HASHES
 from fastrec.schemas.registry import SCHEMAS, chosen_schema
 from fastrec.sources.formats import MAX_WINDOW
-from fastrec.sources.inputs import find_shards
 from fastrec.sources.lines import MAX_LINE_BYTES, ReadStats
 from fastrec.sources.shard import Shard, Slice
 from fastrec.sources.tasks import tasks_of, total_text
@@ -106,7 +106,7 @@ def validate(
     chosen_schema(schema)
     repairs = frozenset(repair_codes(field_names("repair", repair)))
     names = [paths] if isinstance(paths, (str, os.PathLike)) else paths
-    shards, notices = find_shards([os.fspath(path) for path in names], files_from=files_from)
+    shards, notices = find_records([os.fspath(path) for path in names], files_from=files_from)
     validation = Validation(shards=len(shards), notices=notices)
     total = SliceFindings(FindingGroups(limits.finding_groups))
     with ExitStack() as stack:
