@@ -29,6 +29,7 @@ TASK_COLUMN: Final = "doc.task_name"
 _LAYOUTS: Final = (frozenset({"doc", "model_response", "metric"}), frozenset({"example", "metrics", "predictions"}))
 _NAME_OF_DETAILS: Final = re.compile(r"(?:details_)?(.*?)(?:_\d{4}-\d\d-\d\dT[\d.:_-]+)?\.parquet")
 _NOT_PART: Final = re.compile(r"[^0-9A-Za-z]+")
+_NO_DETAILS: Final = "there are no details of this run: lighteval writes them with --save-details"
 _ADVICE: Final = "give the results_<date>.json of its run, too: it names the model"
 
 
@@ -66,7 +67,11 @@ def group(files: Sequence[FoundFile]) -> Grouped:
                 grouped.bad.append(found)
         elif file.role != "results":
             grouped.others += 1
-    grouped.others += sum(run.file.path not in used for run in runs)
+    idle = [run.file.path for run in runs if run.file.path not in used]
+    if grouped.logs or grouped.bad:
+        grouped.others += len(idle)
+    else:
+        grouped.bad += [BadLog(path=path, reason=_NO_DETAILS) for path in idle]
     return grouped
 
 

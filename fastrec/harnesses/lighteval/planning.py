@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import xxhash
 
 from fastrec.errors import LogError
 from fastrec.harnesses.lighteval.details import COLUMNS, FLAT_COLUMNS, details_of, flat_details_of
-from fastrec.harnesses.lighteval.pairing import named_task
+from fastrec.harnesses.lighteval.pairing import TASK_COLUMN, named_task
 from fastrec.harnesses.lighteval.results import Metric, Results, read_results, started
 from fastrec.harnesses.lighteval.rows import sample_of
 from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo, Sample
 from fastrec.harnesses.values import number_of
 
 __all__ = ["Piece", "make_plan", "read_samples"]
+
+
+_FEWER_ROWS: Final = "this Parquet file is damaged: it has fewer rows than its footer says"
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -29,6 +32,7 @@ class Piece(msgspec.Struct, frozen=True):
     """The row group after the last one."""
     before: int
     """Rows in all row groups before."""
+    rows: int
     is_flat: bool
     """Whether the layout is that up to 0.10."""
     task: str
@@ -46,11 +50,11 @@ def make_plan(log: Log) -> LogPlan:
     if not begin:
         raise LogError(document, "these results have no date, neither in their name nor as start_time")
     reading = _reading(details)
-    is_flat = "doc" not in reading.survey(details, ()).columns
-    survey = reading.survey(details, FLAT_COLUMNS if is_flat else COLUMNS)
+    survey = reading.survey(details)
+    is_flat = "doc" not in survey.columns
     if not survey.rows:
         raise LogError(details, "these details have no rows")
-    named = "" if is_flat else next(details_of(next(reading.tables(details, COLUMNS)))).task
+    named = "" if is_flat else _first_task(details, reading)
     task = _listed(named, results) if named else _flat_task(details, results, reading, is_flat=is_flat)
     metrics = results.metrics_of(task)
     aggregates, not_compared = _aggregates(results, task, metrics, survey.columns["metrics" if is_flat else "metric"])
@@ -63,7 +67,7 @@ def make_plan(log: Log) -> LogPlan:
             metadata=_metadata(results, task),
             lower_is_better=frozenset(name for name, metric in metrics.items() if metric.lower_is_better),
         ),
-        slices=[Piece(first, end, before, is_flat, named, metrics) for first, end, before in survey.slices],
+        slices=[Piece(first, end, before, rows, is_flat, named, metrics) for first, end, before, rows in survey.slices],
         aggregates=aggregates,
         not_compared=not_compared,
     )
@@ -82,6 +86,8 @@ def read_samples(log: Log, piece: Piece) -> Iterator[Sample]:
             if not detail.sample_id:
                 detail.sample_id = str(row - 1)
             yield sample_of(detail, piece.metrics)
+    if row != piece.before + piece.rows:
+        raise LogError(path, _FEWER_ROWS)
 
 
 def _reading(path: str) -> Any:
@@ -89,6 +95,14 @@ def _reading(path: str) -> Any:
     if find_spec("pyarrow") is None:
         raise LogError(path, "reading Parquet needs pyarrow, which is not installed: pip install 'fastrec[parquet]'")
     return import_module("fastrec.harnesses.lighteval.reading")
+
+
+def _first_task(path: str, reading: Any) -> str:
+    """Return the task of the first row; empty if it does not say it."""
+    for table in reading.tables(path, [TASK_COLUMN]):
+        for task in table.values(*TASK_COLUMN.split(".")):
+            return task if isinstance(task, str) else ""
+    raise LogError(path, _FEWER_ROWS)
 
 
 def _listed(task: str, results: Results) -> str:
@@ -100,7 +114,7 @@ def _flat_task(path: str, results: Results, reading: Any, *, is_flat: bool) -> s
     """Return the task of details that do not name it: by the hash of all questions, or else by the name of the file."""
     column = ("example", "") if is_flat else ("doc", "query")
     hashes = sorted(
-        xxhash.xxh64((text or "").encode("utf-8", "surrogatepass")).hexdigest()
+        xxhash.xxh64(str(text).encode("utf-8", "surrogatepass")).hexdigest()
         for table in reading.tables(path, [".".join(filter(None, column))])
         for text in table.values(*column)
     )

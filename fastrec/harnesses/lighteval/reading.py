@@ -23,10 +23,6 @@ _BATCH_BYTES: Final = 2 << 20
 _BATCH_ROWS: Final = 1000
 _BUFFER_BYTES: Final = 1 << 20  # read a column in pieces, not as a whole
 
-_ONE_THREAD: Final = 1  # the other processes use the other cores
-pa.set_cpu_count(_ONE_THREAD)
-pa.set_io_thread_count(_ONE_THREAD)
-
 
 class Survey(msgspec.Struct):
     """What a file has."""
@@ -34,8 +30,8 @@ class Survey(msgspec.Struct):
     columns: dict[str, list[str]]
     """The names of the columns; of structs, also those of their fields."""
     rows: int
-    slices: list[tuple[int, int, int]]
-    """Row groups to read together: the first, the one after the last, and the number of rows before."""
+    slices: list[tuple[int, int, int, int]]
+    """Row groups to read together: the first, the one after the last, the rows before, and their own rows."""
 
 
 class Table:
@@ -80,22 +76,25 @@ class Table:
         return array.field(field)
 
 
-def survey(path: str, wanted: Sequence[str]) -> Survey:
-    """Return what a file has, and cut it into slices by the size of the wanted columns."""
+def survey(path: str) -> Survey:
+    """Return what a file has, and cut it into slices.
+
+    Only row groups are looked at, not their columns: pyarrow ends the process if the metadata of a column are damaged.
+    """
     with _opened(path) as file, _errors_of(path):
         columns = {
             field.name: [child.name for child in field.type] if pa.types.is_struct(field.type) else []
             for field in file.schema_arrow
         }
         metadata = file.metadata
-        slices: list[tuple[int, int, int]] = []
+        slices: list[tuple[int, int, int, int]] = []
         first = size = before = rows = 0
         for index in range(metadata.num_row_groups):
             group = metadata.row_group(index)
-            size += _size_of(group, wanted)
+            size += group.total_byte_size
             rows += group.num_rows
             if size >= _SLICE_BYTES or index == metadata.num_row_groups - 1:
-                slices.append((first, index + 1, before))
+                slices.append((first, index + 1, before, rows - before))
                 first, size, before = index + 1, 0, rows
         return Survey(columns=columns, rows=metadata.num_rows, slices=slices)
 
@@ -106,21 +105,11 @@ def tables(path: str, wanted: Sequence[str], groups: tuple[int, int] | None = No
         first, end = groups or (0, file.metadata.num_row_groups)
         for index in range(first, end):
             group = file.metadata.row_group(index)
-            rows = max(1, _BATCH_BYTES * group.num_rows // max(1, _size_of(group, wanted)))
+            rows = max(1, _BATCH_BYTES * group.num_rows // max(1, group.total_byte_size))
             for batch in file.iter_batches(
                 batch_size=min(rows, _BATCH_ROWS), row_groups=[index], columns=list(wanted), use_threads=False
             ):
                 yield Table(path, batch)
-
-
-def _size_of(group: pq.RowGroupMetaData, wanted: Sequence[str]) -> int:
-    size = 0
-    for index in range(group.num_columns):
-        column = group.column(index)
-        path = column.path_in_schema
-        if any(path == name or path.startswith(f"{name}.") for name in wanted):
-            size += column.total_uncompressed_size
-    return size
 
 
 def _is_list(kind: pa.DataType) -> bool:
@@ -139,8 +128,13 @@ def _lengths(array: Any) -> list[int]:
 @contextmanager
 def _opened(path: str) -> Iterator[pq.ParquetFile]:
     with storage_of(path).open_reader(path) as reader:
-        with _errors_of(path):
-            file = pq.ParquetFile(_File(reader), buffer_size=_BUFFER_BYTES, pre_buffer=False)
+        pool = pa.default_memory_pool()
+        pa.set_memory_pool(pa.system_memory_pool())  # gives memory back; a reader keeps the pool that it starts with
+        try:
+            with _errors_of(path):
+                file = pq.ParquetFile(_File(reader), buffer_size=_BUFFER_BYTES, pre_buffer=False)
+        finally:
+            pa.set_memory_pool(pool)
         yield file
 
 
