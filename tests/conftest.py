@@ -85,7 +85,7 @@ def _forked_workers(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-FORKING = ("commands", "normalize")
+FORKING = ("check_pairs", "commands", "normalize")
 REAL = Path(__file__).parents[2] / "shared" / "real"
 
 

@@ -79,9 +79,9 @@ def _print_counts(report: PairCheck) -> None:
         others = f", {sum(report.not_compared.values()):,} not compared ({reasons})" if reasons else ""
         counts = f"{report.reproduced:,} reproduced by the rows, {report.different:,} different"
         click.echo(f"scores of {counted(report.results, 'result')}: {counts}{others}")
-    for count, what in ((report.without_checksum, "a checksum"), (report.without_total_rows, "the number of rows")):
+    for count, what in ((report.without_checksum, "checksum"), (report.without_total_rows, "number of rows")):
         if count:
-            click.echo(f"{counted(count, 'aggregate')} of {report.pairs:,} with samples do not state {what}")
+            click.echo(f"{count:,} of {counted(report.pairs, 'pair')}: the aggregate states no {what}")
     word = click.style("OK" if report.ok else "not OK", fg="green" if report.ok else "red", bold=True)
     findings = f"{counted(sum(report.codes.values()), 'finding')}; " if report.codes else ""
     counts = (

@@ -71,7 +71,8 @@ class RepairedLine(msgspec.Struct, frozen=True):
 class Batch(msgspec.Struct):
     """The judged lines of a chunk. `lines == valid + len(rejected) + blank`, always.
 
-    If only verdicts were asked for, the lists with an item for each record are empty.
+    If only verdicts were asked for, the lists with an item for each record are empty, except perhaps `records` and
+    `numbers`.
     """
 
     lines: int = 0

@@ -66,6 +66,7 @@ class Judge:
         sample_hash: SampleHashMode = "replace",
         warnings: bool = False,
         normal: bool = True,
+        records: bool = False,
         any_recipe: bool = True,
         repairs: frozenset[str] = frozenset(),
         is_guess: bool = False,
@@ -79,7 +80,7 @@ class Judge:
         `sample_hash` says what to do with a wrong one. Without `any_recipe` a hash by another recipe is wrong.
 
         Without `normal` there are only verdicts: batches have no records and no normal forms, which is much faster. No
-        record is upgraded then.
+        record is upgraded then. With `records`, batches have records and their line numbers nevertheless.
 
         `repairs` are the codes of repairs that may be made. With `is_guess`, the target becomes the newest version as
         soon as there is a record of a later version: such a record counts as one that repairs would keep.
@@ -92,6 +93,7 @@ class Judge:
         self._mode = sample_hash
         self._warnings = warnings
         self._normal = normal
+        self._records = records
         # Without normal forms, known inputs save no more than it costs to find them.
         self._known_inputs = KnownInputs(known_input_bytes if normal else 0)
         self._find_recipe: FindRecipe = RecipeFinder().find if any_recipe else _no_recipe
@@ -107,6 +109,7 @@ class Judge:
             mode=sample_hash,
             warnings=warnings,
             normal=normal,
+            records=records,
             repairs=repairs,
             is_guess=is_guess,
         ).judge
@@ -157,6 +160,7 @@ class Judge:
         # The known inputs of another version say nothing about this one.
         decode_short = decoder.parts[0] if known_inputs and chunk.lane is self._lane else _refuse
         view, size, next_newline, known = memoryview(text), len(text), text.find, None
+        with_records = self._records
         position, number, saved, excess = chunk.position, chunk.number, chunk.saved, chunk.excess
         next_null, before, stop = chunk.next_null(), number, _Stop.END
         count_strings = _none if normal else decoder.count_strings
@@ -214,6 +218,9 @@ class Judge:
                 batch.notes[label_code(label)] += 1
             if not normal:
                 excess += 2 * count_strings(record)
+                if with_records:
+                    records.append(record)
+                    numbers.append(chunk.line + number)
                 position = end + 1
                 number += 1
                 continue

@@ -66,6 +66,7 @@ class SlowPath:
         mode: SampleHashMode,
         warnings: bool,
         normal: bool,
+        records: bool,
         repairs: frozenset[str],
         is_guess: bool,
     ) -> None:
@@ -77,6 +78,7 @@ class SlowPath:
         self._mode = mode
         self._warnings = warnings
         self._normal = normal
+        self._records = records
         self._repairs = repairs
         self._is_guess = is_guess
 
@@ -208,10 +210,11 @@ class SlowPath:
         batch.slow += 1
         if unknown:
             lane.decoder.learn(unknown)
+        if self._normal or self._records:
+            batch.records.append(record)
+            batch.numbers.append(line)
         if self._normal:
             into += spell(normal)
             into.append(10)
-            batch.records.append(record)
             batch.recipe_names.append(recipe)
-            batch.numbers.append(line)
             batch.ends.append(len(into))

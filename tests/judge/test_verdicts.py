@@ -110,6 +110,25 @@ def test_verdicts_are_the_same_without_normal_forms(options: dict[str, Any], rng
         assert verdicts(judged(subject, data)) == verdicts(expected), data
 
 
+@given(dice)
+@settings(max_examples=15)
+def test_records_without_normal_forms(rng: random.Random) -> None:
+    """With `records`, verdicts come with the same records and line numbers as with normal forms."""
+    lines = [hostile_line(record, rng) for record in mixed_records(rng, 25)]
+    subject, other = Judge(normal=False, records=True), Judge(known_input_bytes=0)
+    for data in (*lines, b"\n".join(lines), b"\n".join(reversed(lines)) + b"\n"):
+        out = bytearray()
+        found, expected = subject.judge_chunk(data, out, line=7), other.judge_chunk(data, bytearray(), line=7)
+        assert not out
+        assert verdicts(found) == verdicts(expected)
+        assert found.numbers == expected.numbers
+        for mine, other_one in zip(found.records, expected.records, strict=True):
+            for name in ("evaluation_id", "model_id", "evaluation_name", "sample_id"):
+                assert getattr(mine, name) == getattr(other_one, name)
+            assert mine.evaluation.score == other_one.evaluation.score
+            assert (mine.error or None) == (other_one.error or None)
+
+
 @pytest.mark.parametrize("version", SCHEMAS)
 @given(st.data(), dice)
 @settings(max_examples=25)

@@ -29,7 +29,7 @@ from fastrec.judge.findings import Finding, FindingGroups, Location
 from fastrec.limits import LIMITS, Limits
 from fastrec.progress import Progress
 from fastrec.sources.tasks import gather_tasks, total_text
-from fastrec.storage import parent_and_name
+from fastrec.storage import is_private, parent_and_name
 
 __all__ = ["PairCheck", "check_pairs"]
 
@@ -57,9 +57,12 @@ def check_pairs(
     started = time.perf_counter()
     check_jobs(jobs)
     given = [directories] if isinstance(directories, (str, os.PathLike)) else directories
-    if not given:
+    names = [os.fspath(directory) for directory in given]
+    if not names:
         raise UsageError("no input: name one or more directories")
-    found = find_pairs([os.fspath(directory) for directory in given])
+    if any(map(is_private, names)):
+        jobs = 1
+    found = find_pairs(names)
     pieces = [piece for pair in found.pairs for piece in pieces_of(pair, limits)]
     tasks = [CheckTask(some, limits) for some in gather_tasks(pieces, limits.task_bytes)]
     size = total_text(pieces)

@@ -104,7 +104,8 @@ def read_rows(piece: Slice, aggregate: Aggregate | None, limits: Limits) -> Rows
 
 @lru_cache(maxsize=1)
 def _judge() -> Judge:
-    return Judge()
+    """Make the judge of this process. It keeps records without normal forms, which is a third faster."""
+    return Judge(normal=False, records=True)
 
 
 def _add_rows(batch: Batch, joiner: _Joiner, found: Rows, source: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 import msgspec
@@ -29,6 +29,7 @@ __all__ = ["CheckTask", "CheckedPiece", "Piece", "check_task", "pieces_of"]
 
 _OVERHEAD = 1 << 14  # the time to open and decode an aggregate, in bytes of rows
 _WHERE = "$.detailed_evaluation_results"
+_ReadAggregate = Callable[[str], Aggregate | NotAggregate]
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -83,13 +84,14 @@ def chosen_samples(pair: Pair) -> Shard:
 
 def check_task(task: CheckTask) -> list[CheckedPiece]:
     """Check the pieces of a task. Runs in a worker."""
-    return [_check_piece(piece, task.limits) for piece in task.pieces]
+    read_aggregate = lru_cache(maxsize=1)(_read_aggregate)  # the pieces of a pair follow each other
+    return [_check_piece(piece, task.limits, read_aggregate) for piece in task.pieces]
 
 
-def _check_piece(piece: Piece, limits: Limits) -> CheckedPiece:
+def _check_piece(piece: Piece, limits: Limits, read_aggregate: _ReadAggregate) -> CheckedPiece:
     checked = CheckedPiece()
     try:
-        _check(piece, limits, checked)
+        _check(piece, limits, checked, read_aggregate)
     except ShardError as exc:
         checked.error = str(exc)
     except OSError as exc:
@@ -97,9 +99,9 @@ def _check_piece(piece: Piece, limits: Limits) -> CheckedPiece:
     return checked
 
 
-def _check(piece: Piece, limits: Limits, checked: CheckedPiece) -> None:
+def _check(piece: Piece, limits: Limits, checked: CheckedPiece, read_aggregate: _ReadAggregate) -> None:
     pair = piece.pair
-    found = _read_aggregate(pair.aggregate) if pair.aggregate else None
+    found = read_aggregate(pair.aggregate) if pair.aggregate else None
     if isinstance(found, Aggregate):
         checked.aggregate = found
         if piece.is_first:
@@ -113,9 +115,8 @@ def _check(piece: Piece, limits: Limits, checked: CheckedPiece) -> None:
         checked.rows = read_rows(piece.slice, checked.aggregate, limits)
 
 
-@lru_cache(maxsize=1)
 def _read_aggregate(path: str) -> Aggregate | NotAggregate:
-    """Read a JSON file. The pieces of a pair follow each other, so the last one is remembered."""
+    """Read a JSON file."""
     storage = storage_of(path)
     size = storage.size_of(path)
     if size > LARGEST:
@@ -167,9 +168,13 @@ def _checksum_findings(samples: Shard, algorithm: str, stated: str) -> Iterator[
 
 
 def _text_hash(samples: Shard, algorithm: str) -> str:
+    """Return the checksum of the text of a samples file; empty if it is damaged, which is reported later."""
     digest = hashlib.new(algorithm, usedforsecurity=False)
-    for block in samples.read_text():
-        digest.update(block)
+    try:
+        for block in samples.read_text():
+            digest.update(block)
+    except ShardError:
+        return ""
     return digest.hexdigest()
 
 

@@ -1,0 +1,487 @@
+"""`check-pairs`: every finding about a pair of files, and trees without any."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fastrec
+from fastrec.commands.check_pairs.rows import Tally
+from fastrec.errors import UsageError
+from fastrec.judge.codes import PAIRS
+from fastrec.judge.findings import FindingGroup
+from fastrec.limits import Limits
+from fastrec.sources.formats import Format
+from tests.check_pairs.trees import MODEL_ID, SUFFIXES, UUID, UUIDS, Tree, aggregate, result, row, rows, text_of
+from tests.samples import sample, sample_of
+from tests.sources.compressing import compressed
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    return Tree(tmp_path)
+
+
+def only_group(tree: Tree) -> FindingGroup:
+    (group,) = tree.check().groups
+    return group
+
+
+# Trees without findings
+
+
+@pytest.mark.parametrize("format_", SUFFIXES, ids=lambda one: one.value)
+def test_a_clean_tree_has_no_findings(tree: Tree, format_: Format) -> None:
+    """Samples files may be plain or compressed; the checksum is of the bytes on disk."""
+    for uuid in UUIDS[:3]:
+        tree.add(uuid=uuid, format_=format_)
+    found = tree.check()
+    assert found.ok
+    assert (found.aggregates, found.samples, found.pairs, found.rows) == (3, 3, 3, 12)
+    assert (found.results, found.reproduced, found.different, found.not_compared) == (3, 3, 0, {})
+
+
+def test_an_aggregate_without_samples_is_fine(tree: Tree) -> None:
+    """Most aggregates are numbers from a leaderboard."""
+    tree.write(aggregate())
+    found = tree.check()
+    assert found.ok
+    assert (found.aggregates, found.samples, found.pairs, found.results) == (1, 0, 0, 0)
+
+
+def test_md5_and_upper_case_checksums(tree: Tree) -> None:
+    """The schema allows MD5, and hexadecimal digits have no case."""
+    text = text_of(rows())
+    tree.add(text, stated={"hash_algorithm": "md5", "checksum": hashlib.md5(text).hexdigest().upper()})
+    assert tree.codes() == {}
+
+
+def test_what_is_not_stated_is_counted(tree: Tree) -> None:
+    """Checksum and number of rows are optional by the schema."""
+    tree.add(stated={"checksum": ..., "hash_algorithm": ..., "total_rows": ...})
+    found = tree.check()
+    assert found.ok
+    assert (found.without_checksum, found.without_total_rows) == (1, 1)
+
+
+def test_line_separators_inside_of_texts_are_no_line_ends(tree: Tree) -> None:
+    """U+2028, U+2029 and U+0085, which other tools split lines at; also \\r and blank lines."""
+    odd = "a\u2028b\u2029c\u0085d\x0b\x0c\x1c"
+    lines = [
+        row(number, 1.0, input={"raw": odd, "reference": [odd]}, sample_id=f"{odd}{number}") for number in range(3)
+    ]
+    text = text_of(lines)
+    assert "\u2028".encode() in text
+    tree.add(text.replace(b"\n", b"\r\n\n  \n"), result(1.0), stated={"total_rows": 3})
+    found = tree.check()
+    assert found.ok
+    assert found.rows == 3
+
+
+def test_rows_of_all_versions(tree: Tree) -> None:
+    """Earlier versions have no `evaluation_result_id`: their rows are joined by name."""
+    common = {"evaluation_id": "e", "model_id": "m", "evaluation_name": "n"}
+    for uuid, version in zip(UUIDS, ("0.2.0", "0.2.0-released", "0.2.1"), strict=False):
+        lines = [sample_of(version, **common, evaluation={"score": score, "is_correct": True}) for score in (0.5, 0.7)]
+        info = {"name": "m", "id": "m"}
+        results = result(0.6, None, "n"), result(0.1, None, "o")
+        tree.add(lines, *results, uuid=uuid, evaluation_id="e", model_info=info)
+    found = tree.check()
+    assert found.ok
+    assert (found.reproduced, found.not_compared) == (3, {"no rows": 3})
+
+
+def test_other_files_are_ignored_and_counted(tree: Tree) -> None:
+    """Manifests, indexes and other JSON files; hidden ones are not seen at all."""
+    tree.add()
+    for name, text in {
+        "manifest.json": '{"files": {}}',
+        "list.json": "[1, 2]",
+        "broken.json": "{",
+        "empty.json": "",
+        "deep.json": "[" * 100_000,
+        "entries.jsonl": "{}\n",
+        ".hidden.json": "{",
+        "README.md": "text",
+        ".git/x_samples.jsonl": "{}",
+    }.items():
+        path = tree.root / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    found = tree.check()
+    assert found.ok
+    assert (found.aggregates, found.ignored) == (1, 6)
+
+
+def test_any_folder_of_the_tree_can_be_checked(tree: Tree) -> None:
+    """From the root down to the folder of a model, by absolute and relative paths, and twice."""
+    tree.add()
+    for where in (".", "data", "data/gsm8k", "data/gsm8k/org", "data/gsm8k/org/model", "data/gsm8k/org/model/"):
+        assert tree.check(where).pairs == 1
+        assert tree.codes(where) == {}
+    before = Path.cwd()
+    os.chdir(tree.folder)
+    try:
+        assert fastrec.check_pairs(".").codes == {}
+        assert fastrec.check_pairs([".", "../../..", tree.root]).pairs == 1
+    finally:
+        os.chdir(before)
+
+
+# Partners
+
+
+def test_the_samples_file_is_missing(tree: Tree) -> None:
+    path = tree.add()
+    path.with_name(f"{UUID}_samples.jsonl").unlink()
+    group = only_group(tree)
+    assert group.code == "pair.no_samples"
+    assert group.message == f"expected {UUID}_samples.jsonl in the same folder, found no such file"
+    assert [(one.source, one.line) for one in group.locations] == [(str(path), 1)]
+
+
+def test_the_aggregate_is_missing(tree: Tree) -> None:
+    """Rows without an aggregate are still judged."""
+    tree.add([row(0), {}]).unlink()
+    found = tree.check()
+    assert found.codes == {"pair.no_aggregate": 1, "pair.invalid_row": 1}
+    assert (found.aggregates, found.pairs, found.rows) == (0, 0, 2)
+
+
+def test_the_samples_file_is_not_stated(tree: Tree) -> None:
+    """The rows are compared with the aggregate nevertheless."""
+    tree.add(rows(1.0, 1.0), detailed_evaluation_results=None)
+    assert tree.codes() == {"pair.not_stated": 1, "pair.score": 1}
+
+
+def test_only_one_variant_is_allowed(tree: Tree) -> None:
+    """If there are several samples files, the plain one is compared."""
+    path = tree.add()
+    for suffix in (".gz", ".zst"):
+        path.with_name(f"{UUID}_samples.jsonl{suffix}").write_bytes(b"")
+    group = only_group(tree)
+    assert group.code == "pair.several_samples"
+    assert group.message.count("_samples.jsonl") == 3
+    assert tree.check().samples == 3
+
+
+def test_samples_in_another_folder(tree: Tree) -> None:
+    """A partner has to be in the same folder, whatever `file_path` says."""
+    path = tree.add(stated={"file_path": f"data/gsm8k/org/other/{UUID}_samples.jsonl"})
+    other = tree.folder.with_name("other")
+    other.mkdir()
+    path.with_name(f"{UUID}_samples.jsonl").rename(other / f"{UUID}_samples.jsonl")
+    assert tree.codes() == {"pair.no_samples": 1, "pair.file_path": 1, "pair.no_aggregate": 1}
+
+
+# What the aggregate states
+
+
+@pytest.mark.parametrize(
+    ("stated", "code"),
+    [
+        ({"file_path": f"data/mmlu/org/model/{UUID}_samples.jsonl"}, "pair.file_path"),
+        ({"file_path": f"data/gsm8k/org/model/{UUIDS[1]}_samples.jsonl"}, "pair.file_path"),
+        ({"file_path": f"/data/gsm8k/org/model/{UUID}_samples.jsonl"}, "pair.file_path"),
+        ({"file_path": f"data/gsm8k/org/model/../model/{UUID}_samples.jsonl"}, "pair.file_path"),
+        ({"file_path": f"data/gsm8k/org/model/{UUID}_samples.jsonl.zst"}, "pair.file_path"),
+        ({"file_path": ""}, "pair.file_path"),
+        ({"file_path": "data"}, "pair.file_path"),
+        ({"file_path": f"{UUID}_samples.jsonl"}, "pair.relative_path"),
+        ({"file_path": f"./{UUID}_samples.jsonl"}, "pair.relative_path"),
+        ({"format": "json"}, "pair.format"),
+        ({"hash_algorithm": "sha1"}, "pair.hash_algorithm"),
+        ({"hash_algorithm": ...}, "pair.hash_algorithm"),
+        ({"checksum": "0" * 64}, "pair.checksum"),
+        ({"checksum": ""}, "pair.checksum"),
+        ({"checksum": "x" * 100_000}, "pair.checksum"),
+        ({"hash_algorithm": "md5"}, "pair.checksum"),
+        ({"total_rows": 5}, "pair.total_rows"),
+        ({"total_rows": 0}, "pair.total_rows"),
+        ({"total_rows": -1}, "pair.total_rows"),
+        ({"total_rows": "4"}, "pair.aggregate"),
+        ({"total_rows": 4.5}, "pair.aggregate"),
+        ({"checksum": 7}, "pair.aggregate"),
+        ({"file_path": ...}, "pair.aggregate"),
+    ],
+)
+def test_statements_about_the_samples_file(tree: Tree, stated: dict[str, Any], code: str) -> None:
+    path = tree.add(stated=stated)
+    group = only_group(tree)
+    assert (group.code, group.count, group.locations[0].source) == (code, 1, str(path))
+    assert group.path.startswith("$.detailed_evaluation_results")
+    assert len(group.message) < 300
+
+
+def test_a_compressed_samples_file_may_be_named_with_its_suffix(tree: Tree) -> None:
+    """By the schema it has the plain name, by the proposal for compressed files its own name."""
+    stated = {"file_path": f"data/gsm8k/org/model/{UUID}_samples.jsonl.gz"}
+    tree.add(format_=Format.GZIP, stated=stated)
+    assert tree.codes() == {}
+
+
+def test_the_checksum_of_the_text_is_told(tree: Tree) -> None:
+    """Somebody compressed the file, and left the aggregate as it was."""
+    tree.add(format_=Format.ZSTD, stated={"checksum": hashlib.sha256(text_of(rows())).hexdigest()})
+    group = only_group(tree)
+    assert group.code == "pair.checksum"
+    assert "it is the checksum of the text" in group.message
+
+
+def test_a_changed_byte_is_noticed(tree: Tree) -> None:
+    """The rows stay valid, and their number and ids the same."""
+    path = tree.add().with_name(f"{UUID}_samples.jsonl")
+    path.write_bytes(path.read_bytes().replace(b"6 x 7", b"6 x 8", 1))
+    assert tree.codes() == {"pair.checksum": 1}
+
+
+def test_a_missing_row_is_noticed(tree: Tree) -> None:
+    path = tree.add().with_name(f"{UUID}_samples.jsonl")
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    assert tree.codes() == {"pair.checksum": 1, "pair.total_rows": 1, "pair.score": 1}
+
+
+@pytest.mark.parametrize("text", [b"", b"\n\n", b" \t\r\n"])
+@pytest.mark.parametrize("format_", [Format.PLAIN, Format.GZIP])
+def test_there_must_be_a_row(tree: Tree, text: bytes, format_: Format) -> None:
+    tree.add(text, format_=format_)
+    found = tree.check()
+    assert found.codes == {"pair.no_rows": 1}
+    assert found.not_compared == {"no rows": 1}
+
+
+# Rows
+
+
+def test_rows_that_are_no_records(tree: Tree) -> None:
+    """They are counted, with the first error of each; scores are not compared then."""
+    bad = [row(1, model_id=7), row(2, model_id=8), row(3, evaluation={"score": 1.0})]
+    tree.add(text_of([row(0), *bad]) + b"[\n\xff\n")
+    found = tree.check()
+    assert found.codes == {"pair.invalid_row": 5}
+    assert (found.rows, found.invalid, found.not_compared) == (6, 5, {"invalid rows": 1})
+    (group,) = [one for one in found.groups if one.path == "$.model_id"]
+    assert group.message == "expected a string, found the integer 7 [schema.type]"
+    assert [one.line for one in group.locations] == [2, 3]
+    assert group.locations[0].source.endswith(f"{UUID}_samples.jsonl")
+
+
+def test_ids_of_rows(tree: Tree) -> None:
+    """Each wrong id is one finding, with its line."""
+    lines = rows(1, 1, 1, 1, 1)
+    lines[1]["evaluation_id"] = "other"
+    lines[2]["model_id"] = "org/Model"
+    lines[3] |= {"evaluation_id": "", "model_id": "x" * 1_000}
+    tree.add(lines, result(1.0))
+    found = tree.check()
+    assert found.codes == {"pair.evaluation_id": 2, "pair.model_id": 2}
+    ids, models = sorted(found.groups, key=lambda group: group.code)
+    assert [one.line for one in ids.locations] == [2, 4]
+    assert [one.line for one in models.locations] == [3, 4]
+    assert models.message == f'expected the string "{MODEL_ID}", found the string "org/Model"'
+
+
+def test_results_of_rows(tree: Tree) -> None:
+    """An unknown id is a finding, even if the name fits."""
+    lines = [*rows(1, 1), *rows(1, result="gsm8k#f1"), *rows(1, result=""), *rows(1, 1, result=None)]
+    tree.add(lines, result(1.0))
+    found = tree.check()
+    assert found.codes == {"pair.unknown_result": 2}
+    assert [one.line for one in found.groups[0].locations] == [3, 4]
+    assert found.reproduced == 1
+
+
+def test_rows_are_joined_by_id_then_name_then_if_there_is_one_result(tree: Tree) -> None:
+    """The score tells which result a row was joined with."""
+    first, second = result(1.0, "a", "gsm8k"), result(0.0, "b", "mmlu")
+    by_id = [*rows(1, result="a"), *rows(0, result="b")]
+    by_name = [*rows(1, result=None), *rows(0, result=None, evaluation_name="mmlu")]
+    tree.add([*by_id, *by_name], first, second)
+    tree.add(rows(1, result=None, evaluation_name="other name"), result(1.0, None, "a sentence"), uuid=UUIDS[1])
+    found = tree.check()
+    assert found.ok
+    assert found.reproduced == 3
+
+
+def test_rows_that_fit_several_results_or_none(tree: Tree) -> None:
+    several = [result(1.0, "a"), result(1.0, "b")]
+    tree.add([*rows(1, result="a"), *rows(1, 1, result=None), *rows(1, result=None, evaluation_name="?")], *several)
+    found = tree.check()
+    assert found.codes == {"pair.several_results": 2, "pair.no_result": 1}
+    assert {group.code: group.severity for group in found.groups} == {
+        "pair.several_results": "warning",
+        "pair.no_result": "error",
+    }
+
+
+def test_an_aggregate_without_results(tree: Tree) -> None:
+    tree.add([*rows(1), *rows(1, result=None)], evaluation_results=[])
+    assert tree.codes() == {"pair.unknown_result": 1, "pair.no_result": 1}
+
+
+def test_results_with_the_same_id(tree: Tree) -> None:
+    """Rows are joined with the first of them."""
+    tree.add(None, result(), result(0.1), result(0.2))
+    found = tree.check()
+    assert found.codes == {"pair.duplicate_result": 2}
+    assert (found.reproduced, found.not_compared) == (1, {"no rows": 2})
+
+
+# Aggregates that cannot be used
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b'{"evaluation_id": "e"}',
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        b'{"evaluation_results": NaN}',
+        b'{"evaluation_results": 1e999}',
+        b'{"evaluation_id": "\\ud800", "evaluation_results": []}',
+        json.dumps(aggregate(evaluation_id=7)).encode(),
+        json.dumps(aggregate(evaluation_id=None)).encode(),
+        json.dumps(aggregate(model_info={})).encode(),
+        json.dumps(aggregate(model_info="org/model")).encode(),
+        json.dumps(aggregate(evaluation_results={})).encode(),
+        json.dumps(aggregate(evaluation_results=[7])).encode(),
+        json.dumps(aggregate({})).encode(),
+        json.dumps(aggregate(result("0.75"))).encode(),
+        json.dumps(aggregate(result(None))).encode(),
+        json.dumps(aggregate(result(True))).encode(),
+        json.dumps(aggregate(result(float("nan")))).encode(),
+        json.dumps(aggregate(result([1]))).encode(),
+        json.dumps(aggregate(result(), result(0.5, 7))).encode(),  # type: ignore[arg-type]
+        json.dumps(aggregate(detailed_evaluation_results=[])).encode(),
+    ],
+)
+def test_an_aggregate_that_cannot_be_used(tree: Tree, text: bytes) -> None:
+    """By its name or its partner it must be an aggregate. The rows are judged."""
+    tree.add([row(0), {}]).write_bytes(text)
+    found = tree.check()
+    assert found.codes == {"pair.aggregate": 1, "pair.invalid_row": 1}
+    assert found.groups[0].message
+    assert (found.aggregates, found.ignored, found.bad_files) == (1, 0, [])
+
+
+def test_a_huge_json_file_is_not_read(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An aggregate has some kilobytes."""
+    monkeypatch.setattr("fastrec.commands.check_pairs.task.LARGEST", 100)
+    tree.add()
+    (tree.folder / "dump.json").write_text(json.dumps(aggregate()))
+    found = tree.check()
+    assert found.codes == {"pair.aggregate": 1}
+    assert found.ignored == 1
+
+
+# Files that cannot be read
+
+
+@pytest.mark.parametrize("format_", [Format.ZSTD, Format.GZIP, Format.BZ2, Format.XZ], ids=lambda one: one.value)
+@pytest.mark.parametrize("cut", [0.1, 0.5, 0.99])
+def test_a_damaged_samples_file(tree: Tree, format_: Format, cut: float) -> None:
+    """It is named with the reason; the others are checked. None of its rows count."""
+    path = tree.add(format_=format_).with_name(f"{UUID}_samples.jsonl{SUFFIXES[format_]}")
+    data = compressed(format_, text_of(rows(*[1.0] * 50)))
+    path.write_bytes(data[: int(len(data) * cut)])
+    tree.add(uuid=UUIDS[1])
+    found = tree.check()
+    assert not found.ok
+    assert len(found.bad_files) == 1
+    assert found.bad_files[0].startswith(str(path))
+    assert found.codes == {"pair.checksum": 1}
+    assert (found.pairs, found.rows) == (1, 4)
+
+
+def test_links_to_nowhere_and_pipes(tree: Tree) -> None:
+    """Neither can be read; a pipe would never end."""
+    tree.add()
+    (tree.folder / f"{UUIDS[1]}.json").symlink_to("nowhere")
+    (tree.folder / f"{UUIDS[2]}_samples.jsonl").symlink_to("nowhere")
+    os.mkfifo(tree.folder / f"{UUIDS[3]}_samples.jsonl")
+    found = tree.check()
+    assert len(found.bad_files) == 3
+    assert found.codes == {}
+    assert found.pairs == 1
+
+
+# Work in parallel
+
+
+def test_results_do_not_depend_on_jobs_and_slices(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slices of a large samples file add up, with the right line numbers."""
+    scores = [number % 7 / 7 for number in range(400)]
+    lines = rows(*scores, result="a")
+    for number in (3, 250, 399):
+        lines[number]["model_id"] = "other"
+    lines[300] = {}
+    wrong, right = result(0.9, "a"), result(sum(scores) / 400, "a")
+    tree.add(lines, wrong)
+    tree.add(rows(*scores, result="a"), right, uuid=UUIDS[1])
+    tree.add(rows(*scores, result="a"), wrong, uuid=UUIDS[2], format_=Format.ZSTD)
+    expected = tree.check()
+    assert expected.codes == {"pair.model_id": 3, "pair.invalid_row": 1, "pair.score": 1}
+    monkeypatch.setattr("fastrec.sources.shard.SMALLEST", 4_000)
+    monkeypatch.setattr("fastrec.sources.tasks.SMALLEST", 4_000)
+    for jobs in (1, 2):
+        found = tree.check(jobs=jobs, limits=Limits(task_bytes=20_000, small_input=0, chunk_bytes=3_000))
+        found.seconds = expected.seconds
+        assert found == expected
+    (models,) = [group for group in expected.groups if group.code == "pair.model_id"]
+    assert [one.line for one in models.locations] == [4, 251, 400]
+
+
+def test_findings_are_held_in_groups(tree: Tree) -> None:
+    """A thousand wrong rows are a few groups; further groups count by code only."""
+    lines = [row(number, model_id=f"m{number}") for number in range(1_000)]
+    tree.add(lines, result(1.0))
+    found = tree.check()
+    assert found.codes == {"pair.model_id": 1_000}
+    assert [(group.count, len(group.locations)) for group in found.groups] == [(1_000, 3)]
+    found = tree.check(limits=Limits(finding_groups=0))
+    assert (found.codes, found.groups) == ({"pair.model_id": 1_000}, [])
+
+
+def test_tallies_add_up() -> None:
+    one, two = Tally(1, 0.5, 1, 1, 0.25, 1), Tally(2, 1.0, 0, 0, 0.0, 0)
+    one += two
+    assert one == Tally(3, 1.5, 1, 1, 0.25, 1)
+
+
+# Arguments
+
+
+@pytest.mark.parametrize("directories", [[], "missing", ["data", "missing"]])
+def test_wrong_arguments(tree: Tree, directories: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree.add()
+    monkeypatch.chdir(tree.root)
+    with pytest.raises(UsageError):
+        fastrec.check_pairs(directories)
+    with pytest.raises(UsageError):
+        fastrec.check_pairs("data", jobs=0)
+
+
+def test_every_code_is_in_these_tests() -> None:
+    """Each code of the table has a test in this folder."""
+    texts = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    assert [code.code for code in PAIRS if f'"{code.code}"' not in texts] == []
+
+
+def test_records_of_one_metric_need_no_result_id(tree: Tree) -> None:
+    """Records of 0.2.0, as this project's default schema has them, join with the only result."""
+    common = {"evaluation_id": "e", "model_id": "m"}
+    lines = [sample(**common, sample_id=number, evaluation={"score": True, "is_correct": True}) for number in range(3)]
+    for line in lines:
+        del line["error"]
+    tree.add(lines, result(1), evaluation_id="e", model_info={"id": "m"})
+    assert tree.codes() == {}
