@@ -53,7 +53,7 @@ def sample_of(logged: LoggedSample, texts: Texts, scoring: Scoring) -> Sample:
         interaction_type=kind,
         token_usage=token_usage_of(logged, texts.events),
         performance=performance_of(logged),
-        error=logged.error.message or "the sample failed" if logged.error else "",
+        error=_error(logged),
         metadata=metadata,
     )
     if kind == "single_turn":
@@ -150,6 +150,17 @@ def _reference(target: Any, choices: list[str]) -> tuple[list[str], list[int]]:
     if all(one in choices for one in targets):
         return targets, [choices.index(one) for one in targets]
     return targets, []
+
+
+def _error(logged: LoggedSample) -> str:
+    """Return what went wrong with a sample."""
+    problems = []
+    if logged.invalidation is not None:
+        reason = logged.invalidation.get("reason") if isinstance(logged.invalidation, dict) else None
+        problems.append("the sample was invalidated" + (f": {spell(reason)}" if reason else ""))
+    if logged.error is not None:
+        problems.append(logged.error.message or "the sample failed")
+    return "; ".join(problems)
 
 
 def _metadata(logged: LoggedSample) -> dict[str, str]:

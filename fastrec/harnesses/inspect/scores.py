@@ -113,19 +113,11 @@ def scores_of(sample: LoggedSample, scoring: Scoring, answers: Answers) -> list[
     for scorer in known.values():
         missing = "not scored: the log has no score of this scorer for this sample"
         scores += [_score(metric, None, missing) for metric in _metrics(scorer)]
-    if sample.invalidation is not None:
-        _withdraw(scores, _invalidation(sample.invalidation))
-    elif sample.error is not None and not scoring.counts_failed:
-        _withdraw(scores, "it failed")
+    if sample.invalidation is not None or (sample.error is not None and not scoring.counts_failed):
+        for score in scores:  # Inspect itself does not count them
+            if score.value is not None:
+                score.value, score.problem = None, f"its score of {score.value:g} does not count"
     return scores
-
-
-def _withdraw(scores: list[Score], reason: str) -> None:
-    """Take back the values of scores that Inspect itself does not count."""
-    for score in scores:
-        if score.value is not None:
-            score.problem = f"the sample's score of {score.value:g} does not count, because {reason}"
-            score.value = None
 
 
 def _scores_by(scorer: Scorer, given: SampleScore, answers: Answers) -> list[Score]:
@@ -186,8 +178,3 @@ def _score_metadata(given: SampleScore, answers: Answers) -> dict[str, str]:
         if indices and len(indices) == len(letters) and all(0 <= index < answers.choices for index in indices):
             metadata["choice_index"] = ",".join(map(str, indices))
     return metadata
-
-
-def _invalidation(provenance: Any) -> str:
-    reason = provenance.get("reason") if isinstance(provenance, dict) else None
-    return f"it was invalidated: {spell(reason)}" if reason else "it was invalidated"
