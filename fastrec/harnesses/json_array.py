@@ -48,14 +48,20 @@ class Group(NamedTuple):
     """Offset of the first item's first byte in the document."""
     end: int
     """Offset after the last item's last byte."""
-    items: int
     text: bytes
     """The items as an array: with the commas between them, in brackets."""
+    raw_items: list[msgspec.Raw]
+    """Each as long as the item is; the text may differ where it is not JSON."""
+
+    @property
+    def items(self) -> int:
+        """Number of items."""
+        return len(self.raw_items)
 
     def pieces(self) -> Iterator[tuple[int, memoryview]]:
         """Yield the items one by one: the offset in the document, and the text."""
         view, at = memoryview(self.text), 1
-        for item in _raw_items(self.text) or ():
+        for item in self.raw_items:
             end = at + memoryview(item).nbytes
             yield self.start + at - 1, view[at:end]
             between = _BETWEEN.match(self.text, end)
@@ -203,19 +209,21 @@ class ArrayReader:
         """Cut a group at a place that looks right, and make sure that it is."""
         for end in self._likely_ends(start, border, last_border):
             text = self._text.bracketed(start, end)
-            if items := _count(text):
-                return Group(start, end, items, text)
+            if items := _raw_items(text):
+                return Group(start, end, text, items)
         return None
 
     def _likely_ends(self, start: int, border: bytes, last_border: bytes) -> Iterator[int]:
         text, size = self._text, self._group_bytes
         text.need(start, size)
-        if last_border and (end := text.find(last_border, start, start + size)) >= 0:
-            yield end + 1
+        ends = [(text.find_last, border), (text.find, last_border)]
+        if text.is_whole:  # the end of the array is near; elsewhere, looking for it first takes too long
+            ends.reverse()
+        for search, wanted in ends:
+            if wanted and (end := search(wanted, start, start + size)) >= 0:
+                yield end + 1
         if not border:
             return
-        if (end := text.find_last(border, start, start + size)) >= 0:
-            yield end + 1
         while size < _FAR * self._group_bytes:  # an item that is longer than a group
             size *= 2
             text.need(start, size)
@@ -231,25 +239,21 @@ class ArrayReader:
 
     def _group_by_brackets(self, start: int) -> Group:
         """Cut a group by following strings and brackets."""
-        text, items, at = self._text, 0, start
+        text, count, at = self._text, 0, start
         while True:
             end = text.value_end(at)
-            items += 1
+            count += 1
             if end - start >= self._group_bytes:
                 break
             at = text.skip_space(end)
             if text.byte(at) != b",":
                 break
             at = text.skip_space(at + 1)
-        group = Group(start, end, items, text.bracketed(start, end))
-        if _count(group.text) != items:
+        found = text.bracketed(start, end)
+        items = _raw_items(found)
+        if items is None or len(items) != count:
             raise LogError(self._path, f"is not JSON between byte {start:,} and byte {end:,}")
-        return group
-
-
-def _count(text: bytes) -> int:
-    """Return the number of items of an array; 0 if the text is none."""
-    return len(_raw_items(text) or ())
+        return Group(start, end, found, items)
 
 
 def _raw_items(text: bytes) -> list[msgspec.Raw] | None:

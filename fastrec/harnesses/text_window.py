@@ -47,12 +47,13 @@ class TextWindow:
         self._max_held = max_held
         self._base = 0
         self._data = b""
-        self._is_whole = False  # whether the end of the document was read
+        self.is_whole = False
+        """Whether the end of the document was read."""
 
     def need(self, start: int, size: int) -> None:
         """Read until `size` bytes from `start` are there, or the document ends."""
         missing = start + size - self._base - len(self._data)
-        if missing <= 0 or self._is_whole:
+        if missing <= 0 or self.is_whole:
             return
         if len(self._data) + missing > self._max_held:
             raise LogError(self._path, f"has a value of more than {self._max_held >> 20} MB at byte {self._base:,}")
@@ -60,7 +61,7 @@ class TextWindow:
         while missing > 0:
             block = self._read(max(missing, self._block_bytes))
             if not block:
-                self._is_whole = True
+                self.is_whole = True
                 break
             parts.append(block)
             missing -= len(block)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple, TypeVar
 
 from fastrec.errors import LogError
 from fastrec.harnesses.helm.index import FileIndex, SampleTable
-from fastrec.harnesses.helm.keys import canonical, hash_of, key_of
-from fastrec.harnesses.helm.structs import EntryCounts, Envelope, RequestKey
+from fastrec.harnesses.helm.keys import hash_of, key_of
+from fastrec.harnesses.helm.structs import CountedStat, EntryCounts, Envelope, RequestKey
 from fastrec.harnesses.json_array import ArrayReader
 from fastrec.harnesses.text_window import TextWindow
 from fastrec.harnesses.values import decoder
@@ -20,6 +20,8 @@ from fastrec.storage.base import Reader
 __all__ = ["Metric", "Scan", "scan_run"]
 
 _T = TypeVar("_T")
+
+_MOST_SHAPES: Final = 1000  # entries with different metrics to hold
 
 _decode_request = decoder(RequestKey)
 _decode_entry = decoder(EntryCounts)
@@ -51,6 +53,21 @@ class Scan:
         self.perturbations: set[str] = set()
         self.tally: Counter[tuple[Metric, int, int | float]] = Counter()
         """How often each metric occurs in a trial with a number of values."""
+        self._shapes: Counter[tuple[str, int, tuple[CountedStat, ...]]] = Counter()
+
+    def count(self, perturbation: str, trial: int, stats: Sequence[CountedStat]) -> None:
+        """Count the metrics of an entry. Most entries have the same ones: they are compared and counted as a whole."""
+        self._shapes[perturbation, trial, tuple(stats)] += 1
+        if len(self._shapes) > _MOST_SHAPES:
+            self.finish()
+
+    def finish(self) -> None:
+        """Put what was counted into the tally."""
+        for (perturbation, trial, stats), number in self._shapes.items():
+            for stat in stats:
+                name = stat.name
+                self.tally[Metric(name.name, name.split, name.sub_split, perturbation), trial, stat.count] += number
+        self._shapes.clear()
 
 
 def scan_run(state: str, scores: str) -> Scan:
@@ -79,25 +96,18 @@ def _scan_requests(path: str, scan: Scan) -> None:
 
 
 def _scan_entries(path: str, scan: Scan) -> None:
-    tally = scan.tally
     with storage_of(path).open_reader(path) as source:
         reader = _array(path, source, None)
         for start, size, one in _items(path, reader, _decode_entry):
-            trial = one.train_trial_index
-            key = key_of(one.instance_id, one.perturbation, trial, path)
+            key = key_of(one.instance_id, one.perturbation, one.train_trial_index, path)
             number = hash_of(key)
             sample = scan.samples.find(number)
             scan.entries.add(start, size, sample)
             if sample is None:
                 scan.strangers.add(number)
                 continue
-            for stat in one.stats or ():
-                name = stat.name
-                perturbation = key.perturbation
-                if name.perturbation and name.perturbation != one.perturbation:
-                    perturbation = canonical(name.perturbation)
-                    scan.perturbations.add(perturbation)
-                tally[Metric(name.name, name.split, name.sub_split, perturbation), trial, stat.count] += 1
+            scan.count(key.perturbation, one.train_trial_index, one.stats or ())
+    scan.finish()
 
 
 def _array(path: str, source: Reader, key: str | None) -> ArrayReader:

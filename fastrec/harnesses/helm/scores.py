@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from fastrec.harnesses.helm.keys import canonical, metric_id
+from fastrec.harnesses.helm.keys import metric_id
 from fastrec.harnesses.helm.structs import Stat, StatsEntry
 from fastrec.harnesses.log import Score
 from fastrec.harnesses.values import number_of, spell
@@ -17,15 +17,20 @@ from fastrec.harnesses.values import number_of, spell
 __all__ = ["SampleScores", "ScoreReader"]
 
 _EMPTY: Final = "HELM has no value of this metric for this instance"
+_SEVERAL: Final = "HELM has several values of this metric for this instance"
+_TOTALS: Final = frozenset({"num_prompt_tokens", "num_output_tokens", "predicted_index"})
+_INFINITY: Final = float("inf")
 
 
 class SampleScores:
-    """The scores of a sample, and those of its values that say something about the request."""
+    """The scores of a sample, and values that say something about its requests."""
+
+    __slots__ = ("scores", "totals")
 
     def __init__(self) -> None:
         self.scores: dict[str, Score] = {}
         self.totals: dict[str, float] = {}
-        """By name of the metric."""
+        """Numbers of tokens and the predicted index, by name of the metric."""
 
 
 class ScoreReader:
@@ -39,34 +44,27 @@ class ScoreReader:
 
     def read(self, entries: Sequence[StatsEntry], perturbation: str) -> SampleScores:
         """Return the scores of a sample, whose perturbation is given by its canonical description."""
-        found = SampleScores()
+        found, names = SampleScores(), self._names
+        scores = found.scores
         if self._adds_up and len(entries) > 1:
             entries = [_added(entries)]
-        own_perturbation = entries[0].perturbation if entries else None
-        for stat in (stat for entry in entries for stat in entry.stats or ()):
-            name = stat.name
-            other = name.perturbation
-            own = perturbation if not other or other == own_perturbation else canonical(other)
-            key = (name.name, name.split, name.sub_split, own)
-            metric = self._names.get(key)
-            if metric is None:
-                metric = self._names[key] = metric_id(name, own, self._labels)
-            if metric in self._empty_metrics:
-                continue
-            self._add(found, metric, stat)
+        for entry in entries:
+            for stat in entry.stats or ():
+                name = stat.name
+                key = (name.name, name.split, name.sub_split, perturbation)
+                metric = names.get(key)
+                if metric is None:
+                    metric = names[key] = metric_id(name, perturbation, self._labels)
+                mean = stat.mean
+                if mean.__class__ is float and -_INFINITY < mean < _INFINITY and metric not in scores:
+                    scores[metric] = Score(metric=metric, value=mean)  # nearly always
+                elif metric not in self._empty_metrics:
+                    score = _score(metric, stat)
+                    earlier = scores.get(metric)
+                    scores[metric] = score if earlier is None else _combined(earlier, score)
+                if name.name in _TOTALS and stat.count and (total := number_of(stat.sum)) is not None:
+                    found.totals[name.name] = total
         return found
-
-    def _add(self, found: SampleScores, metric: str, stat: Stat) -> None:
-        score = _score(metric, stat)
-        earlier = found.scores.setdefault(metric, score)
-        if earlier is score:
-            total = number_of(stat.sum)
-            if total is not None and stat.count:
-                found.totals[stat.name.name] = total
-        elif earlier.value is None and not earlier.problem.startswith("HELM has several"):
-            found.scores[metric] = score if score.value is not None else earlier
-        elif score.value is not None and score.value != earlier.value:
-            found.scores[metric] = Score(metric=metric, value=None, problem="HELM has several values of this metric")
 
 
 def _score(metric: str, stat: Stat) -> Score:
@@ -79,6 +77,15 @@ def _score(metric: str, stat: Stat) -> Score:
     if value is None:
         return Score(metric=metric, value=None, problem=f"the score is not a number: {spell(stat.mean)[:100]}")
     return Score(metric=metric, value=value)
+
+
+def _combined(earlier: Score, score: Score) -> Score:
+    """Return what two statements about one metric say together."""
+    if earlier.value == score.value or score.problem == _EMPTY:
+        return earlier
+    if earlier.problem == _EMPTY:
+        return score
+    return Score(metric=score.metric, value=None, problem=_SEVERAL)
 
 
 def _added(entries: Sequence[StatsEntry]) -> StatsEntry:

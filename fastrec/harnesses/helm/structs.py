@@ -11,6 +11,7 @@ import msgspec
 
 __all__ = [
     "Completion",
+    "CountedStat",
     "EntryCounts",
     "Envelope",
     "Input",
@@ -132,7 +133,7 @@ class RequestKey(_Struct):
 
 
 class MetricName(_Struct):
-    """A metric, and the instances that it is about."""
+    """A metric, and the instances that it is about. HELM gives the scores of an instance its own perturbation."""
 
     name: str
     split: str | None = None
@@ -158,8 +159,16 @@ class StatsEntry(_Struct):
     stats: list[Stat] | None = None
 
 
-class _CountedStat(_Struct):
-    name: MetricName
+class _CountedName(msgspec.Struct, frozen=True, gc=False):
+    name: str
+    split: str | None = None
+    sub_split: str | None = None
+
+
+class CountedStat(msgspec.Struct, frozen=True, gc=False):
+    """A metric, and how many values it has; it can be hashed."""
+
+    name: _CountedName
     count: int | float = 0
 
 
@@ -169,7 +178,7 @@ class EntryCounts(_Struct):
     instance_id: str | int
     train_trial_index: int = 0
     perturbation: Perturbation | None = None
-    stats: list[_CountedStat] | None = None
+    stats: list[CountedStat] | None = None
 
 
 class AdapterSpec(_Struct):
