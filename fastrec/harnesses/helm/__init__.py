@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fastrec.harnesses.helm.aggregates import compare, read_stats, uses_of
 from fastrec.harnesses.helm.files import NAME, file_of, logs_of, role_of
-from fastrec.harnesses.helm.index import Piece, cut
+from fastrec.harnesses.helm.index import SLICE_BYTES, Piece, cut
 from fastrec.harnesses.helm.joined import samples
 from fastrec.harnesses.helm.keys import labels_of
 from fastrec.harnesses.helm.run import METHOD, run_info
@@ -31,7 +31,10 @@ def plan(log: Log) -> LogPlan:
     per_request = run.metadata.get(METHOD) == "language_modeling" and len(scan.requests.starts) > count
     compared = compare(read_stats(stats.path) if stats else [], uses, labels, per_request)
     empty = frozenset(name for name, use in uses.items() if not use.values)
-    slices = [Piece(requests, entries, labels, empty) for requests, entries in cut(count, scan.requests, scan.entries)]
+    slices = [
+        Piece(requests, entries, labels, empty)
+        for requests, entries in cut(count, scan.requests, scan.entries, SLICE_BYTES)
+    ]
     return LogPlan(
         run=run,
         slices=slices,

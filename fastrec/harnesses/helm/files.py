@@ -35,7 +35,8 @@ _STATE: Final = re.compile(rb'\s*\{\s*"(adapter_spec|annotator_specs|request_sta
 _REQUESTS: Final = re.compile(rb'"request_states"\s*:\s*\[')
 _ENTRY: Final = re.compile(rb'\s*\[\s*\{\s*"(instance_id|perturbation|stats|train_trial_index)"\s*:')
 _STATS: Final = re.compile(rb'"stats"\s*:\s*\[\s*(\{\s*"(name|count)"\s*:|\])')
-_STAT: Final = re.compile(rb'\s*\[\s*\{\s*"name"\s*:\s*\{\s*"name"\s*:')
+_STAT: Final = re.compile(rb'\s*\[\s*\{\s*"(name"\s*:\s*\{|count"\s*:)')
+_STAT_NAME: Final = re.compile(rb'"name"\s*:\s*\{\s*"name"\s*:')
 _INSTANCE: Final = re.compile(rb'\s*\[\s*\{\s*"input"\s*:')
 
 
@@ -50,7 +51,7 @@ def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - all harness
         is_display = b'"predicted_text"' in head or (b'"request"' in head and b'"train_trial_index"' in head)
         return OTHER if is_display else None
     if _STAT.match(head):
-        return "stats" if b'"sum_squared"' in head else None
+        return "stats" if _STAT_NAME.search(head) and b'"sum_squared"' in head else None
     if _INSTANCE.match(head):
         return OTHER if b'"references"' in head and b'"id"' in head else None
     if head.lstrip()[:1] != b"{":

@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["FileIndex", "Piece", "SampleTable", "cut"]
+__all__ = ["SLICE_BYTES", "FileIndex", "Piece", "SampleTable", "cut"]
 
 SLICE_BYTES: Final = 8 << 20
 """Text of both files per slice."""
@@ -110,7 +110,7 @@ class FileIndex:
 
 
 def cut(
-    samples: int, requests: FileIndex, entries: FileIndex, slice_bytes: int = SLICE_BYTES
+    samples: int, requests: FileIndex, entries: FileIndex, slice_bytes: int
 ) -> list[tuple[list[tuple[int, int]], list[tuple[int, int]]]]:
     """Cut the samples into slices of about `slice_bytes`; return the ranges of each in both files."""
     weights = array("Q", bytes(8 * samples))
