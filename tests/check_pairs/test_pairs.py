@@ -319,6 +319,23 @@ def test_rows_that_fit_several_results_or_none(tree: Tree) -> None:
     }
 
 
+def test_result_ids_in_records_of_earlier_versions(tree: Tree) -> None:
+    """There it is an unknown key, which records of the slow path lack; only a string is an id."""
+    results = result(1.0, "a", "n"), result(1.0, None, "n"), result(0.0, "c", "n")
+    common = {"evaluation_id": "e", "model_id": "m", "evaluation_name": "n"}
+    lines = []
+    for number, more in enumerate([{"evaluation_result_id": "a"}, {"evaluation_result_id": "c"}, {}] * 4):
+        score = 0 if more == {"evaluation_result_id": "c"} else 1
+        lines.append(sample(**common, sample_id=number, evaluation={"score": score, "is_correct": True}) | more)
+    lines += [sample(**common, evaluation_result_id=odd) for odd in (None, [1], {"a": 1}, 7)]
+    lines += [sample(**common, evaluation_result_id=f"unknown {number}") for number in range(3)]
+    tree.add(lines, *results, evaluation_id="e", model_info={"id": "m"})
+    found = tree.check()
+    assert found.invalid == 0
+    assert found.codes == {"pair.several_results": 8, "pair.unknown_result": 3}
+    assert (found.reproduced, found.not_compared) == (2, {"no rows": 1})
+
+
 def test_an_aggregate_without_results(tree: Tree) -> None:
     tree.add([*rows(1), *rows(1, result=None)], evaluation_results=[])
     assert tree.codes() == {"pair.unknown_result": 1, "pair.no_result": 1}

@@ -7,7 +7,9 @@ else to the only result. Rows that agree in all ids are joined alike, so each co
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from functools import lru_cache
+from itertools import repeat
 from typing import Any, Final, NamedTuple, Self
 
 import msgspec
@@ -15,11 +17,11 @@ from msgspec import UNSET, UnsetType
 
 from fastrec.commands.check_pairs.aggregate import Aggregate
 from fastrec.errors import utf8
-from fastrec.judge.batch import Batch
 from fastrec.judge.findings import Finding, FindingGroups, Location, describe
 from fastrec.judge.judge import Judge
-from fastrec.judge.shards import judge_slice
+from fastrec.judge.shards import JudgedChunk, judge_slice
 from fastrec.limits import Limits
+from fastrec.schemas.registry import NEWEST_SCHEMA
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Slice
 
@@ -97,7 +99,7 @@ def read_rows(piece: Slice, aggregate: Aggregate | None, limits: Limits) -> Rows
             finding = Finding("pair.invalid_row", first.path, f"{first.message} [{first.code}]")
             found.groups.add(finding, Location(source, invalid.line))
         if joiner:
-            _add_rows(batch, joiner, found, source)
+            _add_rows(judged, joiner, found, source)
     found.text_bytes = stats.text_bytes
     return found
 
@@ -108,11 +110,11 @@ def _judge() -> Judge:
     return Judge(normal=False, records=True)
 
 
-def _add_rows(batch: Batch, joiner: _Joiner, found: Rows, source: str) -> None:
+def _add_rows(judged: JudgedChunk, joiner: _Joiner, found: Rows, source: str) -> None:
     """Join the records of a chunk, and add up their scores."""
-    tallies = found.tallies
-    for record, line in zip(batch.records, batch.numbers, strict=True):
-        result, findings = joiner.join(record)
+    tallies, batch = found.tallies, judged.batch
+    for record, line, result_id in zip(batch.records, batch.numbers, _result_ids(judged), strict=True):
+        result, findings = joiner.join(record, result_id)
         for finding in findings:
             found.groups.add(finding, Location(source, line))
         if result is None:
@@ -131,6 +133,30 @@ def _add_rows(batch: Batch, joiner: _Joiner, found: Rows, source: str) -> None:
             tally.correct += evaluation.is_correct
 
 
+def _result_ids(judged: JudgedChunk) -> Iterable[str | UnsetType]:
+    """Return the `evaluation_result_id` of each record.
+
+    Earlier versions have no such field, but allow unknown keys, which records may lack. So the line is decoded again if
+    a record is of an earlier version, and there is such a key somewhere in the chunk.
+    """
+    batch = judged.batch
+    records: list[Any] = batch.records
+    if batch.versions[NEWEST_SCHEMA.name] == len(records):
+        return [record.evaluation_result_id for record in records]
+    if b"evaluation_result_id" not in judged.data:
+        return repeat(UNSET, len(records))
+    lines = judged.data.split(b"\n")
+    found = (_decode_id(lines[number - judged.line]).evaluation_result_id for number in batch.numbers)
+    return [one if isinstance(one, str) else UNSET for one in found]
+
+
+class _ResultId(msgspec.Struct):
+    evaluation_result_id: Any = UNSET
+
+
+_decode_id = msgspec.json.Decoder(_ResultId).decode
+
+
 def _float(score: float) -> float:
     try:
         return float(score)
@@ -144,15 +170,15 @@ class _Joiner:
     def __init__(self, aggregate: Aggregate) -> None:
         self._aggregate = aggregate
         results = aggregate.results
-        self._ids = {result.id: number for number, result in reversed(list(enumerate(results)))}
+        self._ids = {
+            result.id: number for number, result in reversed(list(enumerate(results))) if result.id is not None
+        }
         self._names = {result.name: number for number, result in enumerate(results)}
         self._counts = Counter(result.name for result in results)
         self._known: dict[tuple[Any, ...], _Joined] = {}
 
-    def join(self, record: Any) -> _Joined:
+    def join(self, record: Any, result_id: str | UnsetType) -> _Joined:
         """Return the result of a row, and what is wrong with its ids."""
-        # Earlier versions have no `evaluation_result_id`.
-        result_id = getattr(record, "evaluation_result_id", UNSET)
         ids = record.evaluation_id, record.model_id, record.evaluation_name, result_id
         joined = self._known.get(ids)
         if joined is None:
