@@ -11,13 +11,16 @@ import sys
 import msgspec
 
 from bench.job import Command, Contender, Job
+from bench.logs import LogRecompression
 from bench.peers import NORMALIZERS, Decompression
 from bench.validators import VALIDATORS
 
-__all__ = ["CAT", "CONTENDERS", "DIFF", "EXPORT", "FLOOR", "NORMALIZE", "READING", "VALIDATE", "command_of"]
+__all__ = ["CAT", "CONTENDERS", "DIFF", "EXPORT", "FLOOR", "IMPORT", "LOG_FLOOR", "NORMALIZE", "READING", "VALIDATE"]
+__all__ += ["command_of"]
 
 NORMALIZE, VALIDATE, FLOOR = "fastrec normalize", "fastrec validate", "bare recompression"
 CAT, EXPORT, DIFF, READING = "fastrec cat", "fastrec export", "fastrec diff", "bare decompression"
+IMPORT, LOG_FLOOR = "fastrec import", LogRecompression.label
 
 
 class Fastrec:
@@ -34,6 +37,8 @@ class Fastrec:
         options = ["--jobs", str(job.jobs), *job.options]
         if self._name == "normalize":
             options += ["--output", f"{job.output}/corpus", "--level", str(job.level), "--max-rejects", "100%", "-q"]
+        if self._name == "import":
+            options += ["--output", f"{job.output}/records", "--strict"]
         if self._name == "export":
             options += ["--output", f"{job.output}/tables", "-q"]
         inputs = [f"{job.inputs[0]}/{night}" for night in ("old", "new")] if self._name == "diff" else job.inputs
@@ -45,8 +50,9 @@ class Fastrec:
 
 
 _ALL: tuple[Contender, ...] = (
-    *map(Fastrec, ("normalize", "validate", "cat", "export", "diff")),
+    *map(Fastrec, ("normalize", "validate", "cat", "export", "diff", "import")),
     Decompression(),
+    LogRecompression(),
     *NORMALIZERS,
     *VALIDATORS,
 )

@@ -18,9 +18,9 @@ from typing import Any, Final
 import msgspec
 import zstandard
 
-from bench import shapes
+from bench import logs, shapes
 from bench.nights import make_nights
-from bench.plans import CORPORA, Copied, Generated, Nights, Published, Real, Resharded, Shaped
+from bench.plans import CORPORA, Copied, Generated, Logged, Nights, Published, Real, Resharded, Shaped
 from bench.real import real_files, scaled_real
 from fastrec.commands import generate
 from fastrec.commands.generate.stream import lines
@@ -71,7 +71,7 @@ def available(name: str) -> bool:
 
 
 def corpus(name: str) -> Corpus:
-    """A corpus; it is made now if it is not cached."""
+    """A corpus, or a log; it is made now if it is not cached."""
     key = key_of(name)
     directory = OUT / "corpora" / f"{name}-{key}"
     about = directory / "corpus.json"
@@ -83,11 +83,12 @@ def corpus(name: str) -> Corpus:
             made = _publish(name, key, directory, corpus(plan.of))
         else:
             directory.mkdir(parents=True)
-            made = (
-                _write_nights(name, key, directory, plan)
-                if isinstance(plan, Nights)
-                else _write(name, key, directory, _shards(plan))
-            )
+            if isinstance(plan, Nights):
+                made = _write_nights(name, key, directory, plan)
+            elif isinstance(plan, Logged):
+                made = _write_log(name, key, directory, plan)
+            else:
+                made = _write(name, key, directory, _shards(plan))
         about.write_bytes(msgspec.json.encode(made))
     return msgspec.json.decode(about.read_bytes(), type=Corpus)
 
@@ -113,10 +114,12 @@ def key_of(name: str) -> str:
     """A digest of everything that a corpus is made of. It is known before the corpus is made."""
     plan = CORPORA[name]
     digest = sha256(msgspec.json.encode((_VERSION, plan)))
-    if isinstance(plan, Generated | Shaped):
+    if isinstance(plan, Generated | Shaped | Logged):
         digest.update(generator_version().encode())
         if isinstance(plan, Shaped):
             digest.update(Path(shapes.__file__).read_bytes())
+        elif isinstance(plan, Logged):
+            digest.update(logs.source_of(plan.harness))
     elif isinstance(plan, Real):
         digest.update(msgspec.json.encode([(path.name, path.stat().st_size) for path in real_files()]))
     else:
@@ -192,6 +195,13 @@ def _write(name: str, key: str, directory: Path, shards: Named) -> Corpus:
         file_bytes += path.stat().st_size
         names.append(path.name)
     return Corpus(name, key, tuple(names), count, text_bytes, file_bytes)
+
+
+def _write_log(name: str, key: str, directory: Path, plan: Logged) -> Corpus:
+    samples, text_bytes = logs.WRITERS[plan.harness](plan.seed, directory, plan.size)
+    files = logs.files_in(directory)
+    names = tuple(str(path.relative_to(directory)) for path in files)
+    return Corpus(name, key, names, samples, text_bytes, sum(path.stat().st_size for path in files))
 
 
 def _write_nights(name: str, key: str, directory: Path, plan: Nights) -> Corpus:

@@ -1,4 +1,7 @@
-"""The table of figures: how each is computed from trials, and its target. `use_figures` has the set `use`."""
+"""The table of figures: how each is computed from trials, and its target.
+
+`use_figures` has the set `use`, `import_figures` the set `import`.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import Final
 
 from bench.contenders import FLOOR, NORMALIZE, VALIDATE
 from bench.corpora import corpus
+from bench.import_figures import IMPORT_FIGURES
 from bench.measure import Measured
 from bench.trials import Trial
 from bench.use_figures import USE_FIGURES
@@ -213,6 +217,7 @@ FIGURES: Final[tuple[Figure, ...]] = (
     _cluster("real-x10", None),
     _cluster("mixed-x10", 1.25),
     *USE_FIGURES,
+    *IMPORT_FIGURES,
 )
 
 

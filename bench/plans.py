@@ -8,7 +8,7 @@ import msgspec
 
 from fastrec.commands.generate.stream import Recipe
 
-__all__ = ["CORPORA", "Copied", "Generated", "Nights", "Plan", "Published", "Real", "Resharded", "Shaped"]
+__all__ = ["CORPORA", "Copied", "Generated", "Logged", "Nights", "Plan", "Published", "Real", "Resharded", "Shaped"]
 
 
 class Generated(msgspec.Struct, frozen=True, tag=True):
@@ -53,6 +53,15 @@ class Published(msgspec.Struct, frozen=True, tag=True):
     of: str
 
 
+class Logged(msgspec.Struct, frozen=True, tag=True):
+    """A log of a harness, from a seed; see `bench.logs`."""
+
+    harness: str
+    seed: int
+    size: int
+    """Questions, samples or instances."""
+
+
 class Nights(msgspec.Struct, frozen=True, tag=True):
     """Two corpora, `old` and `new`, made from another one; see `bench.nights`."""
 
@@ -60,7 +69,7 @@ class Nights(msgspec.Struct, frozen=True, tag=True):
     anew: bool
 
 
-Plan = Generated | Shaped | Resharded | Copied | Real | Published | Nights
+Plan = Generated | Shaped | Resharded | Copied | Logged | Real | Published | Nights
 
 CORPORA: Final[dict[str, Plan]] = {
     "mixed": Generated(Recipe(records=30_000, seed=1), 24),
@@ -86,4 +95,7 @@ CORPORA: Final[dict[str, Plan]] = {
     "nights": Nights("real-x10", anew=False),
     "nights-anew": Nights("real-x10", anew=True),
     "nights-small": Nights("real", anew=False),
+    "logs-lm-eval": Logged("lm-eval", seed=11, size=35_000),
+    "logs-inspect": Logged("inspect", seed=12, size=1_250),
+    "logs-helm": Logged("helm", seed=13, size=13_500),
 }

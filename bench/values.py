@@ -18,8 +18,8 @@ from bench.trials import Results, Trial
 
 __all__ = ["SETS", "Figure", "Set", "Value", "better_stage", "measured_on", "stage_values", "trial_values"]
 
-SETS: Final = ("track", "peers", "long", "use", "cluster", "nights")
-Set = Literal["track", "peers", "long", "use", "cluster", "nights"]
+SETS: Final = ("track", "peers", "long", "use", "cluster", "nights", "import")
+Set = Literal["track", "peers", "long", "use", "cluster", "nights", "import"]
 Better = Literal["lower", "higher"]
 
 _METHOD: Final = "forked-pool"
@@ -103,7 +103,7 @@ def _value(figure: Figure, results: Results, calibration: float) -> Value:
     runs = [results[trial] for trial in figure.trials]
     failed = [f"{trial.contender}: {run.error}" for trial, run in zip(figure.trials, runs, strict=True) if run.error]
     value = None if failed else figure.value(runs)
-    relative = value / calibration if value is not None and figure.unit == "s" else value
+    relative = None if value is None else _relative(value, figure.unit, calibration)
     return Value(
         name=figure.name,
         title=figure.title,
@@ -116,6 +116,11 @@ def _value(figure: Figure, results: Results, calibration: float) -> Value:
         tolerance=figure.tolerance,
         error="; ".join(failed) or None,
     )
+
+
+def _relative(value: float, unit: str, calibration: float) -> float:
+    """A value in units of the fixed work, if it depends on the speed of the machine."""
+    return value / calibration if unit == "s" else value * calibration if unit == "MB/s" else value
 
 
 def stage_values(stages: Iterable[Stage], calibration: float) -> list[Value]:

@@ -124,12 +124,13 @@ BENCH_ROWS = [
     ["night_runs", "tables"],
     ["compare"],
     ["figures", "history"],
-    ["use_figures"],
+    ["import_figures", "use_figures"],
     ["values"],
     ["piles", "stages", "trials"],
     ["contenders", "corpora"],
-    ["nights", "peers", "plans", "real", "scale_workers", "shapes", "validators"],
+    ["logs", "nights", "peers", "plans", "real", "scale_workers", "shapes", "validators"],
     ["bar_plot", "calibrate", "job", "measure", "night_states", "plot", "pydantic_record", "scale_corpus"],
+    ["helm_logs", "inspect_logs", "lm_eval_logs"],
 ]
 PRINTING = {"print", "click.echo", "click.secho", "sys.exit", "os._exit", "exit", "quit", "breakpoint"}
 STREAMS = {"sys.stdout", "sys.stderr"}
