@@ -65,7 +65,7 @@ def import_logs(
     Examples:
       fastrec import logs/ -o records
       fastrec import 'results/**/samples_*.jsonl' 'results/**/results_*.json' -o records
-      fastrec import logs/ -o records --from inspect --metric 'accuracy*'
+      fastrec import logs/ -o records --from inspect --metric 'includes*'
       fastrec normalize records -o corpus
     """
     from fastrec.commands.import_logs import import_logs as run

@@ -29,7 +29,18 @@ _BIN: Final = Path(sys.executable).parent
 _TOOLS: Final = ("jq", "zstdcat")
 # Names in generated records, and the names that pages use instead.
 _NAMES: Final = {b"word_problems": b"GSM8K", b"org-0/model-1b": b"org/model", b"org-1/model-3b": b"other/model"}
-_GIVEN: Final = ("runs", "corpora", "corpus", "corpus-monday", "corpus-tuesday", "old-corpus", "old.gz", "new-corpus")
+_GIVEN: Final = (
+    "runs",
+    "corpora",
+    "logs",
+    "results",
+    "corpus",
+    "corpus-monday",
+    "corpus-tuesday",
+    "old-corpus",
+    "old.gz",
+    "new-corpus",
+)
 # Blocks in these languages are jobs for every night. On the first night there is nothing but the shards.
 _JOBS: Final = ("bash", "crontab", "ini")
 # Absolute paths in pages: the installation of fastrec, and the directory of the evaluations.
@@ -63,6 +74,8 @@ def given() -> dict[str, Path]:
     fastrec.normalize(root / "new", root / "new-corpus")
     (root / "old-corpus").symlink_to("corpus-monday")
     (root / "corpora").symlink_to(ROOT / "corpora")
+    (root / "logs").symlink_to(ROOT / "corpora" / "logs")
+    (root / "results").symlink_to(ROOT / "corpora" / "logs" / "lm-eval")
     return {name: root / name for name in _GIVEN}
 
 
