@@ -20,6 +20,7 @@ from typing import Final
 import zstandard
 
 import fastrec
+from tests.check_pairs.trees import UUIDS, Tree
 from tests.docs.examples import check_example, examples_of
 from tests.docs.reference import ROOT
 from tests.docs.snippets import Block, commands_of, is_alike
@@ -34,6 +35,8 @@ _GIVEN: Final = (
     "corpora",
     "logs",
     "results",
+    "data",
+    "flat",
     "corpus",
     "corpus-monday",
     "corpus-tuesday",
@@ -76,6 +79,10 @@ def given() -> dict[str, Path]:
     (root / "corpora").symlink_to(ROOT / "corpora")
     (root / "logs").symlink_to(ROOT / "corpora" / "logs")
     (root / "results").symlink_to(ROOT / "corpora" / "logs" / "lm-eval")
+    Tree(root, "data", "gsm8k", "org", "model").add()
+    mmlu = f"data/mmlu/org/model/{UUIDS[1]}_samples.jsonl"
+    Tree(root, "data", "mmlu", "org", "model").add(uuid=UUIDS[1], stated={"file_path": mmlu})
+    Tree(root, "flat", "objects", "00", "5b").add()
     return {name: root / name for name in _GIVEN}
 
 
