@@ -64,7 +64,7 @@ def import_logs(
     \b
     Examples:
       fastrec import logs/ -o records
-      fastrec import 'results/**/samples_*.jsonl' 'results/**/results_*.json' -o records
+      fastrec import 'results/**/*_2026-*.json*' -o records
       fastrec import logs/ -o records --from inspect --metric 'includes*'
       fastrec normalize records -o corpus
     """

@@ -15,6 +15,7 @@ import pytest
 import fastrec
 from fastrec.cli import cli
 from tests.check_pairs.trees import Tree
+from tests.import_logs.sample_logs import write_all
 from tests.running import run_here
 from tests.systems import in_terminal, needs_script
 
@@ -40,6 +41,7 @@ OF_SHARDS = {
 OTHERS = {
     "check-pairs": ["check-pairs", "pairs"],
     "clean": ["clean", "{}"],
+    "import": ["import", "logs", "-o", "records"],
     "schema": ["schema"],
     "generate": ["generate", "-n", "5", "-o", "generated"],
     "completion": ["completion", "bash"],
@@ -56,6 +58,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     fastrec.normalize(place / "shards", place / "corpus")
     fastrec.normalize(place / "more", place / "other")
     Tree(place / "pairs").add()
+    write_all(place / "logs")
     return place
 
 

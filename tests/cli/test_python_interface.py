@@ -14,11 +14,13 @@ import fastrec
 from fastrec.cli import cli, python_name
 from fastrec.errors import UsageError
 from fastrec.normalize.options import Options
+from tests.docs.reference import ROOT
 
 ABOUT_PRINTING = {"verbose", "quiet", "no_progress", "json"}
 """Options of the command line that have no counterpart: functions return what commands print."""
 NOT_IN_PYTHON = {
     "check-pairs": {"format"},
+    "import": {"format", "skip_bad_logs", "strict"},  # the last two: the exit code
     "normalize": {"dry_run"},  # prints a plan
     "stats": {"format", "raw_cells"},
     "diff": {"format"},
@@ -42,7 +44,7 @@ def parameters_of(name: str) -> dict[str, inspect.Parameter]:
     found = dict(inspect.signature(getattr(fastrec, python_name(name))).parameters)
     if found.pop("options", None):
         found |= inspect.signature(Options).parameters
-    return found
+    return {key.removesuffix("_"): one for key, one in found.items()}  # `from_` is the option --from
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -82,6 +84,8 @@ def call(name: str, key: str, value: Any, corpus: Path, out: Path) -> Any:
     function = getattr(fastrec, python_name(name))
     if name == "diff":
         return function(corpus, corpus, **{key: value})
+    if name == "import":
+        return function(ROOT / "corpora" / "logs", out, **{key: value})
     if name == "normalize":
         return function(corpus.parent / "in", out, overwrite=True, **{key: value})
     found = function(corpus, **{key: value})
@@ -100,7 +104,7 @@ def value_for(key: str, corpus: Path) -> str:
 @pytest.mark.parametrize(("name", "key"), REPEATED)
 def test_one_string_or_several(name: str, key: str, corpus: Path, tmp_path: Path) -> None:
     """An option that can be repeated takes a string or a list of strings in Python; anything else is refused."""
-    value = value_for(key, corpus)
+    value = "acc*" if name == "import" else value_for(key, corpus)
     several = value.split(",") if key in ("by", "repair", "sort_by") else [value]
     one, listed = (call(name, key, given, corpus, tmp_path / "out") for given in (value, several))
     if name in ("diff", "validate"):

@@ -93,7 +93,7 @@ def read_samples(log: Log, piece: Piece) -> Iterator[Sample]:
 def _reading(path: str) -> Any:
     """Import pyarrow, which only workers may do."""
     if find_spec("pyarrow") is None:
-        raise LogError(path, "reading Parquet needs pyarrow, which is not installed: pip install 'fastrec[parquet]'")
+        raise LogError(path, "reading Parquet needs pyarrow, which is not installed: pip install pyarrow")
     return import_module("fastrec.harnesses.lighteval.reading")
 
 
