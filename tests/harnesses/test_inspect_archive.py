@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import warnings
 import zipfile
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -16,6 +18,7 @@ from fastrec.errors import LogError
 from fastrec.harnesses import inspect
 from fastrec.harnesses.detect import head_of
 from fastrec.harnesses.inspect import archive as archives
+from fastrec.harnesses.inspect import directory
 from fastrec.harnesses.inspect.archive import directory_of
 from fastrec.storage import storage_of
 from tests.harnesses.inspect_logs import (
@@ -90,7 +93,7 @@ def test_an_archive_is_cut_anywhere(tmp_path):
     whole = write_eval(path, sample(1), sample(2)).read_bytes()
     for end in [*range(60, len(whole) - 100, 29), *range(len(whole) - 100, len(whole), 3)]:
         path.write_bytes(whole[:end])
-        with pytest.raises(LogError, match="no readable directory at its end: the file is cut"):
+        with pytest.raises(LogError, match=r"not a whole zip archive: .*the file is cut"):
             inspect.plan(log_at(path))
 
 
@@ -184,12 +187,43 @@ def test_random_damage_is_a_log_error(tmp_path_factory, changes, end):
             imported(path)
 
 
-def test_the_directory_lists_what_python_lists():
-    with zipfile.ZipFile(io.BytesIO(LOG)) as file:
-        expected = {info.filename: (info.header_offset, info.file_size) for info in file.infolist()}
-    storage_of("memory://inspect/listed.eval").write_all("memory://inspect/listed.eval", LOG)
-    found = directory_of("memory://inspect/listed.eval")
-    assert {name: (member.offset, member.size) for name, member in found.items()} == expected
+@settings(max_examples=40)
+@given(
+    names=st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=20), max_size=6),
+    comment=st.binary(max_size=40).filter(lambda comment: b"PK\5\6" not in comment),
+    before=st.binary(max_size=40),
+    is_long=st.booleans(),
+    block=st.sampled_from([20, 90, 1 << 20]),
+)
+def test_the_directory_lists_what_python_lists(names, comment, before, is_long, block):
+    """Whatever the names; with something before the archive, with a comment, and with 64 bits."""
+    data = io.BytesIO()
+    with warnings.catch_warnings(), mock.patch.object(zipfile, "ZIP64_LIMIT", -1 if is_long else 1 << 31):
+        warnings.simplefilter("ignore")  # about names that are there twice
+        with zipfile.ZipFile(data, "w") as file:
+            for name in names:
+                file.writestr(name, name * 3)
+            file.comment = comment
+    data = io.BytesIO(before + data.getvalue())
+    with zipfile.ZipFile(data) as file:
+        expected = [(info.orig_filename, info.header_offset, info.file_size, info.CRC) for info in file.infolist()]
+    storage_of("memory://inspect/listed.eval").write_all("memory://inspect/listed.eval", data.getvalue())
+    with (
+        mock.patch.object(directory, "_BLOCK", block),
+        storage_of("memory://inspect/listed.eval").open_reader("memory://inspect/listed.eval") as reader,
+    ):
+        found = list(directory.members_of(reader))
+    assert [(name, member.offset, member.size, member.checksum) for name, member in found] == expected
+
+
+@settings(max_examples=50)
+@given(st.binary(max_size=200))
+def test_any_bytes_have_a_directory_or_are_refused(data):
+    path = "memory://inspect/bytes.eval"
+    for content in (data + b"PK\5\6" + data[:18].ljust(18, b"\0"), b"PK\1\2" + data + LOG[-22:]):
+        storage_of(path).write_all(path, content)
+        with contextlib.suppress(LogError):
+            directory_of(path)
 
 
 def test_the_path_of_an_error_is_that_of_the_log(tmp_path):

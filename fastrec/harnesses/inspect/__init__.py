@@ -19,8 +19,9 @@ from typing import Any, Final
 import msgspec
 
 from fastrec.errors import LogError
-from fastrec.harnesses.inspect.archive import Archive, Member, directory_of
+from fastrec.harnesses.inspect.archive import Archive, directory_of
 from fastrec.harnesses.inspect.detect import ARCHIVE, role_of
+from fastrec.harnesses.inspect.directory import unpacked
 from fastrec.harnesses.inspect.header import (
     decode_header,
     figures_of,
@@ -88,11 +89,12 @@ def _plan_archive(path: str) -> LogPlan:
     return _plan(header, notes, archived(path, files), [{"files": some} for some in slices], left_out)
 
 
-def _archived_header(path: str, directory: dict[str, Member]) -> tuple[Header, list[str]]:
+def _archived_header(path: str, directory: dict[str, bytes]) -> tuple[Header, list[str]]:
     for name, notes in (("header.json", []), ("_journal/start.json", ["the log has no header.json"])):
         if name in directory:
             with storage_of(path).open_reader(path) as reader:
-                text = Archive(path, reader).read(directory[name])
+                (member,) = unpacked(directory[name])
+                text = Archive(path, reader).read(member)
             return _decoded(path, f"its member {name}", text), notes
     raise LogError(path, "has neither header.json nor _journal/start.json, so it does not say what was run")
 

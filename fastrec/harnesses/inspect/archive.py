@@ -3,116 +3,49 @@
     directory_of(path)       member by name
     Archive(path, reader)    reads members: stored, deflate, or zstd in any number of frames
 
-`zipfile` reads the directory only. It reads zstd members (method 93) from Python 3.14 on, and checks no size before it
-decompresses. Inspect appends to a log: of members with the same name, the last one counts.
+`zipfile` reads zstd members (method 93) from Python 3.14 on only. Inspect appends to a log: of members with the same
+name, the last one counts. Sizes are checked before and while a member is decompressed.
 """
 
 from __future__ import annotations
 
 import contextlib
-import io
-import zipfile
 import zlib
 from collections.abc import Callable
 from struct import Struct, error
 from typing import Any, Final
 
-import msgspec
 import zstandard
 
 from fastrec.errors import LogError
+from fastrec.harnesses.inspect.directory import Member, members_of, read_at
 from fastrec.storage import storage_of
 from fastrec.storage.base import Reader
 
-__all__ = ["MAX_MEMBER_BYTES", "Archive", "Member", "directory_of"]
+__all__ = ["MAX_MEMBER_BYTES", "Archive", "directory_of"]
 
 MAX_MEMBER_BYTES: Final = 1 << 30
 """A larger member is refused: it has to be in memory as a whole."""
 
 _READ_AHEAD: Final = 1 << 20
+_MAX_NAME: Final = 200  # of an error message
 _MAX_WINDOW: Final = 1 << 27
-_ENCRYPTED: Final = 1
 
 # Signature, versions and flags, method, time, checksum and sizes, length of the name, length of the extra field.
 _LOCAL_HEADER: Final = Struct("<4s4sH16sHH")
 _SIGNATURE: Final = b"PK\x03\x04"
 
-_BAD_DIRECTORY: Final = (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError, EOFError, error)
 
-
-class Member(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A member of an archive, as the directory describes it."""
-
-    name: str
-    offset: int
-    """Where its local header begins."""
-    compressed: int
-    size: int
-    method: int
-    checksum: int
-
-
-class _SeekableFile(io.RawIOBase):
-    """A reader as a file object, which `zipfile` needs."""
-
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        base = (0, self._position, self._reader.size)[whence]
-        if base + offset < 0:
-            raise ValueError("it seeks before the start of the file")
-        self._position = base + offset
-        return self._position
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        rest = max(0, self._reader.size - self._position)
-        wanted = rest if size is None or size < 0 else min(size, rest)
-        if wanted > MAX_MEMBER_BYTES:
-            raise ValueError("its directory is too long")
-        data = _read_at(self._reader, wanted, self._position)
-        self._position += len(data)
-        return data
-
-
-def _read_at(reader: Reader, size: int, offset: int) -> bytes:
-    """Read `size` bytes, or fewer if the file ends."""
-    data = reader.pread(size, offset)
-    while len(data) < size and (more := reader.pread(size - len(data), offset + len(data))):
-        data += more
-    return data
-
-
-def directory_of(path: str) -> dict[str, Member]:
-    """Return the members of an archive by name, in the order of the directory."""
-    members: dict[str, Member] = {}
+def directory_of(path: str) -> dict[str, bytes]:
+    """Return the members of an archive by name, packed, in the order of the directory."""
+    members: dict[str, bytes] = {}
     with storage_of(path).open_reader(path) as reader:
         try:
-            with zipfile.ZipFile(_SeekableFile(reader)) as archive:
-                for info in archive.infolist():
-                    if info.flag_bits & _ENCRYPTED:
-                        raise LogError(path, f"its member {info.filename} is encrypted")
-                    members.pop(info.filename, None)
-                    members[info.filename] = Member(
-                        name=info.filename,
-                        offset=info.header_offset,
-                        compressed=info.compress_size,
-                        size=info.file_size,
-                        method=info.compress_type,
-                        checksum=info.CRC,
-                    )
-        except _BAD_DIRECTORY as exc:
-            raise LogError(path, "the zip archive has no readable directory at its end: the file is cut") from exc
+            for name, member in members_of(reader):
+                members.pop(name, None)
+                members[name] = member.pack()
+        except (ValueError, error) as exc:
+            raise LogError(path, f"is not a whole zip archive: {exc}") from exc
     return members
 
 
@@ -128,21 +61,30 @@ class Archive:
     def read(self, member: Member) -> bytes | bytearray:
         """Return the content of a member, after checking its size and checksum."""
         if max(member.size, member.compressed) > MAX_MEMBER_BYTES:
-            raise LogError(self._path, f"its member {member.name} has {member.size:,} bytes, too many to read")
+            raise self.error(member, f"has {member.size:,} bytes, too many to read")
         decompress = _METHODS.get(member.method)
         if decompress is None:
-            raise LogError(self._path, f"its member {member.name} has the unknown compression {member.method}")
+            raise self.error(member, f"has the unknown compression {member.method}")
         try:
             content = decompress(self._compressed(member), member.size)
         except (zlib.error, zstandard.ZstdError, ValueError) as exc:
-            raise LogError(self._path, f"its member {member.name} is damaged: {exc}") from exc
+            raise self.error(member, f"is damaged: {exc}") from exc
         if zlib.crc32(content) != member.checksum:
-            raise LogError(self._path, f"its member {member.name} is damaged: the checksum does not match")
+            raise self.error(member, "is damaged: the checksum does not match")
         return content
+
+    def error(self, member: Member, reason: str) -> LogError:
+        """Return the error for a member, with its name, which is in its local header."""
+        header = bytes(self._bytes(member.offset, _LOCAL_HEADER.size + _MAX_NAME))
+        name = f"at byte {member.offset:,}"
+        if len(header) >= _LOCAL_HEADER.size and header.startswith(_SIGNATURE):
+            length = _LOCAL_HEADER.unpack_from(header)[-2]
+            name = header[_LOCAL_HEADER.size :][: min(length, _MAX_NAME)].decode(errors="replace")
+        return LogError(self._path, f"its member {name} {reason}")
 
     def _compressed(self, member: Member) -> memoryview:
         # Name and extra field are seldom longer than this: one request fetches header and content.
-        usual = _LOCAL_HEADER.size + len(member.name) + 64 + member.compressed
+        usual = _LOCAL_HEADER.size + 512 + member.compressed
         header = self._bytes(member.offset, usual)[: _LOCAL_HEADER.size]
         if len(header) < _LOCAL_HEADER.size or bytes(header[:4]) != _SIGNATURE:
             raise ValueError("it is not where the directory says")
@@ -158,7 +100,7 @@ class Archive:
         skipped = offset - self._start
         if skipped < 0 or skipped + size > len(self._window):
             self._window = memoryview(b"")  # freed before the next one is read
-            self._window = memoryview(_read_at(self._reader, max(size, _READ_AHEAD), offset))
+            self._window = memoryview(read_at(self._reader, max(size, _READ_AHEAD), offset))
             self._start, skipped = offset, 0
         return self._window[skipped:]
 

@@ -103,22 +103,23 @@ def scoring_of(header: Header, seen: Seen) -> Scoring:
     return Scoring(_scorers_of(header, seen), old_score_name(header), counts_failed)
 
 
-def _scorers_of(header: Header, seen: Seen) -> tuple[Scorer, ...]:
+def _scorers_of(header: Header, seen: Seen) -> dict[str, Scorer]:
     """Return the scorers whose scores every sample should have."""
     keys: dict[str, list[str]] = {}
     for entry in _entries(header.results):
         scorer, key = _resolve(entry, seen)
-        keys.setdefault(scorer, [])
-        if key and key not in keys[scorer]:
-            keys[scorer].append(key)
+        known = keys.setdefault(scorer, [])
+        if key and key not in known:
+            known.append(key)
     if not keys:
         for declared in header.eval.scorers or ():
             name = declared.name.rpartition("/")[2]
             if not seen or name in seen:
                 keys[name] = _declared_keys(declared.metrics)
-    return tuple(
-        Scorer(name, tuple(some) or seen.get(name, _PLAIN).keys, bool(some)) for name, some in keys.items() if name
-    )
+    return {
+        name: Scorer(name, tuple(some) or seen.get(name, _PLAIN).keys, is_complete=bool(some))
+        for name, some in keys.items()
+    }
 
 
 def figures_of(header: Header, seen: Seen) -> Figures:

@@ -18,7 +18,8 @@ from typing import Any, Final
 import msgspec
 
 from fastrec.errors import LogError
-from fastrec.harnesses.inspect.archive import Archive, Member
+from fastrec.harnesses.inspect.archive import Archive
+from fastrec.harnesses.inspect.directory import unpacked
 from fastrec.harnesses.inspect.sample import Texts
 from fastrec.harnesses.inspect.structs import LoggedMessage, LoggedSample, SampleAttachments, SampleEvents
 from fastrec.harnesses.values import decoder
@@ -47,30 +48,30 @@ _decode_fast: Final = msgspec.json.Decoder(LoggedSample).decode
 
 
 class SampleFiles(msgspec.Struct, frozen=True):
-    """The members of one sample; only a chunked sample has more than the first."""
+    """The members of one sample, packed; only a chunked sample has more than the first."""
 
-    sample: Member
-    messages: tuple[Member, ...] = ()
-    attachments: tuple[Member, ...] = ()
+    sample: bytes
+    messages: bytes = b""
+    attachments: bytes = b""
 
     @property
     def size(self) -> int:
         """The size of its text."""
-        return sum(member.size for member in (self.sample, *self.messages, *self.attachments))
+        return sum(member.size for part in (self.sample, self.messages, self.attachments) for member in unpacked(part))
 
 
-def sample_files(directory: Mapping[str, Member]) -> tuple[list[SampleFiles], int]:
+def sample_files(directory: Mapping[str, bytes]) -> tuple[list[SampleFiles], int]:
     """Return the members of each sample in the order of the directory, and the number of chunked ones cut short."""
-    whole: dict[str, Member] = {}
-    chunks: dict[str, dict[str, list[tuple[int, Member]]]] = {}
+    whole: dict[str, bytes] = {}
+    chunks: dict[str, dict[str, dict[int, bytes]]] = {}
     for name, member in directory.items():
         if not name.startswith(_SAMPLES):
             continue
         chunk = _CHUNK.fullmatch(name)
         if chunk is not None:
-            sequences = chunks.setdefault(chunk[1], {"messages": [], "attachments": []})
+            sequences = chunks.setdefault(chunk[1], {"messages": {}, "attachments": {}})
             if chunk[2] in sequences and chunk[3].isdecimal():
-                sequences[chunk[2]].append((int(chunk[3]), member))
+                sequences[chunk[2]][int(chunk[3])] = member
             if name.endswith(f"/{_SHELL}"):
                 whole[chunk[1]] = member
         elif name.endswith(".json"):
@@ -78,12 +79,9 @@ def sample_files(directory: Mapping[str, Member]) -> tuple[list[SampleFiles], in
     samples = []
     for name, member in whole.items():
         sequences = chunks.pop(name, {})
-        samples.append(SampleFiles(member, *(_in_order(sequences.get(key)) for key in ("messages", "attachments"))))
+        parts = (sequences.get(key, {}) for key in ("messages", "attachments"))
+        samples.append(SampleFiles(member, *(b"".join(part[start] for start in sorted(part)) for part in parts)))
     return samples, len(chunks)
-
-
-def _in_order(numbered: list[tuple[int, Member]] | None) -> tuple[Member, ...]:
-    return tuple(member for _, member in sorted(numbered or (), key=lambda pair: pair[0]))
 
 
 def archived(path: str, samples: Iterable[SampleFiles]) -> Iterator[tuple[LoggedSample, Texts]]:
@@ -91,7 +89,8 @@ def archived(path: str, samples: Iterable[SampleFiles]) -> Iterator[tuple[Logged
     with storage_of(path).open_reader(path) as reader:
         archive = Archive(path, reader)
         for files in samples:
-            text = archive.read(files.sample)
+            (member,) = unpacked(files.sample)
+            text = archive.read(member)
             try:
                 sample = decode_sample(text)
                 if sample.message_refs is None:
@@ -99,20 +98,21 @@ def archived(path: str, samples: Iterable[SampleFiles]) -> Iterator[tuple[Logged
                 else:
                     yield _chunked(sample, archive, files)
             except ValueError as exc:
-                raise LogError(path, f"its member {files.sample.name} is not a sample: {exc}") from exc
+                raise archive.error(member, f"is not a sample: {exc}") from exc
 
 
 def _chunked(sample: LoggedSample, archive: Archive, files: SampleFiles) -> tuple[LoggedSample, Texts]:
     """Put a chunked sample together."""
-    pool = [message for member in files.messages for message in _decode_messages(memoryview(archive.read(member)))]
+    chunks = [_decode_messages(memoryview(archive.read(member))) for member in unpacked(files.messages)]
+    pool = [message for chunk in chunks for message in chunk]
     for start, end in sample.message_refs or ():
         if not 0 <= start <= end <= len(pool):
             raise ValueError(f"it refers to messages {start} to {end}, and there are {len(pool)}")
         sample.messages += pool[start:end]
 
     def attachments() -> dict[str, str]:
-        texts = [text for member in files.attachments for text in _decode_texts(memoryview(archive.read(member)))]
-        return {str(index): text for index, text in enumerate(texts)}
+        chunks = [_decode_texts(memoryview(archive.read(member))) for member in unpacked(files.attachments)]
+        return {str(index): text for index, text in enumerate(text for chunk in chunks for text in chunk)}
 
     return sample, Texts(attachments, list)
 

@@ -47,7 +47,7 @@ def sample_of(logged: LoggedSample, texts: Texts, scoring: Scoring) -> Sample:
         said = [Said(attachments.resolve(logged.output.completion))]
     kind = _interaction_type(logged.messages)
     sample = Sample(
-        sample_id=spell(logged.id),
+        sample_id=str(logged.id) if type(logged.id) is int else spell(logged.id),
         input=asked,
         scores=[],
         interaction_type=kind,

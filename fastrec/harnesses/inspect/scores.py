@@ -47,7 +47,8 @@ class Scorer(msgspec.Struct, frozen=True):
 class Scoring(msgspec.Struct, frozen=True):
     """How the samples of a log are scored."""
 
-    scorers: tuple[Scorer, ...] = ()
+    scorers: dict[str, Scorer] = {}
+    """By name."""
     old_name: str = OLD_SCORE
     """The scorer of samples with `score` instead of `scores`."""
     counts_failed: bool = False
@@ -98,21 +99,21 @@ def number_of(value: Any) -> tuple[float | None, str]:
 
 def scores_in(sample: LoggedSample, old_name: str) -> dict[str, SampleScore]:
     """Return the scores that a sample has, by scorer."""
-    scores = dict(sample.scores or {})
     if sample.score is not None:
-        scores.setdefault(old_name, sample.score)
-    return scores
+        return {old_name: sample.score} | (sample.scores or {})
+    return sample.scores or {}
 
 
 def scores_of(sample: LoggedSample, scoring: Scoring, answers: Answers) -> list[Score]:
     """Return all scores of a sample, and one without a number for each that the log should have."""
-    known = {scorer.name: scorer for scorer in scoring.scorers}
+    given = scores_in(sample, scoring.old_name)
     scores: list[Score] = []
-    for name, given in scores_in(sample, scoring.old_name).items():
-        scores += _scores_by(known.pop(name, Scorer(name)), given, answers)
-    for scorer in known.values():
-        missing = "not scored: the log has no score of this scorer for this sample"
-        scores += [_score(metric, None, missing) for metric in _metrics(scorer)]
+    for name, one in given.items():
+        scores += _scores_by(scoring.scorers.get(name) or Scorer(name), one, answers)
+    for name, scorer in scoring.scorers.items():
+        if name not in given:
+            missing = "not scored: the log has no score of this scorer for this sample"
+            scores += [_score(metric, None, missing) for metric in _metrics(scorer)]
     if sample.invalidation is not None or (sample.error is not None and not scoring.counts_failed):
         for score in scores:  # Inspect itself does not count them
             if score.value is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET
@@ -13,6 +13,8 @@ from fastrec.harnesses.inspect.structs import LoggedSample, Usage
 from fastrec.schemas.newest import Performance, TokenUsage
 
 __all__ = ["performance_of", "token_usage_of", "usages_in"]
+
+_SELDOM: Final = ("input_tokens_cache_write", "input_tokens_cache_read", "reasoning_tokens")
 
 
 def token_usage_of(sample: LoggedSample, events: Callable[[], Any]) -> TokenUsage | None:
@@ -41,13 +43,16 @@ def usages_in(events: Iterable[Any] | None) -> Iterator[Usage]:
 
 
 def _sum(usages: Iterable[Usage]) -> TokenUsage:
-    total: dict[str, int] = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
+    total = TokenUsage(input_tokens=0, output_tokens=0, total_tokens=0)
     for usage in usages:
-        for name in usage.__struct_fields__:
+        total.input_tokens += max(usage.input_tokens or 0, 0)
+        total.output_tokens += max(usage.output_tokens or 0, 0)
+        total.total_tokens += max(usage.total_tokens or 0, 0)
+        for name in _SELDOM:
             count = getattr(usage, name)
             if count is not None:
-                total[name] = total.get(name, 0) + max(count, 0)
-    return TokenUsage(**total)
+                setattr(total, name, (getattr(total, name) or 0) + max(count, 0))
+    return total
 
 
 def performance_of(sample: LoggedSample) -> Performance | None:
