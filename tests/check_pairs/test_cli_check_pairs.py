@@ -51,7 +51,7 @@ def test_findings_as_text(tree: Tree) -> None:
     assert done.returncode == 1
     assert printed(done) == (
         "error pair.model_id  2 ×\n"
-        '    $.model_id: expected the string "org/model", found the string "other"\n'
+        '    $.model_id: expected "org/model", found "other"\n'
         f"    data/gsm8k/org/model/{UUID}_samples.jsonl:1, data/gsm8k/org/model/{UUID}_samples.jsonl:2\n"
         "error pair.invalid_row  1 ×\n"
         "    $.answer_attribution: the required field is missing [schema.required]\n"
@@ -96,7 +96,7 @@ def test_findings_as_annotations(tree: Tree) -> None:
     where = path.relative_to(tree.root)
     assert first == (
         f"::error file={where},line=1,title=pair.file_path::$.detailed_evaluation_results.file_path: expected "
-        f'data/gsm8k/org/model/{UUID}_samples.jsonl, found the string "100%25\\n, a:b" [pair.file_path]'
+        f'data/gsm8k/org/model/{UUID}_samples.jsonl, found "100%25\\n, a:b" [pair.file_path]'
     )
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import doctest
 import hashlib
 import json
 import os
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 import fastrec
+from fastrec.commands.check_pairs import names, scores
 from fastrec.commands.check_pairs.rows import Tally
 from fastrec.errors import UsageError
 from fastrec.judge.codes import PAIRS
@@ -283,7 +286,7 @@ def test_ids_of_rows(tree: Tree) -> None:
     ids, models = sorted(found.groups, key=lambda group: group.code)
     assert [one.line for one in ids.locations] == [2, 4]
     assert [one.line for one in models.locations] == [3, 4]
-    assert models.message == f'expected the string "{MODEL_ID}", found the string "org/Model"'
+    assert models.message == f'expected "{MODEL_ID}", found "org/Model"'
 
 
 def test_results_of_rows(tree: Tree) -> None:
@@ -492,6 +495,12 @@ def test_every_code_is_in_these_tests() -> None:
     """Each code of the table has a test in this folder."""
     texts = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
     assert [code.code for code in PAIRS if f'"{code.code}"' not in texts] == []
+
+
+@pytest.mark.parametrize("module", [names, scores], ids=["names", "scores"])
+def test_the_examples_in_docstrings_are_right(module: ModuleType) -> None:
+    results = doctest.testmod(module)
+    assert (results.attempted > 0, results.failed) == (True, 0)
 
 
 def test_records_of_one_metric_need_no_result_id(tree: Tree) -> None:

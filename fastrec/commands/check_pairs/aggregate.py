@@ -12,7 +12,8 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from fastrec.judge.findings import Finding, describe
+from fastrec.commands.check_pairs.names import quoted
+from fastrec.judge.findings import Finding
 from fastrec.judge.lanes import REFUSALS
 
 __all__ = ["LARGEST", "Aggregate", "Metric", "NotAggregate", "Result", "Stated", "decode_aggregate", "result_findings"]
@@ -151,6 +152,6 @@ def result_findings(results: tuple[Result, ...]) -> Iterator[Finding]:
         if result.id in seen:
             path = f"$.evaluation_results[{number}].evaluation_result_id"
             yield Finding(
-                "pair.duplicate_result", path, f"expected another id for each result, found {describe(result.id)} again"
+                "pair.duplicate_result", path, f"expected another id for each result, found {quoted(result.id)} again"
             )
         seen.add(result.id)

@@ -9,6 +9,7 @@ below the folder that is checked, and those up to `data` if that is where it sho
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal
@@ -18,13 +19,14 @@ import msgspec
 from fastrec.errors import utf8
 from fastrec.judge.findings import Finding, describe
 
-__all__ = ["SAMPLES", "UUID_LIKE", "Place", "file_findings", "folder_findings", "path_finding", "place_of"]
+__all__ = ["SAMPLES", "UUID_LIKE", "Place", "file_findings", "folder_findings", "path_finding", "place_of", "quoted"]
 
 SAMPLES: Final = re.compile(r"(?P<stem>.+)_samples(?P<more>\.[^.]+)?\.jsonl(?:\.(?:zst|zstd|gz|gzip|bz2|xz))?")
 """Names of samples files; `more` is a mistake of early converters, which wrote `<uuid>_samples.Format.jsonl`."""
 
 UUID_LIKE: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _UUID4: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+_LONGEST: Final = 240
 _LEVELS: Final = ("<collection>", "<developer>", "<model>")
 
 # What Windows, the strictest system, does not allow; surrogates stand for bytes that are not UTF-8.
@@ -72,19 +74,19 @@ def folder_findings(place: Place) -> Iterator[Finding]:
         if name == "data":
             yield Finding("name.data", "$", "expected no folder called data below data, found one")
         elif _NOT_PORTABLE.search(name) or _RESERVED.match(name):
-            yield Finding("name.portable", "$", f"expected a name that every system allows, found {_quoted(name)}")
+            yield Finding("name.portable", "$", f"expected a name that every system allows, found {quoted(name)}")
 
 
 def file_findings(name: str, stem: str, folder: Sequence[str], place: Place) -> Iterator[Finding]:
     """Find what is wrong with the name of a file, whose name without `.json` or `_samples.jsonl` is `stem`."""
     if not _UUID4.fullmatch(stem):
-        yield Finding("name.uuid", "$", f"expected a UUID of version 4 in lower case, found {_quoted(stem)}")
+        yield Finding("name.uuid", "$", f"expected a UUID of version 4 in lower case, found {quoted(stem)}")
     elif place.layout == "flat" and tuple(folder[-place.depth :] if place.depth else ()) != (stem[:2], stem[2:4]):
         expected = f"flat/objects/{stem[:2]}/{stem[2:4]}"
-        yield Finding("name.flat", "$", f"expected the folder {expected}, found {_quoted('/'.join(folder[-4:]))}")
+        yield Finding("name.flat", "$", f"expected the folder {expected}, found {quoted('/'.join(folder[-4:]))}")
     matched = SAMPLES.fullmatch(name)
     if matched and matched["more"]:
-        yield Finding("name.samples", "$", f"expected the name {utf8(stem)}_samples.jsonl, found {_quoted(name)}")
+        yield Finding("name.samples", "$", f"expected the name {utf8(stem)}_samples.jsonl, found {quoted(name)}")
 
 
 def path_finding(file_path: str, stem: str, samples: str | None, folder: Sequence[str], place: Place) -> Finding | None:
@@ -93,14 +95,17 @@ def path_finding(file_path: str, stem: str, samples: str | None, folder: Sequenc
     names = {plain, samples}
     where = "$.detailed_evaluation_results.file_path"
     first, *folders, name = file_path.split("/") if "/" in file_path else ("", file_path)
-    known = () if tuple(folder[-2:]) == (stem[:2], stem[2:4]) else place.folders
+    is_flat = tuple(folder[-2:]) == (stem[:2], stem[2:4])
+    known = () if is_flat or (place.layout == "data" and place.depth != 3) else place.folders
     if first == "data" and len(folders) == 3 and name in names and tuple(folders[3 - len(known) :]) == known:
         return None
     expected = "/".join(("data", *_LEVELS[: 3 - len(known)], *known, plain))
-    message = f"expected {utf8(expected)}, found {describe(file_path)}"
+    message = f"expected {utf8(expected)}, found {quoted(file_path)}"
     is_relative = file_path.removeprefix("./") in names
     return Finding("pair.relative_path" if is_relative else "pair.file_path", where, message)
 
 
-def _quoted(name: str) -> str:
-    return describe(utf8(name))
+def quoted(text: str) -> str:
+    """Quote a text for a message; names and checksums are shown whole."""
+    text = utf8(text)
+    return json.dumps(text, ensure_ascii=False) if len(text) <= _LONGEST else describe(text)

@@ -16,8 +16,9 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from fastrec.commands.check_pairs.aggregate import Aggregate
+from fastrec.commands.check_pairs.names import quoted
 from fastrec.errors import utf8
-from fastrec.judge.findings import Finding, FindingGroups, Location, describe
+from fastrec.judge.findings import Finding, FindingGroups, Location
 from fastrec.judge.judge import Judge
 from fastrec.judge.shards import JudgedChunk, judge_slice
 from fastrec.limits import Limits
@@ -196,7 +197,7 @@ class _Joiner:
             ("pair.model_id", "$.model_id", self._aggregate.model_id, record.model_id),
         ):
             if value != expected:
-                found.append(Finding(code, path, f"expected {describe(expected)}, found {describe(value)}"))
+                found.append(Finding(code, path, f"expected {quoted(expected)}, found {quoted(value)}"))
         return found
 
     def _result(self, name: str, result_id: str | UnsetType) -> tuple[int | None, Finding | None]:
@@ -207,14 +208,14 @@ class _Joiner:
             if number is not None:
                 return number, None
             known = f"the id of one of the {len(results):,} results" if results else "results in the aggregate"
-            message = f"expected {known}, found {describe(result_id)}"
+            message = f"expected {known}, found {quoted(result_id)}"
             return None, Finding("pair.unknown_result", "$.evaluation_result_id", message)
         if self._counts[name] == 1:
             return self._names[name], None
         if len(results) == 1:
             return 0, None
         if self._counts[name]:
-            message = f"{self._counts[name]:,} results have the evaluation_name {describe(name)}"
+            message = f"{self._counts[name]:,} results have the evaluation_name {quoted(name)}"
             return None, Finding("pair.several_results", "$.evaluation_name", message)
-        message = f"expected the evaluation_name of a result, found {describe(name)}"
+        message = f"expected the evaluation_name of a result, found {quoted(name)}"
         return None, Finding("pair.no_result", "$.evaluation_name", message)

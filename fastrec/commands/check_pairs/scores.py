@@ -40,10 +40,10 @@ _OF_SEVERAL: Final = re.compile(
 # Words in names of metrics that are computed over all samples at once, or that describe the spread of scores.
 _NOT_MEANS: Final = frozenset(
     _WORDS.findall(
-        "auc auroc auprc bits bleu bootstrap bpb calibration cer chrf ci corpus correlation count ece elo f1 fbeta "
-        "gmean geometric harmonic kappa kendall lc macro matthews max maximum mcc median micro min minimum pearson "
-        "percentile perplexity ppl precision quantile r2 rank rating recall rmse roc rouge rougel rougelsum sacrebleu "
-        "spearman std stddev stdev stderr sum ter total var variance weighted wer"
+        "auc auroc auprc bits bleu bootstrap bpb calibration cer chrf ci compression corpus correlation count "
+        "dispersion ece elo f1 fbeta gmean geometric harmonic kappa kendall lc macro matthews max maximum mcc median "
+        "micro min minimum overlap pearson percentile perplexity ppl precision quantile r2 rank rating recall rmse roc "
+        "rouge rougel rougelsum sacrebleu spearman std stddev stdev stderr sum ter total var variance weighted wer"
     )
 )
 _LIKE_ACCURACY: Final = frozenset(

@@ -15,14 +15,14 @@ import msgspec
 
 from fastrec.commands.check_pairs.aggregate import LARGEST, Aggregate, NotAggregate, decode_aggregate, result_findings
 from fastrec.commands.check_pairs.discover import Pair
-from fastrec.commands.check_pairs.names import path_finding
+from fastrec.commands.check_pairs.names import path_finding, quoted
 from fastrec.commands.check_pairs.rows import Rows, read_rows
-from fastrec.errors import ShardError, shown
-from fastrec.judge.findings import Finding, describe
+from fastrec.errors import ShardError, shown, utf8
+from fastrec.judge.findings import Finding
 from fastrec.limits import Limits
 from fastrec.sources.formats import Format
 from fastrec.sources.shard import Shard, Slice
-from fastrec.storage import parent_and_name, storage_of
+from fastrec.storage import join, parent_and_name, storage_of
 from fastrec.storage.digests import hash_of_file
 
 __all__ = ["CheckTask", "CheckedPiece", "Piece", "check_task", "pieces_of"]
@@ -52,7 +52,8 @@ class CheckTask(msgspec.Struct, frozen=True):
     limits: Limits
 
     def __str__(self) -> str:
-        return "checking " + "; ".join(shown(f"{piece.pair.folder}/{piece.pair.stem}") for piece in self.pieces)
+        first, more = self.pieces[0].pair, len(self.pieces) - 1
+        return f"checking {shown(join(first.folder, first.stem))}" + (f" and {more:,} more pairs" if more else "")
 
 
 class CheckedPiece(msgspec.Struct):
@@ -129,7 +130,7 @@ def _statement_findings(pair: Pair, aggregate: Aggregate) -> Iterator[Finding]:
     stated = aggregate.stated
     if stated is None:
         if pair.samples:
-            names = ", ".join(_name(shard) for shard in pair.samples)
+            names = ", ".join(utf8(_name(shard)) for shard in pair.samples)
             yield Finding("pair.not_stated", _WHERE, f"expected a statement about {names}, found none")
         return
     samples = chosen_samples(pair) if pair.samples else None
@@ -138,18 +139,16 @@ def _statement_findings(pair: Pair, aggregate: Aggregate) -> Iterator[Finding]:
     ):
         yield finding
     if stated.format != "jsonl":
-        yield Finding(
-            "pair.format", f"{_WHERE}.format", f'expected the string "jsonl", found {describe(stated.format)}'
-        )
+        yield Finding("pair.format", f"{_WHERE}.format", f'expected "jsonl", found {quoted(stated.format)}')
     if samples is None:
-        message = f"expected {pair.stem}_samples.jsonl in the same folder, found no such file"
+        message = f"expected {utf8(pair.stem)}_samples.jsonl in the same folder, found no such file"
         yield Finding("pair.no_samples", f"{_WHERE}.file_path", message)
         return
     if stated.checksum is None:
         return
     algorithm = stated.hash_algorithm
     if algorithm not in ("sha256", "md5"):
-        message = f'expected "sha256" or "md5", found {describe(algorithm)}'
+        message = f'expected "sha256" or "md5", found {quoted(algorithm) if algorithm else "none"}'
         yield Finding("pair.hash_algorithm", f"{_WHERE}.hash_algorithm", message)
         return
     yield from _checksum_findings(samples, algorithm, stated.checksum)
@@ -161,7 +160,7 @@ def _checksum_findings(samples: Shard, algorithm: str, stated: str) -> Iterator[
     expected = stated.strip().lower()
     if found == expected:
         return
-    message = f"expected {describe(stated)}, found {found}"
+    message = f"expected {quoted(stated)}, as the aggregate states, found {found}"
     if samples.format is not Format.PLAIN and _text_hash(samples, algorithm) == expected:
         message += "; it is the checksum of the text, but must be the one of the compressed file"
     yield Finding("pair.checksum", f"{_WHERE}.checksum", message)
