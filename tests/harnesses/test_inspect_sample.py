@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import math
 from hashlib import sha256
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from fastrec.errors import LogError
 from tests.harnesses.inspect_logs import (
     assistant,
     conversation,
@@ -73,8 +77,9 @@ def test_the_question_in_messages_is_what_the_user_says(log):
 
 def test_a_conversation_is_a_question_as_a_whole(log):
     messages = [system("x"), user("Pick a number."), assistant("7"), user("Double it.")]
-    raw = only(log(conversation(*messages, assistant("14"), input=messages)))["input"]["raw"]
-    assert [one["content"] for one in json.loads(raw)] == ["Pick a number.", "7", "Double it."]
+    asked = only(log(conversation(*messages, assistant("14"), input=messages)))["input"]
+    assert [one["content"] for one in json.loads(asked["raw"])] == ["Pick a number.", "7", "Double it."]
+    assert json.loads(asked["formatted"])[0] == {"role": "system", "content": "x"}
 
 
 @pytest.mark.parametrize(
@@ -100,6 +105,8 @@ def test_references_are_texts_of_choices(log, target, reference, index):
 def test_references_without_choices(log):
     assert only(log(sample(target=["42", "forty-two"])))["input"]["reference"] == ["42", "forty-two"]
     assert only(log(sample(target="A")))["input"]["reference"] == ["A"]
+    assert only(log(sample(target=["a", ""])))["input"]["reference"] == ["a", ""]
+    assert only(log(sample(target="")))["input"]["reference"] == []
 
 
 # What the model said
@@ -515,3 +522,60 @@ def test_latency_is_the_working_time(log, working, latency):
 def test_no_times(log):
     assert "performance" not in only(log(sample()))
     assert "latency_ms" not in only(log(sample(total_time=1)))["performance"]
+
+
+# Anything else
+
+FULL = sample(
+    "x",
+    choices=["a", "b"],
+    input=[system("s"), user([{"type": "image", "image": IMAGE}])],
+    messages=[
+        user([{"type": "text", "text": f"attachment://{HASH}"}, {"type": "data", "data": {}}]),
+        assistant([{"type": "reasoning", "reasoning": "r"}, {"type": "tool_use", "name": "n", "id": "i"}], call(a=1)),
+        tool("b", "c1", error={"type": "t", "message": "m"}),
+    ],
+    scores={"match": {"value": {"a": 1}, "answer": "A", "history": [{"provenance": {}}]}, "other": {"value": "C"}},
+    model_usage={"m": {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}},
+    working_time=1.0,
+    error={"message": "e"},
+    error_retries=[{"message": "e"}],
+    invalidation={"reason": "r"},
+    limit={"type": "t", "limit": 1},
+    attachments={HASH: "text"},
+)
+
+
+def places(value, path=()):
+    """Yield the path of every value in a sample."""
+    yield path
+    if isinstance(value, dict | list):
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from places(inner, (*path, key))
+
+
+PLACES = list(places(FULL))
+junk = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.just("attachment://0"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=4,
+)
+
+
+@settings(max_examples=150)
+@given(st.lists(st.tuples(st.sampled_from(PLACES), junk), min_size=1, max_size=3))
+def test_values_of_any_type_give_valid_records_or_a_log_error(tmp_path_factory, changes):
+    changed = json.loads(json.dumps(FULL))
+    for path, value in changes:
+        inner = changed
+        try:
+            for key in path[:-1]:
+                inner = inner[key]
+            inner[path[-1]] = value
+        except (KeyError, IndexError, TypeError):
+            continue  # an earlier change removed the place
+    path = tmp_path_factory.getbasetemp() / "changed.json"
+    document = header(entry("match"), entry("third", "key")) | {"samples": [changed]}
+    path.write_text(json.dumps(document))
+    with contextlib.suppress(LogError):
+        imported(path)

@@ -105,7 +105,6 @@ def _add_messages(
     """Add the transcript; return the texts of the model, and the position of the last one."""
     transcript, calls = messages_of(messages, attachments)
     sample.messages, sample.tool_calls, sample.num_turns = transcript, calls, len(transcript)
-    sample.input.formatted = UNSET
     turns = [index for index, message in enumerate(messages) if message.role == "assistant"]
     texts = [str(transcript[index].content) for index in turns]
     others = [one.text for one in said if one.text and one.text not in texts]
@@ -135,21 +134,23 @@ def _reference(target: Any, choices: list[str]) -> tuple[list[str], list[int]]:
 
     >>> _reference("B", ["red", "blue"]), _reference(["A", "B"], ["red", "blue"]), _reference("blue", ["red", "blue"])
     ((['blue'], [1]), (['red', 'blue'], [0, 1]), (['blue'], [1]))
-    >>> _reference("42", []), _reference("", [])
-    ((['42'], []), ([], []))
+    >>> _reference("42", []), _reference("", []), _reference(["a", ""], [])
+    ((['42'], []), ([], []), (['a', ''], []))
     """
-    targets = [spell(one) for one in (target if isinstance(target, list) else [target]) if one not in ("", None)]
-    if not choices or not targets:
-        return targets, []
+    if target in ("", None):  # Inspect's way to say that there is none
+        return [], []
+    targets = [spell(one) for one in (target if isinstance(target, list) else [target])]
     letters = "".join(targets)
-    if all(one in choices for one in targets) and not (len(letters) == len(targets) and letters.isupper()):
+    if not choices or not letters:
+        return targets, []
+    are_texts = all(one in choices for one in targets)
+    are_single = len(letters) == len(targets) and letters.isupper()
+    if are_texts and not are_single:
         return targets, [choices.index(one) for one in targets]
     indices = [ord(letter) - ord("A") for letter in letters]
     if all(0 <= index < min(len(choices), 26) for index in indices):
         return [choices[index] for index in indices], indices
-    if all(one in choices for one in targets):
-        return targets, [choices.index(one) for one in targets]
-    return targets, []
+    return targets, [choices.index(one) for one in targets] if are_texts else []
 
 
 def _error(logged: LoggedSample) -> str:
