@@ -15,17 +15,24 @@ that the log does not tell: then the pick is unknown.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import truediv
 from typing import Any, Final
 
 import msgspec
 
-__all__ = ["Choices", "choices_of", "correct_choices", "likelihoods_in"]
+from fastrec.harnesses.log import Score
+
+__all__ = ["MUTUAL_INFO", "Choices", "choices_after", "correct_choices", "likelihoods_in"]
 
 MUTUAL_INFO: Final = "acc_mutual_info"
-_PICKING: Final = frozenset({"acc", "acc_norm", "acc_bytes", MUTUAL_INFO})
+_OWN_RULE: Final = frozenset({"acc_norm", "acc_bytes", MUTUAL_INFO})
+_PICKING: Final = _OWN_RULE | {"acc"}
 """Metrics that are 1 if the pick is correct, and else 0."""
 
-_decode_list: Final = msgspec.json.Decoder(list[int]).decode
+_decode_indices: Final = msgspec.json.Decoder(list[int]).decode
+# Log-likelihood, and whether the model would have said just that: numbers, or since May 2024 texts of them.
+_decode_filtered: Final = msgspec.json.Decoder(list[tuple[float, bool]], strict=False).decode
+_decode_responses: Final = msgspec.json.Decoder(list[list[tuple[float, bool]]], strict=False).decode
 
 
 class Choices(msgspec.Struct, gc=False):
@@ -33,76 +40,76 @@ class Choices(msgspec.Struct, gc=False):
 
     texts: list[str]
     likelihoods: list[float]
-    continuations: list[str]
-    """As sent, without the delimiter: some metrics divide by their length."""
-    unconditional: list[float]
+    sent: Sequence[str]
+    """What has their texts, after a delimiter: some metrics divide by their length."""
+    delimiter: str = ""
+    unconditional: Sequence[float] = ()
     """Log-likelihoods without the context; mostly none."""
 
     def pick(self, metric: str) -> int:
         """Return the index of the choice that a metric picks."""
         values = self.likelihoods
         if metric == "acc_norm":
-            values = _divide(values, [len(text) for text in self.continuations])
+            before, size = self.delimiter, len(self.delimiter)
+            values = _divide(values, [len(text) - size if text.startswith(before) else len(text) for text in self.sent])
         elif metric == "acc_bytes":
-            values = _divide(values, [len(text.encode()) for text in self.continuations])
+            values = _divide(values, [len(text.removeprefix(self.delimiter).encode()) for text in self.sent])
         elif metric == MUTUAL_INFO and self.unconditional:
             values = [value - other for value, other in zip(values, self.unconditional, strict=True)]
-        return _largest(values)
+        total = sum(values)
+        if total != total:  # noqa: PLR0124 - one is NaN, which counts as the largest in numpy
+            return next((number for number, value in enumerate(values) if value != value), 0)  # noqa: PLR0124
+        return values.index(max(values))
 
-    def checked_pick(self, metric: str, value: float | None, correct: Sequence[int]) -> int | None:
-        """Return the pick of a metric; None if its score says that it picked another one."""
-        index = self.pick(metric)
-        if metric in _PICKING and correct and (value in (0, 1)) and (index in correct) != (value == 1):
-            return None
-        return index
+    def picks(self, metrics: Sequence[str], scores: Sequence[Score], correct: Sequence[int]) -> list[int | None]:
+        """Return the pick of each metric; None if its score says that it picked another one."""
+        best = self.pick("acc")
+        found: list[int | None] = []
+        for metric, score in zip(metrics, scores, strict=True):
+            index = self.pick(metric) if metric in _OWN_RULE else best
+            value = score.value
+            if correct and metric in _PICKING and (value == 1) != (index in correct) and value in (0, 1):
+                found.append(None)
+            else:
+                found.append(index)
+        return found
 
 
 def _divide(values: Sequence[float], lengths: Sequence[int]) -> list[float]:
-    return [value / length if length else float("-inf") for value, length in zip(values, lengths, strict=True)]
+    if 0 in lengths:
+        return [value / length if length else float("-inf") for value, length in zip(values, lengths, strict=True)]
+    return list(map(truediv, values, lengths))
 
 
-def _largest(values: Sequence[float]) -> int:
-    largest = max(values)
-    for index, value in enumerate(values):
-        if value == largest or value != value:  # noqa: PLR0124 - NaN, which counts as the largest for numpy
-            return index
-    return 0
+def likelihoods_in(filtered: msgspec.Raw, responses: msgspec.Raw, count: int) -> list[tuple[float, bool]] | None:
+    """Return the log-likelihood of each request, and whether the model would have said just that.
 
-
-def likelihoods_in(filtered: Any, responses: Any, count: int) -> list[float] | None:
-    """Return the log-likelihood of each request; None if these are no answers to such requests.
-
-    Each answer is a log-likelihood and whether the model would have said just that, both mostly as text.
+    None if these are no answers to requests of this kind.
     """
     try:
-        if len(filtered) == count:
-            return [float(one[0]) for one in filtered if one[1] is not None]
-    except (TypeError, ValueError, LookupError):
+        found = _decode_filtered(filtered)
+        if len(found) == count:
+            return found
+    except msgspec.MsgspecError:
         pass
     try:
-        return [float(one[0][0]) for one in responses if one[0][1] is not None] if len(responses) == count else None
-    except (TypeError, ValueError, LookupError):
+        found = [one[0] for one in _decode_responses(responses)]
+    except (msgspec.MsgspecError, IndexError):
         return None
+    return found if len(found) == count else None
 
 
-def choices_of(
-    contexts: Sequence[str], continuations: Sequence[str], likelihoods: Sequence[float], delimiter: str
+def choices_after(
+    contexts: Sequence[str], continuations: Sequence[str], likelihoods: list[float]
 ) -> tuple[str, Choices]:
-    """Return the prompt and the choices, from the requests of a sample.
+    """Return the prompt and the choices if the contexts differ, as in winogrande.
 
-    Mostly all contexts are the same, and the continuations are the choices; `contexts` has only one then. Otherwise the
-    choices are what follows the words that all contexts begin with.
+    The prompt is the words that all of them begin with. A choice is what follows, with the continuation.
     """
-    if len(contexts) == 1:
-        size = len(delimiter)
-        texts = [text.strip() for text in continuations]
-        own = [text[size:] if text.startswith(delimiter) else text for text in continuations]
-        return contexts[0], Choices(texts, list(likelihoods), own, [])
     same = _common_words(contexts)
-    size = len(same)
     both = zip(contexts, continuations, strict=True)
-    texts = [f"{context[size:]}{continuation}".strip() for context, continuation in both]
-    return same, Choices(texts, list(likelihoods), list(contexts), [])
+    texts = [f"{context[len(same) :]}{continuation}".strip() for context, continuation in both]
+    return same, Choices(texts, likelihoods, contexts)
 
 
 def _common_words(texts: Sequence[str]) -> str:
@@ -120,12 +127,12 @@ def _common_words(texts: Sequence[str]) -> str:
     return first[:low]
 
 
-def correct_choices(target: Any, choices: Choices, *, is_text: bool) -> list[int]:
+def correct_choices(target: Any, texts: Sequence[str], *, is_text: bool) -> list[int]:
     """Return the indices of the correct choices; none if the target does not tell them.
 
     The target is mostly an index, or a list of indices, as text. `is_text` says that digits are the text of a choice.
     """
-    count, texts = len(choices.texts), choices.texts
+    count = len(texts)
     if isinstance(target, str):
         text = target.strip()
         if text.isdecimal() and not is_text:
@@ -137,7 +144,7 @@ def correct_choices(target: Any, choices: Choices, *, is_text: bool) -> list[int
         if not text.startswith("["):
             return []
         try:
-            target = _decode_list(text)
+            target = _decode_indices(text)
         except msgspec.MsgspecError:
             return []
     if isinstance(target, int):

@@ -12,13 +12,14 @@ from __future__ import annotations
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
-from fastrec.harnesses.lm_eval.choices import MUTUAL_INFO, choices_of, correct_choices, likelihoods_in
+from fastrec.harnesses.lm_eval.choices import MUTUAL_INFO, Choices, choices_after, correct_choices, likelihoods_in
 from fastrec.harnesses.lm_eval.questions import Question, prompt_of
 from fastrec.harnesses.lm_eval.rows import RowReader
 from fastrec.harnesses.lm_eval.scoring import Scores
 from fastrec.harnesses.lm_eval.setup import TaskSetup
+from fastrec.harnesses.lm_eval.text import encode
 from fastrec.harnesses.log import Sample, Score
 from fastrec.harnesses.values import spell
 from fastrec.schemas.newest import AnswerAttribution, Input, Output
@@ -26,11 +27,13 @@ from fastrec.schemas.newest import AnswerAttribution, Input, Output
 __all__ = ["SampleMaker"]
 
 _ORDERED: Final = 10  # up to this many requests, their names sort as their numbers do
+_NO_FILTER: Final = ("none", "")
 _NO_OUTPUT: Final = Output(raw=[])
-_INDEX: Final = [{"choice_index": str(index)} for index in range(100)]
 _NO_RESPONSE: Final = "the log has no response to this request"
 
 _decode: Final = msgspec.json.Decoder().decode
+_decode_responses: Final = msgspec.json.Decoder(list[list[str]]).decode
+_decode_filtered: Final = msgspec.json.Decoder(list[str]).decode
 
 
 class _Draft(msgspec.Struct, gc=False):
@@ -39,7 +42,6 @@ class _Draft(msgspec.Struct, gc=False):
     row: Any
     contexts: list[msgspec.Raw]
     continuations: list[Any]
-    filtered: Any
     filter: str
     metrics: list[str]
     """The name of the metric of each score."""
@@ -63,31 +65,27 @@ class SampleMaker:
         self._scores = Scores(setup, self.reader.attributes)
 
     def make(self, row: Any) -> Sample:
-        """Make the sample of a row; ValueError if the row is damaged."""
+        """Make the sample of a row; ValueError or MsgspecError if the row is damaged."""
         contexts, continuations = _requests(row.arguments)
-        filtered = _decode(row.filtered_resps) if row.filtered_resps else None
         name, metrics, scores = self._scores.of(row)
         metadata = {"doc_hash": row.doc_hash} if row.doc_hash else {}
-        if name not in ("none", ""):
+        if name not in _NO_FILTER:
             metadata["filter"] = name
-        draft = _Draft(row, contexts, continuations, filtered, name, metrics, scores, metadata)
-        if continuations[0].__class__ is str:
-            likelihoods = likelihoods_in(filtered, row.resps, len(continuations))
-            if likelihoods is not None:
-                return self._choice(draft, likelihoods) if len(contexts) > 1 else self._likelihood(draft, likelihoods)
-        if continuations[0].__class__ is not dict and (sample := self._rolling(draft)) is not None:
-            return sample
-        return self._generation(draft)
+        draft = _Draft(row, contexts, continuations, name, metrics, scores, metadata)
+        kind = continuations[0].__class__
+        if kind is dict:
+            return self._generation(draft)
+        if kind is str:
+            answers = likelihoods_in(row.filtered_resps, row.resps, len(continuations))
+            if answers is not None:
+                return self._choice(draft, answers) if len(contexts) > 1 else self._likelihood(draft, *answers[0])
+        return self._rolling(draft) or self._generation(draft)
 
     def _generation(self, draft: _Draft) -> Sample:
-        row, filtered = draft.row, draft.filtered
-        responses = row.resps
-        if len(draft.contexts) > 1:  # squad_v2 asks for a likelihood besides
-            is_answer = [continuation.__class__ is not str for continuation in draft.continuations]
-            responses, filtered = _only(responses, is_answer), _only(filtered, is_answer)
-        raw, lost = _texts(responses)
-        answers, _ = _texts(filtered)
-        if answers == raw and draft.filter in ("none", ""):
+        row = draft.row
+        raw, is_lost = self._responses(draft, row.resps)
+        answers, _ = self._responses(draft, row.filtered_resps)
+        if draft.filter in _NO_FILTER and answers == raw:
             answers = []  # nothing was extracted
         return Sample(
             sample_id=str(row.doc_id),
@@ -95,83 +93,91 @@ class SampleMaker:
             scores=draft.scores,
             output=Output(raw=raw),
             answers=[_attribution(text, draft.filter) for text in answers],
-            error=_NO_RESPONSE if lost else "",
+            error=_NO_RESPONSE if is_lost else "",
             metadata=draft.metadata,
         )
 
-    def _choice(self, draft: _Draft, likelihoods: list[float]) -> Sample:
+    def _responses(self, draft: _Draft, text: msgspec.Raw) -> tuple[list[str], bool]:
+        """Return all responses, and whether one is missing."""
+        if not text:
+            return [], False
+        values = _decode(text)
+        if len(draft.contexts) > 1 and isinstance(values, list):  # squad_v2 asks for a likelihood besides
+            pairs = zip(values, draft.continuations, strict=False)
+            values = [value for value, continuation in pairs if continuation.__class__ is not str]
+        return _texts(values)
+
+    def _choice(self, draft: _Draft, answers: list[tuple[float, bool]]) -> Sample:
         row, metadata = draft.row, draft.metadata
-        contexts, continuations, unconditional = draft.contexts, draft.continuations, []
+        contexts, continuations = draft.contexts, draft.continuations
+        likelihoods = [likelihood for likelihood, _ in answers]
+        unconditional: list[float] = []
         if MUTUAL_INFO in draft.metrics and len(contexts) % 2 == 0:  # the second half has no context
             half = len(contexts) // 2
             contexts, continuations = contexts[:half], continuations[:half]
             likelihoods, unconditional = likelihoods[:half], likelihoods[half:]
-        first = contexts[0]
-        if all(context == first for context in contexts):
-            sent = _decode(first)
-            _, choices = choices_of([""], continuations, likelihoods, self._setup.delimiter)
+        if contexts.count(contexts[0]) == len(contexts):
+            sent = _decode(contexts[0])
+            texts = list(map(str.strip, continuations))
+            choices = Choices(texts, likelihoods, continuations, self._setup.delimiter)
         else:
-            sent, choices = choices_of(list(map(_text, contexts)), continuations, likelihoods, "")
+            sent, choices = choices_after([spell(_decode(one)) for one in contexts], continuations, likelihoods)
+            texts = choices.texts
         choices.unconditional = unconditional
         is_text = bool(self._target_key) and isinstance(getattr(row.doc, self._target_key, None), str)
-        correct = correct_choices(row.target, choices, is_text=is_text)
+        correct = correct_choices(row.target, texts, is_text=is_text)
         if not correct:
-            correct = _correct_by_score(draft, choices.pick("acc"), len(contexts))
-        picks = [
-            choices.checked_pick(metric, score.value, correct)
-            for metric, score in zip(draft.metrics, draft.scores, strict=True)
-        ]
-        for index, score in zip(picks, draft.scores, strict=True):
-            if index is None:
-                score.output = _NO_OUTPUT
-            else:
-                score.output = Output(raw=[choices.texts[index]])
-                score.metadata = _INDEX[index] if index < len(_INDEX) else {"choice_index": str(index)}
-        metadata["log_likelihoods"] = spell(likelihoods)
-        references = [choices.texts[index] for index in correct] or _references(row.target)
+            correct = _correct_by_score(draft, choices.pick("acc"), len(texts))
+        metadata["log_likelihoods"] = encode(likelihoods).decode()
         if correct:
             metadata["reference_index"] = ",".join(map(str, correct))
-        asked = self._input(draft, sent, references)
-        asked.choices = choices.texts
-        return Sample(sample_id=str(row.doc_id), input=asked, scores=draft.scores, output=_NO_OUTPUT, metadata=metadata)
+        asked = self._input(draft, sent, [texts[index] for index in correct] or _references(row.target))
+        asked.choices = texts
+        sample = Sample(sample_id=str(row.doc_id), input=asked, scores=draft.scores, metadata=metadata)
+        _add_picks(sample, texts, choices.picks(draft.metrics, draft.scores, correct))
+        return sample
 
-    def _likelihood(self, draft: _Draft, likelihoods: list[float]) -> Sample:
-        row = draft.row
-        is_greedy = _is_greedy(draft.filtered, row.resps)
-        draft.metadata["log_likelihood"] = spell(likelihoods[0])
-        text = draft.continuations[0]
+    def _likelihood(self, draft: _Draft, likelihood: float, is_said: bool) -> Sample:
+        row, text = draft.row, draft.continuations[0].strip()
+        draft.metadata["log_likelihood"] = spell(likelihood)
         return Sample(
             sample_id=str(row.doc_id),
-            input=self._input(draft, _decode(draft.contexts[0]), [text.strip()]),
+            input=self._input(draft, _decode(draft.contexts[0]), [text]),
             scores=draft.scores,
-            output=Output(raw=[text.strip()]) if is_greedy else _NO_OUTPUT,
+            output=Output(raw=[text]) if is_said else _NO_OUTPUT,
             metadata=draft.metadata,
         )
 
     def _rolling(self, draft: _Draft) -> Sample | None:
         """Make the sample of a text whose likelihood was measured; None if it was not that."""
+        row = draft.row
         if self._setup.output_type not in ("", "loglikelihood_rolling") or len(draft.contexts) > 1:
             return None
-        texts, _ = _texts(draft.filtered if draft.filtered is not None else draft.row.resps)
+        found = row.filtered_resps or row.resps
+        texts, _ = _texts(_decode(found)) if found else ([], False)
         try:
             likelihood = next(map(float, texts))
         except (ValueError, StopIteration):
             return None
-        text = draft.continuations[0]
         draft.metadata["log_likelihood"] = spell(likelihood)
+        text = draft.continuations[0]
         return Sample(
-            sample_id=str(draft.row.doc_id),
-            input=Input(raw=text if isinstance(text, str) else _text(draft.contexts[0]), reference=[]),
+            sample_id=str(row.doc_id),
+            input=Input(raw=spell(text or _decode(draft.contexts[0])), reference=[]),
             scores=draft.scores,
             output=_NO_OUTPUT,
             metadata=draft.metadata,
         )
 
     def _input(self, draft: _Draft, sent: Any, references: list[str]) -> Input:
-        raw, formatted = prompt_of(sent)
+        formatted: str | UnsetType = UNSET
+        if sent.__class__ is str and not sent.startswith("[{"):
+            raw = sent
+        else:
+            raw, formatted = prompt_of(sent)
         if self._question.keys:
             question = self._question.render(draft.row.doc)
-            if question and question != raw and question in raw:
+            if question and len(question) < len(raw) and (raw.endswith(question) or question in raw):
                 return Input(raw=question, formatted=raw if formatted is UNSET else formatted, reference=references)
         return Input(raw=raw, formatted=formatted, reference=references)
 
@@ -179,9 +185,15 @@ class SampleMaker:
 def _requests(arguments: Any) -> tuple[list[msgspec.Raw], list[Any]]:
     """Return the contexts and the continuations, or settings, of all requests."""
     if arguments.__class__ is dict:
+        if len(arguments) == 1:
+            (request,) = arguments.values()
+            if request is not None and request.arg_0:
+                return [request.arg_0], [request.arg_1]
         if len(arguments) > _ORDERED:
             arguments = dict(sorted(arguments.items(), key=lambda item: (len(item[0]), item[0])))
-        requests = [request for request in arguments.values() if request is not None]
+        requests = arguments.values()
+        if None in requests:  # a table of samples has empty columns where another sample has more requests
+            requests = [request for request in requests if request is not None]
         contexts = [request.arg_0 for request in requests]
         continuations = [request.arg_1 for request in requests]
     else:
@@ -192,18 +204,10 @@ def _requests(arguments: Any) -> tuple[list[msgspec.Raw], list[Any]]:
     return contexts, continuations
 
 
-def _text(context: msgspec.Raw) -> str:
-    return spell(_decode(context))
-
-
-def _only(values: Any, wanted: list[bool]) -> Any:
-    if not isinstance(values, list) or len(values) != len(wanted):
-        return values
-    return [value for value, is_wanted in zip(values, wanted, strict=True) if is_wanted]
-
-
 def _texts(values: Any) -> tuple[list[str], bool]:
     """Return all texts of nested lists, in order, and whether one is missing."""
+    while values.__class__ is list and len(values) == 1:
+        values = values[0]
     if values.__class__ is str:
         return [values], False
     if values is None:
@@ -211,15 +215,17 @@ def _texts(values: Any) -> tuple[list[str], bool]:
     if values.__class__ is not list:
         return [spell(values)], False
     found = [_texts(value) for value in values]
-    return [text for texts, _ in found for text in texts], any(lost for _, lost in found)
+    return [text for texts, _ in found for text in texts], any(is_lost for _, is_lost in found)
 
 
 def _references(target: Any) -> list[str]:
+    if target.__class__ is str:
+        return [target]
     if target is None:
         return []
     if isinstance(target, list):
         return [text for one in target for text in _references(one)]
-    return [target if isinstance(target, str) else str(target)]
+    return [str(target)]
 
 
 def _attribution(text: str, name: str) -> AnswerAttribution:
@@ -242,11 +248,15 @@ def _correct_by_score(draft: _Draft, index: int, count: int) -> list[int]:
     return []
 
 
-def _is_greedy(filtered: Any, responses: Any) -> bool:
-    """Return whether the model would have said just the continuation."""
-    for values in (filtered, responses):
-        while isinstance(values, list) and values and isinstance(values[0], list):
-            values = values[0]
-        if isinstance(values, list) and len(values) > 1:
-            return values[1] in (True, "True")
-    return False
+def _add_picks(sample: Sample, texts: list[str], picks: list[int | None]) -> None:
+    """Say which choice each metric picks: once for the sample, if all pick the same."""
+    first = picks[0] if picks else None
+    if first is not None and picks.count(first) == len(picks):
+        sample.output = Output(raw=[texts[first]])
+        sample.metadata["choice_index"] = str(first)
+        return
+    sample.output = _NO_OUTPUT
+    for index, score in zip(picks, sample.scores, strict=True):
+        if index is not None:
+            score.output = Output(raw=[texts[index]])
+            score.metadata = {"choice_index": str(index)}

@@ -29,8 +29,8 @@ _decode: Final = msgspec.json.Decoder().decode
 class _Insert(msgspec.Struct, frozen=True):
     """A value of the document in a template."""
 
-    key: int
-    """Its position among the keys."""
+    key: str
+    """The attribute of the document."""
     steps: tuple[str | int, ...]
     is_stripped: bool
 
@@ -41,13 +41,18 @@ class Question:
     def __init__(self, source: str) -> None:
         """Parse a `doc_to_text`; `keys` are the keys of a document that it needs, none if it cannot be rendered."""
         self.keys: list[str] = []
-        self._parts: list[str | _Insert] = []
+        self._parts: list[Any] = []
         if "{{" not in source:
             if _KEY.fullmatch(source) and not source.startswith("def "):
                 self.keys = [source]
-                self._parts = [_Insert(0, (), is_stripped=False)]
+                self._parts = [_Insert("key_0", (), is_stripped=False)]
         elif "{%" not in source and "{#" not in source:
             self._parse(source)
+        inserts = [part for part in self._parts if isinstance(part, _Insert)]
+        self._around: tuple[str, str] | None = None
+        if len(inserts) == 1 and not inserts[0].steps and not inserts[0].is_stripped:
+            at = self._parts.index(inserts[0])
+            self._around = "".join(self._parts[:at]), "".join(self._parts[at + 1 :])
 
     def _parse(self, source: str) -> None:
         parts: list[str | _Insert] = []
@@ -63,17 +68,22 @@ class Question:
             if name not in self.keys:
                 self.keys.append(name)
             steps = [int(at) if at else key or quoted for key, at, quoted in _STEP.findall(path)]
-            parts.append(_Insert(self.keys.index(name), tuple(steps), is_stripped=bool(strip)))
+            parts.append(_Insert(f"key_{self.keys.index(name)}", tuple(steps), is_stripped=bool(strip)))
         self._parts = parts
 
     def render(self, doc: Any) -> str:
         """Return the question of a document; empty if it cannot be rendered."""
+        if self._around is not None:  # mostly there is just one text to insert
+            before, after = self._around
+            value: Any = getattr(doc, "key_0", None)
+            if value.__class__ is str:
+                return f"{before}{value}{after}"
         texts = []
         for part in self._parts:
-            if isinstance(part, str):
+            if part.__class__ is str:
                 texts.append(part)
                 continue
-            value: Any = getattr(doc, f"key_{part.key}", UNSET)
+            value = getattr(doc, part.key, UNSET)
             try:
                 for step in part.steps:
                     value = value[step]

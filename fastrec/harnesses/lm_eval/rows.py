@@ -33,7 +33,7 @@ _KEYS: Final[list[tuple[str, Any] | tuple[str, Any, Any]]] = [
     ("doc_id", int | str),
     ("arguments", dict[str, Request | None] | list[list[msgspec.Raw]]),
     ("target", Any, None),
-    ("resps", Any, None),
+    ("resps", msgspec.Raw, _NO_TEXT),
     ("filtered_resps", msgspec.Raw, _NO_TEXT),
     ("filter", str | None, None),
     ("metrics", list[str] | None, None),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import UNSET
@@ -29,33 +29,51 @@ class Scores:
     def __init__(self, setup: TaskSetup, attributes: Mapping[str, str]) -> None:
         self._setup = setup
         self._attributes = attributes
-        self._ids: dict[tuple[str, str], str] = {}
+        self._last: tuple[str, list[str], list[tuple[str, str, str]]] = ("", [], [])
         self._seen: dict[int | str, int] = {}
 
     def of(self, row: Any) -> tuple[str, list[str], list[Score]]:
         """Return the filter of a sample, empty if it is unknown, and its scores, each with the name of its metric."""
-        name = row.filter
+        name, metrics = row.filter, row.metrics
         if name is None:
             name = self._filter_by_order(row.doc_id)
-        metrics = row.metrics
         if metrics is None:
             metrics = [metric for metric in self._attributes if self._is_metric(row, metric)]
-        names, scores = [], []
-        for metric in metrics:
-            attribute = self._attributes.get(metric)
-            value = UNSET if attribute is None else getattr(row, attribute)
-            if value.__class__ is dict:
-                parts = [Score(metric=self._id(f"{metric}:{key}", name), **_valued(one)) for key, one in value.items()]
-                if parts:
-                    scores += parts
-                    names += [metric] * len(parts)
-                    continue
-            names.append(metric)
-            if value.__class__ is float and value - value == 0:  # the usual case, and finite
-                scores.append(Score(metric=self._id(metric, name), value=value))
+        last_name, last_metrics, fields = self._last
+        if name != last_name or metrics != last_metrics:
+            fields = self._fields_of(name, metrics)
+        scores = []
+        for _, attribute, result_id in fields:
+            value = getattr(row, attribute, UNSET)
+            if value.__class__ is float and value - value == 0:  # the usual case: a finite number
+                scores.append(Score(metric=result_id, value=value))
+            elif value.__class__ is dict and value:
+                return name, *self._with_parts(row, name, fields)
             else:
-                scores.append(Score(metric=self._id(metric, name), **_valued(value)))
-        return name, names, scores
+                scores.append(_score(result_id, value))
+        return name, metrics, scores
+
+    def _fields_of(self, name: str, metrics: Sequence[str]) -> list[tuple[str, str, str]]:
+        """Return the name, the attribute and the id of each metric; the attribute is empty if the log lacks it."""
+        fields = [(metric, self._attributes.get(metric, ""), metric_id(metric, name)) for metric in metrics]
+        if all(attribute for _, attribute, _ in fields):
+            self._last = name, list(metrics), fields  # mostly those of the next sample, too
+        return fields
+
+    def _with_parts(self, row: Any, name: str, fields: Sequence[tuple[str, str, str]]) -> tuple[list[str], list[Score]]:
+        """Return the scores of a sample of which one has several parts: each is a score of its own."""
+        names, scores = [], []
+        for metric, attribute, result_id in fields:
+            value = getattr(row, attribute, UNSET)
+            parts = (
+                {metric_id(f"{metric}:{key}", name): part for key, part in value.items()}
+                if value.__class__ is dict
+                else {}
+            )
+            for part_id, part in (parts or {result_id: value}).items():
+                names.append(metric)
+                scores.append(_score(part_id, part))
+        return names, scores
 
     def _filter_by_order(self, doc_id: int | str) -> str:
         filters = self._setup.filters
@@ -69,17 +87,13 @@ class Scores:
         value = getattr(row, self._attributes[name])
         return value is not UNSET and (value.__class__ is not str or name in self._setup.metrics)
 
-    def _id(self, metric: str, name: str) -> str:
-        found = self._ids.get((metric, name))
-        if found is None:
-            found = self._ids[metric, name] = metric_id(metric, name)
-        return found
 
-
-def _valued(value: Any) -> dict[str, Any]:
-    """Return the value of a score, or why it has none."""
+def _score(result_id: str, value: Any) -> Score:
+    """Return the score with a value of any kind; one without a number says why."""
     number = None if value is UNSET else number_of(value)
-    return {"value": number} if number is not None else {"value": None, "problem": _problem(value)}
+    if number is not None:
+        return Score(metric=result_id, value=number)
+    return Score(metric=result_id, value=None, problem=_problem(value))
 
 
 def _problem(value: Any) -> str:
