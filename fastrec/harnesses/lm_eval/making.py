@@ -32,8 +32,6 @@ _NO_OUTPUT: Final = Output(raw=[])
 _NO_RESPONSE: Final = "the log has no response to this request"
 
 _decode: Final = msgspec.json.Decoder().decode
-_decode_responses: Final = msgspec.json.Decoder(list[list[str]]).decode
-_decode_filtered: Final = msgspec.json.Decoder(list[str]).decode
 
 
 class _Draft(msgspec.Struct, gc=False):
@@ -83,24 +81,25 @@ class SampleMaker:
 
     def _generation(self, draft: _Draft) -> Sample:
         row = draft.row
-        raw, is_lost = self._responses(draft, row.resps)
-        answers, _ = self._responses(draft, row.filtered_resps)
-        if draft.filter in _NO_FILTER and answers == raw:
+        responses = self._responses(draft, row.resps)
+        raw = [text for text in responses if text is not None]
+        answers = self._responses(draft, row.filtered_resps)
+        if draft.filter in _NO_FILTER and answers == responses:
             answers = []  # nothing was extracted
         return Sample(
             sample_id=str(row.doc_id),
             input=self._input(draft, _decode(draft.contexts[0]), _references(row.target)),
             scores=draft.scores,
             output=Output(raw=raw),
-            answers=[_attribution(text, draft.filter) for text in answers],
-            error=_NO_RESPONSE if is_lost else "",
+            answers=[_attribution(text, draft.filter) for text in answers if text is not None],
+            error="" if raw and len(raw) == len(responses) else _NO_RESPONSE,
             metadata=draft.metadata,
         )
 
-    def _responses(self, draft: _Draft, text: msgspec.Raw) -> tuple[list[str], bool]:
-        """Return all responses, and whether one is missing."""
+    def _responses(self, draft: _Draft, text: msgspec.Raw) -> list[str | None]:
+        """Return all responses to a sample; one that is missing is None."""
         if not text:
-            return [], False
+            return []
         values = _decode(text)
         if len(draft.contexts) > 1 and isinstance(values, list):  # squad_v2 asks for a likelihood besides
             pairs = zip(values, draft.continuations, strict=False)
@@ -154,10 +153,9 @@ class SampleMaker:
         if self._setup.output_type not in ("", "loglikelihood_rolling") or len(draft.contexts) > 1:
             return None
         found = row.filtered_resps or row.resps
-        texts, _ = _texts(_decode(found)) if found else ([], False)
         try:
-            likelihood = next(map(float, texts))
-        except (ValueError, StopIteration):
+            likelihood = float((_texts(_decode(found)) if found else [])[0] or "")
+        except (ValueError, IndexError):
             return None
         draft.metadata["log_likelihood"] = spell(likelihood)
         text = draft.continuations[0]
@@ -204,18 +202,15 @@ def _requests(arguments: Any) -> tuple[list[msgspec.Raw], list[Any]]:
     return contexts, continuations
 
 
-def _texts(values: Any) -> tuple[list[str], bool]:
-    """Return all texts of nested lists, in order, and whether one is missing."""
+def _texts(values: Any) -> list[str | None]:
+    """Return all texts of nested lists, in order; null is None."""
     while values.__class__ is list and len(values) == 1:
         values = values[0]
-    if values.__class__ is str:
-        return [values], False
-    if values is None:
-        return [], True
-    if values.__class__ is not list:
-        return [spell(values)], False
-    found = [_texts(value) for value in values]
-    return [text for texts, _ in found for text in texts], any(is_lost for _, is_lost in found)
+    if values is None or values.__class__ is str:
+        return [values]
+    if values.__class__ is list:
+        return [text for value in values for text in _texts(value)]
+    return [spell(values)]
 
 
 def _references(target: Any) -> list[str]:

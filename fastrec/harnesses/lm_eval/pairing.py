@@ -8,7 +8,7 @@ The names tell it, if they are still those that lm-eval gave:
 
 Tasks have underscores of their own, and the name of one may begin or end like that of another. So a name counts only
 with a task that the results have, and the longest one wins. If names do not tell it, the content does: the hash over
-all samples that the results state, or else that there is only one task.
+all samples that the results state, or else that there is only one task, with the same metrics.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import msgspec
 
 from fastrec.errors import LogError, shown
 from fastrec.harnesses.lm_eval.lines import rows_in
-from fastrec.harnesses.lm_eval.results import Results, read_results
+from fastrec.harnesses.lm_eval.results import Results, metric_keys, read_results
 from fastrec.harnesses.lm_eval.roles import RESULTS, SAMPLES
 from fastrec.harnesses.lm_eval.text import decoder_of
 from fastrec.harnesses.log import BadLog, FoundFile, Grouped, Log
@@ -59,13 +59,14 @@ class _Hashes(msgspec.Struct):
 
 
 _decode_hashes: Final = decoder_of(_Hashes)
+_decode_keys: Final = decoder_of(dict[str, msgspec.Raw])
 
 
 def logs_of(files: Sequence[FoundFile]) -> Grouped:
     """Group samples and results into logs: one for each file of samples."""
     found = Grouped(logs=[], bad=[])
     runs: defaultdict[str, list[_Run]] = defaultdict(list)
-    broken: set[str] = set()
+    broken: dict[str, str] = {}
     for file in files:
         if file.role == RESULTS:
             directory, _ = _split(file.path)
@@ -73,11 +74,16 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
                 runs[directory].append(_Run(file, read_results(file.path), date_in(file.path)))
             except LogError as exc:
                 found.bad.append(BadLog(file.path, exc.reason))
-                broken.add(directory)
+                broken[directory] = file.path
     used: dict[tuple[str, str], str] = {}
     for file in files:
         if file.role == SAMPLES:
-            _add(file, runs[_split(file.path)[0]], used, found)
+            directory, _ = _split(file.path)
+            problem = _add(file, runs[directory], used, found)
+            if problem and directory in broken:
+                problem = f"the results file beside it cannot be read: {shown(broken[directory])}"
+            if problem:
+                found.bad.append(BadLog(file.path, problem))
     idle = [
         run.file.path for some in runs.values() for run in some if not any(run.file.path == path for path, _ in used)
     ]
@@ -88,25 +94,24 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
     return found
 
 
-def _add(file: FoundFile, runs: Sequence[_Run], used: dict[tuple[str, str], str], found: Grouped) -> None:
-    """Add the log of a file of samples."""
+def _add(file: FoundFile, runs: Sequence[_Run], used: dict[tuple[str, str], str], found: Grouped) -> str:
+    """Add the log of a file of samples; return why it has none, if so."""
     if not runs:
-        found.bad.append(BadLog(file.path, _NO_RESULTS))
-        return
+        return _NO_RESULTS
     try:
         pair = _by_name(file.path, runs) or _by_content(file.path, runs)
     except LogError as exc:
-        found.bad.append(BadLog(file.path, exc.reason))
-        return
+        return exc.reason
+    except ValueError as exc:
+        return f"a sample is damaged: {exc}"
     if pair is None:
-        found.bad.append(BadLog(file.path, _NO_TASK))
-        return
+        return _NO_TASK
     run, task = pair
     first = used.setdefault((run.file.path, task), file.path)
     if first != file.path:
-        found.bad.append(BadLog(file.path, f"it has the samples of {task} of the same run as {shown(first)}"))
-        return
+        return f"it has the samples of {task} of the same run as {shown(first)}"
     found.logs.append(Log("lm-eval", file.path, (file, run.file), task))
+    return ""
 
 
 def _by_name(path: str, runs: Sequence[_Run]) -> tuple[_Run, str] | None:
@@ -125,10 +130,9 @@ def _task_in(path: str, tasks: Sequence[str]) -> str:
     """Return the task that a file name ends with; empty if there is none."""
     name = _ODD.sub("_", _DATE.sub("", _stem(path)))
     plain = {_ODD.sub("_", task): task for task in tasks}
-    exact = plain.get(name.removeprefix("samples_")) or plain.get(name)
-    if exact:
-        return exact
-    return max((task for end, task in plain.items() if name.endswith(f"_{end}")), key=len, default="")
+    if name.startswith("samples_"):
+        return plain.get(name.removeprefix("samples_"), "")
+    return max((task for end, task in plain.items() if f"_{name}".endswith(f"_{end}")), key=len, default="")
 
 
 def _by_content(path: str, runs: Sequence[_Run]) -> tuple[_Run, str] | None:
@@ -136,8 +140,15 @@ def _by_content(path: str, runs: Sequence[_Run]) -> tuple[_Run, str] | None:
     stated = {text: (run, task) for run in runs for task, text in _hashes_of(run.results).items()}
     if stated and (pair := stated.get(task_hash(path))):
         return pair
-    only = [(run, task) for run in runs for task in run.results.tasks]
-    return only[0] if len(only) == 1 and not stated else None
+    date = date_in(path)
+    possible = [run for run in runs if not (date and run.date and run.date != date)]
+    only = [(run, task) for run in possible for task in run.results.tasks]
+    if len(only) != 1 or _hashes_of(only[0][0].results):
+        return None
+    run, task = only[0]
+    metrics = {metric for metric, _ in metric_keys(run.results.figures(task))}
+    keys = next((set(_decode_keys(line)) for line in rows_in(path)), set())
+    return only[0] if metrics & keys else None
 
 
 def _hashes_of(results: Results) -> Mapping[str, str]:
@@ -145,13 +156,10 @@ def _hashes_of(results: Results) -> Mapping[str, str]:
 
 
 def task_hash(path: str) -> str:
-    """Compute the hash over all samples of a file that lm-eval calls `task_hashes`."""
+    """Compute the hash over all samples of a file that lm-eval calls `task_hashes`; ValueError if one is damaged."""
     digest = sha256()
     for line in rows_in(path):
-        try:
-            row = _decode_hashes(line)
-        except ValueError as exc:
-            raise LogError(path, f"a sample is damaged: {exc}") from None
+        row = _decode_hashes(line)
         digest.update(f"{row.doc_hash}{row.prompt_hash}{row.target_hash}".encode())
     return digest.hexdigest()
 

@@ -11,13 +11,16 @@ from typing import Final
 
 import msgspec
 
+from fastrec.harnesses.log import HEAD_BYTES
+
 __all__ = ["RESULTS", "SAMPLES", "role_of"]
 
 SAMPLES: Final = "samples"
 RESULTS: Final = "results"
 
 _FIRST_KEY: Final = re.compile(rb'\s*(?:\[\s*)?\{\s*"doc_id"\s*:\s*[-\d"]')
-_SAMPLE_KEYS: Final = [re.compile(rb'"%b"\s*:' % key) for key in (b"arguments", b"resps", b"doc", b"target")]
+_SAMPLE_KEY: Final = re.compile(rb'"(?:arguments|resps|filtered_resps)"\s*:')
+_EARLY_KEY: Final = re.compile(rb'"(?:doc|target)"\s*:')
 _SURE_KEYS: Final = [re.compile(rb'"%b"\s*:' % key) for key in (b"doc_id", b"arguments", b"resps", b"filtered_resps")]
 _RESULTS_KEY: Final = re.compile(rb'"results"\s*:\s*\{')
 _METRIC_KEY: Final = re.compile(rb'"[^",\\]+_stderr,[^"\\]*"\s*:')  # `acc_stderr,none`: no other harness has such keys
@@ -42,7 +45,8 @@ def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - the content
     if start not in (b"{", b"["):
         return None
     if _FIRST_KEY.match(head):
-        return SAMPLES if any(key.search(head) for key in _SAMPLE_KEYS) else None
+        is_cut = len(head) >= HEAD_BYTES and b"\n" not in head.rstrip()
+        return SAMPLES if _SAMPLE_KEY.search(head) or (is_cut and _EARLY_KEY.search(head)) else None
     line = head.split(b"\n", 1)[0] if start == b"{" and b"\n" in head else head
     if all(key.search(line) for key in _SURE_KEYS):  # a line whose keys are in another order
         return SAMPLES
@@ -55,8 +59,6 @@ def _has_results(head: bytes) -> bool:
     try:
         top = _decode_top(head)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # cut, or with a bare NaN
-        return bool(
-            _METRIC_KEY.search(head)
-            or (head.lstrip()[1:].lstrip().startswith(b'"results"') and _OTHER_KEYS.search(head))
-        )
+        is_first = head.lstrip()[1:].lstrip().startswith(b'"results"')
+        return bool(_METRIC_KEY.search(head) or (is_first and _OTHER_KEYS.search(head)))
     return bool(top.results) and any(map(bool, (top.configs, top.lm_eval_version, top.n_shot)))
