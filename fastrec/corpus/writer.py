@@ -35,7 +35,6 @@ corpora 8 to 15 % faster, for 0.3 to 2.3 % more bytes. Six bytes for the shorter
 One call for a whole part would gain another 15 %, because a stream is copied to a ring buffer, but needs all of its
 text in memory. The threads of zstd compress whole jobs, too, but each job reads the end of the one before again. With
 jobs of 8 MiB this gains 4 %, for 2 % more bytes and 24 MiB more memory per process. Smaller jobs gain nothing."""
-_JOB_BYTES: Final = 8 << 20  # text that one thread of zstd compresses at a time
 _GZIP: Final = 31  # wbits: the largest window, in a gzip member without name and time
 _GZIP_LEVELS: Final = range(10)
 
@@ -55,10 +54,9 @@ class ShardWriter:
     Without `synced`, whoever publishes it has to sync it.
     """
 
-    def __init__(self, path: str, compression: str, level: int, *, synced: bool = True, threads: int = 0) -> None:
-        """With `threads`, zstd compresses in jobs of a fixed size: their number does not change the bytes, 0 does."""
+    def __init__(self, path: str, compression: str, level: int, *, synced: bool = True) -> None:
         self._file = storage_of(path).create(path, synced=synced)
-        self._compress, self._flush = _compressor(compression, level, threads)
+        self._compress, self._flush = _compressor(compression, level)
         self._file_hash, self._text_hash = sha256(), xxh3_128()
         self._bytes = self._text_bytes = 0
         self._waiting: list[Any] = []
@@ -103,29 +101,27 @@ class ShardWriter:
         self._file.give_up()
 
 
-_idle: Final[dict[tuple[int, int], zstandard.ZstdCompressor]] = {}
-"""By level and threads, a compressor that has ended its stream. Using its memory again saves 3 ms per part."""
+_idle: Final[dict[int, zstandard.ZstdCompressor]] = {}
+"""By level, a compressor that has ended its stream. Using its memory again saves 3 ms per part."""
 
 
-def _zstd_compressor(level: int, threads: int) -> zstandard.ZstdCompressor:
+def _zstd_compressor(level: int) -> zstandard.ZstdCompressor:
     from_level = zstandard.ZstdCompressionParameters.from_level
     window_log = max(from_level(level).window_log, _WINDOW_LOG)
     tuned = _TUNED.get(level, {})
-    if threads:
-        tuned = tuned | {"job_size": _JOB_BYTES}
-    parameters = from_level(level, window_log=window_log, threads=threads, write_checksum=True, **tuned)
+    parameters = from_level(level, window_log=window_log, threads=0, write_checksum=True, **tuned)
     return zstandard.ZstdCompressor(compression_params=parameters)
 
 
-def _compressor(compression: str, level: int, threads: int) -> tuple[Callable[[Any], bytes], Callable[[], bytes]]:
+def _compressor(compression: str, level: int) -> tuple[Callable[[Any], bytes], Callable[[], bytes]]:
     """Return the functions that compress some text and that end the stream."""
     if compression == "zst":
-        compressor = _idle.pop((level, threads), None) or _zstd_compressor(level, threads)
+        compressor = _idle.pop(level, None) or _zstd_compressor(level)
         stream = compressor.compressobj()
 
         def flush() -> bytes:
             end: bytes = stream.flush()
-            _idle[level, threads] = compressor
+            _idle[level] = compressor
             return end
 
         return stream.compress, flush

@@ -1,33 +1,33 @@
-"""The tasks of an import, which run in workers: plan a log, convert a slice of it, and write its shard.
+"""The tasks of an import, which run in workers: plan a log, convert a slice of it, compress a part, and write a shard.
 
-A slice becomes a work file of plain lines. Only when all slices of a log are converted is it known which metrics are
-graded; then one task adds that to their records and compresses the lines of all slices into one shard.
+A slice becomes a work file of bundles. Only when all slices of a log are converted is it known which metrics are
+graded. Then their bundles become lines, which say so, and are compressed in parts, several at a time. A shard is its
+parts one after the other.
 """
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
 from xxhash import xxh3_128
 
-from fastrec.corpus.writer import ShardWriter, Written
+from fastrec.corpus.writer import ShardWriter
 from fastrec.engine.base import collector_off
 from fastrec.errors import LogError, ShardError, out_of_memory, shown
+from fastrec.harnesses.bundles import Bundle, LineMaker, read_bundles, write_bundles
 from fastrec.harnesses.convert import Converter, MetricTotals
 from fastrec.harnesses.log import Log, LogPlan, RunInfo
 from fastrec.harnesses.registry import harness_named
 from fastrec.storage import storage_of
 
-__all__ = ["ConvertTask", "Converted", "PlannedLog", "ShardTask", "convert_slice", "plan_log", "write_shard"]
+__all__ = ["ConvertTask", "Converted", "PartTask", "PlannedLog", "ShardTask"]
+__all__ += ["compress_part", "convert_slice", "plan_log", "write_shard"]
 
 _BLOCK: Final = 1 << 20
 _LEVEL: Final = 3
 _ID_DIGITS: Final = 16
-_GRADED: Final = b',"graded":"true"}}\n'
-_END: Final = len("}}")  # every line ends with it: `metadata` comes last, and is never empty
 
 
 class PlannedLog(msgspec.Struct):
@@ -65,21 +65,34 @@ class Converted(msgspec.Struct):
     records: int = 0
     errors: int = 0
     text_bytes: int = 0
+    """Of its lines, about."""
+    head: bytes = b""
+    """How all its records begin."""
     metrics: dict[str, MetricTotals] = {}
-    """In the order in which they came up: the file of metrics has positions in it."""
+    """In the order in which they came up: bundles have positions in it."""
     left_out: dict[str, int] = {}
     metrics_left_out: dict[str, int] = {}
     problem: str = ""
 
 
-class ShardTask(msgspec.Struct, frozen=True):
-    """The slices of a log to put together."""
+class PartTask(msgspec.Struct, frozen=True):
+    """Slices of a log to compress together."""
 
     path: str
-    slices: Sequence[tuple[str, tuple[str, ...]]]
-    """The work file of each slice, and its metrics."""
+    slices: Sequence[tuple[str, bytes, tuple[str, ...]]]
+    """The work file of each slice, how its records begin, and its metrics."""
     graded: frozenset[str]
-    threads: int
+    log: str
+
+    def __str__(self) -> str:
+        return f"compressing the records of {shown(self.log)}"
+
+
+class ShardTask(msgspec.Struct, frozen=True):
+    """The parts of a shard."""
+
+    path: str
+    parts: Sequence[str]
 
     def __str__(self) -> str:
         return f"writing {shown(self.path)}"
@@ -119,63 +132,64 @@ def convert_slice(task: ConvertTask) -> Converted:
     """Turn the samples of a slice into lines of a work file."""
     converter = Converter(task.log.harness, task.run, task.patterns)
     result = Converted(task.number, task.path)
-    numbers: dict[str, int] = {}
-    metrics = array("I")
     try:
         with storage_of(task.path).create(task.path, for_work=True) as file:
-            waiting: list[bytes] = []
+            waiting: list[Bundle] = []
             size = 0
             for sample in harness_named(task.log.harness).samples(task.log, task.run, task.piece):
-                for metric, line in converter.lines(sample):
-                    metrics.append(numbers.setdefault(metric, len(numbers)))
-                    waiting.append(line)
-                    size += len(line) + 1
+                bundle = converter.bundle(sample)
+                if bundle is None:
+                    continue
+                waiting.append(bundle)
+                size += bundle.size
+                result.records += len(bundle.scores)
+                result.text_bytes += bundle.size * len(bundle.scores)
                 if size >= _BLOCK:
-                    file.write(b"\n".join([*waiting, b""]))
-                    result.text_bytes += size
+                    file.write(write_bundles(waiting))
                     waiting, size = [], 0
-            file.write(b"\n".join([*waiting, b""] if waiting else []))
-            result.text_bytes += size
-        storage_of(task.path).write_all(_metrics_of(task.path), metrics.tobytes())
+            if waiting:
+                file.write(write_bundles(waiting))
     except (LogError, ShardError, OSError, MemoryError) as exc:
         if isinstance(exc, OSError) and exc.filename and str(exc.filename).startswith(task.path):
             raise  # the work file could not be written
         result.problem = _reason(exc, task.log)
         return result
-    result.samples, result.records, result.errors = converter.samples, len(metrics), converter.errors
-    result.metrics = {name: converter.metrics[name] for name in numbers}
+    result.samples, result.errors, result.head = converter.samples, converter.errors, converter.head
+    result.metrics = {name: converter.metrics[name] for name in converter.numbers}
     result.left_out, result.metrics_left_out = converter.left_out, converter.metrics_left_out
     return result
 
 
-def _metrics_of(path: str) -> str:
-    """Return the path of the file that has the metric of each line of a work file."""
-    return f"{path}.metrics"
-
-
 @collector_off()
-def write_shard(task: ShardTask) -> Written:
-    """Compress the work files of a log into its shard, and remove them."""
-    with ShardWriter(task.path, "zst", _LEVEL, threads=task.threads) as writer:
-        for path, metrics in task.slices:
-            marked = {number for number, metric in enumerate(metrics) if metric in task.graded}
-            writer.write(_marked_lines(path, marked) if marked else _blocks(path))
-            storage_of(path).remove(path, _metrics_of(path))
-        return writer.finish()
+def compress_part(task: PartTask) -> str:
+    """Compress the lines of some slices, and remove their work files."""
+    with ShardWriter(task.path, "zst", _LEVEL, synced=False) as writer:
+        for path, head, metrics in task.slices:
+            writer.write(_blocks_of_lines(path, LineMaker(head, metrics, task.graded)))
+            storage_of(path).remove(path)
+        writer.finish()
+    return task.path
 
 
-def _blocks(path: str) -> Iterator[bytes]:
+def _blocks_of_lines(path: str, maker: LineMaker) -> Iterator[bytes]:
+    parts: list[bytes] = []
+    size = 0
     with storage_of(path).open_reader(path) as file:
-        while block := file.read(_BLOCK):
-            yield block
+        for bundles in read_bundles(file.read):
+            for bundle in bundles:
+                parts += maker.lines(bundle)
+                size += bundle.size * len(bundle.scores)
+                if size >= _BLOCK:
+                    yield b"".join(parts)
+                    parts, size = [], 0
+    yield b"".join(parts)
 
 
-def _marked_lines(path: str, marked: set[int]) -> Iterator[bytes]:
-    """Yield the lines of a work file; those of graded metrics say so."""
-    numbers = array("I", storage_of(path).read_all(_metrics_of(path)))
-    position, rest = 0, b""
-    for block in _blocks(path):
-        *lines, rest = (rest + block).split(b"\n")
-        for line in lines:
-            yield line[:-_END] + _GRADED if numbers[position] in marked else line + b"\n"
-            position += 1
+def write_shard(task: ShardTask) -> None:
+    """Put the parts of a shard together, and remove them."""
+    with storage_of(task.path).create(task.path) as shard:
+        for part in task.parts:
+            with storage_of(part).open_reader(part) as file:
+                while block := file.read(_BLOCK):
+                    shard.write(block)
+    storage_of(task.parts[0]).remove(*task.parts)

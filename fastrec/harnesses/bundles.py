@@ -1,0 +1,105 @@
+"""The records of a sample, with the parts that they share stored once, and the lines that they make up.
+
+A sample of HELM has 25 metrics or more: as lines, its question and prompt would be there as many times, ten times the
+text of the log. A bundle is as long as the sample. It becomes lines when the shard is written.
+
+    {"schema_version":…,"evaluation_name":…   ,"evaluation_result_id":…   ,"sample_id":…,"answer_attribution":…
+    └──── the run ───────────────────────┘   └─── the metric ────────┘   └──── before ───────────────────────┘
+
+    ,"evaluation":{…}   ,"token_usage":…,"performance":…   ,"error":…   ,"metadata":{…   }}
+    └── the score ──┘   └──── after ───────────────────┘   └ error ─┘   └ metadata ──┘   └─ or ,"graded":"true"}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+__all__ = ["Bundle", "BundledScore", "LineMaker", "read_bundles", "write_bundles"]
+
+_END: Final = b"}}\n"
+_GRADED: Final = b',"graded":"true"}}\n'
+_LENGTH_BYTES: Final = 8
+
+
+class BundledScore(msgspec.Struct, array_like=True, gc=False):
+    """What only one record of a sample has."""
+
+    metric: int
+    """Its position in the list of metrics."""
+    evaluation: bytes
+    error: bytes = b""
+    before: bytes | None = None
+    """What the record has instead of the part of its sample; the same goes for the metadata."""
+    metadata: bytes | None = None
+
+
+class Bundle(msgspec.Struct, array_like=True, gc=False):
+    """The records of a sample."""
+
+    before: bytes
+    after: bytes
+    metadata: bytes
+    """Without its last bracket."""
+    scores: list[BundledScore]
+
+    @property
+    def size(self) -> int:
+        """Its own size, about."""
+        return len(self.before) + len(self.after) + len(self.metadata) + 200 * len(self.scores)
+
+
+class LineMaker:
+    """Turns bundles into lines."""
+
+    def __init__(self, head: bytes, metrics: Sequence[str], graded: Collection[str] = ()) -> None:
+        """`head` is the part of the run; records of metrics that are graded say so."""
+        encode = msgspec.json.encode
+        self._heads = [head + (b',"evaluation_result_id":' + encode(name) if name else b"") for name in metrics]
+        self._ends = [_GRADED if name in graded else _END for name in metrics]
+
+    def lines(self, bundle: Bundle) -> list[bytes]:
+        """Return the lines of a bundle with their newlines, in parts: joined, they are the text."""
+        heads, ends = self._heads, self._ends
+        before, after, metadata = bundle.before, bundle.after, bundle.metadata
+        parts: list[bytes] = []
+        for score in bundle.scores:
+            number = score.metric
+            parts += (
+                heads[number],
+                before if score.before is None else score.before,
+                score.evaluation,
+                after,
+                score.error,
+                metadata if score.metadata is None else score.metadata,
+                ends[number],
+            )
+        return parts
+
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(list[Bundle]).decode
+
+
+def write_bundles(bundles: Sequence[Bundle]) -> bytes:
+    """Encode some bundles as a block of a work file."""
+    data = _encode(bundles)
+    return len(data).to_bytes(_LENGTH_BYTES, "little") + data
+
+
+def read_bundles(read: Callable[[int], bytes]) -> Iterator[list[Bundle]]:
+    """Decode the blocks of a work file, which `read` reads in pieces of any size."""
+    while start := _read_exactly(read, _LENGTH_BYTES):
+        yield _decode(_read_exactly(read, int.from_bytes(start, "little")))
+
+
+def _read_exactly(read: Callable[[int], bytes], size: int) -> bytes:
+    """Read `size` bytes, or nothing at the end of the file."""
+    parts, missing = [], size
+    while missing and (piece := read(missing)):
+        parts.append(piece)
+        missing -= len(piece)
+    assert missing in (0, size), "a work file ends early"
+    return b"".join(parts)

@@ -1,0 +1,146 @@
+"""Lines made of the parts of a bundle are records as the encoder writes them."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import UNSET
+
+from fastrec.harnesses.bundles import LineMaker, read_bundles, write_bundles
+from fastrec.harnesses.convert import NO_METRIC, Converter
+from fastrec.harnesses.log import RunInfo, Sample, Score
+from fastrec.schemas.hashes import LIST_HASHES
+from fastrec.schemas.newest import (
+    AnswerAttribution,
+    Evaluation,
+    Input,
+    Message,
+    Output,
+    Performance,
+    Record,
+    TokenUsage,
+)
+
+texts = st.text(max_size=6)
+answers = st.lists(
+    st.builds(
+        AnswerAttribution,
+        turn_idx=st.integers(0, 3),
+        source=texts,
+        extracted_value=texts,
+        extraction_method=texts,
+        is_terminal=st.booleans(),
+    ),
+    max_size=2,
+)
+outputs = st.builds(
+    Output, raw=st.lists(texts, max_size=2), reasoning_trace=st.just(UNSET) | st.lists(texts, max_size=1)
+)
+metadata = st.dictionaries(texts, texts, max_size=2)
+scores = st.builds(
+    Score,
+    metric=st.sampled_from(["acc", "f1:strict", "lower", 'é"', ""]),
+    value=st.none() | st.sampled_from([0, 1, 0.0, 1.0, -0.0, 1e-7]) | st.floats(allow_nan=False, allow_infinity=False),
+    problem=texts,
+    answers=st.none() | answers,
+    output=st.none() | outputs,
+    metadata=metadata,
+)
+samples = st.builds(
+    Sample,
+    sample_id=texts,
+    input=st.builds(Input, raw=texts, formatted=st.just(UNSET) | texts, reference=st.lists(texts, max_size=2)),
+    scores=st.lists(scores, max_size=4),
+    output=st.none() | outputs,
+    messages=st.none()
+    | st.lists(st.builds(Message, turn_idx=st.integers(0, 2), role=texts, content=texts), max_size=2),
+    interaction_type=st.sampled_from(["single_turn", "multi_turn", "agentic"]),
+    answers=answers,
+    num_turns=st.none() | st.integers(1, 9),
+    tool_calls=st.none() | st.integers(0, 9),
+    token_usage=st.none()
+    | st.builds(TokenUsage, input_tokens=st.just(1), output_tokens=st.just(2), total_tokens=st.just(3)),
+    performance=st.none() | st.builds(Performance, latency_ms=st.floats(0, 100)),
+    error=texts,
+    metadata=metadata,
+)
+RUN = RunInfo(task="tâsk", model='m"odel', started="", version="1.2", lower_is_better=frozenset({"lower"}))
+
+
+def expected(sample: Sample, score: Score, graded: frozenset[str]) -> bytes:
+    """The record of a score, encoded as a whole."""
+    error = sample.error
+    if score.value is None:
+        problem = score.problem or "the score is not a number"
+        error = f"{error}; {problem}" if error else problem
+    value = score.value if score.value is not None else 0.0
+    common = {"harness": "any", "harness_version": "1.2"} | sample.metadata | score.metadata
+    record = Record(
+        schema_version="0.3.0",
+        evaluation_id=RUN.evaluation_id,
+        model_id=RUN.model,
+        evaluation_name=RUN.task,
+        evaluation_result_id=score.metric or UNSET,
+        sample_id=sample.sample_id,
+        sample_hash=LIST_HASHES["sha256"](sample.input.raw, sample.input.reference),
+        interaction_type=sample.interaction_type,  # type: ignore[arg-type]
+        input=sample.input,
+        output=_set(sample.output if score.output is None else score.output),
+        messages=_set(sample.messages),
+        answer_attribution=sample.answers if score.answers is None else score.answers,
+        evaluation=Evaluation(
+            score=value,
+            is_correct=value == 1 and not error and score.metric != "lower",
+            num_turns=_set(sample.num_turns),
+            tool_calls_count=_set(sample.tool_calls),
+        ),
+        token_usage=_set(sample.token_usage),
+        performance=_set(sample.performance),
+        error=error or UNSET,
+        metadata=common | ({"graded": "true"} if score.metric in graded else {}),
+    )
+    return msgspec.json.encode(record)
+
+
+def _set(value: Any) -> Any:
+    return UNSET if value is None else value
+
+
+@settings(max_examples=80)
+@given(st.lists(samples, max_size=3), st.frozensets(st.sampled_from(["acc", "lower", "f1:strict"])))
+def test_lines_are_encoded_records(some, graded):
+    converter = Converter("any", RUN)
+    bundles = [converter.bundle(sample) for sample in some]
+    data = b"".join(write_bundles([bundle]) for bundle in bundles if bundle)
+    maker = LineMaker(converter.head, list(converter.numbers), graded)
+    source = io.BytesIO(data)
+    text = b"".join(
+        part
+        for block in read_bundles(lambda size: source.read(min(size, 7)))
+        for bundle in block
+        for part in maker.lines(bundle)
+    )
+    unscored = [Score(metric="", value=None, problem="the log has no score for this sample")]
+    assert text.splitlines(keepends=True) == [
+        expected(sample, score, graded) + b"\n" for sample in some for score in sample.scores or unscored
+    ]
+
+
+@given(samples)
+def test_lines_of_one_sample_name_their_metrics(sample):
+    lines = Converter("any", RUN).lines(sample)
+    assert [metric for metric, _ in lines] == [json.loads(line).get("evaluation_result_id", "") for _, line in lines]
+    assert len(lines) == max(len(sample.scores), 1)
+
+
+def test_a_sample_without_a_wanted_metric_has_no_bundle():
+    converter = Converter("any", RUN, ["f1*"])
+    asked = Input(raw="a", reference=[])
+    assert converter.bundle(Sample(sample_id="1", input=asked, scores=[Score(metric="acc", value=1.0)])) is None
+    assert converter.lines(Sample(sample_id="2", input=asked, scores=[Score(metric="acc", value=1.0)])) == []
+    assert converter.left_out == {NO_METRIC: 2}
