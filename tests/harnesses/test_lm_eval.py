@@ -392,6 +392,21 @@ def test_a_metric_without_a_value(tmp_path: Path) -> None:
     assert record["error"] == "the log names this metric, but has no value of it for this sample"
 
 
+@pytest.mark.parametrize("name", ['a "b"', "a\\b", "a\nb", "é,1", "", "doc", "metric_0", "key_0"])
+def test_odd_names_of_metrics(tmp_path: Path, name: str) -> None:
+    rows = [generation(n, metrics=["exact_match", name]) | {name: 0.5} for n in range(2)]
+    records = records_of(write_log(tmp_path, rows, results(EM | {f"{name},strict-match": 0.5})))
+    scores = [(one["evaluation_result_id"], one["evaluation"]["score"]) for one in records if not one.get("error")]
+    expected = [("exact_match:strict-match", 1.0), (f"{name}:strict-match", 0.5)] * 2
+    assert scores == [one for one in expected if name != "doc" or one[0].startswith("exact")]
+
+
+def test_functions_in_the_settings(tmp_path: Path) -> None:
+    source = 'def function(doc):\n    return doc["question"]'
+    config = {"doc_to_text": source, "doc_to_target": source.replace("\n    ", " "), "doc_to_choice": source}
+    assert len(records_of(write_log(tmp_path, [choice()], results(ACC, config=config)))) == 2
+
+
 def test_a_sample_without_metrics(tmp_path: Path) -> None:
     record = record_of(tmp_path, generation(metrics=[]), results({}))
     assert record["error"] == "the log has no score for this sample"

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from fastrec.commands.import_logs import import_logs
 from fastrec.errors import LogError
 from fastrec.harnesses import lm_eval
 from fastrec.harnesses.lm_eval.results import Results, model_of
@@ -157,6 +158,18 @@ def test_the_same_samples_twice(tmp_path: Path) -> None:
     groups = grouped(tmp_path)
     assert len(groups.logs) == 1
     assert groups.bad[0].reason.startswith("it has the samples of task of the same run as ")
+
+
+def test_tasks_with_the_same_samples(tmp_path: Path) -> None:
+    """A task under two names has the same samples twice: each is imported."""
+    names = ["task", "alias"]
+    for name in names:
+        write_lines(tmp_path / f"samples_{name}_{DATE}.jsonl", [generation()])
+    write_results(tmp_path / f"results_{DATE}.json", merged(*(results(EM, task=name) for name in names)))
+    done = import_logs(tmp_path, tmp_path / "records")
+    assert sorted(log.evaluation_name for log in done.logs) == sorted(names)
+    assert len({log.file for log in done.logs}) == 2
+    assert not done.same_logs
 
 
 def test_compressed_files(tmp_path: Path) -> None:

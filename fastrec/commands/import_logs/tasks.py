@@ -108,7 +108,7 @@ def plan_log(log: Log) -> PlannedLog:
 
 
 def _stable_id(log: Log) -> str:
-    digest = xxh3_128()
+    digest = xxh3_128(log.task.encode())  # tasks that share all their files are logs of their own
     for file in log.files:
         digest.update(b"%d\n" % file.size)
         with storage_of(file.path).open_reader(file.path) as source:

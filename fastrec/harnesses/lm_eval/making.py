@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from fastrec.harnesses.lm_eval.choices import MUTUAL_INFO, Choices, choices_after, correct_choices, likelihoods_in
-from fastrec.harnesses.lm_eval.questions import Question, prompt_of
+from fastrec.harnesses.lm_eval.questions import KEY, Question, prompt_of
 from fastrec.harnesses.lm_eval.rows import RowReader
 from fastrec.harnesses.lm_eval.scoring import Scores
 from fastrec.harnesses.lm_eval.setup import TaskSetup
@@ -55,7 +55,7 @@ class SampleMaker:
         self._question = Question(setup.question)
         keys = list(self._question.keys)
         self._target_key = ""
-        if setup.target and "{{" not in setup.target:  # the name of a key of the document
+        if KEY.fullmatch(setup.target):
             if setup.target not in keys:
                 keys.append(setup.target)
             self._target_key = f"key_{keys.index(setup.target)}"

@@ -152,7 +152,8 @@ def _by_content(path: str, runs: Sequence[_Run]) -> tuple[_Run, str] | None:
 
 
 def _hashes_of(results: Results) -> Mapping[str, str]:
-    return results.task_hashes if isinstance(results.task_hashes, dict) else {}
+    stated = results.task_hashes if isinstance(results.task_hashes, dict) else {}
+    return {task: text for task, text in stated.items() if isinstance(text, str)}
 
 
 def task_hash(path: str) -> str:

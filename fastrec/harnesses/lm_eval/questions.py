@@ -14,14 +14,16 @@ from msgspec import UNSET, UnsetType
 
 from fastrec.harnesses.lm_eval.text import encode
 
-__all__ = ["Question", "prompt_of"]
+__all__ = ["KEY", "Question", "prompt_of"]
 
 _EXPRESSION: Final = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _VALUE: Final = re.compile(
     r"""\s*([A-Za-z_]\w*)((?:\.(?!strip\()\w+|\[\d+\]|\['[^'\\]*'\]|\["[^"\\]*"\])*)(\.strip\(\)|\s*\|\s*trim)?\s*"""
 )
 _STEP: Final = re.compile(r"""\.(\w+)|\[(\d+)\]|\[['"]([^'"]*)['"]\]""")
-_KEY: Final = re.compile(r"[^{}\n]{1,100}")
+
+KEY: Final = re.compile(r"(?!def )[^{}\n]{1,100}")
+"""What may be the name of a key of a document, and is no template and no function."""
 
 _decode: Final = msgspec.json.Decoder().decode
 
@@ -43,7 +45,7 @@ class Question:
         self.keys: list[str] = []
         self._parts: list[Any] = []
         if "{{" not in source:
-            if _KEY.fullmatch(source) and not source.startswith("def "):
+            if KEY.fullmatch(source):
                 self.keys = [source]
                 self._parts = [_Insert("key_0", (), is_stripped=False)]
         elif "{%" not in source and "{#" not in source:

@@ -19,7 +19,10 @@ __all__ = ["samples"]
 def samples(log: Log, run: RunInfo, piece: Any) -> Iterator[Sample]:  # noqa: ARG001 - the slice has all it needs
     """Read the samples of a slice; LogError if one of them is damaged."""
     assert isinstance(piece, Piece)
-    maker = SampleMaker(piece.setup)
+    try:
+        maker = SampleMaker(piece.setup)
+    except ValueError as exc:  # names of metrics that cannot be told apart
+        raise LogError(piece.part.shard.path, f"its metrics cannot be read: {exc}") from None
     return _of_array(maker, piece) if piece.is_array else _of_lines(maker, piece)
 
 

@@ -7,6 +7,7 @@ so far and refuses others; then it is made anew. So nothing is parsed that is no
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -41,6 +42,7 @@ _KEYS: Final[list[tuple[str, Any] | tuple[str, Any, Any]]] = [
     ("prompt_hash", msgspec.Raw, _NO_TEXT),
     ("target_hash", msgspec.Raw, _NO_TEXT),
 ]
+_ODD: Final = re.compile(r'["\\\x00-\x1f]')  # what a field of a Struct cannot have in its name
 _KNOWN: Final = frozenset({"doc", *(key[0] for key in _KEYS)})
 
 
@@ -51,7 +53,7 @@ class RowReader:
         self.attributes: dict[str, str] = {}
         """By name of a metric, the attribute of a sample that has its value; UNSET if the sample does not have it."""
         fields = [(f"key_{number}", Any, UNSET) for number in range(len(doc_keys))]
-        names = {f"key_{number}": key for number, key in enumerate(doc_keys)}
+        names = {f"key_{number}": key for number, key in enumerate(doc_keys) if not _ODD.search(key)}
         doc: Any = msgspec.defstruct("Doc", fields, rename=names, gc=False)
         self._doc = doc | None | bool | int | float | str | list[msgspec.Raw]
         self._add(metrics)
@@ -63,7 +65,7 @@ class RowReader:
         if len(self.attributes) > _MOST_NAMES:
             raise ValueError(f"it is one of samples with more than {_MOST_NAMES:,} different keys")
         fields = [*_KEYS, ("doc", self._doc, None), *((name, Any, UNSET) for name in self.attributes.values())]
-        rename = {attribute: name for name, attribute in self.attributes.items()}
+        rename = {attribute: name for name, attribute in self.attributes.items() if not _ODD.search(name)}
         kind = msgspec.defstruct("Row", fields, rename=rename, forbid_unknown_fields=True, kw_only=True, gc=False)
         decoder = msgspec.json.Decoder(kind)
         self._decode = decoder.decode
@@ -87,6 +89,7 @@ class RowReader:
             if not isinstance(value, dict):
                 raise ValueError("it is not an object")  # noqa: TRY004 - a damaged text
             self._add(value)
+            value = {self.attributes[key] if _ODD.search(key) else key: item for key, item in value.items()}
             return self._decode(encode(plain(value)))
         except RecursionError:
             raise ValueError("it is nested too deeply") from None
