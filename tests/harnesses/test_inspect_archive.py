@@ -165,6 +165,8 @@ def test_other_archives_are_no_logs(tmp_path):
     assert inspect.role_of(head_of(str(path)), str(path)) is None
     path.write_bytes(path.read_bytes()[:-30])
     assert inspect.role_of(head_of(str(path)), str(path)) is None
+    path.write_bytes(archive([("samples/cat.json", b"{}"), ("samples/dog_epoch.json", b"{}")]))
+    assert inspect.role_of(head_of(str(path)), str(path)) is None
     path.write_bytes(archive([("readme.txt", b"a log"), ("header.json", header())]))
     assert inspect.role_of(head_of(str(path)), str(path)) == "eval"
 

@@ -6,8 +6,8 @@ import re
 from struct import Struct
 from typing import Final
 
-from fastrec.errors import LogError
-from fastrec.harnesses.inspect.archive import directory_of
+from fastrec.harnesses.inspect.directory import members_of
+from fastrec.storage import storage_of
 
 __all__ = ["ARCHIVE", "DOCUMENT", "role_of"]
 
@@ -17,8 +17,10 @@ DOCUMENT: Final = "json"
 _HEADER: Final = Struct("<4s22xH2x")  # of a member: signature, length of its name
 _SIGNATURE: Final = b"PK\x03\x04"
 _MEMBERS: Final = ("header.json", "_journal/start.json")
-_FOLDERS: Final = (b"_journal/", b"samples/")
-_FILES: Final = (b"header.json", b"summaries.json", b"reductions.json")
+_FIRST: Final = re.compile(
+    rb"(?:_journal/(?:start\.json|summaries/.*)|(?:header|summaries|reductions)\.json|samples/.*_epoch_\d+(?:\.json|/.*))\Z",
+    re.DOTALL,
+)
 _STATUSES: Final = rb'"(?:started|success|cancelled|error)"'
 _USUAL: Final = re.compile(
     rb'\s*\{\s*"version"\s*:\s*\d+\s*,\s*"status"\s*:\s*' + _STATUSES + rb'\s*,\s*"eval"\s*:\s*\{'
@@ -40,14 +42,13 @@ def _is_archive(head: bytes, path: str) -> bool:
     """Tell an archive by its first member, which even a cut one has, or by its directory."""
     if len(head) >= _HEADER.size:
         _, length = _HEADER.unpack_from(head)
-        name = head[_HEADER.size : _HEADER.size + length]
-        if name.startswith(_FOLDERS) or name in _FILES:
+        if _FIRST.match(head[_HEADER.size : _HEADER.size + length]):
             return True
     try:
-        directory = directory_of(path)
-    except LogError:
+        with storage_of(path).open_reader(path) as reader:
+            return any(name in _MEMBERS for name, _ in members_of(reader))
+    except ValueError:
         return False
-    return any(name in directory for name in _MEMBERS)
 
 
 def _has_keys(head: bytes) -> bool:

@@ -25,6 +25,7 @@ __all__ += ["scoring_of"]
 
 decode_header: Final = decoder(Header)
 
+_SHOWN: Final = 200
 _MEANS: Final = ("accuracy", "mean")
 _SAME_FOR_ONE: Final = (None, "", "mean", "median", "mode", "max")
 """Reducers that do not change the score of a single epoch."""
@@ -71,7 +72,8 @@ def notes_of(header: Header) -> list[str]:
     """Return what a user should know about a run."""
     if header.status in ("success", "started"):
         return ["the run did not finish"] if header.status == "started" else []
-    reason = f": {header.error.message}" if header.error and header.error.message else ""
+    message = " ".join(header.error.message.split()) if header.error else ""
+    reason = f": {message[:_SHOWN]}" + ("…" if len(message) > _SHOWN else "") if message else ""
     return [f"the run ended with status {header.status}{reason}"]
 
 
