@@ -15,7 +15,7 @@ that the log does not tell: then the pick is unknown.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import truediv
+from math import isnan
 from typing import Any, Final
 
 import msgspec
@@ -50,16 +50,26 @@ class Choices(msgspec.Struct, gc=False):
         """Return the index of the choice that a metric picks."""
         values = self.likelihoods
         if metric == "acc_norm":
-            before, size = self.delimiter, len(self.delimiter)
-            values = _divide(values, [len(text) - size if text.startswith(before) else len(text) for text in self.sent])
+            values = self._per_character()
         elif metric == "acc_bytes":
             values = _divide(values, [len(text.removeprefix(self.delimiter).encode()) for text in self.sent])
         elif metric == MUTUAL_INFO and self.unconditional:
             values = [value - other for value, other in zip(values, self.unconditional, strict=True)]
-        total = sum(values)
-        if total != total:  # noqa: PLR0124 - one is NaN, which counts as the largest in numpy
-            return next((number for number, value in enumerate(values) if value != value), 0)  # noqa: PLR0124
-        return values.index(max(values))
+        index = values.index(max(values))
+        if any(map(isnan, values)):  # NaN counts as the largest, as in numpy
+            index = next(number for number, value in enumerate(values) if isnan(value))
+        return index
+
+    def _per_character(self) -> list[float]:
+        values, before = self.likelihoods, self.delimiter
+        size = len(before)
+        try:
+            return [
+                value / (len(text) - size if text.startswith(before) else len(text))
+                for value, text in zip(values, self.sent, strict=False)
+            ]
+        except ZeroDivisionError:
+            return _divide(values, [len(text.removeprefix(before)) for text in self.sent])
 
     def picks(self, metrics: Sequence[str], scores: Sequence[Score], correct: Sequence[int]) -> list[int | None]:
         """Return the pick of each metric; None if its score says that it picked another one."""
@@ -68,17 +78,15 @@ class Choices(msgspec.Struct, gc=False):
         for metric, score in zip(metrics, scores, strict=True):
             index = self.pick(metric) if metric in _OWN_RULE else best
             value = score.value
-            if correct and metric in _PICKING and (value == 1) != (index in correct) and value in (0, 1):
-                found.append(None)
-            else:
-                found.append(index)
+            is_known = (
+                (value == 1) == (index in correct) or not correct or metric not in _PICKING or value not in (0, 1)
+            )
+            found.append(index if is_known else None)
         return found
 
 
 def _divide(values: Sequence[float], lengths: Sequence[int]) -> list[float]:
-    if 0 in lengths:
-        return [value / length if length else float("-inf") for value, length in zip(values, lengths, strict=True)]
-    return list(map(truediv, values, lengths))
+    return [value / length if length else float("-inf") for value, length in zip(values, lengths, strict=True)]
 
 
 def likelihoods_in(filtered: msgspec.Raw, responses: msgspec.Raw, count: int) -> list[tuple[float, bool]] | None:

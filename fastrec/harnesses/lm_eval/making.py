@@ -29,9 +29,12 @@ __all__ = ["SampleMaker"]
 _ORDERED: Final = 10  # up to this many requests, their names sort as their numbers do
 _NO_FILTER: Final = ("none", "")
 _NO_OUTPUT: Final = Output(raw=[])
+_INDEX: Final = [{"choice_index": str(index)} for index in range(30)]
 _NO_RESPONSE: Final = "the log has no response to this request"
 
 _decode: Final = msgspec.json.Decoder().decode
+_decode_responses: Final = msgspec.json.Decoder(list[list[str]]).decode
+_decode_filtered: Final = msgspec.json.Decoder(list[str]).decode
 
 
 class _Draft(msgspec.Struct, gc=False):
@@ -80,31 +83,33 @@ class SampleMaker:
         return self._rolling(draft) or self._generation(draft)
 
     def _generation(self, draft: _Draft) -> Sample:
-        row = draft.row
-        responses = self._responses(draft, row.resps)
-        raw = [text for text in responses if text is not None]
-        answers = self._responses(draft, row.filtered_resps)
-        if draft.filter in _NO_FILTER and answers == responses:
+        row, name = draft.row, draft.filter
+        try:
+            (raw,), answers = _decode_responses(row.resps), _decode_filtered(row.filtered_resps)
+            error = "" if raw else _NO_RESPONSE
+        except (msgspec.MsgspecError, ValueError):  # several requests, or something else than text
+            raw, answers, error = _other_responses(draft)
+        if name in _NO_FILTER and answers == raw:
             answers = []  # nothing was extracted
+        sent = _decode(draft.contexts[0])
         return Sample(
             sample_id=str(row.doc_id),
-            input=self._input(draft, _decode(draft.contexts[0]), _references(row.target)),
+            input=self._input(row, sent, [row.target] if row.target.__class__ is str else _references(row.target)),
             scores=draft.scores,
             output=Output(raw=raw),
-            answers=[_attribution(text, draft.filter) for text in answers if text is not None],
-            error="" if raw and len(raw) == len(responses) else _NO_RESPONSE,
+            answers=[
+                AnswerAttribution(
+                    turn_idx=0,
+                    source="output.raw",
+                    extracted_value=text,
+                    extraction_method=name or "unknown filter",
+                    is_terminal=True,
+                )
+                for text in answers
+            ],
+            error=error,
             metadata=draft.metadata,
         )
-
-    def _responses(self, draft: _Draft, text: msgspec.Raw) -> list[str | None]:
-        """Return all responses to a sample; one that is missing is None."""
-        if not text:
-            return []
-        values = _decode(text)
-        if len(draft.contexts) > 1 and isinstance(values, list):  # squad_v2 asks for a likelihood besides
-            pairs = zip(values, draft.continuations, strict=False)
-            values = [value for value, continuation in pairs if continuation.__class__ is not str]
-        return _texts(values)
 
     def _choice(self, draft: _Draft, answers: list[tuple[float, bool]]) -> Sample:
         row, metadata = draft.row, draft.metadata
@@ -130,7 +135,7 @@ class SampleMaker:
         metadata["log_likelihoods"] = encode(likelihoods).decode()
         if correct:
             metadata["reference_index"] = ",".join(map(str, correct))
-        asked = self._input(draft, sent, [texts[index] for index in correct] or _references(row.target))
+        asked = self._input(row, sent, [texts[index] for index in correct] or _references(row.target))
         asked.choices = texts
         sample = Sample(sample_id=str(row.doc_id), input=asked, scores=draft.scores, metadata=metadata)
         _add_picks(sample, texts, choices.picks(draft.metrics, draft.scores, correct))
@@ -141,7 +146,7 @@ class SampleMaker:
         draft.metadata["log_likelihood"] = spell(likelihood)
         return Sample(
             sample_id=str(row.doc_id),
-            input=self._input(draft, _decode(draft.contexts[0]), [text]),
+            input=self._input(row, _decode(draft.contexts[0]), [text]),
             scores=draft.scores,
             output=Output(raw=[text]) if is_said else _NO_OUTPUT,
             metadata=draft.metadata,
@@ -167,14 +172,14 @@ class SampleMaker:
             metadata=draft.metadata,
         )
 
-    def _input(self, draft: _Draft, sent: Any, references: list[str]) -> Input:
+    def _input(self, row: Any, sent: Any, references: list[str]) -> Input:
         formatted: str | UnsetType = UNSET
         if sent.__class__ is str and not sent.startswith("[{"):
             raw = sent
         else:
             raw, formatted = prompt_of(sent)
         if self._question.keys:
-            question = self._question.render(draft.row.doc)
+            question = self._question.render(row.doc)
             if question and len(question) < len(raw) and (raw.endswith(question) or question in raw):
                 return Input(raw=question, formatted=raw if formatted is UNSET else formatted, reference=references)
         return Input(raw=raw, formatted=formatted, reference=references)
@@ -189,11 +194,11 @@ def _requests(arguments: Any) -> tuple[list[msgspec.Raw], list[Any]]:
                 return [request.arg_0], [request.arg_1]
         if len(arguments) > _ORDERED:
             arguments = dict(sorted(arguments.items(), key=lambda item: (len(item[0]), item[0])))
-        requests = arguments.values()
-        if None in requests:  # a table of samples has empty columns where another sample has more requests
-            requests = [request for request in requests if request is not None]
-        contexts = [request.arg_0 for request in requests]
-        continuations = [request.arg_1 for request in requests]
+        try:
+            contexts = [request.arg_0 for request in arguments.values()]
+            continuations = [request.arg_1 for request in arguments.values()]
+        except AttributeError:  # a table of samples has empty columns where another sample has more requests
+            return _requests({name: request for name, request in arguments.items() if request is not None})
     else:
         contexts = [request[0] for request in arguments if request]
         continuations = [_decode(request[1]) if len(request) > 1 else None for request in arguments if request]
@@ -223,14 +228,21 @@ def _references(target: Any) -> list[str]:
     return [str(target)]
 
 
-def _attribution(text: str, name: str) -> AnswerAttribution:
-    return AnswerAttribution(
-        turn_idx=0,
-        source="output.raw",
-        extracted_value=text,
-        extraction_method=name or "unknown filter",
-        is_terminal=True,
-    )
+def _other_responses(draft: _Draft) -> tuple[list[str], list[str], str]:
+    """Return all responses of any kind, what was extracted from them, and what is wrong, if anything."""
+    responses = _texts(_of_generations(draft, draft.row.resps))
+    raw = [text for text in responses if text is not None]
+    answers = [text for text in _texts(_of_generations(draft, draft.row.filtered_resps)) if text is not None]
+    return raw, answers, "" if raw and len(raw) == len(responses) else _NO_RESPONSE
+
+
+def _of_generations(draft: _Draft, text: msgspec.Raw) -> Any:
+    """Decode the answers to requests for text; squad_v2 asks for a likelihood besides."""
+    values = _decode(text) if text else []
+    if len(draft.contexts) > 1 and isinstance(values, list):
+        pairs = zip(values, draft.continuations, strict=False)
+        values = [value for value, continuation in pairs if continuation.__class__ is not str]
+    return values
 
 
 def _correct_by_score(draft: _Draft, index: int, count: int) -> list[int]:
@@ -254,4 +266,4 @@ def _add_picks(sample: Sample, texts: list[str], picks: list[int | None]) -> Non
     for index, score in zip(picks, sample.scores, strict=True):
         if index is not None:
             score.output = Output(raw=[texts[index]])
-            score.metadata = {"choice_index": str(index)}
+            score.metadata = _INDEX[index] if index < len(_INDEX) else {"choice_index": str(index)}

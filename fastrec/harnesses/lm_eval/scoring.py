@@ -29,7 +29,8 @@ class Scores:
     def __init__(self, setup: TaskSetup, attributes: Mapping[str, str]) -> None:
         self._setup = setup
         self._attributes = attributes
-        self._last: tuple[str, list[str], list[tuple[str, str, str]]] = ("", [], [])
+        self._fields: dict[str, tuple[list[str], list[tuple[str, str, str]]]] = {}
+        """By filter, the metrics of the last sample, and the name, the attribute and the id of each."""
         self._seen: dict[int | str, int] = {}
 
     def of(self, row: Any) -> tuple[str, list[str], list[Score]]:
@@ -39,9 +40,8 @@ class Scores:
             name = self._filter_by_order(row.doc_id)
         if metrics is None:
             metrics = [metric for metric in self._attributes if self._is_metric(row, metric)]
-        last_name, last_metrics, fields = self._last
-        if name != last_name or metrics != last_metrics:
-            fields = self._fields_of(name, metrics)
+        last = self._fields.get(name)
+        fields = last[1] if last is not None and last[0] == metrics else self._fields_of(name, metrics)
         scores = []
         for _, attribute, result_id in fields:
             value = getattr(row, attribute, UNSET)
@@ -57,7 +57,7 @@ class Scores:
         """Return the name, the attribute and the id of each metric; the attribute is empty if the log lacks it."""
         fields = [(metric, self._attributes.get(metric, ""), metric_id(metric, name)) for metric in metrics]
         if all(attribute for _, attribute, _ in fields):
-            self._last = name, list(metrics), fields  # mostly those of the next sample, too
+            self._fields[name] = list(metrics), fields
         return fields
 
     def _with_parts(self, row: Any, name: str, fields: Sequence[tuple[str, str, str]]) -> tuple[list[str], list[Score]]:
