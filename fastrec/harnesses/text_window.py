@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from stringzilla import find
+
 from fastrec.errors import LogError
 
 __all__ = ["MAX_HELD", "TextWindow"]
@@ -78,13 +80,22 @@ class TextWindow:
         self._data = self._data[start - self._base :]
         self._base = start
 
+    def drop_before(self, start: int, size: int) -> None:
+        """Forget what is before an offset, if it is more than `size` bytes: dropping copies the rest."""
+        if start - self._base > size:
+            self.drop(start)
+
     def between(self, start: int, end: int) -> bytes:
         """Return what is between two offsets."""
         return self._data[start - self._base : end - self._base]
 
+    def view(self, start: int, end: int) -> memoryview:
+        """Return what is between two offsets, without a copy."""
+        return memoryview(self._data)[start - self._base : end - self._base]
+
     def bracketed(self, start: int, end: int) -> bytes:
         """Return what is between two offsets, in square brackets."""
-        return b"".join((b"[", memoryview(self._data)[start - self._base : end - self._base], b"]"))
+        return b"".join((b"[", self.view(start, end), b"]"))
 
     def byte(self, at: int) -> bytes:
         """Return a byte; empty at the end of the document."""
@@ -93,7 +104,7 @@ class TextWindow:
 
     def find(self, wanted: bytes, start: int, end: int) -> int:
         """Return the offset of the first such bytes that are held and end before `end`; -1 if there are none."""
-        found = self._data.find(wanted, start - self._base, end - self._base)
+        found: int = find(self._data, wanted, start - self._base, end - self._base)
         return found + self._base if found >= 0 else -1
 
     def find_last(self, wanted: bytes, start: int, end: int) -> int:

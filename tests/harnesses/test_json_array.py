@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from fastrec.errors import LogError
 from fastrec.harnesses import text_window
 from fastrec.harnesses.json_array import ArrayReader, scan_array
+from fastrec.harnesses.json_items import ItemReader
 from fastrec.harnesses.text_window import TextWindow
 
 TRICKY = [
@@ -69,10 +70,14 @@ def read(document: bytes, key: str | None, group_bytes: int = 64, block_bytes: i
         end = group.end
         found = json.loads(group.text)
         assert len(found) == group.items > 0
-        pieces = list(group.pieces())
-        assert [json.loads(bytes(text)) for _, text in pieces] == found or b"NaN" in group.text
-        assert all(document[at : at + len(text)] == bytes(text) for at, text in pieces)
         items += found
+    whole = TextWindow("log.json", io.BytesIO(document).read, block_bytes)
+    one_by_one = ItemReader("log.json", whole, key, lambda text: json.loads(bytes(text)), group_bytes)
+    found_items = list(one_by_one)
+    assert repr([item.value for item in found_items]) == repr(items)
+    cuts = [document[item.start : item.start + item.size] for item in found_items]
+    assert repr([json.loads(cut) for cut in cuts]) == repr(items)
+    assert one_by_one.envelope == reader.envelope
     return items, reader.envelope
 
 

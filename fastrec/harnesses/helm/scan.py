@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from fastrec.errors import LogError
 from fastrec.harnesses.helm.index import FileIndex, SampleTable
 from fastrec.harnesses.helm.keys import hash_of, key_of
 from fastrec.harnesses.helm.structs import CountedStat, EntryCounts, Envelope, RequestKey
-from fastrec.harnesses.json_array import ArrayReader
+from fastrec.harnesses.json_items import ItemReader
 from fastrec.harnesses.text_window import TextWindow
 from fastrec.harnesses.values import decoder
 from fastrec.sources.formats import MAGIC_BYTES, Format, detect
@@ -80,8 +80,8 @@ def scan_run(state: str, scores: str) -> Scan:
 
 def _scan_requests(path: str, scan: Scan) -> None:
     with storage_of(path).open_reader(path) as source:
-        reader = _array(path, source, "request_states")
-        for start, size, one in _items(path, reader, _decode_request):
+        reader = _items(path, source, "request_states", _decode_request)
+        for start, size, one in reader:
             key = key_of(one.instance.id, one.instance.perturbation, one.train_trial_index, path)
             if key.perturbation:
                 scan.perturbations.add(key.perturbation)
@@ -97,8 +97,7 @@ def _scan_requests(path: str, scan: Scan) -> None:
 
 def _scan_entries(path: str, scan: Scan) -> None:
     with storage_of(path).open_reader(path) as source:
-        reader = _array(path, source, None)
-        for start, size, one in _items(path, reader, _decode_entry):
+        for start, size, one in _items(path, source, None, _decode_entry):
             key = key_of(one.instance_id, one.perturbation, one.train_trial_index, path)
             number = hash_of(key)
             sample = scan.samples.find(number)
@@ -110,17 +109,7 @@ def _scan_entries(path: str, scan: Scan) -> None:
     scan.finish()
 
 
-def _array(path: str, source: Reader, key: str | None) -> ArrayReader:
+def _items(path: str, source: Reader, key: str | None, decode: Callable[[memoryview], _T]) -> ItemReader[_T]:
     if detect(source.pread(MAGIC_BYTES, 0)) is not Format.PLAIN:
         raise LogError(path, "is compressed: decompress it first")
-    return ArrayReader(path, TextWindow(path, source.read), key)
-
-
-def _items(path: str, reader: ArrayReader, decode: Callable[[memoryview], _T]) -> Iterator[tuple[int, int, _T]]:
-    """Yield the offset, the size and the needed parts of each item."""
-    for group in reader:
-        for start, text in group.pieces():
-            try:
-                yield start, len(text), decode(text)
-            except ValueError as exc:
-                raise LogError(path, f"is not as HELM writes it at byte {start:,}: {exc}") from exc
+    return ItemReader(path, TextWindow(path, source.read), key, decode)
