@@ -142,6 +142,8 @@ class ArrayWalk(ABC, Generic[_T]):
         if text.byte(at) != b",":
             return Borders(b"", last)
         second = text.skip_space(at + 1)
+        if text.byte(second) != b"{":
+            return Borders(b"", last)
         between = text.between(end - 1, second + 1)
         if b"\n" not in between:  # without indentation, inner objects have such a border, too: look for the first key
             text.need(second, _KEY_BYTES)

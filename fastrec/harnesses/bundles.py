@@ -3,11 +3,14 @@
 A sample of HELM has 25 metrics or more: as lines, its question and prompt would be there as many times, ten times the
 text of the log. A bundle is as long as the sample. It becomes lines when the shard is written.
 
-    {"schema_version":…,"evaluation_name":…   ,"evaluation_result_id":…   ,"sample_id":…,"answer_attribution":…
-    └──── the run ───────────────────────┘   └─── the metric ────────┘   └──── before ───────────────────────┘
+    {"schema_version":…,"evaluation_name":…   ,"evaluation_result_id":…   ,"sample_id":…,"input":{…}
+    └──── the run ───────────────────────┘   └─── the metric ────────┘   └──── question ──────────┘
 
-    ,"evaluation":{…}   ,"token_usage":…,"performance":…   ,"error":…   ,"metadata":{…   }}
-    └── the score ──┘   └──── after ───────────────────┘   └ error ─┘   └ metadata ──┘   └─ or ,"graded":"true"}}
+    ,"output":{…},"answer_attribution":[…]   ,"evaluation":{…}   ,"token_usage":{…},"performance":{…}
+    └──── answer ────────────────────────┘   └── the score ──┘   └──── measured ────────────────────┘
+
+    ,"error":…   ,"metadata":{…   }}
+    └ error ─┘   └ metadata ──┘   └─ or ,"graded":"true"}}
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ class BundledScore(msgspec.Struct, array_like=True, gc=False):
     """Its position in the list of metrics."""
     evaluation: bytes
     error: bytes = b""
-    before: bytes | None = None
+    answer: bytes | None = None
     """What the record has instead of the part of its sample; the same goes for the metadata."""
     metadata: bytes | None = None
 
@@ -39,16 +42,17 @@ class BundledScore(msgspec.Struct, array_like=True, gc=False):
 class Bundle(msgspec.Struct, array_like=True, gc=False):
     """The records of a sample."""
 
-    before: bytes
-    after: bytes
+    question: bytes
+    answer: bytes
+    measured: bytes
     metadata: bytes
     """Without its last bracket."""
     scores: list[BundledScore]
 
     @property
-    def size(self) -> int:
-        """Its own size, about."""
-        return len(self.before) + len(self.after) + len(self.metadata) + 200 * len(self.scores)
+    def line_size(self) -> int:
+        """The size of a line, about."""
+        return len(self.question) + len(self.answer) + len(self.measured) + len(self.metadata) + 300
 
 
 class LineMaker:
@@ -63,15 +67,20 @@ class LineMaker:
     def lines(self, bundle: Bundle) -> list[bytes]:
         """Return the lines of a bundle with their newlines, in parts: joined, they are the text."""
         heads, ends = self._heads, self._ends
-        before, after, metadata = bundle.before, bundle.after, bundle.metadata
+        question, metadata = bundle.question, bundle.metadata
+        usual = question + bundle.answer
+        after = bundle.measured + metadata
         parts: list[bytes] = []
         for score in bundle.scores:
             number = score.metric
+            if not score.error and score.answer is None and score.metadata is None:  # nearly always
+                parts += (heads[number], usual, score.evaluation, after, ends[number])
+                continue
             parts += (
                 heads[number],
-                before if score.before is None else score.before,
+                usual if score.answer is None else question + score.answer,
                 score.evaluation,
-                after,
+                bundle.measured,
                 score.error,
                 metadata if score.metadata is None else score.metadata,
                 ends[number],

@@ -31,6 +31,7 @@ _hash: Final = LIST_HASHES["sha256"]
 _SCORE: Final = b',"evaluation":{"score":'
 _CORRECT: Final = b',"is_correct":true'
 _WRONG: Final = b',"is_correct":false'
+_TRUTH_VALUES: Final = frozenset({0, 1})
 _NOT_SCORED: Final = Score(metric="", value=None, problem="the log has no score for this sample")
 
 
@@ -70,11 +71,11 @@ class Converter:
             )
         )
         """How all records begin."""
-        self.numbers: dict[str, int] = {}
-        """The metrics in the order in which they came up, each with its position."""
+        self._metrics: dict[str, tuple[int, MetricTotals, bool]] = {}  # position, totals, whether a 1 can be correct
         self._wanted: dict[str, bool] = {}
         self.samples = 0
         self.metrics: dict[str, MetricTotals] = {}
+        """In the order in which they came up: bundles have positions in it."""
         self.errors = 0
         """Records with an error."""
         self.left_out: dict[str, int] = {}
@@ -87,9 +88,8 @@ class Converter:
         bundle = self.bundle(sample)
         if bundle is None:
             return []
-        text = b"".join(LineMaker(self.head, list(self.numbers)).lines(bundle))
-        names = list(self.numbers)
-        lines = text.split(b"\n")
+        names = list(self.metrics)
+        lines = b"".join(LineMaker(self.head, names).lines(bundle)).split(b"\n")
         return [(names[score.metric], line) for score, line in zip(bundle.scores, lines, strict=False)]
 
     def bundle(self, sample: Sample) -> Bundle | None:
@@ -101,31 +101,48 @@ class Converter:
             if not scores:
                 self.left_out[NO_METRIC] = self.left_out.get(NO_METRIC, 0) + 1
                 return None
-        encode, numbers = self._encode, self.numbers
-        lower_is_better = self._run.lower_is_better
-        question = self._question(sample)
-        turns = self._turns(sample)
+        encode, metrics = self._encode, self._metrics
+        ends = self._ends(sample)
         bundled = []
         for score in scores:
-            error = self._count(score, sample)
-            value = 0.0 if score.value is None else score.value
-            is_correct = value == 1 and not error and score.metric not in lower_is_better
-            one = BundledScore(
-                numbers.setdefault(score.metric, len(numbers)),
-                b"".join((_SCORE, encode(value), _CORRECT if is_correct else _WRONG, turns)),
-                b',"error":' + encode(error) if error else b"",
-            )
+            number, totals, is_judgement = metrics.get(score.metric) or self._new_metric(score.metric)
+            totals.records += 1
+            value, error = score.value, sample.error
+            if value is None:
+                value = 0.0
+                problem = score.problem or "the score is not a number"
+                error = f"{error}; {problem}" if error else problem
+            else:
+                totals.scored += 1
+                totals.sum += value
+                if value not in _TRUTH_VALUES:
+                    totals.graded = True
+            evaluation = _SCORE + encode(value) + ends[value == 1 and is_judgement and not error]
+            if not error and score.answers is None and score.output is None and not score.metadata:  # nearly always
+                bundled.append(BundledScore(number, evaluation))
+                continue
+            one = BundledScore(number, evaluation)
+            if error:
+                self.errors += 1
+                one.error = b',"error":' + encode(error)
             if score.output is not None or score.answers is not None:
-                one.before = question + self._answer(sample, score)
+                one.answer = self._answer(sample, score)
             if score.metadata:
                 one.metadata = self._metadata(sample.metadata | score.metadata)
             bundled.append(one)
         return Bundle(
-            before=question + self._answer(sample),
-            after=self._measured(sample),
+            question=self._question(sample),
+            answer=self._answer(sample),
+            measured=self._measured(sample),
             metadata=self._metadata(sample.metadata),
             scores=bundled,
         )
+
+    def _new_metric(self, name: str) -> tuple[int, MetricTotals, bool]:
+        is_judgement = name not in self._run.lower_is_better
+        totals = self.metrics[name] = MetricTotals(graded=not is_judgement)
+        found = self._metrics[name] = (len(self._metrics), totals, is_judgement)
+        return found
 
     def _question(self, sample: Sample) -> bytes:
         """Encode the part of a record up to the question."""
@@ -157,10 +174,11 @@ class Converter:
             )
         )
 
-    def _turns(self, sample: Sample) -> bytes:
-        """Encode the end of the evaluation."""
+    def _ends(self, sample: Sample) -> tuple[bytes, bytes]:
+        """Encode the end of the evaluation: of a wrong and of a correct answer."""
         turns = b"" if sample.num_turns is None else b',"num_turns":%d' % sample.num_turns
-        return turns + (b"}" if sample.tool_calls is None else b',"tool_calls_count":%d}' % sample.tool_calls)
+        calls = b"}" if sample.tool_calls is None else b',"tool_calls_count":%d}' % sample.tool_calls
+        return _WRONG + turns + calls, _CORRECT + turns + calls
 
     def _measured(self, sample: Sample) -> bytes:
         tokens = b"" if sample.token_usage is None else b',"token_usage":' + self._encode(sample.token_usage)
@@ -169,25 +187,6 @@ class Converter:
     def _metadata(self, own: dict[str, str]) -> bytes:
         """Encode the metadata without its last bracket."""
         return b',"metadata":' + self._encode(self._common | own)[:-1]
-
-    def _count(self, score: Score, sample: Sample) -> str:
-        """Count a score, and return what is wrong with it, if anything."""
-        totals = self.metrics.get(score.metric)
-        if totals is None:
-            totals = self.metrics[score.metric] = MetricTotals(graded=score.metric in self._run.lower_is_better)
-        totals.records += 1
-        error = sample.error
-        if score.value is None:
-            problem = score.problem or "the score is not a number"
-            error = f"{error}; {problem}" if error else problem
-        else:
-            totals.scored += 1
-            totals.sum += score.value
-            if score.value not in (0, 1):
-                totals.graded = True
-        if error:
-            self.errors += 1
-        return error
 
     def _is_wanted(self, metric: str) -> bool:
         """Return whether a metric, or its name without the variant, matches a pattern."""

@@ -2,6 +2,7 @@
 
 An item ends where the next place is that looks like a border. If the text up to there decodes, it is the item: an
 object that starts where the item starts, and is complete, has its end. If not, strings and brackets are followed.
+That goes for the last item, too, and for one that is very long.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ __all__ = ["Item", "ItemReader"]
 
 _T = TypeVar("_T")
 
-READ_BYTES: Final = 4 << 20  # text to read at a time
+READ_BYTES: Final = 1 << 20  # text to read at a time
 _FAR: Final = 16 << 20  # text to look ahead for a border
 
 
@@ -30,8 +31,8 @@ class Item(NamedTuple, Generic[_T]):
     value: _T
 
 
-class ItemReader(ArrayWalk[Item[_T]]):
-    """Iterates over the items of an array; afterwards, `envelope` is complete."""
+class ItemReader(ArrayWalk[list[Item[_T]]]):
+    """Iterates over the items of an array, some at a time; afterwards, `envelope` is complete."""
 
     def __init__(
         self,
@@ -46,30 +47,33 @@ class ItemReader(ArrayWalk[Item[_T]]):
         self._decode = decode
         self._read_bytes = read_bytes
 
-    def _piece(self, start: int, borders: Borders) -> tuple[Item[_T], int]:
-        text = self._text
-        end = self._likely_end(start, borders.between)
-        if end:
-            try:
-                return Item(start, end - start, self._decode(text.view(start, end))), end
-            except ValueError:
-                pass
-        end = text.value_end(start)
+    def _piece(self, start: int, borders: Borders) -> tuple[list[Item[_T]], int]:
+        self._text.drop(start)
+        if found := self._items_by_search(start, borders.between):
+            return found, found[-1].start + found[-1].size
+        end = self._text.value_end(start)
         try:
-            return Item(start, end - start, self._decode(text.view(start, end))), end
+            return [Item(start, end - start, self._decode(self._text.view(start, end)))], end
         except ValueError as exc:
             raise LogError(self._path, f"has another item than expected at byte {start:,}: {exc}") from exc
 
-    def _likely_end(self, start: int, between: bytes) -> int:
-        """Return the offset after the item if it ends where it seems to, or 0."""
-        text, size = self._text, self._read_bytes
+    def _items_by_search(self, start: int, between: bytes) -> list[Item[_T]]:
+        """Read some text, and decode the items that end where they seem to, as far as they are held."""
+        text, decode, size = self._text, self._decode, self._read_bytes
         if not between:
-            text.drop_before(start, self._read_bytes)
-            return 0
-        while (at := text.find(between, start, start + _FAR)) < 0:
-            text.drop(start)
-            if text.is_whole or size > _FAR:
-                return 0
+            return []
+        text.need(start, size)
+        while text.find(between, start) < 0 and not text.is_whole and size < _FAR:
+            size *= 4
             text.need(start, size)
-            size *= 2
-        return at + 1
+        to_next = between.index(b"{") - 1  # from the end of an item to the start of the next
+        found: list[Item[_T]] = []
+        while (at := text.find(between, start)) >= 0:
+            end = at + 1
+            try:
+                value = decode(text.view(start, end))
+            except ValueError:
+                break
+            found.append(Item(start, end - start, value))
+            start = end + to_next
+        return found

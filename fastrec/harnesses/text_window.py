@@ -80,11 +80,6 @@ class TextWindow:
         self._data = self._data[start - self._base :]
         self._base = start
 
-    def drop_before(self, start: int, size: int) -> None:
-        """Forget what is before an offset, if it is more than `size` bytes: dropping copies the rest."""
-        if start - self._base > size:
-            self.drop(start)
-
     def between(self, start: int, end: int) -> bytes:
         """Return what is between two offsets."""
         return self._data[start - self._base : end - self._base]
@@ -102,9 +97,10 @@ class TextWindow:
         self.need(at, 1)
         return self._data[at - self._base : at - self._base + 1]
 
-    def find(self, wanted: bytes, start: int, end: int) -> int:
+    def find(self, wanted: bytes, start: int, end: int | None = None) -> int:
         """Return the offset of the first such bytes that are held and end before `end`; -1 if there are none."""
-        found: int = find(self._data, wanted, start - self._base, end - self._base)
+        end = len(self._data) if end is None else end - self._base
+        found: int = find(self._data, wanted, start - self._base, end)
         return found + self._base if found >= 0 else -1
 
     def find_last(self, wanted: bytes, start: int, end: int) -> int:

@@ -73,7 +73,7 @@ def read(document: bytes, key: str | None, group_bytes: int = 64, block_bytes: i
         items += found
     whole = TextWindow("log.json", io.BytesIO(document).read, block_bytes)
     one_by_one = ItemReader("log.json", whole, key, lambda text: json.loads(bytes(text)), group_bytes)
-    found_items = list(one_by_one)
+    found_items = [item for some in one_by_one for item in some]
     assert repr([item.value for item in found_items]) == repr(items)
     cuts = [document[item.start : item.start + item.size] for item in found_items]
     assert repr([json.loads(cut) for cut in cuts]) == repr(items)

@@ -98,6 +98,7 @@ class ShardTask(msgspec.Struct, frozen=True):
         return f"writing {shown(self.path)}"
 
 
+@collector_off()
 def plan_log(log: Log) -> PlannedLog:
     """Read what a log says about its run."""
     try:
@@ -141,9 +142,9 @@ def convert_slice(task: ConvertTask) -> Converted:
                 if bundle is None:
                     continue
                 waiting.append(bundle)
-                size += bundle.size
+                size += bundle.line_size
                 result.records += len(bundle.scores)
-                result.text_bytes += bundle.size * len(bundle.scores)
+                result.text_bytes += bundle.line_size * len(bundle.scores)
                 if size >= _BLOCK:
                     file.write(write_bundles(waiting))
                     waiting, size = [], 0
@@ -155,7 +156,7 @@ def convert_slice(task: ConvertTask) -> Converted:
         result.problem = _reason(exc, task.log)
         return result
     result.samples, result.errors, result.head = converter.samples, converter.errors, converter.head
-    result.metrics = {name: converter.metrics[name] for name in converter.numbers}
+    result.metrics = converter.metrics
     result.left_out, result.metrics_left_out = converter.left_out, converter.metrics_left_out
     return result
 
@@ -178,7 +179,7 @@ def _blocks_of_lines(path: str, maker: LineMaker) -> Iterator[bytes]:
         for bundles in read_bundles(file.read):
             for bundle in bundles:
                 parts += maker.lines(bundle)
-                size += bundle.size * len(bundle.scores)
+                size += bundle.line_size * len(bundle.scores)
                 if size >= _BLOCK:
                     yield b"".join(parts)
                     parts, size = [], 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Final, NamedTuple, TypeVar
 
 from fastrec.errors import LogError
@@ -81,7 +82,7 @@ def scan_run(state: str, scores: str) -> Scan:
 def _scan_requests(path: str, scan: Scan) -> None:
     with storage_of(path).open_reader(path) as source:
         reader = _items(path, source, "request_states", _decode_request)
-        for start, size, one in reader:
+        for start, size, one in chain.from_iterable(reader):
             key = key_of(one.instance.id, one.instance.perturbation, one.train_trial_index, path)
             if key.perturbation:
                 scan.perturbations.add(key.perturbation)
@@ -97,7 +98,7 @@ def _scan_requests(path: str, scan: Scan) -> None:
 
 def _scan_entries(path: str, scan: Scan) -> None:
     with storage_of(path).open_reader(path) as source:
-        for start, size, one in _items(path, source, None, _decode_entry):
+        for start, size, one in chain.from_iterable(_items(path, source, None, _decode_entry)):
             key = key_of(one.instance_id, one.perturbation, one.train_trial_index, path)
             number = hash_of(key)
             sample = scan.samples.find(number)
