@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 from xxhash import xxh3_128
 
-from fastrec.corpus.writer import ShardWriter
+from fastrec.corpus.writer import compressor
 from fastrec.engine.base import collector_off
 from fastrec.errors import LogError, ShardError, out_of_memory, shown
 from fastrec.harnesses.bundles import Bundle, LineMaker, read_bundles, write_bundles
@@ -164,11 +164,13 @@ def convert_slice(task: ConvertTask) -> Converted:
 @collector_off()
 def compress_part(task: PartTask) -> str:
     """Compress the lines of some slices, and remove their work files."""
-    with ShardWriter(task.path, "zst", _LEVEL, synced=False) as writer:
+    compress, flush = compressor("zst", _LEVEL)
+    with storage_of(task.path).create(task.path, for_work=True) as file:
         for path, head, metrics in task.slices:
-            writer.write(_blocks_of_lines(path, LineMaker(head, metrics, task.graded)))
+            for block in _blocks_of_lines(path, LineMaker(head, metrics, task.graded)):
+                file.write(compress(block))
             storage_of(path).remove(path)
-        writer.finish()
+        file.write(flush())
     return task.path
 
 

@@ -17,8 +17,8 @@ from fastrec.harnesses.helm.index import Piece
 from fastrec.harnesses.helm.keys import Key, key_of
 from fastrec.harnesses.helm.run import METHOD
 from fastrec.harnesses.helm.scores import SampleScores, ScoreReader
-from fastrec.harnesses.helm.structs import Completion, RequestState, StatsEntry
-from fastrec.harnesses.helm.texts import input_of, is_correct, media_text, output_text
+from fastrec.harnesses.helm.structs import Completion, Instance, RequestState, StatsEntry
+from fastrec.harnesses.helm.texts import input_of, media_text, references_of
 from fastrec.harnesses.log import Log, RunInfo, Sample
 from fastrec.harnesses.values import decoder, spell
 from fastrec.schemas.newest import AnswerAttribution, Output, Performance, TokenUsage
@@ -69,9 +69,14 @@ def _read(path: str, ranges: Sequence[tuple[int, int]], decode: Any) -> Iterator
 
 
 def _sample(key: Key, requests: list[RequestState], found: SampleScores, method: str, labels: dict[str, str]) -> Sample:
-    shown = [one for one in requests if one.request_mode != "calibration"] or requests
+    shown = requests
+    if len(requests) > 1:
+        shown = [one for one in requests if one.request_mode != "calibration"] or requests
     instance = shown[0].instance
-    metadata = _metadata(key, shown[0], labels)
+    texts, right = references_of(instance)
+    metadata = _metadata(key, instance, labels)
+    if right and len(texts) > 1:
+        metadata["reference_index"] = ",".join(map(str, right))
     completions = [one for state in shown if state.result for one in state.result.completions or ()]
     output = Output(raw=[_text(one) for one in completions])
     if thoughts := [one.thinking.text for one in completions if one.thinking and one.thinking.text]:
@@ -80,29 +85,28 @@ def _sample(key: Key, requests: list[RequestState], found: SampleScores, method:
         metadata["stop_reason"] = reason
     answer, extraction = None, ""
     if method.startswith(_SEPARATE):
-        answer, extraction = _picked(shown, found), "predicted_index"
+        answer, extraction = _picked(found, texts), "predicted_index"
         metadata["choice_logprobs"] = spell([one.logprob for one in completions])
         if answer is not None:
-            output = Output(raw=[output_text((instance.references or [])[answer])])
+            output = Output(raw=[texts[answer]])
             shown = [one for one in shown if one.reference_index == answer] or shown
     elif completions and shown[0].output_mapping:
-        answer, extraction = _mapped(shown[0], completions), "output_mapping"
+        answer, extraction = _mapped(shown[0].output_mapping, completions, texts), "output_mapping"
     answers = []
     if answer is not None:
         metadata["choice_index"] = str(answer)
-        value = output_text((instance.references or [])[answer])
         answers.append(
             AnswerAttribution(
                 turn_idx=0,
                 source="output.raw",
-                extracted_value=value,
+                extracted_value=texts[answer],
                 extraction_method=extraction,
                 is_terminal=True,
             )
         )
     return Sample(
         sample_id=key.instance,
-        input=input_of(instance, shown),
+        input=input_of(instance, shown, texts, right),
         scores=list(found.scores.values()),
         output=output,
         answers=answers,
@@ -113,8 +117,7 @@ def _sample(key: Key, requests: list[RequestState], found: SampleScores, method:
     )
 
 
-def _metadata(key: Key, state: RequestState, labels: dict[str, str]) -> dict[str, str]:
-    instance = state.instance
+def _metadata(key: Key, instance: Instance, labels: dict[str, str]) -> dict[str, str]:
     metadata = {"trial": str(key.trial)}
     if instance.split:
         metadata["split"] = instance.split
@@ -122,11 +125,6 @@ def _metadata(key: Key, state: RequestState, labels: dict[str, str]) -> dict[str
         metadata["sub_split"] = instance.sub_split
     if key.perturbation:
         metadata["perturbation"] = labels.get(key.perturbation, key.perturbation)
-    references = instance.references or []
-    if len(references) > 1:
-        right = [str(index) for index, reference in enumerate(references) if is_correct(reference)]
-        if right:
-            metadata["reference_index"] = ",".join(right)
     return metadata
 
 
@@ -143,22 +141,22 @@ def _stop_reason(completion: Completion) -> str:
     return spell(reason) if reason else ""
 
 
-def _picked(requests: list[RequestState], found: SampleScores) -> int | None:
+def _picked(found: SampleScores, texts: list[str]) -> int | None:
     """Return the choice that HELM's metric picked: the one with the highest score, by its own normalisation."""
     index = found.totals.get("predicted_index")
-    references = requests[0].instance.references or []
-    return int(index) if index is not None and index in range(len(references)) else None
+    return int(index) if index is not None and index in range(len(texts)) else None
 
 
-def _mapped(state: RequestState, completions: list[Completion]) -> int | None:
+def _mapped(mapping: dict[str, str | None], completions: list[Completion], texts: list[str]) -> int | None:
     """Return the choice whose letter the model said, as HELM's metric does: in the most probable completion."""
-    best = max(completions, key=lambda one: 0.0 if one.logprob is None else one.logprob)
-    choice = (state.output_mapping or {}).get(_text(best).strip())
-    texts = [output_text(reference) for reference in state.instance.references or []]
-    letters = list(state.output_mapping or {})
+    best = completions[0]
+    if len(completions) > 1:
+        best = max(completions, key=lambda one: 0.0 if one.logprob is None else one.logprob)
+    letter = _text(best).strip()
+    choice = mapping.get(letter)
     if choice is None or choice not in texts:
         return None
-    position = letters.index(_text(best).strip())
+    position = list(mapping).index(letter)  # choices may be equal
     return position if position < len(texts) and texts[position] == choice else texts.index(choice)
 
 

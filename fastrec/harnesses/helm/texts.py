@@ -8,40 +8,39 @@ from typing import Any
 from msgspec import UNSET
 
 from fastrec.harnesses.helm.structs import Input as HelmInput
-from fastrec.harnesses.helm.structs import Instance, MediaList, Reference, Request, RequestState
+from fastrec.harnesses.helm.structs import Instance, MediaList, Request, RequestState
 from fastrec.harnesses.values import spell
 from fastrec.schemas.newest import Input
 from fastrec.storage import parent_and_name
 
-__all__ = ["input_of", "media_text", "output_text"]
+__all__ = ["input_of", "media_text", "references_of"]
 
 
-def input_of(instance: Instance, requests: Sequence[RequestState]) -> Input:
-    """Return the question with its references, and the prompts of these requests."""
-    references = instance.references or []
-    texts = [output_text(reference) for reference in references]
-    correct = [is_correct(reference) for reference in references]
-    prompts = list(dict.fromkeys(prompt for state in requests if (prompt := _prompt(state.request))))
-    prompt = prompts[0] if len(prompts) == 1 else spell(prompts) if prompts else ""
+def input_of(instance: Instance, requests: Sequence[RequestState], texts: list[str], right: list[int]) -> Input:
+    """Return the question with its references, of which some are right, and the prompts of these requests."""
     question = _question(instance.input)
-    is_choice = not all(correct) or any(state.output_mapping for state in requests)
+    prompt = _prompt(requests[0].request)
+    if len(requests) > 1:
+        prompts = list(dict.fromkeys(prompt for state in requests if (prompt := _prompt(state.request))))
+        prompt = prompts[0] if len(prompts) == 1 else spell(prompts) if prompts else ""
+    is_choice = len(texts) > 1 and (len(right) < len(texts) or bool(requests[0].output_mapping))
     return Input(
         raw=question or prompt,
         formatted=prompt if question and prompt else UNSET,
-        reference=[text for text, right in zip(texts, correct, strict=True) if right],
-        choices=texts if len(texts) > 1 and is_choice else UNSET,
+        reference=[texts[index] for index in right],
+        choices=texts if is_choice else UNSET,
     )
 
 
-def is_correct(reference: Reference) -> bool:
-    """Return whether a reference is a right answer."""
-    return "correct" in (reference.tags or ())
-
-
-def output_text(reference: Reference) -> str:
-    """Return the text of a reference."""
-    output = reference.output
-    return output if isinstance(output, str) else output.text or media_text(output.multimedia_content)
+def references_of(instance: Instance) -> tuple[list[str], list[int]]:
+    """Return the texts of all references, and the positions of those that are right."""
+    texts, right = [], []
+    for position, reference in enumerate(instance.references or ()):
+        output = reference.output
+        texts.append(output if isinstance(output, str) else output.text or media_text(output.multimedia_content))
+        if reference.tags and "correct" in reference.tags:
+            right.append(position)
+    return texts, right
 
 
 def _question(asked: HelmInput | str) -> str:
