@@ -135,16 +135,17 @@ def test_the_length_of_a_choice_is_without_the_delimiter(tmp_path: Path) -> None
     assert choices_by_metric(records_of(write_log(tmp_path / "chat", [row], results(ACC)))) == records
 
 
-def test_bytes_and_mutual_information(tmp_path: Path) -> None:
-    """The second half of the requests has no context, and is no choice."""
-    row = choice(likelihoods=[-4.0, -3.0], metrics=["acc", "acc_bytes", "acc_mutual_info"], acc_mutual_info=0.0)
+@pytest.mark.parametrize("order", [[0, 1, 2, 3], [0, 2, 1, 3]])
+def test_bytes_and_mutual_information(tmp_path: Path, order: list[int]) -> None:
+    """Half of the requests have no context, and are no choices; until version 0.4.5 they were in between."""
+    row = choice(metrics=["acc", "acc_bytes", "acc_mutual_info"], acc_bytes=0.0, acc_mutual_info=0.0)
     del row["acc_norm"]
-    row["acc_bytes"] = 0.0
-    texts = [" ééé", " no", " ééé", " no"]
+    requests = [("Is it?", " ééé", "-4.0"), ("Is it?", " no", "-3.0"), ("", " ééé", "-9.0"), ("", " no", "-3.5")]
+    ordered = [requests[number] for number in order]
     row["arguments"] = {
-        f"gen_args_{n}": {"arg_0": "Is it?" if n < 2 else "", "arg_1": text} for n, text in enumerate(texts)
+        f"gen_args_{n}": {"arg_0": context, "arg_1": text} for n, (context, text, _) in enumerate(ordered)
     }
-    answers = [[text, "False"] for text in ("-4.0", "-3.0", "-9.0", "-3.5")]
+    answers = [[likelihood, "False"] for _, _, likelihood in ordered]
     row |= {"resps": [[answer] for answer in answers], "filtered_resps": answers}
     records = records_of(write_log(tmp_path, [row], results({"acc,none": 1.0})))
     assert choices_by_metric(records) == {
@@ -152,7 +153,16 @@ def test_bytes_and_mutual_information(tmp_path: Path) -> None:
         "acc_bytes": (["ééé"], "0"),
         "acc_mutual_info": (["ééé"], "0"),
     }
-    assert records[0]["input"]["choices"] == ["ééé", "no"]
+    assert records[0]["input"] == {"raw": "Is it?", "reference": ["no"], "choices": ["ééé", "no"]}
+
+
+def test_mutual_information_without_any_context(tmp_path: Path) -> None:
+    row = choice(likelihoods=[-3.0, -1.0], metrics=["acc_mutual_info"], acc_mutual_info=0.5)
+    texts = [" a", " b", " a", " b"]
+    row["arguments"] = {f"gen_args_{n}": {"arg_0": "", "arg_1": text} for n, text in enumerate(texts)}
+    answers = [[text, "False"] for text in ("-4.0", "-3.0", "-9.0", "-3.5")]
+    row |= {"resps": [[answer] for answer in answers], "filtered_resps": answers}
+    assert record_of(tmp_path, row, results({}))["input"]["choices"] == ["a", "b"]
 
 
 def test_contexts_that_differ_make_the_choices(tmp_path: Path) -> None:

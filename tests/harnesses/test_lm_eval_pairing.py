@@ -291,6 +291,7 @@ def test_lower_is_better_under_every_filter(tmp_path: Path) -> None:
         ({"n-samples": {"task": {"original": 9, "effective": 2}}}, {}, 2),
         ({"n-samples": {"task": {"original": 9, "effective": 9}}}, {"sample_len": 2}, 2),
         ({}, {"samples": 3}, 3),
+        ({"n-samples": {"task": {"original": 9, "effective": 0}}}, {"sample_len": 0}, None),  # --predict_only
         ({"n-samples": {"task": None}}, {}, None),
         ({"n-samples": None}, {}, None),
     ],

@@ -23,11 +23,14 @@ import msgspec
 from fastrec.harnesses.log import Score
 
 __all__ = ["MUTUAL_INFO", "Choices", "choices_after", "correct_choices", "likelihoods_in"]
+__all__ += ["with_and_without_context"]
 
 MUTUAL_INFO: Final = "acc_mutual_info"
 _OWN_RULE: Final = frozenset({"acc_norm", "acc_bytes", MUTUAL_INFO})
 _PICKING: Final = _OWN_RULE | {"acc"}
 """Metrics that are 1 if the pick is correct, and else 0."""
+
+_NO_CONTEXT: Final = msgspec.Raw(b'""')
 
 _decode_indices: Final = msgspec.json.Decoder(list[int]).decode
 # Log-likelihood, and whether the model would have said just that: numbers, or since May 2024 texts of them.
@@ -105,6 +108,18 @@ def likelihoods_in(filtered: msgspec.Raw, responses: msgspec.Raw, count: int) ->
     except (msgspec.MsgspecError, IndexError):
         return None
     return found if len(found) == count else None
+
+
+def with_and_without_context(contexts: Sequence[msgspec.Raw]) -> tuple[list[int], list[int]]:
+    """Return where the requests with a context are, and where the same choices without it.
+
+    Those without follow all others; until version 0.4.5, each followed its own.
+    """
+    numbers = range(len(contexts))
+    bare = [number for number in numbers if contexts[number] == _NO_CONTEXT]
+    if 2 * len(bare) != len(contexts):  # no request has a context
+        bare = list(numbers[len(contexts) // 2 :])
+    return [number for number in numbers if number not in bare], bare
 
 
 def choices_after(

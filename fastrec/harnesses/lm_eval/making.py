@@ -14,7 +14,14 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from fastrec.harnesses.lm_eval.choices import MUTUAL_INFO, Choices, choices_after, correct_choices, likelihoods_in
+from fastrec.harnesses.lm_eval.choices import (
+    MUTUAL_INFO,
+    Choices,
+    choices_after,
+    correct_choices,
+    likelihoods_in,
+    with_and_without_context,
+)
 from fastrec.harnesses.lm_eval.questions import KEY, Question, prompt_of
 from fastrec.harnesses.lm_eval.rows import RowReader
 from fastrec.harnesses.lm_eval.scoring import Scores
@@ -116,10 +123,12 @@ class SampleMaker:
         contexts, continuations = draft.contexts, draft.continuations
         likelihoods = [likelihood for likelihood, _ in answers]
         unconditional: list[float] = []
-        if MUTUAL_INFO in draft.metrics and len(contexts) % 2 == 0:  # the second half has no context
-            half = len(contexts) // 2
-            contexts, continuations = contexts[:half], continuations[:half]
-            likelihoods, unconditional = likelihoods[:half], likelihoods[half:]
+        if MUTUAL_INFO in draft.metrics and len(contexts) % 2 == 0:
+            choices_at, bare_at = with_and_without_context(contexts)
+            unconditional = [likelihoods[index] for index in bare_at]
+            likelihoods = [likelihoods[index] for index in choices_at]
+            continuations = [continuations[index] for index in choices_at]
+            contexts = [contexts[index] for index in choices_at]
         if contexts.count(contexts[0]) == len(contexts):
             sent = _decode(contexts[0])
             texts = list(map(str.strip, continuations))

@@ -106,11 +106,11 @@ def _expected(results: Results, log: Log, setup: TaskSetup) -> tuple[int | None,
     figures, path = results.figures(log.task), log.files[0].path
     filters = max(len(setup.filters), 1)
     for key in ("sample_len", "samples"):
-        if isinstance(count := figures.get(key), int):
+        if isinstance(count := figures.get(key), int) and count:  # 0 if nothing was scored
             return count * filters, []
     counts = results.of_task("n_samples", log.task)
     count = counts.get("effective") if isinstance(counts, dict) else None
-    if not isinstance(count, int):
+    if not isinstance(count, int) or not count:
         return None, []
     # Of a run of chosen documents (--samples), the file states how many there are. The hash proves that all are here.
     found = count * filters if is_array(path) else count_rows(path)
