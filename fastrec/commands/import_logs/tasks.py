@@ -26,7 +26,7 @@ __all__ = ["ConvertTask", "Converted", "PartTask", "PlannedLog", "ShardTask"]
 __all__ += ["compress_part", "convert_slice", "plan_log", "write_shard"]
 
 _BLOCK: Final = 1 << 20
-_LEVEL: Final = 3
+_LEVEL: Final = 1  # 1.4 to 2 times as fast as level 3, for 2 to 4 % more bytes
 _ID_DIGITS: Final = 16
 
 
