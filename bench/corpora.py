@@ -119,7 +119,7 @@ def key_of(name: str) -> str:
         if isinstance(plan, Shaped):
             digest.update(Path(shapes.__file__).read_bytes())
         elif isinstance(plan, Logged):
-            digest.update(logs.source_of(plan.harness))
+            digest.update(logs.source_of(plan.kind))
     elif isinstance(plan, Real):
         digest.update(msgspec.json.encode([(path.name, path.stat().st_size) for path in real_files()]))
     else:
@@ -198,7 +198,7 @@ def _write(name: str, key: str, directory: Path, shards: Named) -> Corpus:
 
 
 def _write_log(name: str, key: str, directory: Path, plan: Logged) -> Corpus:
-    samples, text_bytes = logs.WRITERS[plan.harness](plan.seed, directory, plan.size)
+    samples, text_bytes = logs.WRITERS[plan.kind](plan.seed, directory, plan.size)
     files = logs.files_in(directory)
     names = tuple(str(path.relative_to(directory)) for path in files)
     return Corpus(name, key, names, samples, text_bytes, sum(path.stat().st_size for path in files))

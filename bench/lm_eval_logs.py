@@ -1,9 +1,10 @@
 """A generated log of lm-eval: the samples of two tasks, and the results of their run.
 
     choices      four continuations of a context, scored with acc and acc_norm: one line per question
-    generation   a prompt with examples and a worked answer, from which two filters extract: two lines per question
+    generation   a worked answer, from which two filters extract: a line per question and filter
 
-Lines have about 2 KB. The context is repeated in the document and in all requests, as lm-eval does.
+Lines have about 2 KB, or about 7 KB with examples in the prompts. The context is repeated in the document and in all
+requests, as lm-eval does.
 """
 
 from __future__ import annotations
@@ -14,18 +15,32 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-from fastrec.commands.generate.text import Rng, phrase_tables
+from fastrec.commands.generate.text import PhraseTable, Rng, phrase_tables
 
-__all__ = ["write_lm_eval"]
+__all__ = ["write_lm_eval", "write_lm_eval_with_shots"]
 
 _DATE: Final = "2026-03-01T12-00-00.000000"
 _MODEL: Final = "lab-1/model-7b"
 _FILTERS: Final = ("strict-match", "flexible-extract")
+_SHOTS: Final = 5
+_CONFIGS: Final = {
+    "choices": {"output_type": "multiple_choice", "doc_to_text": "{{ctx}}", "doc_to_target": "{{label}}"},
+    "generation": {"output_type": "generate_until", "doc_to_text": "Question: {{question}}\nAnswer:"},
+}
 
 
 def write_lm_eval(seed: int, directory: Path, questions: int) -> tuple[int, int]:
     """Write the log; returns the number of samples and the size of its text."""
-    tasks = {"choices": _choices(seed, questions), "generation": _generation(seed, questions)}
+    return _write(seed, directory, questions, 0)
+
+
+def write_lm_eval_with_shots(seed: int, directory: Path, questions: int) -> tuple[int, int]:
+    """Write a log whose prompts begin with examples."""
+    return _write(seed, directory, questions, _SHOTS)
+
+
+def _write(seed: int, directory: Path, questions: int, shots: int) -> tuple[int, int]:
+    tasks = {"choices": _choices(seed, questions, shots), "generation": _generation(seed, questions, shots)}
     results, samples, size = {}, 0, 0
     for task, lines in tasks.items():
         totals: dict[str, float] = {}
@@ -42,10 +57,12 @@ def write_lm_eval(seed: int, directory: Path, questions: int) -> tuple[int, int]
     return samples, size + len(document)
 
 
-def _choices(seed: int, questions: int) -> Iterator[dict[str, Any]]:
+def _choices(seed: int, questions: int, shots: int) -> Iterator[dict[str, Any]]:
     rng, table = Rng(seed << 1), phrase_tables(seed).latin[0]
+    examples = "".join(f"{table.write(rng, 26)}\n\n" for _ in range(shots))
     for number in range(questions):
         context = table.write(rng, rng.between(12, 28))
+        prompt = examples + context
         endings = [table.write(rng, rng.between(3, 9)) for _ in range(4)]
         values = [-round(rng.random() * 60, 4) for _ in endings]
         target = rng.below(4)
@@ -57,26 +74,30 @@ def _choices(seed: int, questions: int) -> Iterator[dict[str, Any]]:
             "doc": doc,
             "target": str(target),
             "arguments": {
-                f"gen_args_{place}": {"arg_0": context, "arg_1": f" {ending}"} for place, ending in enumerate(endings)
+                f"gen_args_{place}": {"arg_0": prompt, "arg_1": f" {ending}"} for place, ending in enumerate(endings)
             },
             "resps": [[answer] for answer in answers],
             "filtered_resps": answers,
             "filter": "none",
             "metrics": ["acc", "acc_norm"],
-            **_hashes(doc, context, str(target)),
+            **_hashes(doc, prompt, str(target)),
             "acc": float(values.index(max(values)) == target),
             "acc_norm": float(by_length.index(max(by_length)) == target),
         }
 
 
-def _generation(seed: int, questions: int) -> Iterator[dict[str, Any]]:
-    rng, table = Rng((seed << 1) + 1), phrase_tables(seed).latin[1]
-    shots = "\n\n".join(f"Question: {table.write(rng, 20)}?\nAnswer: {rng.below(999)}" for _ in range(2))
-    for number in range(questions):
-        doc = {"question": f"{table.write(rng, rng.between(10, 30))}?", "answer": f"#### {rng.below(999)}"}
-        prompt = f"{shots}\n\nQuestion: {doc['question']}\nAnswer:"
-        answer = f"{table.write(rng, rng.between(20, 50))}. The answer is {rng.below(999)}."
-        for name in _FILTERS:
+def _generation(seed: int, questions: int, shots: int) -> Iterator[dict[str, Any]]:
+    table = phrase_tables(seed).latin[1]
+    rngs = map(Rng, range(shots))
+    examples = "".join(f"{_asked(_question(rng, table))} {_answer(rng, table)}\n\n" for rng in rngs)
+    for name in _FILTERS:
+        rng = Rng((seed << 1) + 1)  # the same questions and answers again
+        scores = Rng(len(name))
+        for number in range(questions):
+            question = _question(rng, table)
+            answer = _answer(rng, table)
+            doc = {"question": question, "answer": f"{_answer(rng, table)}\n#### {rng.below(999)}"}
+            prompt = examples + _asked(question)
             yield {
                 "doc_id": number,
                 "doc": doc,
@@ -87,8 +108,20 @@ def _generation(seed: int, questions: int) -> Iterator[dict[str, Any]]:
                 "filter": name,
                 "metrics": ["exact_match"],
                 **_hashes(doc, prompt, doc["answer"]),
-                "exact_match": float(rng.chance(0.4)),
+                "exact_match": float(scores.chance(0.4)),
             }
+
+
+def _question(rng: Rng, table: PhraseTable) -> str:
+    return f"{table.write(rng, rng.between(15, 40))}?"
+
+
+def _asked(question: str) -> str:
+    return f"Question: {question}\nAnswer:"
+
+
+def _answer(rng: Rng, table: PhraseTable) -> str:
+    return f"{table.write(rng, rng.between(20, 50))}. The answer is {rng.below(999)}."
 
 
 def _hashes(doc: dict[str, Any], prompt: str, target: str) -> dict[str, str]:
@@ -99,10 +132,7 @@ def _hashes(doc: dict[str, Any], prompt: str, target: str) -> dict[str, str]:
 def _document(results: dict[str, Any], questions: int) -> dict[str, Any]:
     return {
         "results": results,
-        "configs": {
-            task: {"task": task, "output_type": "multiple_choice" if task == "choices" else "generate_until"}
-            for task in results
-        },
+        "configs": {task: {"task": task, **_CONFIGS[task]} for task in results},
         "versions": dict.fromkeys(results, 1.0),
         "higher_is_better": {task: {key.split(",")[0]: True for key in figures} for task, figures in results.items()},
         "n-samples": {task: {"original": questions, "effective": questions} for task in results},

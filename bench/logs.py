@@ -15,17 +15,18 @@ import zstandard
 from bench.helm_logs import write_helm
 from bench.inspect_logs import write_inspect
 from bench.job import Job
-from bench.lm_eval_logs import write_lm_eval
+from bench.lm_eval_logs import write_lm_eval, write_lm_eval_with_shots
 from fastrec.engine import make_engine
 
 __all__ = ["WRITERS", "LogRecompression", "files_in", "source_of"]
 
 WRITERS: Final[Mapping[str, Callable[[int, Path, int], tuple[int, int]]]] = {
     "lm-eval": write_lm_eval,
+    "lm-eval-shots": write_lm_eval_with_shots,
     "inspect": write_inspect,
     "helm": write_helm,
 }
-"""For each harness, what writes a log of some size into a directory; it returns the samples and the bytes of text."""
+"""For each kind of log, what writes one of some size into a directory; it returns the samples and the bytes of text."""
 
 _TASK_BYTES: Final = 8 << 20
 _HEADER: Final = struct.Struct("<26x2H")  # of a member of a zip archive: the lengths of its name and its extra field
@@ -34,9 +35,9 @@ _Task = tuple[str, list[tuple[int, int]], str, int]
 """A file, places and sizes of its pieces, the file to write, and the level."""
 
 
-def source_of(harness: str) -> bytes:
-    """The source of the generator, which is part of the key of a log."""
-    return inspect.getsource(inspect.getmodule(WRITERS[harness]) or WRITERS[harness]).encode()
+def source_of(kind: str) -> bytes:
+    """The source of a generator, which is part of the key of its logs."""
+    return inspect.getsource(inspect.getmodule(WRITERS[kind]) or WRITERS[kind]).encode()
 
 
 def files_in(directory: Path) -> list[Path]:

@@ -56,7 +56,7 @@ class Published(msgspec.Struct, frozen=True, tag=True):
 class Logged(msgspec.Struct, frozen=True, tag=True):
     """A log of a harness, from a seed; see `bench.logs`."""
 
-    harness: str
+    kind: str
     seed: int
     size: int
     """Questions, samples or instances."""
@@ -95,7 +95,8 @@ CORPORA: Final[dict[str, Plan]] = {
     "nights": Nights("real-x10", anew=False),
     "nights-anew": Nights("real-x10", anew=True),
     "nights-small": Nights("real", anew=False),
-    "logs-lm-eval": Logged("lm-eval", seed=11, size=35_000),
+    "logs-lm-eval": Logged("lm-eval", seed=11, size=33_000),
+    "logs-lm-eval-shots": Logged("lm-eval-shots", seed=11, size=11_000),
     "logs-inspect": Logged("inspect", seed=12, size=1_250),
     "logs-helm": Logged("helm", seed=13, size=13_500),
 }

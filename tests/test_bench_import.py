@@ -21,13 +21,13 @@ from bench.trials import Trial, run_trials
 from bench.values import trial_values
 from fastrec.commands.import_logs import import_logs
 
-SIZES = {"lm-eval": 30, "inspect": 4, "helm": 12}
-HARNESSES = list(SIZES)
+SIZES = {"lm-eval": 30, "lm-eval-shots": 10, "inspect": 4, "helm": 12}
+KINDS = list(SIZES)
 
 
-def write(harness: str, directory: Path, seed: int = 3) -> tuple[int, int]:
+def write(kind: str, directory: Path, seed: int = 3) -> tuple[int, int]:
     directory.mkdir()
-    return WRITERS[harness](seed, directory, SIZES[harness])
+    return WRITERS[kind](seed, directory, SIZES[kind])
 
 
 def content(directory: Path) -> dict[str, bytes]:
@@ -39,33 +39,35 @@ def small_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The logs of the set, but small, and cached elsewhere."""
     monkeypatch.setattr(corpora, "OUT", tmp_path)
     monkeypatch.setattr(trials, "OUT", tmp_path)
-    for harness, size in SIZES.items():
-        monkeypatch.setitem(CORPORA, f"logs-{harness}", Logged(harness, seed=3, size=size))
+    for kind, size in SIZES.items():
+        monkeypatch.setitem(CORPORA, f"logs-{kind}", Logged(kind, seed=3, size=size))
 
 
-@pytest.mark.parametrize("harness", HARNESSES)
-def test_a_log_is_imported_and_its_figures_are_reproduced(harness: str, tmp_path: Path):
-    samples, size = write(harness, tmp_path / "log")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_log_is_imported_and_its_figures_are_reproduced(kind: str, tmp_path: Path):
+    samples, size = write(kind, tmp_path / "log")
     result = import_logs(tmp_path / "log", tmp_path / "out")
-    assert {log.harness for log in result.logs} == {harness}
+    assert {log.harness for log in result.logs} == {kind.removesuffix("-shots")}
     assert sum(log.samples for log in result.logs) == samples
     assert not result.bad_logs
     assert not any(log.errors or log.disagreements for log in result.logs)
     assert all(log.comparisons for log in result.logs)
-    if harness != "inspect":
+    if kind != "inspect":
         assert size == sum(map(len, content(tmp_path / "log").values()))
 
 
-@pytest.mark.parametrize("harness", HARNESSES)
-def test_the_same_seed_gives_the_same_log(harness: str, tmp_path: Path):
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_seed_gives_the_same_log(kind: str, tmp_path: Path):
     for name, seed in (("one", 3), ("two", 3), ("other", 4)):
-        write(harness, tmp_path / name, seed)
+        write(kind, tmp_path / name, seed)
     assert content(tmp_path / "one") == content(tmp_path / "two") != content(tmp_path / "other")
 
 
 def test_lines_of_lm_eval_have_about_two_kilobytes(tmp_path: Path):
     samples, size = write("lm-eval", tmp_path / "log")
     assert 1_500 < size / samples < 3_000
+    samples, size = write("lm-eval-shots", tmp_path / "long")
+    assert 5_000 < size / samples < 9_000
 
 
 def test_events_are_most_of_the_text_of_inspect(tmp_path: Path):
@@ -95,7 +97,7 @@ def test_documents_of_helm_are_indented(tmp_path: Path):
 
 def test_figures_have_the_targets_of_the_issue():
     targets = {figure.name: figure.target for figure in IMPORT_FIGURES}
-    assert targets["import, lm-eval"] == 150
+    assert targets["import, lm-eval"] == targets["import, lm-eval-shots"] == 150
     assert targets["import, inspect"] == 100
     assert targets["import, helm"] == 60
     assert {target for name, target in targets.items() if "peak memory" in name} == {200}

@@ -18,7 +18,7 @@ from fastrec.commands.import_logs.discover import find_logs
 from fastrec.commands.import_logs.document import BadLog, Comparison, Import, ImportedLog
 from fastrec.commands.import_logs.output import open_output
 from fastrec.commands.import_logs.pipeline import Pipeline
-from fastrec.engine import check_jobs, jobs_for, make_engine
+from fastrec.engine import check_jobs, is_small, make_engine
 from fastrec.errors import UsageError
 from fastrec.harnesses.registry import HARNESS_NAMES
 from fastrec.limits import LIMITS, Limits
@@ -64,7 +64,8 @@ def import_logs(
     found = find_logs([os.fspath(path) for path in names], from_)
     result = Import(fastrec=__version__, bad_logs=list(found.bad), other_files=found.others)
     size = sum(log.size for log in found.logs)
-    processes = jobs_for(size, len(found.logs) + size // limits.task_bytes, jobs, limits)
+    # How many slices there will be is not known yet: archives have ten times their size in text.
+    processes = 1 if is_small(size, limits) else jobs
     with open_output(directory, limits) as made:
         with make_engine(processes) as engine:
             Pipeline(engine, made, patterns, progress or Progress()).run(found.logs, result)
