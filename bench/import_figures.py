@@ -33,7 +33,7 @@ def _floor(log: str) -> Figure:
     name = f"logs-{log}"
     return Figure(
         name=f"import / recompression, {log}",
-        title="wall time of import ÷ bare recompression of the text of the log, same level, same jobs",
+        title="wall time of import ÷ bare compression of the text of the log at level 3, same jobs",
         trials=(Trial(IMPORT, name), Trial(LOG_FLOOR, name)),
         value=lambda runs: runs[0].seconds / runs[1].seconds,
         set="import",

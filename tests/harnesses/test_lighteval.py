@@ -183,7 +183,7 @@ class TestGeneration:
             "harness_version": "abc123",
             "split": "test",
             "task_version": "3",
-            "few_shots": "0",
+            "num_fewshot": "0",
         }
 
     def test_the_original_query_is_the_question(self, tmp_path: Path):
@@ -224,7 +224,7 @@ class TestChoices:
         assert record["output"] == {"raw": [" Bee"]}
         assert record["metadata"]["reference_index"] == "1"
         assert record["metadata"]["choice_index"] == "1"
-        assert json.loads(record["metadata"]["logprobs"]) == [-2.0, -1.0, -3.0]
+        assert json.loads(record["metadata"]["log_likelihoods"]) == [-2.0, -1.0, -3.0]
 
     def test_each_metric_has_its_own_choice(self, tmp_path: Path):
         """The shortest choice has the highest log-probability, but not the highest per character."""
@@ -242,12 +242,13 @@ class TestChoices:
     def test_several_correct_choices(self, tmp_path: Path):
         (record,) = records_of(tmp_path, [chosen(1, [-1.0, -2.0, -3.0], {"acc": 1}, gold_index=[0, 2])])
         assert record["input"]["reference"] == [" A", " C"]
-        assert record["metadata"]["reference_index"] == "[0, 2]"
+        assert record["metadata"]["reference_index"] == "0,2"
 
     def test_log_probabilities_of_no_choices_are_no_answer(self, tmp_path: Path):
         (record,) = records_of(tmp_path, [chosen(1, [-42.0], {"ppl": 3.5})])
         assert record["output"] == {"raw": []}
         assert "choice_index" not in record["metadata"]
+        assert record["metadata"]["log_likelihood"] == "-42.0"
 
     @pytest.mark.parametrize("index", [-1, 3, None])
     def test_an_index_of_no_choice_is_no_reference(self, tmp_path: Path, index: int | None):
@@ -259,13 +260,15 @@ class TestChoices:
         [
             ("acc", None, 0, 0),
             ("acc_norm", None, 1, 2),  # by characters, -5 / 6 is greatest
-            ("acc_norm", None, 0, 2),  # no way to normalize picks a wrong one
-            ("acc_norm_token", None, 1, 1),
+            ("acc_norm", None, 0, None),  # no way to normalize picks a wrong one
+            ("acc_norm_token", None, 0, 1),
+            ("mrr", None, 1, 0),
+            ("acc", None, 1, None),
             ("acc_norm_pmi", None, 0, 1),
             ("acc", "pmi", 0, 1),
         ],
     )
-    def test_pick(self, metric: str, rule: Any, score: float, picked: int):
+    def test_pick(self, metric: str, rule: Any, score: float, picked: int | None):
         options = Options(
             texts=[" A", "Be", "Centre"],
             logprobs=[-2.0, -3.0, -5.0],
@@ -421,7 +424,7 @@ class TestFlatLayout:
         row = {**CHOICES, "predictions": [-1.0, -1.2, -9.0, -0.1, -0.2, -9.5], "metrics": {"acc_norm_pmi": 0.0}}
         (record,) = records_of(tmp_path, [row])
         assert record["output"]["raw"] == [" C"]
-        assert json.loads(record["metadata"]["logprobs"]) == [-1.0, -1.2, -9.0]
+        assert json.loads(record["metadata"]["log_likelihoods"]) == [-1.0, -1.2, -9.0]
 
     def test_the_questions_tell_the_task(self, tmp_path: Path):
         """The rows do not name it, and the files were renamed; the results have a hash of all questions."""
@@ -434,7 +437,7 @@ class TestFlatLayout:
             write_results(tmp_path, {}, results=results, summary_tasks=summary),
         )
         assert plan.run.task == "harness|arc|25"
-        assert plan.run.metadata["few_shots"] == "25"
+        assert plan.run.metadata["num_fewshot"] == "25"
         assert [record["sample_id"] for record in records] == ["0", "1"]
 
     def test_the_name_tells_the_task_otherwise(self, tmp_path: Path):

@@ -59,18 +59,19 @@ def normalization_of(function: str) -> Normalization | None:
 def pick(options: Options, metric: str, rule: Normalization | None, score: float | None) -> int | None:
     """Return the index of the choice that a metric picks; None if that cannot be known.
 
-    `rule` is what the log says about the metric. If it says nothing, the metric's name does, and of two ways to
-    normalize that have the same name, the one that the score agrees with.
+    `rule` is what the log says about the metric. If it says nothing, the metric's name does; of two ways to normalize
+    that have the same name, it is the one that the score agrees with. An accuracy is 1 if the pick is correct and else
+    0: if that contradicts the score, the metric has a rule that the log does not tell.
     """
     rules: tuple[Normalization, ...] = ("none",) if rule is None else (rule,)
     if rule is None:
         rules = next((rules for end, rules in _BY_NAME if metric.endswith(end)), rules)
-    best = _best(options, rules[0])
-    if len(rules) > 1 and best is not None and score in (0, 1) and (best in options.correct) != (score == 1):
-        other = _best(options, rules[1])
-        if other is not None and (other in options.correct) == (score == 1):
-            return other
-    return best
+    is_told = metric.startswith("acc") and score in (0, 1) and bool(options.correct)
+    for one in rules:
+        best = _best(options, one)
+        if best is not None and (not is_told or (best in options.correct) == (score == 1)):
+            return best
+    return None
 
 
 def _best(options: Options, rule: Normalization) -> int | None:

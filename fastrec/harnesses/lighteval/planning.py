@@ -136,7 +136,7 @@ def _metadata(results: Results, task: str) -> dict[str, str]:
         metadata["task_version"] = version
     shots = task.rpartition("|")[2]
     if shots.isdigit():
-        metadata["few_shots"] = shots
+        metadata["num_fewshot"] = shots
     return metadata
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -27,9 +26,11 @@ def sample_of(detail: Detail, metrics: Mapping[str, Metric]) -> Sample:
     metadata = {}
     if options is not None:
         if detail.correct:
-            metadata["reference_index"] = _indices(detail.correct)
-        if detail.logprobs:
-            metadata["logprobs"] = json.dumps(detail.logprobs)
+            metadata["reference_index"] = ",".join(map(str, detail.correct))
+        if len(detail.logprobs) == 1:
+            metadata["log_likelihood"] = spell(detail.logprobs[0])
+        elif detail.logprobs:
+            metadata["log_likelihoods"] = spell(detail.logprobs)
     return Sample(
         sample_id=detail.sample_id,
         input=Input(
@@ -122,7 +123,3 @@ def _applies(metric: Metric, options: Options | None) -> bool:
     if not metric.category:
         return True
     return metric.category.startswith("GENERATIVE") == (options is None)
-
-
-def _indices(indices: list[int]) -> str:
-    return str(indices[0]) if len(indices) == 1 else json.dumps(indices)
