@@ -23,38 +23,31 @@ from fastrec.harnesses.lm_eval.choices import (
     with_and_without_context,
 )
 from fastrec.harnesses.lm_eval.questions import KEY, Question, prompt_of
+from fastrec.harnesses.lm_eval.requests import (
+    NO_RESPONSE,
+    Draft,
+    other_responses,
+    references_of,
+    requests_of,
+    texts_in,
+)
 from fastrec.harnesses.lm_eval.rows import RowReader
 from fastrec.harnesses.lm_eval.scoring import Scores
 from fastrec.harnesses.lm_eval.setup import TaskSetup
 from fastrec.harnesses.lm_eval.text import encode
-from fastrec.harnesses.log import Sample, Score
+from fastrec.harnesses.log import Sample
 from fastrec.harnesses.values import spell
 from fastrec.schemas.newest import AnswerAttribution, Input, Output
 
 __all__ = ["SampleMaker"]
 
-_ORDERED: Final = 10  # up to this many requests, their names sort as their numbers do
 _NO_FILTER: Final = ("none", "")
 _NO_OUTPUT: Final = Output(raw=[])
 _INDEX: Final = [{"choice_index": str(index)} for index in range(30)]
-_NO_RESPONSE: Final = "the log has no response to this request"
 
 _decode: Final = msgspec.json.Decoder().decode
 _decode_responses: Final = msgspec.json.Decoder(list[list[str]]).decode
 _decode_filtered: Final = msgspec.json.Decoder(list[str]).decode
-
-
-class _Draft(msgspec.Struct, gc=False):
-    """A row that is about to become a sample."""
-
-    row: Any
-    contexts: list[msgspec.Raw]
-    continuations: list[Any]
-    filter: str
-    metrics: list[str]
-    """The name of the metric of each score."""
-    scores: list[Score]
-    metadata: dict[str, str]
 
 
 class SampleMaker:
@@ -74,12 +67,12 @@ class SampleMaker:
 
     def make(self, row: Any) -> Sample:
         """Make the sample of a row; ValueError or MsgspecError if the row is damaged."""
-        contexts, continuations = _requests(row.arguments)
+        contexts, continuations = requests_of(row.arguments)
         name, metrics, scores = self._scores.of(row)
         metadata = {"doc_hash": row.doc_hash} if row.doc_hash else {}
         if name not in _NO_FILTER:
             metadata["filter"] = name
-        draft = _Draft(row, contexts, continuations, name, metrics, scores, metadata)
+        draft = Draft(row, contexts, continuations, name, metrics, scores, metadata)
         kind = continuations[0].__class__
         if kind is dict:
             return self._generation(draft)
@@ -89,19 +82,19 @@ class SampleMaker:
                 return self._choice(draft, answers) if len(contexts) > 1 else self._likelihood(draft, *answers[0])
         return self._rolling(draft) or self._generation(draft)
 
-    def _generation(self, draft: _Draft) -> Sample:
+    def _generation(self, draft: Draft) -> Sample:
         row, name = draft.row, draft.filter
         try:
             (raw,), answers = _decode_responses(row.resps), _decode_filtered(row.filtered_resps)
-            error = "" if raw else _NO_RESPONSE
+            error = "" if raw else NO_RESPONSE
         except (msgspec.MsgspecError, ValueError):  # several requests, or something else than text
-            raw, answers, error = _other_responses(draft)
+            raw, answers, error = other_responses(draft)
         if name in _NO_FILTER and answers == raw:
             answers = []  # nothing was extracted
         sent = _decode(draft.contexts[0])
         return Sample(
             sample_id=str(row.doc_id),
-            input=self._input(row, sent, [row.target] if row.target.__class__ is str else _references(row.target)),
+            input=self._input(row, sent, [row.target] if row.target.__class__ is str else references_of(row.target)),
             scores=draft.scores,
             output=Output(raw=raw),
             answers=[
@@ -118,7 +111,7 @@ class SampleMaker:
             metadata=draft.metadata,
         )
 
-    def _choice(self, draft: _Draft, answers: list[tuple[float, bool]]) -> Sample:
+    def _choice(self, draft: Draft, answers: list[tuple[float, bool]]) -> Sample:
         row, metadata = draft.row, draft.metadata
         contexts, continuations = draft.contexts, draft.continuations
         likelihoods = [likelihood for likelihood, _ in answers]
@@ -144,13 +137,13 @@ class SampleMaker:
         metadata["log_likelihoods"] = encode(likelihoods).decode()
         if correct:
             metadata["reference_index"] = ",".join(map(str, correct))
-        asked = self._input(row, sent, [texts[index] for index in correct] or _references(row.target))
+        asked = self._input(row, sent, [texts[index] for index in correct] or references_of(row.target))
         asked.choices = texts
         sample = Sample(sample_id=str(row.doc_id), input=asked, scores=draft.scores, metadata=metadata)
         _add_picks(sample, texts, choices.picks(draft.metrics, draft.scores, correct))
         return sample
 
-    def _likelihood(self, draft: _Draft, likelihood: float, is_said: bool) -> Sample:
+    def _likelihood(self, draft: Draft, likelihood: float, is_said: bool) -> Sample:
         row, text = draft.row, draft.continuations[0].strip()
         draft.metadata["log_likelihood"] = spell(likelihood)
         return Sample(
@@ -161,14 +154,14 @@ class SampleMaker:
             metadata=draft.metadata,
         )
 
-    def _rolling(self, draft: _Draft) -> Sample | None:
+    def _rolling(self, draft: Draft) -> Sample | None:
         """Make the sample of a text whose likelihood was measured; None if it was not that."""
         row = draft.row
         if self._setup.output_type not in ("", "loglikelihood_rolling") or len(draft.contexts) > 1:
             return None
         found = row.filtered_resps or row.resps
         try:
-            likelihood = float((_texts(_decode(found)) if found else [])[0] or "")
+            likelihood = float((texts_in(_decode(found)) if found else [])[0] or "")
         except (ValueError, IndexError):
             return None
         draft.metadata["log_likelihood"] = spell(likelihood)
@@ -194,67 +187,7 @@ class SampleMaker:
         return Input(raw=raw, formatted=formatted, reference=references)
 
 
-def _requests(arguments: Any) -> tuple[list[msgspec.Raw], list[Any]]:
-    """Return the contexts and the continuations, or settings, of all requests."""
-    if arguments.__class__ is dict:
-        if len(arguments) == 1:
-            (request,) = arguments.values()
-            if request is not None and request.arg_0:
-                return [request.arg_0], [request.arg_1]
-        if len(arguments) > _ORDERED:
-            arguments = dict(sorted(arguments.items(), key=lambda item: (len(item[0]), item[0])))
-        try:
-            contexts = [request.arg_0 for request in arguments.values()]
-            continuations = [request.arg_1 for request in arguments.values()]
-        except AttributeError:  # a table of samples has empty columns where another sample has more requests
-            return _requests({name: request for name, request in arguments.items() if request is not None})
-    else:
-        contexts = [request[0] for request in arguments if request]
-        continuations = [_decode(request[1]) if len(request) > 1 else None for request in arguments if request]
-    if not contexts or not all(contexts):
-        raise ValueError("it has no prompt")
-    return contexts, continuations
-
-
-def _texts(values: Any) -> list[str | None]:
-    """Return all texts of nested lists, in order; null is None."""
-    while values.__class__ is list and len(values) == 1:
-        values = values[0]
-    if values is None or values.__class__ is str:
-        return [values]
-    if values.__class__ is list:
-        return [text for value in values for text in _texts(value)]
-    return [spell(values)]
-
-
-def _references(target: Any) -> list[str]:
-    if target.__class__ is str:
-        return [target]
-    if target is None:
-        return []
-    if isinstance(target, list):
-        return [text for one in target for text in _references(one)]
-    return [str(target)]
-
-
-def _other_responses(draft: _Draft) -> tuple[list[str], list[str], str]:
-    """Return all responses of any kind, what was extracted from them, and what is wrong, if anything."""
-    responses = _texts(_of_generations(draft, draft.row.resps))
-    raw = [text for text in responses if text is not None]
-    answers = [text for text in _texts(_of_generations(draft, draft.row.filtered_resps)) if text is not None]
-    return raw, answers, "" if raw and len(raw) == len(responses) else _NO_RESPONSE
-
-
-def _of_generations(draft: _Draft, text: msgspec.Raw) -> Any:
-    """Decode the answers to requests for text; squad_v2 asks for a likelihood besides."""
-    values = _decode(text) if text else []
-    if len(draft.contexts) > 1 and isinstance(values, list):
-        pairs = zip(values, draft.continuations, strict=False)
-        values = [value for value, continuation in pairs if continuation.__class__ is not str]
-    return values
-
-
-def _correct_by_score(draft: _Draft, index: int, count: int) -> list[int]:
+def _correct_by_score(draft: Draft, index: int, count: int) -> list[int]:
     """Return the correct choice as the accuracy tells it: it is the one that was picked, or, of two, the other."""
     for metric, score in zip(draft.metrics, draft.scores, strict=True):
         if metric == "acc" and score.value == 1:
