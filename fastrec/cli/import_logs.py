@@ -59,7 +59,7 @@ def import_logs(
       0     all logs are imported
       1     with --strict: a log states figures that its records do not reproduce
       2     the command line is wrong, or there are no logs
-      3     a log could not be imported (see --skip-bad-logs), or a shard not written
+      3     a log was not imported (see --skip-bad-logs), or a shard not written
 
     \b
     Examples:
