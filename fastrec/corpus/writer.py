@@ -17,7 +17,7 @@ from xxhash import xxh3_128
 
 from fastrec.storage import storage_of
 
-__all__ = ["COMPRESSIONS", "SUFFIXES", "ShardWriter", "Written", "compressor"]
+__all__ = ["COMPRESSIONS", "SUFFIXES", "ShardWriter", "Written"]
 
 SUFFIXES: Final = {"zst": ".jsonl.zst", "gz": ".jsonl.gz", "none": ".jsonl"}
 COMPRESSIONS: Final = tuple(SUFFIXES)
@@ -56,7 +56,7 @@ class ShardWriter:
 
     def __init__(self, path: str, compression: str, level: int, *, synced: bool = True) -> None:
         self._file = storage_of(path).create(path, synced=synced)
-        self._compress, self._flush = compressor(compression, level)
+        self._compress, self._flush = _compressor(compression, level)
         self._file_hash, self._text_hash = sha256(), xxh3_128()
         self._bytes = self._text_bytes = 0
         self._waiting: list[Any] = []
@@ -113,15 +113,15 @@ def _zstd_compressor(level: int) -> zstandard.ZstdCompressor:
     return zstandard.ZstdCompressor(compression_params=parameters)
 
 
-def compressor(compression: str, level: int) -> tuple[Callable[[Any], bytes], Callable[[], bytes]]:
+def _compressor(compression: str, level: int) -> tuple[Callable[[Any], bytes], Callable[[], bytes]]:
     """Return the functions that compress some text and that end the stream."""
     if compression == "zst":
-        found = _idle.pop(level, None) or _zstd_compressor(level)
-        stream = found.compressobj()
+        compressor = _idle.pop(level, None) or _zstd_compressor(level)
+        stream = compressor.compressobj()
 
         def flush() -> bytes:
             end: bytes = stream.flush()
-            _idle[level] = found
+            _idle[level] = compressor
             return end
 
         return stream.compress, flush

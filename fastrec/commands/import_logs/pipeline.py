@@ -1,9 +1,8 @@
-"""The steps of an import: plan all logs, convert their slices, compress and write a shard for each intact log."""
+"""The steps of an import: plan all logs, convert their slices, write a shard for each log that is intact."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
 
 import msgspec
 
@@ -13,10 +12,8 @@ from fastrec.commands.import_logs.output import ImportOutput
 from fastrec.commands.import_logs.tasks import (
     Converted,
     ConvertTask,
-    PartTask,
     PlannedLog,
     ShardTask,
-    compress_part,
     convert_slice,
     plan_log,
     write_shard,
@@ -27,8 +24,6 @@ from fastrec.harnesses.log import Log
 from fastrec.progress import Progress
 
 __all__ = ["Pipeline"]
-
-_PART_BYTES: Final = 32 << 20  # text of a part
 
 
 class Pipeline(msgspec.Struct, frozen=True):
@@ -46,7 +41,8 @@ class Pipeline(msgspec.Struct, frozen=True):
         wanted = _distinct(logs, planned, result)
         converted = self._convert(wanted, planned)
         self.progress.finish()
-        shards, parts = [], []
+        tasks = []
+        threads = max(self.engine.jobs // max(len(wanted), 1), 1)
         for number, log in wanted.items():
             slices = converted[number]
             if problem := next((one.problem for one in slices if one.problem), ""):
@@ -55,12 +51,9 @@ class Pipeline(msgspec.Struct, frozen=True):
             account = account_of(log, planned[number], slices)
             result.logs.append(account)
             graded = frozenset(name for name, metric in account.metrics.items() if metric.graded)
-            own = self._parts(number, log, slices, graded)
-            parts += own
-            shards.append(ShardTask(self.output.shard_path(account.file), [part.path for part in own]))
-        for _ in self.engine.run(compress_part, parts):
-            pass
-        for _ in self.engine.run(write_shard, shards):
+            files = [(one.path, one.head, tuple(one.metrics)) for one in slices]
+            tasks.append(ShardTask(self.output.shard_path(account.file), files, graded, threads))
+        for _ in self.engine.run(write_shard, tasks):
             pass
 
     def _convert(self, wanted: Mapping[int, Log], planned: Sequence[PlannedLog]) -> dict[int, list[Converted]]:
@@ -82,26 +75,6 @@ class Pipeline(msgspec.Struct, frozen=True):
             for position, piece in enumerate(plan.slices):
                 path = f"{self.output.work}/{number:06d}-{position:06d}"
                 yield ConvertTask(log, plan.run, piece, self.patterns, path, number)
-
-    def _parts(self, number: int, log: Log, slices: Sequence[Converted], graded: frozenset[str]) -> list[PartTask]:
-        """Cut the slices of a log into parts: by their text, so that the same log gives the same bytes."""
-        groups: list[list[Converted]] = [[]]
-        held = 0
-        for one in slices:
-            if held >= _PART_BYTES:
-                groups.append([])
-                held = 0
-            groups[-1].append(one)
-            held += one.text_bytes
-        return [
-            PartTask(
-                f"{self.output.work}/{number:06d}-part-{position:06d}",
-                [(one.path, one.head, tuple(one.metrics)) for one in group],
-                graded,
-                log.path,
-            )
-            for position, group in enumerate(groups)
-        ]
 
 
 def _distinct(logs: Sequence[Log], planned: Sequence[PlannedLog], result: Import) -> dict[int, Log]:
