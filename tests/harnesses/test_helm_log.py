@@ -71,6 +71,11 @@ def test_other_files(document, role):
     assert helm.role_of(json.dumps(document, indent=2).encode(), "scenario_state.json") == role
 
 
+def test_long_instructions_come_before_the_requests():
+    document = {"adapter_spec": {"method": "generation", "instructions": "x" * 100_000}, "request_states": []}
+    assert helm.role_of(json.dumps(document).encode()[: 1 << 16], "any") == "scenario_state"
+
+
 @given(st.binary(max_size=200))
 def test_any_bytes_have_a_role_or_none(data):
     assert helm.role_of(data, "any") in (None, "other", *FILES)

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from fastrec.errors import counted
-from fastrec.harnesses.log import BadLog, FoundFile, Grouped, Log
+from fastrec.harnesses.log import HEAD_BYTES, BadLog, FoundFile, Grouped, Log
 from fastrec.storage import parent_and_name
 
 __all__ = ["NAME", "OTHER", "file_of", "logs_of", "role_of"]
@@ -60,6 +60,8 @@ def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - all harness
         return "scenario_state"
     if b'"scenario_spec"' in head and b'"adapter_spec"' in head and b'"metric_specs"' in head:
         return "run_spec"
+    if _STATE.match(head) and len(head) == HEAD_BYTES:
+        return "scenario_state"  # with long instructions before its requests
     is_scenario = all(key in head for key in (b'"name"', b'"description"', b'"tags"'))
     return "scenario" if is_scenario and (b'"definition_path"' in head or b'"output_path"' in head) else None
 
