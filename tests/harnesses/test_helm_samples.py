@@ -122,7 +122,7 @@ def test_separate_choices_are_one_sample(tmp_path, method):
     assert [one["extraction_method"] for one in found["answer_attribution"]] == ["predicted_index"]
     assert found["answer_attribution"][0]["extracted_value"] == "Nice"
     assert found["metadata"]["choice_index"] == "2"
-    assert found["metadata"]["choice_logprobs"] == "[-10.0,-11.0,-12.0]"
+    assert found["metadata"]["log_likelihoods"] == "[-10.0,-11.0,-12.0]"
     assert found["input"]["formatted"] == "Question: … Answer: Niceoriginal"
     assert found["input"]["choices"] == ["Lyon", "Paris", "Nice"]
     assert found["performance"]["generation_time_ms"] == 250.0 * len(states)
@@ -255,6 +255,7 @@ def test_parts_of_a_split(tmp_path):
     [
         ({"mean": 0.5}, 0.5, None),
         ({"mean": 1}, 1, None),
+        ({"mean": 0.5, "count": None, "sum": None}, 0.5, None),
         ({"mean": None, "count": 4, "sum": 3}, 0.75, None),
         ({"mean": float("nan")}, 0.0, "the score is not a number: NaN"),
         ({"mean": float("inf")}, 0.0, "the score is not a number: Infinity"),

@@ -86,7 +86,7 @@ def _sample(key: Key, requests: list[RequestState], found: SampleScores, method:
     answer, extraction = None, ""
     if method.startswith(_SEPARATE):
         answer, extraction = _picked(found, texts), "predicted_index"
-        metadata["choice_logprobs"] = spell([one.logprob for one in completions])
+        metadata["log_likelihoods"] = spell([one.logprob for one in completions])
         if answer is not None:
             output = Output(raw=[texts[answer]])
             shown = [one for one in shown if one.reference_index == answer] or shown

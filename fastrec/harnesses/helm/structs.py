@@ -145,7 +145,7 @@ class Stat(_Struct):
     """Values of a metric, added up."""
 
     name: MetricName
-    count: int | float = 0
+    count: int | float = 1
     sum: Any = None
     mean: Any = None
 
@@ -169,7 +169,7 @@ class CountedStat(msgspec.Struct, frozen=True, gc=False):
     """A metric, and how many values it has; it can be hashed."""
 
     name: _CountedName
-    count: int | float = 0
+    count: int | float = 1
 
 
 class EntryCounts(_Struct):
