@@ -108,6 +108,18 @@ def test_shards_do_not_depend_on_jobs_paths_or_order(logs: Path, tmp_path: Path)
     assert str(tmp_path) not in json.dumps(records_of(tmp_path / "one"))
 
 
+def test_a_large_shard_is_one_frame_whatever_the_jobs(tmp_path: Path) -> None:
+    """Readers that stop after the first frame read all records, also where several threads compress."""
+    rows = [choice_row(number, f"country {number}", ["x" * 500, "y"], 0, 0) for number in range(5_000)]
+    write_lines(tmp_path / "logs" / f"samples_capitals_{STAMP}.jsonl", rows)
+    results = lm_eval_results(MODELS[0], {"capitals": {"acc,none": 1.0}}, {"capitals": len(rows)})
+    (tmp_path / "logs" / f"results_{STAMP}.json").write_text(json.dumps(results))
+    for jobs in (1, 2, 4):
+        import_logs(tmp_path / "logs", tmp_path / f"records-{jobs}", jobs=jobs, limits=SEVERAL)
+    assert files_of(tmp_path / "records-1") == files_of(tmp_path / "records-2") == files_of(tmp_path / "records-4")
+    assert len(records_of(tmp_path / "records-2")) == len(rows)
+
+
 def test_an_import_replaces_an_earlier_one(logs: Path, tmp_path: Path) -> None:
     out = tmp_path / "records"
     import_logs(logs, out)
