@@ -149,7 +149,7 @@ def test_the_model_may_be_in_the_name_only(tmp_path):
 
 def test_the_start_is_the_earliest_request(tmp_path):
     some = [instance(number) for number in range(3)]
-    times = (1_700_000_009, 1_700_000_003, None)
+    times = (1_700_000_009, 1_700_000_003, float("inf"))
     states = [state(of, result={"request_datetime": time}) for of, time in zip(some, times, strict=True)]
     write_run(tmp_path, states, [entry(of, f1=1.0) for of in some])
     assert helm.plan(log_in(tmp_path)).run.started == "1700000003"

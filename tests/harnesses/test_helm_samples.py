@@ -293,3 +293,17 @@ def test_bookkeeping_is_no_judgement(tmp_path):
 def test_odd_times_are_left_out(tmp_path, time):
     asked = state(instance(), result={"request_time": time})
     assert "performance" not in record(tmp_path, asked)
+
+
+@pytest.mark.parametrize("count", [-1.0, 1e300, None])
+def test_odd_numbers_of_tokens_are_left_out(tmp_path, count):
+    assert "token_usage" not in record(tmp_path, state(instance()), num_prompt_tokens=count, num_output_tokens=3.0)
+
+
+@pytest.mark.parametrize("count", [1e-300, 10**400, float("nan")])
+def test_a_mean_beyond_all_numbers(tmp_path, count):
+    one = entry(instance(1), f1=1.0)
+    one["stats"][0] |= {"mean": None, "sum": 1e300, "count": count}
+    del one["stats"][0]["mean"]
+    found = imported(write_run(tmp_path, [state(instance(1))], [one], stats=[stat("num_instances", 1e308, 1e308)]))
+    assert found.records[0]["error"] == "HELM has no value of this metric for this instance"

@@ -16,6 +16,7 @@ import msgspec
 from fastrec.errors import LogError, counted
 from fastrec.harnesses.helm.keys import canonical, metric_id
 from fastrec.harnesses.helm.scan import Scan
+from fastrec.harnesses.helm.scores import mean_of
 from fastrec.harnesses.helm.structs import MetricName, Stat
 from fastrec.harnesses.log import Aggregate
 from fastrec.harnesses.values import decoder, number_of
@@ -24,6 +25,7 @@ from fastrec.storage import storage_of
 __all__ = ["Compared", "MetricUse", "compare", "read_stats", "uses_of"]
 
 _PERTURBED: Final = "perturbed"
+_MANY: Final = 1 << 53
 _NUM_INSTANCES: Final = "num_instances"
 _KINDS: Final = {
     "worst": "it is the mean of the lowest score that each instance has under these perturbations",
@@ -101,10 +103,7 @@ def compare(
         if kind != _PERTURBED:
             found.not_compared[f"{name} ({kind})"] = _KINDS.get(kind, "it is not the mean over the instances")
             continue
-        value = number_of(stat.mean)
-        total = number_of(stat.sum)
-        if value is None and total is not None and stat.count:
-            value = total / stat.count
+        value, total = mean_of(stat), number_of(stat.sum)
         use = uses.get(name)
         if stat.name.name == _NUM_INSTANCES and use is None and total is not None:
             instances[name] = total
@@ -117,8 +116,8 @@ def compare(
             found.not_compared[name] = reason
         else:
             found.aggregates.append(Aggregate(metric=name, name=name, value=value))
-    if instances:
-        found.samples = round(sum(instances.values()))
+    if instances and 0 <= (count := sum(instances.values())) < _MANY:
+        found.samples = round(count)
     return found
 
 

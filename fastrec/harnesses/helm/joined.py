@@ -27,6 +27,7 @@ from fastrec.storage import storage_of
 __all__ = ["samples"]
 
 _SEPARATE: Final = "multiple_choice_separate"
+_MANY: Final = 1 << 53
 _LANGUAGE_MODELING: Final = "language_modeling"
 
 _decode_requests = decoder(list[RequestState])
@@ -163,7 +164,7 @@ def _mapped(mapping: dict[str, str | None], completions: list[Completion], texts
 def _token_usage(found: SampleScores) -> TokenUsage | None:
     """Return what HELM's tokenizer counted."""
     asked, said = found.totals.get("num_prompt_tokens"), found.totals.get("num_output_tokens")
-    if asked is None or said is None or asked < 0 or said < 0:
+    if asked is None or said is None or not 0 <= asked < _MANY or not 0 <= said < _MANY:
         return None
     return TokenUsage(input_tokens=round(asked), output_tokens=round(said), total_tokens=round(asked) + round(said))
 

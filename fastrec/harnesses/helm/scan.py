@@ -22,6 +22,7 @@ __all__ = ["Metric", "Scan", "scan_run"]
 
 _T = TypeVar("_T")
 
+_LATEST: Final = 1 << 40  # seconds since 1970
 _MOST_SHAPES: Final = 1000  # entries with different metrics to hold
 
 _decode_request = decoder(RequestKey)
@@ -88,7 +89,7 @@ def _scan_requests(path: str, scan: Scan) -> None:
                 scan.perturbations.add(key.perturbation)
             scan.requests.add(start, size, scan.samples.add(hash_of(key)))
             sent = one.result.request_datetime if one.result else None
-            if sent and (scan.started is None or sent < scan.started):
+            if sent and 0 < sent < _LATEST and (scan.started is None or sent < scan.started):
                 scan.started = int(sent)
     try:
         scan.envelope = _decode_envelope(reader.envelope)

@@ -14,7 +14,7 @@ from fastrec.harnesses.helm.structs import Stat, StatsEntry
 from fastrec.harnesses.log import Score
 from fastrec.harnesses.values import number_of, spell
 
-__all__ = ["SampleScores", "ScoreReader"]
+__all__ = ["SampleScores", "ScoreReader", "mean_of"]
 
 _EMPTY: Final = "HELM has no value of this metric for this instance"
 _SEVERAL: Final = "HELM has several values of this metric for this instance"
@@ -67,16 +67,20 @@ class ScoreReader:
         return found
 
 
+def mean_of(stat: Stat) -> float | None:
+    """Return the mean of a statistic, or None if it has none that is a number."""
+    if stat.mean is not None:
+        return number_of(stat.mean)
+    total, count = number_of(stat.sum), number_of(stat.count)
+    return None if total is None or not count else number_of(total / count)
+
+
 def _score(metric: str, stat: Stat) -> Score:
-    if stat.mean is None:
-        total = number_of(stat.sum) if stat.count else None
-        if total is None:
-            return Score(metric=metric, value=None, problem=_EMPTY)
-        return Score(metric=metric, value=total / stat.count)
-    value = number_of(stat.mean)
-    if value is None:
-        return Score(metric=metric, value=None, problem=f"the score is not a number: {spell(stat.mean)[:100]}")
-    return Score(metric=metric, value=value)
+    value = mean_of(stat)
+    if value is not None:
+        return Score(metric=metric, value=value)
+    problem = _EMPTY if stat.mean is None else f"the score is not a number: {spell(stat.mean)[:100]}"
+    return Score(metric=metric, value=None, problem=problem)
 
 
 def _combined(earlier: Score, score: Score) -> Score:
