@@ -218,6 +218,31 @@ def test_digits_may_be_the_text_of_a_choice(tmp_path: Path) -> None:
     assert by_text["input"]["reference"] == ["1"]
 
 
+@pytest.mark.parametrize(
+    ("source", "target", "references"),
+    [
+        ("answers", "['two', \"it's 2\"]", ["two", "it's 2"]),
+        ("{{answers}}", "['two', 'zwei']", ["two", "zwei"]),
+        ("{{answers}}", "[1, 2.5]", ["1", "2.5"]),
+        ("answers", "[]", ["[]"]),
+        ("text", "['two', 'zwei']", ["['two', 'zwei']"]),
+        ("def answers(doc):", "['two', 'zwei']", ["['two', 'zwei']"]),
+        ("{{answers}}", "[two]", ["[two]"]),
+        ("{{answers}}", "['two',  'zwei']", ["['two',  'zwei']"]),
+        ("{{answers}}", "['\\ud800']", ["['\\ud800']"]),
+        ("{{answers}}", "[" * 5_000, ["[" * 5_000]),
+        ("{{answers}}", "[['two']]", ["[['two']]"]),
+    ],
+)
+def test_several_references_of_a_generated_answer(
+    tmp_path: Path, source: str, target: str, references: list[str]
+) -> None:
+    """lm-eval spells a list as Python does. A text that looks like one stays a text."""
+    row = generation(target=target, doc={"answers": ["two", "it's 2"], "text": target})
+    document = results({"exact_match,strict-match": 1.0}, config={"doc_to_target": source})
+    assert record_of(tmp_path, row, document)["input"]["reference"] == references
+
+
 def test_more_than_ten_requests_in_any_order(tmp_path: Path) -> None:
     count = 12
     row = choice(target="11", metrics=["acc"], acc=1.0)

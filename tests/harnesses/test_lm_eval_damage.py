@@ -93,6 +93,7 @@ def test_every_cut_is_named_or_harmless(tmp_path: Path) -> None:
         (json.dumps(generation(arguments={})), "it has no prompt"),
         (json.dumps(generation(arguments=[])), "it has no prompt"),
         (json.dumps(generation(arguments={"gen_args_0": {}})), "it has no prompt"),
+        (json.dumps(choice(arguments=[["?", " a"], ["?", None], ["?", " c"]])), "no continuation"),
         (json.dumps(generation(metrics=[1])), "metrics"),
         (json.dumps(generation(filter=1)), "filter"),
         ('{"doc_id": ' + "[" * 100_000, "malformed|deep|truncated"),

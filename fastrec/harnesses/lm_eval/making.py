@@ -23,11 +23,11 @@ from fastrec.harnesses.lm_eval.choices import (
     with_and_without_context,
 )
 from fastrec.harnesses.lm_eval.questions import KEY, Question, prompt_of
+from fastrec.harnesses.lm_eval.references import references_of
 from fastrec.harnesses.lm_eval.requests import (
     NO_RESPONSE,
     Draft,
     other_responses,
-    references_of,
     requests_of,
     texts_in,
 )
@@ -62,6 +62,7 @@ class SampleMaker:
             if setup.target not in keys:
                 keys.append(setup.target)
             self._target_key = f"key_{keys.index(setup.target)}"
+        self._target_is_template = "{{" in setup.target
         self.reader = RowReader(keys, setup.metrics)
         self._scores = Scores(setup, self.reader.attributes)
 
@@ -77,6 +78,8 @@ class SampleMaker:
         if kind is dict:
             return self._generation(draft)
         if kind is str:
+            if not all(one.__class__ is str for one in continuations):
+                raise ValueError("a request has no continuation, unlike the first one")
             answers = likelihoods_in(row.filtered_resps, row.resps, len(continuations))
             if answers is not None:
                 return self._choice(draft, answers) if len(contexts) > 1 else self._likelihood(draft, *answers[0])
@@ -94,7 +97,7 @@ class SampleMaker:
         sent = _decode(draft.contexts[0])
         return Sample(
             sample_id=str(row.doc_id),
-            input=self._input(row, sent, [row.target] if row.target.__class__ is str else references_of(row.target)),
+            input=self._input(row, sent, self._references(row)),
             scores=draft.scores,
             output=Output(raw=raw),
             answers=[
@@ -173,6 +176,12 @@ class SampleMaker:
             output=_NO_OUTPUT,
             metadata=draft.metadata,
         )
+
+    def _references(self, row: Any) -> list[str]:
+        may_be_list = self._target_is_template
+        if self._target_key:
+            may_be_list = isinstance(getattr(row.doc, self._target_key, None), list)
+        return references_of(row.target, may_be_list=may_be_list)
 
     def _input(self, row: Any, sent: Any, references: list[str]) -> Input:
         formatted: str | UnsetType = UNSET

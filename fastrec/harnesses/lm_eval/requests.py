@@ -9,7 +9,7 @@ import msgspec
 from fastrec.harnesses.log import Score
 from fastrec.harnesses.values import spell
 
-__all__ = ["NO_RESPONSE", "Draft", "other_responses", "references_of", "requests_of", "texts_in"]
+__all__ = ["NO_RESPONSE", "Draft", "other_responses", "requests_of", "texts_in"]
 
 NO_RESPONSE: Final = "the log has no response to this request"
 
@@ -61,17 +61,6 @@ def texts_in(values: Any) -> list[str | None]:
     if values.__class__ is list:
         return [text for value in values for text in texts_in(value)]
     return [spell(values)]
-
-
-def references_of(target: Any) -> list[str]:
-    """Return a target that is no choice as references: text as it is, and a list as several."""
-    if target.__class__ is str:
-        return [target]
-    if target is None:
-        return []
-    if isinstance(target, list):
-        return [text for one in target for text in references_of(one)]
-    return [str(target)]
 
 
 def other_responses(draft: Draft) -> tuple[list[str], list[str], str]:
