@@ -87,6 +87,7 @@ def details_of(rows: Rows) -> Iterator[Detail]:
         docs, responses, tokens, rows.values("metric"), strict=True
     ):
         query, original, choices, gold_index, number, task, methods, specific = doc
+        metrics = value_of(metrics)
         prompt, texts, processed, reasonings, logprobs, unconditioned = response
         choices = as_list(choices)
         correct = _indices(gold_index, choices)
