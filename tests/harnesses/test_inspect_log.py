@@ -358,9 +358,10 @@ def test_a_header_of_wrong_types(tmp_path, broken):
         imported(path)
 
 
-def test_a_compressed_document(tmp_path):
-    path = tmp_path / "log.json.gz"
-    path.write_bytes(gzip.compress(json.dumps(header() | {"samples": []}).encode()))
+@pytest.mark.parametrize("write", [write_json, write_eval])
+def test_a_compressed_log(tmp_path, write):
+    path = write(tmp_path / "log", sample())
+    path.write_bytes(gzip.compress(path.read_bytes()))
     with pytest.raises(LogError, match="decompress it first"):
         imported(path)
 

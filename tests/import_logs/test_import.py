@@ -30,6 +30,7 @@ from tests.import_logs.sample_logs import (
 from tests.running import run_command
 
 SEVERAL = Limits(small_input=0)
+NO_LOG = "it is no log of lm-eval, Inspect, HELM or lighteval"
 SMALL = MODELS[0].replace("/", "__")
 
 
@@ -148,6 +149,29 @@ def test_a_cut_log_is_named_and_the_others_are_imported(logs: Path, tmp_path: Pa
     assert not [row for row in records_of(tmp_path / "records")
                 if (row["evaluation_name"], row["model_id"]) == ("capitals", MODELS[0])]  # fmt: skip
     assert run_command("import", logs, "-o", tmp_path / "records", "--skip-bad-logs").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("2026-01-01T00-00-00_task_x.eval", b""),
+        ("2026-01-01T00-00-00_task_x.eval", b"PK\x03"),
+        (f"samples_capitals_{STAMP}.jsonl", b""),
+        (f"details_task_{STAMP}.parquet", b"\0" * 100),
+    ],
+)
+def test_a_file_with_the_name_of_a_log_and_other_content_is_named(
+    logs: Path, tmp_path: Path, name: str, text: bytes
+) -> None:
+    """Nothing of it is left that tells what it was. In a directory, too, it is not passed over."""
+    (logs / "more").mkdir()
+    (logs / "more" / name).write_bytes(text)
+    (logs / "more" / "notes.eval.txt").write_bytes(text)
+    result = import_logs(logs, tmp_path / "records")
+    assert [Path(bad.path).name for bad in result.bad_logs] == [name]
+    assert result.bad_logs[0].reason == (NO_LOG if text else "it is empty")
+    other = "lm-eval" if name.endswith(".eval") else "inspect"
+    assert not import_logs(logs, tmp_path / "records", from_=other).bad_logs
 
 
 def test_figures_that_do_not_agree_are_listed(logs: Path, tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -16,6 +18,12 @@ from fastrec.sources.files import AnyFile, find_files
 __all__ = ["FoundLogs", "find_logs"]
 
 _KINDS = "lm-eval, Inspect, HELM or lighteval"
+_NAMES: Final = {
+    "lm-eval": re.compile(r"(?:^|/)samples_[^/]*_\d{4}-\d\d-\d\dT[^/]*\.jsonl$"),
+    "inspect": re.compile(r"\.eval$"),
+    "lighteval": re.compile(r"(?:^|/)details_[^/]*_\d{4}-\d\d-\d\dT[^/]*\.parquet$"),
+}
+"""Names that only logs have. Such a file without the content of a log is damaged, and reported."""
 
 
 class FoundLogs(msgspec.Struct):
@@ -34,6 +42,7 @@ def find_logs(paths: Sequence[str], harness: str) -> FoundLogs:
     names = HARNESS_NAMES if harness == "auto" else (harness,)
     files = find_files(paths)
     found = FoundLogs()
+    log_names = [_NAMES[name] for name in names if name in _NAMES]
     by_harness: defaultdict[str, list[FoundFile]] = defaultdict(list)
     for file in files:
         try:
@@ -43,7 +52,7 @@ def find_logs(paths: Sequence[str], harness: str) -> FoundLogs:
             continue
         if role is not None:
             by_harness[role[0]].append(FoundFile(file.path, file.size, role[1]))
-        elif file.is_named:
+        elif file.is_named or any(name.search(file.path) for name in log_names):
             found.bad.append(BadLog(file.path, _foreign(file, harness)))
         else:
             found.others += 1

@@ -81,6 +81,7 @@ def samples(log: Log, run: RunInfo, piece: Piece) -> Iterator[Sample]:  # noqa: 
 
 
 def _plan_archive(path: str) -> LogPlan:
+    _refuse_compressed(path)
     directory = directory_of(path)
     header, notes = _archived_header(path, directory)
     files, cut_short = sample_files(directory)
@@ -100,13 +101,17 @@ def _archived_header(path: str, directory: dict[str, bytes]) -> tuple[Header, li
 
 
 def _plan_document(path: str) -> LogPlan:
-    with storage_of(path).open_reader(path) as reader:
-        if detect(reader.pread(MAGIC_BYTES, 0)) is not Format.PLAIN:
-            raise LogError(path, "is compressed: decompress it first")
+    _refuse_compressed(path)
     scan = scan_array(path, "samples")
     header = _decoded(path, "it", scan.envelope)
     slices = [tuple(some) for some in _slices(scan.groups, lambda one: one[1] - one[0])]
     return _plan(header, [], in_document(path, scan.groups), [{"groups": some} for some in slices], {})
+
+
+def _refuse_compressed(path: str) -> None:
+    with storage_of(path).open_reader(path) as reader:
+        if detect(reader.pread(MAGIC_BYTES, 0)) is not Format.PLAIN:
+            raise LogError(path, "is compressed: decompress it first")
 
 
 def _decoded(path: str, what: str, text: bytes | bytearray) -> Header:
