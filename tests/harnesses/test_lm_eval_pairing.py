@@ -277,6 +277,13 @@ def test_aggregates_of_tasks_that_list_no_metrics(tmp_path: Path) -> None:
     assert plan.run.lower_is_better == {"brier_score"}
 
 
+@pytest.mark.parametrize("how", [["mean"], {"mean": 1}, 7])
+def test_an_aggregation_that_is_no_text(tmp_path: Path, how: Any) -> None:
+    config = {"metric_list": [{"metric": "exact_match", "aggregation": how}]}
+    plan = lm_eval.plan(write_log(tmp_path, [generation()], results({"exact_match,none": 0.5}, config=config)))
+    assert list(plan.not_compared) == ["exact_match,none"]
+
+
 def test_lower_is_better_under_every_filter(tmp_path: Path) -> None:
     figures = {"wer,a": 0.5, "wer,b": 0.5, "exact_match,a": 0.5}
     better = {"task": {"wer": False, "exact_match": True}}

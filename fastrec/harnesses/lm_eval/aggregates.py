@@ -71,11 +71,13 @@ def _not_a_mean(metric: str, settings: Mapping[str, Any]) -> str:
         how = _REGISTRY[metric]
     else:  # lm-eval takes the mean of what a task returns besides the metrics that it lists
         how = "mean" if listed else None
+    if not isinstance(how, str):
+        return _OF_THE_TASK if how else _UNKNOWN
     if how in _MEANS:
         return ""
     if how in _REGISTRY.values() or how == "median":
         return f"lm-eval aggregates it as {how}, not as a mean"
-    return _OF_THE_TASK if how else _UNKNOWN
+    return _OF_THE_TASK
 
 
 def _metric_list(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
