@@ -77,7 +77,8 @@ def import_logs(
         for bad in result.bad_logs[:_MOST_BAD]:
             print_error(f"{shown(bad.path)}: {bad.reason}")
         if len(result.bad_logs) > _MOST_BAD:
-            print_error(f"{len(result.bad_logs) - _MOST_BAD:,} more logs could not be imported; import.json lists them")
+            where = "import.json lists them" if result.logs else "--format json lists them"
+            print_error(f"{len(result.bad_logs) - _MOST_BAD:,} more logs could not be imported; {where}")
         if output_format == "json":
             print_json(result)
         else:
@@ -94,6 +95,8 @@ def _print_account(result: Import) -> None:
         print_notice(f"{shown(same)} has the same content as {shown(first)}: imported once")
     for log in result.logs:
         print_notice(*(f"{shown(log.log)}: {note}" for note in log.notes))
+    if result.other_files:
+        print_notice(f"{counted(result.other_files, 'other file')} skipped: no logs, or not needed for them")
     rows = []
     for harness in dict.fromkeys(log.harness for log in result.logs):
         logs = [log for log in result.logs if log.harness == harness]

@@ -9,18 +9,20 @@ from typing import Final
 
 import msgspec
 
+from fastrec.commands.import_logs.partners import group_files
 from fastrec.errors import ShardError, UsageError, counted, shown
 from fastrec.harnesses.detect import head_of, role_in
 from fastrec.harnesses.log import BadLog, FoundFile, Log
-from fastrec.harnesses.registry import HARNESS_NAMES, harness_named
+from fastrec.harnesses.registry import HARNESS_NAMES
 from fastrec.sources.files import AnyFile, find_files
 
 __all__ = ["FoundLogs", "find_logs"]
 
 _KINDS = "lm-eval, Inspect, HELM or lighteval"
 _NAMES: Final = {
-    "lm-eval": re.compile(r"(?:^|/)samples_[^/]*_\d{4}-\d\d-\d\dT[^/]*\.jsonl$"),
+    "lm-eval": re.compile(r"(?:^|/)samples_[^/]*_\d{4}-\d\d-\d\dT[^/]*\.jsonl(?:\.\w+)?$"),
     "inspect": re.compile(r"\.eval$"),
+    "helm": re.compile(r"(?:^|/)(?:scenario_state|per_instance_stats)\.json$"),
     "lighteval": re.compile(r"(?:^|/)details_[^/]*_\d{4}-\d\d-\d\dT[^/]*\.parquet$"),
 }
 """Names that only logs have. Such a file without the content of a log is damaged, and reported."""
@@ -42,7 +44,7 @@ def find_logs(paths: Sequence[str], harness: str) -> FoundLogs:
     names = HARNESS_NAMES if harness == "auto" else (harness,)
     files = find_files(paths)
     found = FoundLogs()
-    log_names = [_NAMES[name] for name in names if name in _NAMES]
+    log_names = [_NAMES[name] for name in names]
     by_harness: defaultdict[str, list[FoundFile]] = defaultdict(list)
     for file in files:
         try:
@@ -57,12 +59,12 @@ def find_logs(paths: Sequence[str], harness: str) -> FoundLogs:
         else:
             found.others += 1
     for name, some in by_harness.items():
-        grouped = harness_named(name).logs_of(some)
+        grouped = group_files(name, some, names)
         found.logs += grouped.logs
         found.bad += grouped.bad
         found.others += grouped.others
     order = {file.path: number for number, file in enumerate(files)}
-    found.logs.sort(key=lambda log: min(order[file.path] for file in log.files))
+    found.logs.sort(key=lambda log: min(order[file.path] for file in log.files if file.path in order))
     if not found.logs and not found.bad:
         kind = _KINDS if harness == "auto" else harness
         named = ", ".join(map(shown, paths))

@@ -28,6 +28,7 @@ __all__ = ["ImportOutput", "open_output"]
 
 _WORK: Final = ".import-"
 _SHARD: Final = re.compile(rf"(?:{'|'.join(HARNESS_NAMES)})-[0-9a-f]{{16}}\.jsonl\.zst")
+_OWN: Final = re.compile(rf"{re.escape(_WORK)}.*|{_SHARD.pattern}")  # of an import that was killed
 
 
 @contextlib.contextmanager
@@ -71,7 +72,7 @@ def _check(directory: str) -> None:
             msgspec.json.decode(storage.read_all(account), type=Import)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
             raise UsageError(f"{shown(account)} is not the account of an import: name a new directory") from exc
-    elif any(not parent_and_name(path)[1].startswith(_WORK) for path in storage.files_in(directory)):
+    elif any(not _OWN.fullmatch(parent_and_name(path)[1]) for path in storage.files_in(directory)):
         raise UsageError(f"{shown(directory)} has files that no import has written: name a new directory")
 
 
