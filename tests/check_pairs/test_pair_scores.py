@@ -41,7 +41,7 @@ TWO_THIRDS = of(1, 1, 0)
         ("0.666667", TWO_THIRDS, "same"),
         ("0.6667", TWO_THIRDS, "same"),
         ("0.67", TWO_THIRDS, "same"),
-        ("0.7", TWO_THIRDS, "same"),
+        ("0.7", TWO_THIRDS, "different"),
         ("6.67e-1", TWO_THIRDS, "same"),
         ("0.66", TWO_THIRDS, "different"),
         ("0.6666", TWO_THIRDS, "different"),
@@ -49,9 +49,13 @@ TWO_THIRDS = of(1, 1, 0)
         ("0.66666", TWO_THIRDS, "different"),
         ("0.666", TWO_THIRDS, "different"),
         ("0.66667000", TWO_THIRDS, "different"),
-        ("0.7", of(1, 1, 1, 0), "same"),
+        ("0.7", of(1, 1, 1, 0), "different"),
         ("0.75", of(1, 1, 1, 0), "same"),
-        ("0.8", of(1, 1, 1, 0), "same"),
+        ("0.8", of(1, 1, 1, 0), "different"),
+        ("0.5", of(*[1] * 54, *[0] * 46), "different"),
+        ("0.5", of(*[1] * 499, *[0] * 501), "same"),
+        ("7.9", of(7.9, 7.96), "same"),
+        ("7.9", of(7.9, 8.2), "different"),
         ("0.12", of(0.125), "same"),
         ("0.13", of(0.125), "same"),
         ("1", of(1, 1), "same"),
@@ -71,8 +75,15 @@ TWO_THIRDS = of(1, 1, 0)
     ],
 )
 def test_rounding(score: str, tally: Tally | None, verdict: str) -> None:
-    """A score has as many decimals as are written; whole numbers are exact."""
+    """A score has as many decimals as are written, one out of 1 at least two; whole numbers are exact."""
     assert compared(score, tally) == verdict
+
+
+def test_scores_below_one_of_a_wider_range() -> None:
+    """They have the decimals that are written."""
+    assert compared("0.7", TWO_THIRDS, Metric(max_score=10.0)) == "same"
+    assert compared("0.7", TWO_THIRDS, Metric(max_score=1.0)) == "different"
+    assert compared("0.7", TWO_THIRDS, Metric(max_score="Infinity")) == "different"
 
 
 @pytest.mark.parametrize(

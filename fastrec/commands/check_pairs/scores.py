@@ -5,7 +5,8 @@ error count by their score, as 0, or not at all; for a metric like accuracy, `is
 A score out of 100 is also compared with 100 times the mean, if the aggregate says that it is one.
 
 They agree if they differ by no more than rounding: half a unit of the last decimal that the aggregate states, and at
-least a millionth. A whole number that is not a percentage has no decimals to round to: 1.0 means 1, not 0.96.
+least a millionth. A whole number that is not a percentage has no decimals to round to: 1.0 means 1, not 0.96. A score
+out of 1 has at least two decimals, since nobody rounds 0.54 to 0.5: it is 0.50, and JSON has no last zeros.
 
 Some metrics are no means over samples: BLEU, perplexity, a correlation, a standard error. Where such a metric differs,
 nothing is wrong. Its score is not compared.
@@ -95,8 +96,14 @@ def _tolerance(written: str, metric: Metric) -> float:
         return least
     exponent = value.as_tuple().exponent
     decimals = -exponent if isinstance(exponent, int) and exponent < 0 else 0
+    if abs(value) < 1 and not _is_percentage(metric) and not _is_above_one(metric.max_score):
+        decimals = max(decimals, 2)
     # A little more, because 0.125 is rounded to 0.12 or 0.13, and both differ by more than half a unit as doubles.
     return max(least, 0.5 * 10.0**-decimals * (1 + 1e-9) + 1e-12)
+
+
+def _is_above_one(score: float | str | None) -> bool:
+    return isinstance(score, float | int) and score > 1
 
 
 def _is_percentage(metric: Metric) -> bool:
