@@ -26,6 +26,7 @@ from fastrec.errors import (
     DamagedFileError,
     FastrecError,
     LockedError,
+    LogError,
     PanicError,
     RefusedError,
     ShardError,
@@ -498,6 +499,7 @@ EXAMPLES = {
     ],
     BadShardsError: [([ShardTruncatedError("a.jsonl", "is cut", 7), ShardError("a\udcff\n.jsonl", "is cut")],)],
     CorpusError: [("out/manifest.json", "is not JSON"), ("a\udcff\n/rejects.jsonl.zst", "is not JSON", 3)],
+    LogError: [("logs/a.eval", "ends in the middle of a member"), ("a\udcff\n.eval", "is cut")],
     DamagedFileError: [("work/run-0.index", "it ends at byte 7"), ("a\udcff\n/part", "is missing")],
     ShardError: SHARD_ERRORS,
 }
