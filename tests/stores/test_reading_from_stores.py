@@ -133,6 +133,17 @@ def test_shards_on_the_web(web: str) -> None:
         assert {b"".join(shard.read_text()) for shard in shards} == {b"{}\n"}
 
 
+def test_a_web_server_that_does_not_know_ranges(web: str, tmp_path: Path) -> None:
+    """It sends the whole file whatever part is asked for."""
+    data = bytes(range(256)) * 20
+    (tmp_path / "file").write_bytes(data)
+    path = f"{web}/file"
+    with OBJECT_STORE.open_reader(path) as file:
+        assert file.pread(100, 1000) == data[1000:1100]
+        assert file.pread(50, 5100) == data[5100:]
+    assert OBJECT_STORE.read_range(path, 300, 300) == data[300:600]
+
+
 def test_an_object_of_unknown_size_is_refused(web: str) -> None:
     """It would be mistaken for an empty object."""
     with pytest.raises(UsageError, match=r"unsized\.jsonl: cannot be found: the server does not tell its size"):
