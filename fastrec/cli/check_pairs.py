@@ -67,10 +67,15 @@ def check_pairs(directories: tuple[str, ...], jobs: int, output_format: str, no_
             print_groups(report.groups, sum(report.codes.values()), "other findings; --format json has more")
         if report.invalid:
             print_notice("`fastrec validate` lists all errors of rows")
-        if output_format != "json":
+        if output_format != "json" and (report.aggregates or report.samples or not report.ok):
             _print_counts(report)
     if not report.ok:
         raise click.exceptions.Exit(3 if report.bad_files else 1)
+    if not report.aggregates and not report.samples:
+        print_error(
+            "there is nothing to check: no aggregates (<uuid>.json) and no samples files (<uuid>_samples.jsonl)"
+        )
+        raise click.exceptions.Exit(2)
 
 
 def _print_counts(report: PairCheck) -> None:

@@ -44,6 +44,15 @@ def test_no_findings(tree: Tree) -> None:
     )
 
 
+def test_nothing_to_check(tree: Tree) -> None:
+    """A directory of other files is a mistake, as an empty one is."""
+    (tree.root / "import.json").write_text("{}")
+    done = check(".")
+    assert done.returncode == 2
+    assert done.stdout == b""
+    assert done.stderr.startswith(b"error: there is nothing to check")
+
+
 def test_findings_as_text(tree: Tree) -> None:
     """Groups with a count, the first message and the first locations, as `validate` prints them; exit 1."""
     tree.add([*rows(1, 0, model_id="other"), {}], result(1.0), stated={"total_rows": 7})
