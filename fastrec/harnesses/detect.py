@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from fastrec.errors import ShardError
+from fastrec.harnesses.files import read_at
 from fastrec.harnesses.log import HEAD_BYTES
 from fastrec.harnesses.registry import HARNESS_NAMES, harness_named
 from fastrec.sources.formats import MAGIC_BYTES, Format, detect
@@ -25,7 +26,7 @@ def head_of(path: str) -> bytes:
     with storage_of(path).open_reader(path) as file:
         if not file.size:
             return b""  # stores refuse to read an empty object
-        head = file.pread(HEAD_BYTES, 0)
+        head = read_at(file, HEAD_BYTES, 0)
     if detect(head[:MAGIC_BYTES]) is Format.PLAIN:
         return head.removeprefix(_BOM)
     text = b""

@@ -13,14 +13,14 @@ from typing import Final
 
 import msgspec
 
-from fastrec.errors import LogError, counted
+from fastrec.errors import counted
+from fastrec.harnesses.files import read_document
 from fastrec.harnesses.helm.keys import canonical, metric_id
 from fastrec.harnesses.helm.scan import Scan
 from fastrec.harnesses.helm.scores import mean_of
-from fastrec.harnesses.helm.structs import MetricName, Stat
+from fastrec.harnesses.helm.structs import FOREIGN, MetricName, Stat
 from fastrec.harnesses.log import Aggregate
 from fastrec.harnesses.values import decoder, number_of
-from fastrec.storage import storage_of
 
 __all__ = ["Compared", "MetricUse", "compare", "read_stats", "uses_of"]
 
@@ -84,10 +84,7 @@ def uses_of(scan: Scan, labels: Mapping[str, str]) -> dict[str, MetricUse]:
 
 def read_stats(path: str) -> list[Stat]:
     """Read `stats.json`."""
-    try:
-        return _decode(storage_of(path).read_all(path))
-    except ValueError as exc:
-        raise LogError(path, f"is not as HELM writes it: {exc}") from exc
+    return read_document(path, _decode, FOREIGN)
 
 
 def compare(

@@ -12,12 +12,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from fastrec.errors import LogError
+from fastrec.harnesses.files import read_at
 from fastrec.harnesses.helm.files import file_of
 from fastrec.harnesses.helm.index import Piece
 from fastrec.harnesses.helm.keys import Key, key_of
 from fastrec.harnesses.helm.run import METHOD
 from fastrec.harnesses.helm.scores import SampleScores, ScoreReader
-from fastrec.harnesses.helm.structs import Completion, Instance, RequestState, StatsEntry
+from fastrec.harnesses.helm.structs import FOREIGN, Completion, Instance, RequestState, StatsEntry
 from fastrec.harnesses.helm.texts import input_of, media_text, references_of
 from fastrec.harnesses.log import Log, RunInfo, Sample
 from fastrec.harnesses.values import decoder, spell
@@ -57,16 +58,13 @@ def samples(log: Log, run: RunInfo, piece: Piece) -> Iterator[Sample]:
 def _read(path: str, ranges: Sequence[tuple[int, int]], decode: Any) -> Iterator[Any]:
     with storage_of(path).open_reader(path) as source:
         for start, end in ranges:
-            text = source.pread(end - start, start)
-            while len(text) < end - start:
-                more = source.pread(end - start - len(text), start + len(text))
-                if not more:
-                    raise LogError(path, "changed while it was read: wait until it is complete, and import it again")
-                text += more
+            text = read_at(source, end - start, start)
+            if len(text) < end - start:
+                raise LogError(path, "changed while it was read: wait until it is complete, and import it again")
             try:
                 yield from decode(b"[" + text + b"]")
             except ValueError as exc:
-                raise LogError(path, f"is not as HELM writes it after byte {start:,}: {exc}") from exc
+                raise LogError(path, f"{FOREIGN} after byte {start:,}: {exc}") from exc
 
 
 def _sample(key: Key, requests: list[RequestState], found: SampleScores, method: str, labels: dict[str, str]) -> Sample:

@@ -19,8 +19,6 @@ from fastrec.harnesses.values import spell
 
 __all__ = ["Key", "canonical", "hash_of", "key_of", "labels_of", "metric_id"]
 
-_PERTURBED = "perturbed"
-
 
 class Key(NamedTuple):
     """The identity of a sample."""

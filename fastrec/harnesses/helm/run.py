@@ -8,12 +8,12 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from fastrec.errors import LogError
+from fastrec.harnesses.files import read_document
 from fastrec.harnesses.helm.files import file_of
 from fastrec.harnesses.helm.scan import Scan
-from fastrec.harnesses.helm.structs import AdapterSpec, RunSpec, Scenario
+from fastrec.harnesses.helm.structs import FOREIGN, AdapterSpec, RunSpec, Scenario
 from fastrec.harnesses.log import Log, RunInfo
 from fastrec.harnesses.values import decoder
-from fastrec.storage import storage_of
 
 __all__ = ["METHOD", "adapter_of", "run_info"]
 
@@ -70,9 +70,4 @@ def _is_no_judgement(metric: str) -> bool:
 
 def _read(log: Log, role: str, decode: Any) -> Any:
     file = file_of(log, role)
-    if file is None:
-        return None
-    try:
-        return decode(storage_of(file.path).read_all(file.path))
-    except ValueError as exc:
-        raise LogError(file.path, f"is not as HELM writes it: {exc}") from exc
+    return None if file is None else read_document(file.path, decode, FOREIGN)

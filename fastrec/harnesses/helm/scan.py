@@ -8,13 +8,13 @@ from itertools import chain
 from typing import Final, NamedTuple, TypeVar
 
 from fastrec.errors import LogError
+from fastrec.harnesses.files import check_is_plain
 from fastrec.harnesses.helm.index import FileIndex, SampleTable
 from fastrec.harnesses.helm.keys import hash_of, key_of
-from fastrec.harnesses.helm.structs import CountedStat, EntryCounts, Envelope, RequestKey
+from fastrec.harnesses.helm.structs import FOREIGN, CountedStat, EntryCounts, Envelope, RequestKey
 from fastrec.harnesses.json_items import ItemReader
 from fastrec.harnesses.text_window import TextWindow
 from fastrec.harnesses.values import decoder
-from fastrec.sources.formats import MAGIC_BYTES, Format, detect
 from fastrec.storage import storage_of
 from fastrec.storage.base import Reader
 
@@ -94,7 +94,7 @@ def _scan_requests(path: str, scan: Scan) -> None:
     try:
         scan.envelope = _decode_envelope(reader.envelope)
     except ValueError as exc:
-        raise LogError(path, f"is not as HELM writes it: {exc}") from exc
+        raise LogError(path, f"{FOREIGN}: {exc}") from exc
 
 
 def _scan_entries(path: str, scan: Scan) -> None:
@@ -112,6 +112,5 @@ def _scan_entries(path: str, scan: Scan) -> None:
 
 
 def _items(path: str, source: Reader, key: str | None, decode: Callable[[memoryview], _T]) -> ItemReader[_T]:
-    if detect(source.pread(MAGIC_BYTES, 0)) is not Format.PLAIN:
-        raise LogError(path, "is compressed: decompress it first")
+    check_is_plain(path)
     return ItemReader(path, TextWindow(path, source.read), key, decode)

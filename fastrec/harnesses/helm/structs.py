@@ -5,22 +5,16 @@ The oldest runs have plain text where newer ones have objects: inputs and output
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-__all__ = [
-    "Completion",
-    "CountedStat",
-    "EntryCounts",
-    "Envelope",
-    "Input",
-    "Instance",
-    "Media",
-    "MetricName",
-    "Perturbation",
-]
-__all__ += ["Reference", "Request", "RequestKey", "RequestState", "Result", "RunSpec", "Scenario", "Stat", "StatsEntry"]
+__all__ = ["FOREIGN", "AdapterSpec", "Completion", "CountedStat", "EntryCounts", "Envelope", "Input", "Instance"]
+__all__ += ["MediaList", "MetricName", "Perturbation", "Request", "RequestKey", "RequestState", "RunSpec", "Scenario"]
+__all__ += ["Stat", "StatsEntry"]
+
+FOREIGN: Final = "is not as HELM writes it"
+"""The problem of a document that does not decode as these Structs."""
 
 Perturbation = dict[str, Any]
 """The description of a perturbation. All of it is its identity: one name may have several descriptions."""
@@ -187,7 +181,6 @@ class AdapterSpec(_Struct):
     method: str = ""
     model: str = ""
     model_deployment: str = ""
-    num_train_trials: int | None = 1
 
 
 class RunSpec(_Struct):

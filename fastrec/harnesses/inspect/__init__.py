@@ -19,6 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from fastrec.errors import LogError
+from fastrec.harnesses.files import check_is_plain
 from fastrec.harnesses.inspect.archive import Archive, directory_of
 from fastrec.harnesses.inspect.detect import ARCHIVE, role_of
 from fastrec.harnesses.inspect.directory import unpacked
@@ -37,7 +38,6 @@ from fastrec.harnesses.inspect.scores import Scoring
 from fastrec.harnesses.inspect.structs import Header, LoggedSample
 from fastrec.harnesses.json_array import scan_array
 from fastrec.harnesses.log import FoundFile, Grouped, Log, LogPlan, RunInfo, Sample
-from fastrec.sources.formats import MAGIC_BYTES, Format, detect
 from fastrec.storage import storage_of
 
 __all__ = ["NAME", "Piece", "logs_of", "plan", "role_of", "samples"]
@@ -81,7 +81,7 @@ def samples(log: Log, run: RunInfo, piece: Piece) -> Iterator[Sample]:  # noqa: 
 
 
 def _plan_archive(path: str) -> LogPlan:
-    _refuse_compressed(path)
+    check_is_plain(path)
     directory = directory_of(path)
     header, notes = _archived_header(path, directory)
     files, cut_short = sample_files(directory)
@@ -101,17 +101,11 @@ def _archived_header(path: str, directory: dict[str, bytes]) -> tuple[Header, li
 
 
 def _plan_document(path: str) -> LogPlan:
-    _refuse_compressed(path)
+    check_is_plain(path)
     scan = scan_array(path, "samples")
     header = _decoded(path, "it", scan.envelope)
     slices = [tuple(some) for some in _slices(scan.groups, lambda one: one[1] - one[0])]
     return _plan(header, [], in_document(path, scan.groups), [{"groups": some} for some in slices], {})
-
-
-def _refuse_compressed(path: str) -> None:
-    with storage_of(path).open_reader(path) as reader:
-        if detect(reader.pread(MAGIC_BYTES, 0)) is not Format.PLAIN:
-            raise LogError(path, "is compressed: decompress it first")
 
 
 def _decoded(path: str, what: str, text: bytes | bytearray) -> Header:

@@ -18,7 +18,8 @@ from typing import Any, Final
 import zstandard
 
 from fastrec.errors import LogError
-from fastrec.harnesses.inspect.directory import Member, members_of, read_at
+from fastrec.harnesses.files import read_at
+from fastrec.harnesses.inspect.directory import Member, members_of
 from fastrec.storage import storage_of
 from fastrec.storage.base import Reader
 

@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
+from fastrec.harnesses.files import read_at
 from fastrec.storage.base import Reader
 
-__all__ = ["Member", "members_of", "read_at", "unpacked"]
+__all__ = ["Member", "members_of", "unpacked"]
 
 _PACKED: Final = Struct("<QQQHL")
 _BLOCK: Final = 1 << 20
@@ -52,16 +53,6 @@ class Member(NamedTuple):
 def unpacked(members: bytes) -> Iterator[Member]:
     """Yield the members that were packed, one after the other."""
     return map(Member._make, _PACKED.iter_unpack(members))
-
-
-def read_at(reader: Reader, size: int, offset: int) -> bytes:
-    """Read `size` bytes, or fewer if the file ends."""
-    if offset >= reader.size:  # it may be too large for the system to seek to
-        return b""
-    data = reader.pread(size, offset)
-    while len(data) < size and (more := reader.pread(size - len(data), offset + len(data))):
-        data += more
-    return data
 
 
 def members_of(reader: Reader) -> Iterator[tuple[str, Member]]:

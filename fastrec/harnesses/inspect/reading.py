@@ -18,6 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from fastrec.errors import LogError
+from fastrec.harnesses.files import read_at
 from fastrec.harnesses.inspect.archive import Archive
 from fastrec.harnesses.inspect.directory import unpacked
 from fastrec.harnesses.inspect.sample import Texts
@@ -121,7 +122,7 @@ def in_document(path: str, groups: Iterable[tuple[int, int, int]]) -> Iterator[t
     """Read samples of a JSON document."""
     with storage_of(path).open_reader(path) as reader:
         for start, end, _ in groups:
-            text = b"[%b]" % reader.pread(end - start, start)
+            text = b"[%b]" % read_at(reader, end - start, start)
             try:
                 for item in _items(text):
                     yield decode_sample(item), _texts_in(item)

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from fastrec.harnesses.files import read_at
 from fastrec.storage import storage_of
 
 __all__ = ["MAGIC", "Footer", "read_footer"]
@@ -54,12 +55,12 @@ def read_footer(path: str) -> Footer | None:
     with storage_of(path).open_reader(path) as reader:
         if reader.size < len(MAGIC) + _TAIL_BYTES:
             return None
-        tail = reader.pread(_TAIL_BYTES, reader.size - _TAIL_BYTES)
+        tail = read_at(reader, _TAIL_BYTES, reader.size - _TAIL_BYTES)
         length = int.from_bytes(tail[:4], "little")
         start = reader.size - _TAIL_BYTES - length
         if tail[4:] != MAGIC or start < len(MAGIC):
             return None
-        data = reader.pread(min(length, _LOOK_BYTES), start)
+        data = read_at(reader, min(length, _LOOK_BYTES), start)
     try:
         return _parse(data)
     except (IndexError, ValueError, KeyError, TypeError, AttributeError):

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fastrec.errors import LogError
+from fastrec.harnesses.files import read_at
 from fastrec.storage import storage_of
 from fastrec.storage.base import Reader
 
@@ -172,6 +173,6 @@ class _File(io.RawIOBase):
         return self._at
 
     def read(self, size: int = -1, /) -> bytes:
-        data = self._reader.pread(self._reader.size - self._at if size < 0 else size, self._at)
+        data = read_at(self._reader, self._reader.size - self._at if size < 0 else size, self._at)
         self._at += len(data)
         return data

@@ -10,10 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
-from fastrec.errors import LogError
+from fastrec.harnesses.files import read_document
 from fastrec.harnesses.lighteval.choices import Normalization, normalization_of
 from fastrec.harnesses.values import decoder
-from fastrec.storage import storage_of
 
 __all__ = ["Metric", "Results", "date_of", "is_results", "read_results", "started"]
 
@@ -30,7 +29,6 @@ class _General(msgspec.Struct):
     model_config: Any = None
     lighteval_sha: Any = None
     start_time: Any = None
-    num_fewshot_seeds: Any = None
 
 
 class Results(msgspec.Struct):
@@ -112,10 +110,7 @@ def is_results(head: bytes) -> bool:
 
 def read_results(path: str) -> Results:
     """Read the results of a run."""
-    try:
-        return _decode(storage_of(path).read_all(path))
-    except ValueError as error:
-        raise LogError(path, f"these are no results of lighteval, or they are damaged: {error}") from None
+    return read_document(path, _decode, "these are no results of lighteval, or they are damaged")
 
 
 def date_of(path: str) -> str:
