@@ -252,6 +252,16 @@ def test_nothing_is_published_if_all_logs_are_bad(logs: Path, tmp_path: Path) ->
     assert not (tmp_path / "records").exists()
 
 
+def test_records_are_no_logs(logs: Path, tmp_path: Path) -> None:
+    """Who imports records is told to normalize them; beside logs, they are other files."""
+    import_logs(logs, tmp_path / "records")
+    for shards in (tmp_path / "records", ROOT / "corpora" / "demo"):
+        done = run_command("import", shards, "-o", tmp_path / "again")
+        assert done.returncode == 2
+        assert b"these are records already" in done.stderr
+    assert import_logs([logs, tmp_path / "records"], tmp_path / "again").other_files == 7
+
+
 @pytest.mark.parametrize("part", ["lm-eval", "inspect"])
 def test_normalize_tells_what_to_do_with_logs(logs: Path, tmp_path: Path, part: str) -> None:
     done = run_command("normalize", logs / part, "-o", tmp_path / "corpus")

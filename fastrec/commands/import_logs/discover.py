@@ -46,14 +46,19 @@ def find_logs(paths: Sequence[str], harness: str) -> FoundLogs:
     found = FoundLogs()
     log_names = [_NAMES[name] for name in names]
     by_harness: defaultdict[str, list[FoundFile]] = defaultdict(list)
+    has_records = False
     for file in files:
         try:
-            role = role_in(file.path, head_of(file.path), names)
+            head = head_of(file.path)
+            role = role_in(file.path, head, names)
         except (OSError, ShardError) as exc:
             found.bad.append(BadLog(file.path, f"cannot be read: {getattr(exc, 'strerror', None) or exc}"))
             continue
         if role is not None:
             by_harness[role[0]].append(FoundFile(file.path, file.size, role[1]))
+        elif _is_of_records(head):
+            has_records = True
+            found.others += 1
         elif file.is_named or any(name.search(file.path) for name in log_names):
             found.bad.append(BadLog(file.path, _foreign(file, harness)))
         else:
@@ -68,6 +73,8 @@ def find_logs(paths: Sequence[str], harness: str) -> FoundLogs:
     if not found.logs and not found.bad:
         kind = _KINDS if harness == "auto" else harness
         named = ", ".join(map(shown, paths))
+        if has_records:
+            raise UsageError(f"these are records already, and no logs: {named}\nThe next step is: fastrec normalize")
         raise UsageError(f"there are no logs of {kind} in {named}: looked at {counted(len(files), 'file')}")
     return found
 
@@ -76,3 +83,7 @@ def _foreign(file: AnyFile, harness: str) -> str:
     if not file.size:
         return "it is empty"
     return f"it is no log of {_KINDS if harness == 'auto' else harness}"
+
+
+def _is_of_records(head: bytes) -> bool:
+    return b'"schema_version"' in head and b'"evaluation_name"' in head
