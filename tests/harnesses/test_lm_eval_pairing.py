@@ -135,11 +135,18 @@ def test_samples_without_results(tmp_path: Path) -> None:
     )
 
 
-def test_results_of_another_directory_do_not_count(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("date", "others", "is_paired"),
+    [(DATE, "b", True), (DATE, "bc", False), (DATE.partition(".")[0], "b", False)],
+    ids=["same microsecond", "several", "same second"],
+)
+def test_results_of_another_directory(tmp_path: Path, date: str, others: str, is_paired: bool) -> None:
+    """They count if they are of the same microsecond, and there are no others of it."""
     (tmp_path / "a").mkdir()
-    write_lines(tmp_path / "a" / f"samples_task_{DATE}.jsonl", [generation()])
-    write_results(tmp_path / "b" / f"results_{DATE}.json", results(EM))
-    assert tasks_of(tmp_path) == {}
+    write_lines(tmp_path / "a" / f"samples_task_{date}.jsonl", [generation()])
+    for other in others:
+        write_results(tmp_path / other / f"results_{date}.json", results(EM))
+    assert bool(tasks_of(tmp_path)) is is_paired
 
 
 def test_results_without_samples(tmp_path: Path) -> None:

@@ -79,7 +79,8 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
     for file in files:
         if file.role == SAMPLES:
             directory, _ = _split(file.path)
-            problem = _add(file, runs[directory], used, found)
+            beside = runs.get(directory)
+            problem = _add(file, beside or _of_same_date(file, runs), used, found)
             if problem and directory in broken:
                 problem = f"the results file beside it cannot be read: {shown(broken[directory])}"
             if problem:
@@ -92,6 +93,13 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
     else:
         found.bad += [BadLog(path, _NO_SAMPLES) for path in idle]
     return found
+
+
+def _of_same_date(file: FoundFile, runs: Mapping[str, Sequence[_Run]]) -> list[_Run]:
+    """Return the results of the same microsecond in another directory: the Hub has results in their own repository."""
+    date = date_in(file.path)
+    same = [run for some in runs.values() for run in some if run.date == date and "." in date]
+    return same if len(same) == 1 else []
 
 
 def _add(file: FoundFile, runs: Sequence[_Run], used: dict[tuple[str, str], str], found: Grouped) -> str:
