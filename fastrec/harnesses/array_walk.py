@@ -1,7 +1,7 @@
 """Walk through a JSON document that has a long array: the envelope is kept, the items are given to a subclass.
 
 {"version": 2, "samples": [{…},{…},{…},{…},{…}], "stats": {}}
-                           └─ piece ─┘└─ piece ┘              as long as the subclass likes, but of whole items
+                           └───┬────┘└───┬────┘               whole items, as many at a time as the subclass likes
 {"version": 2, "samples": [                   ], "stats": {}} the envelope
 """
 
@@ -54,7 +54,7 @@ class ArrayWalk(ABC, Generic[_T]):
         return b"".join(self._parts)
 
     @abstractmethod
-    def _piece(self, start: int, borders: Borders) -> tuple[_T, int]:
+    def _items_from(self, start: int, borders: Borders) -> tuple[_T, int]:
         """Return one or more items from an offset, and the offset after them."""
 
     def __iter__(self) -> Iterator[_T]:
@@ -119,8 +119,8 @@ class ArrayWalk(ABC, Generic[_T]):
             return
         borders = self._borders(at, start, depth)
         while True:
-            piece, end = self._piece(start, borders)
-            yield piece
+            items, end = self._items_from(start, borders)
+            yield items
             at = text.skip_space(end)
             if text.byte(at) == b"]":
                 self._copied, self._end = at, at + 1

@@ -99,7 +99,7 @@ def write_bundles(bundles: Sequence[Bundle]) -> bytes:
 
 
 def read_bundles(read: Callable[[int], bytes]) -> Iterator[list[Bundle]]:
-    """Decode the blocks of a work file, which `read` reads in pieces of any size."""
+    """Decode the blocks of a work file. `read` returns up to so many bytes of it; none at its end."""
     while start := _read_exactly(read, _LENGTH_BYTES):
         yield _decode(_read_exactly(read, int.from_bytes(start, "little")))
 
@@ -107,8 +107,8 @@ def read_bundles(read: Callable[[int], bytes]) -> Iterator[list[Bundle]]:
 def _read_exactly(read: Callable[[int], bytes], size: int) -> bytes:
     """Read `size` bytes, or nothing at the end of the file."""
     parts, missing = [], size
-    while missing and (piece := read(missing)):
-        parts.append(piece)
-        missing -= len(piece)
+    while missing and (block := read(missing)):
+        parts.append(block)
+        missing -= len(block)
     assert missing in (0, size), "a work file ends early"
     return b"".join(parts)

@@ -79,7 +79,7 @@ class ArrayReader(ArrayWalk[Group]):
         super().__init__(path, text, key)
         self._group_bytes = group_bytes
 
-    def _piece(self, start: int, borders: Borders) -> tuple[Group, int]:
+    def _items_from(self, start: int, borders: Borders) -> tuple[Group, int]:
         self._text.drop(start)
         group = self._group_by_search(start, borders) or self._group_by_brackets(start)
         return group, group.end

@@ -47,7 +47,7 @@ class ItemReader(ArrayWalk[list[Item[_T]]]):
         self._decode = decode
         self._read_bytes = read_bytes
 
-    def _piece(self, start: int, borders: Borders) -> tuple[list[Item[_T]], int]:
+    def _items_from(self, start: int, borders: Borders) -> tuple[list[Item[_T]], int]:
         self._text.drop(start)
         if found := self._items_by_search(start, borders.between):
             return found, found[-1].start + found[-1].size

@@ -178,5 +178,5 @@ class Harness(Protocol):
     def plan(self, log: Log) -> LogPlan:
         """Read what a log says about its run; raise LogError if it is damaged."""
 
-    def samples(self, log: Log, run: RunInfo, piece: Any) -> Iterator[Sample]:
+    def samples(self, log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample]:
         """Read a slice; raise LogError if it is damaged."""

@@ -1,4 +1,14 @@
-"""The harnesses that fastrec knows. To add one, write a folder like `lm_eval` and add its name here."""
+"""The harnesses that fastrec knows. To add one, write a folder like `lm_eval` and add its name here.
+
+All of these folders have the same modules, besides their own:
+
+    roles.py       `role_of`: tells what a file is
+    grouping.py    `logs_of`: groups files into logs
+    planning.py    `plan`: what a log says about its run, and its slices
+    reading.py     `samples`: reads a slice
+    sample.py      makes a `Sample` of one sample of the log
+    scores.py      its scores
+"""
 
 from __future__ import annotations
 

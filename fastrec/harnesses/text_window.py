@@ -42,7 +42,7 @@ class TextWindow:
     def __init__(
         self, path: str, read: Callable[[int], bytes], block_bytes: int = BLOCK_BYTES, max_held: int = MAX_HELD
     ) -> None:
-        """Open a window at the start of a document that `read` reads in pieces of any size; empty at its end."""
+        """Open a window at the start of a document. `read` returns up to so many bytes of it; none at its end."""
         self._path = path
         self._read = read
         self._block_bytes = block_bytes

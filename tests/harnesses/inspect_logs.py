@@ -16,6 +16,7 @@ import fastrec
 from fastrec.harnesses import inspect
 from fastrec.harnesses.convert import Converter
 from fastrec.harnesses.detect import head_of
+from fastrec.harnesses.inspect.reading import LogSlice
 from fastrec.harnesses.log import FoundFile, Log, LogPlan
 
 STORED, DEFLATE, ZSTD = 0, 8, 93
@@ -51,7 +52,7 @@ def imported(path: str | Path) -> Imported:
     plan = inspect.plan(log)
     converter = Converter("inspect", plan.run)
     records = []
-    for piece in msgspec.msgpack.decode(msgspec.msgpack.encode(plan.slices), type=list[inspect.Piece]):
+    for piece in msgspec.msgpack.decode(msgspec.msgpack.encode(plan.slices), type=list[LogSlice]):
         for sample in inspect.samples(log, plan.run, piece):
             for _, line in converter.lines(sample):
                 verdict = fastrec.judge(line)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastrec.harnesses import helm
-from fastrec.harnesses.helm import index
+from fastrec.harnesses.helm import index, planning
 from tests.harnesses.helm_logs import (
     DIALECT,
     TYPOS,
@@ -42,7 +42,7 @@ def big_run(count: int = 6, trials: int = 2):
 @pytest.mark.parametrize("order", ["same", "reversed", "shuffled"])
 @pytest.mark.parametrize("slice_bytes", [1, 5000, 1 << 20])
 def test_every_request_gets_its_own_scores(tmp_path, monkeypatch, indent, order, slice_bytes):
-    monkeypatch.setattr(helm, "SLICE_BYTES", slice_bytes)
+    monkeypatch.setattr(planning, "SLICE_BYTES", slice_bytes)
     states, entries, scores = big_run()
     if order == "reversed":
         entries.reverse()
@@ -69,14 +69,14 @@ def test_slices_do_not_change_the_records(tmp_path, monkeypatch):
     states, entries, _ = big_run()
     write_run(tmp_path, states, entries, trials=2)
     whole = imported(tmp_path).records
-    monkeypatch.setattr(helm, "SLICE_BYTES", 3000)
+    monkeypatch.setattr(planning, "SLICE_BYTES", 3000)
     assert imported(tmp_path).records == whole
     assert [one["sample_id"] for one in whole[::2]] == [one["instance"]["id"] for one in states]
 
 
 def test_a_slice_has_few_ranges_where_the_order_is_the_same(tmp_path, monkeypatch):
     """HELM writes the entries of one metric object after those of another."""
-    monkeypatch.setattr(helm, "SLICE_BYTES", 20_000)
+    monkeypatch.setattr(planning, "SLICE_BYTES", 20_000)
     instances = [instance(number) for number in range(60)]
     entries = [entry(of, exact_match=1.0) for of in instances] + [entry(of, judge=0.5) for of in instances]
     write_run(tmp_path, [state(of) for of in instances], entries)
@@ -146,7 +146,7 @@ def test_what_has_no_partner_is_counted(tmp_path):
 
 def test_requests_of_one_key_belong_together_wherever_they_are(tmp_path, monkeypatch):
     """With several trials of one prompt, HELM writes all requests again after the first ones."""
-    monkeypatch.setattr(helm, "SLICE_BYTES", 4000)
+    monkeypatch.setattr(planning, "SLICE_BYTES", 4000)
     some = [instance(number) for number in range(10)]
     states = [
         state(of, completion(f"{of['id']} {seed}"), request={"random": seed}) for seed in ("0", "1") for of in some

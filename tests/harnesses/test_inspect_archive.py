@@ -18,7 +18,7 @@ from fastrec.errors import LogError
 from fastrec.harnesses import inspect
 from fastrec.harnesses.detect import head_of
 from fastrec.harnesses.inspect import archive as archives
-from fastrec.harnesses.inspect import directory
+from fastrec.harnesses.inspect import directory, planning
 from fastrec.harnesses.inspect.archive import directory_of
 from fastrec.storage import storage_of
 from tests.harnesses.inspect_logs import (
@@ -78,7 +78,7 @@ def test_an_archive_in_an_object_store():
 
 
 def test_slices_have_whole_samples_and_depend_on_the_log_only(tmp_path, monkeypatch):
-    monkeypatch.setattr(inspect, "_SLICE_BYTES", 2000)
+    monkeypatch.setattr(planning, "_SLICE_BYTES", 2000)
     samples = [sample(number, uuid="u" * 500) for number in range(10)]
     for path in (write_eval(tmp_path / "log.eval", *samples), write_json(tmp_path / "log.json", *samples)):
         found = imported(path)

@@ -705,8 +705,8 @@ class TestSlices:
         pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=7)
         results = write_results(tmp_path, {})
         whole = read(path, results)
-        monkeypatch.setattr("fastrec.harnesses.lighteval.reading._SLICE_BYTES", 1)
-        monkeypatch.setattr("fastrec.harnesses.lighteval.reading._BATCH_BYTES", 1)
+        monkeypatch.setattr("fastrec.harnesses.lighteval.parquet._SLICE_BYTES", 1)
+        monkeypatch.setattr("fastrec.harnesses.lighteval.parquet._BATCH_BYTES", 1)
         plan, records = read(path, results)
         assert (len(whole[0].slices), len(plan.slices)) == (1, 8)
         assert records == whole[1]

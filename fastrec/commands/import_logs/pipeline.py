@@ -72,9 +72,9 @@ class Pipeline(msgspec.Struct, frozen=True):
         for number, log in wanted.items():
             plan = planned[number].plan
             assert plan is not None
-            for position, piece in enumerate(plan.slices):
+            for position, log_slice in enumerate(plan.slices):
                 path = f"{self.output.work}/{number:06d}-{position:06d}"
-                yield ConvertTask(log, plan.run, piece, self.patterns, path, number)
+                yield ConvertTask(log, plan.run, log_slice, self.patterns, path, number)
 
 
 def _distinct(logs: Sequence[Log], planned: Sequence[PlannedLog], result: Import) -> dict[int, Log]:

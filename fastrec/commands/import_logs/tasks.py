@@ -45,7 +45,7 @@ class ConvertTask(msgspec.Struct, frozen=True):
 
     log: Log
     run: RunInfo
-    piece: Any
+    log_slice: Any
     patterns: tuple[str, ...]
     path: str
     """The work file to write."""
@@ -125,7 +125,7 @@ def convert_slice(task: ConvertTask) -> Converted:
         with storage_of(task.path).create(task.path, for_work=True) as file:
             waiting: list[Bundle] = []
             size = 0
-            for sample in harness_named(task.log.harness).samples(task.log, task.run, task.piece):
+            for sample in harness_named(task.log.harness).samples(task.log, task.run, task.log_slice):
                 bundle = converter.bundle(sample)
                 if bundle is None:
                     continue

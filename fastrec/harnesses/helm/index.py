@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["SLICE_BYTES", "FileIndex", "Piece", "SampleTable", "cut"]
+__all__ = ["SLICE_BYTES", "FileIndex", "LogSlice", "SampleTable", "cut"]
 
 SLICE_BYTES: Final = 8 << 20
 """Text of both files per slice."""
@@ -25,7 +25,7 @@ SLICE_BYTES: Final = 8 << 20
 _NONE: Final = 0xFFFFFFFF
 
 
-class Piece(msgspec.Struct, frozen=True):
+class LogSlice(msgspec.Struct, frozen=True):
     """A slice: byte ranges of whole items, as pairs of start and end."""
 
     requests: list[tuple[int, int]]

@@ -9,16 +9,19 @@ from typing import Any, Final
 
 from fastrec.errors import LogError
 from fastrec.harnesses.files import read_document
-from fastrec.harnesses.helm.files import file_of
+from fastrec.harnesses.helm.grouping import file_of
 from fastrec.harnesses.helm.scan import Scan
 from fastrec.harnesses.helm.structs import FOREIGN, AdapterSpec, RunSpec, Scenario
 from fastrec.harnesses.log import Log, RunInfo
 from fastrec.harnesses.values import decoder
 
-__all__ = ["METHOD", "adapter_of", "run_info"]
+__all__ = ["LANGUAGE_MODELING", "METHOD", "run_of"]
 
 METHOD: Final = "adapter_method"
 """The key of the metadata that names the method of adaptation."""
+
+LANGUAGE_MODELING: Final = "language_modeling"
+"""The method that sends a request for each part of a long text."""
 
 _MODEL: Final = re.compile(r"(?<=[:,])model(?:_deployment)?=([^,]*)(?:,|$)")
 
@@ -35,11 +38,11 @@ _decode_run_spec = decoder(RunSpec)
 _decode_scenario = decoder(Scenario)
 
 
-def run_info(log: Log, scan: Scan, metrics: Iterable[str]) -> RunInfo:
+def run_of(log: Log, scan: Scan, metrics: Iterable[str]) -> RunInfo:
     """Return what all records of a run have in common."""
     spec = _read(log, "run_spec", _decode_run_spec)
     scenario = _read(log, "scenario", _decode_scenario)
-    adapter = adapter_of(scan, spec)
+    adapter = scan.envelope.adapter_spec or (spec.adapter_spec if spec else None) or AdapterSpec()
     name = spec.name if spec else ""
     task = _MODEL.sub("", name).rstrip(":,") or (scenario.name if scenario else "")
     in_name = _MODEL.search(name)
@@ -56,11 +59,6 @@ def run_info(log: Log, scan: Scan, metrics: Iterable[str]) -> RunInfo:
         metadata={key: value for key, value in metadata.items() if value},
         lower_is_better=frozenset(filter(_is_no_judgement, metrics)),
     )
-
-
-def adapter_of(scan: Scan, spec: RunSpec | None) -> AdapterSpec:
-    """Return how instances became requests."""
-    return scan.envelope.adapter_spec or (spec.adapter_spec if spec else None) or AdapterSpec()
 
 
 def _is_no_judgement(metric: str) -> bool:

@@ -1,4 +1,4 @@
-"""Read the samples of a log: members of an archive, or groups of items of a JSON document.
+"""Read the samples of a slice: members of an archive, or groups of items of a JSON document.
 
     sample_files(directory)      the members of each sample of a `.eval` log
     archived(path, samples)      reads them, one at a time
@@ -21,12 +21,14 @@ from fastrec.errors import LogError
 from fastrec.harnesses.files import read_at
 from fastrec.harnesses.inspect.archive import Archive
 from fastrec.harnesses.inspect.directory import unpacked
-from fastrec.harnesses.inspect.sample import Texts
+from fastrec.harnesses.inspect.sample import Texts, sample_of
+from fastrec.harnesses.inspect.scores import Scoring
 from fastrec.harnesses.inspect.structs import LoggedMessage, LoggedSample, SampleAttachments, SampleEvents
+from fastrec.harnesses.log import Log, RunInfo, Sample
 from fastrec.harnesses.values import decoder
 from fastrec.storage import storage_of
 
-__all__ = ["SampleFiles", "archived", "in_document", "sample_files"]
+__all__ = ["LogSlice", "SampleFiles", "archived", "in_document", "sample_files", "samples"]
 
 _SAMPLES: Final = "samples/"
 _SHELL: Final = "sample.json"
@@ -83,6 +85,25 @@ def sample_files(directory: Mapping[str, bytes]) -> tuple[list[SampleFiles], int
         parts = (sequences.get(key, {}) for key in ("messages", "attachments"))
         samples.append(SampleFiles(member, *(b"".join(part[start] for start in sorted(part)) for part in parts)))
     return samples, len(chunks)
+
+
+class LogSlice(msgspec.Struct, frozen=True):
+    """A slice of a log: samples of an archive, or groups of samples of a document."""
+
+    scoring: Scoring
+    files: tuple[SampleFiles, ...] = ()
+    groups: tuple[tuple[int, int, int], ...] = ()
+
+
+def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:  # noqa: ARG001 - the protocol has it
+    """Read the samples of a slice."""
+    path = log.files[0].path
+    logged = archived(path, log_slice.files) if log_slice.files else in_document(path, log_slice.groups)
+    for sample, texts in logged:
+        try:
+            yield sample_of(sample, texts, log_slice.scoring)
+        except (ValueError, RecursionError) as exc:
+            raise LogError(path, f"sample {sample.id} cannot be read: {exc}") from exc
 
 
 def archived(path: str, samples: Iterable[SampleFiles]) -> Iterator[tuple[LoggedSample, Texts]]:

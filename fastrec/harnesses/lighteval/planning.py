@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final
@@ -11,20 +10,17 @@ import msgspec
 import xxhash
 
 from fastrec.errors import LogError
-from fastrec.harnesses.lighteval.details import COLUMNS, FLAT_COLUMNS, details_of, flat_details_of
-from fastrec.harnesses.lighteval.pairing import TASK_COLUMN, named_task
+from fastrec.harnesses.lighteval.grouping import TASK_COLUMN, named_task
 from fastrec.harnesses.lighteval.results import Metric, Results, read_results, started
-from fastrec.harnesses.lighteval.rows import sample_of
-from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo, Sample
+from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo
 from fastrec.harnesses.values import number_of
 
-__all__ = ["Piece", "make_plan", "read_samples"]
+__all__ = ["FEWER_ROWS", "LogSlice", "load_parquet", "plan"]
+
+FEWER_ROWS: Final = "this Parquet file is damaged: it has fewer rows than its footer says"
 
 
-_FEWER_ROWS: Final = "this Parquet file is damaged: it has fewer rows than its footer says"
-
-
-class Piece(msgspec.Struct, frozen=True):
+class LogSlice(msgspec.Struct, frozen=True):
     """Row groups of details."""
 
     first: int
@@ -40,7 +36,7 @@ class Piece(msgspec.Struct, frozen=True):
     metrics: dict[str, Metric]
 
 
-def make_plan(log: Log) -> LogPlan:
+def plan(log: Log) -> LogPlan:
     """Read what details and results say about a run."""
     details, document = (file.path for file in log.files)
     results = read_results(document)
@@ -49,13 +45,13 @@ def make_plan(log: Log) -> LogPlan:
     begin = started(results, (document, details))
     if not begin:
         raise LogError(document, "these results have no date, neither in their name nor as start_time")
-    reading = _reading(details)
-    survey = reading.survey(details)
+    parquet = load_parquet(details)
+    survey = parquet.survey(details)
     is_flat = "doc" not in survey.columns
     if not survey.rows:
         raise LogError(details, "these details have no rows")
-    named = "" if is_flat else _first_task(details, reading)
-    task = _listed(named, results) if named else _flat_task(details, results, reading, is_flat=is_flat)
+    named = "" if is_flat else _first_task(details, parquet)
+    task = _listed(named, results) if named else _flat_task(details, results, parquet, is_flat=is_flat)
     metrics = results.metrics_of(task)
     aggregates, not_compared = _aggregates(results, task, metrics, survey.columns["metrics" if is_flat else "metric"])
     return LogPlan(
@@ -67,42 +63,27 @@ def make_plan(log: Log) -> LogPlan:
             metadata=_metadata(results, task),
             lower_is_better=frozenset(name for name, metric in metrics.items() if metric.lower_is_better),
         ),
-        slices=[Piece(first, end, before, rows, is_flat, named, metrics) for first, end, before, rows in survey.slices],
+        slices=[
+            LogSlice(first, end, before, rows, is_flat, named, metrics) for first, end, before, rows in survey.slices
+        ],
         aggregates=aggregates,
         not_compared=not_compared,
     )
 
 
-def read_samples(log: Log, piece: Piece) -> Iterator[Sample]:
-    """Read the samples of a slice."""
-    path = log.files[0].path
-    reading = _reading(path)
-    row = piece.before
-    for table in reading.tables(path, FLAT_COLUMNS if piece.is_flat else COLUMNS, (piece.first, piece.end)):
-        for detail in flat_details_of(table, row) if piece.is_flat else details_of(table):
-            row += 1
-            if detail.task != piece.task:
-                raise LogError(path, f"row {row:,} is of task {detail.task!r}, the first one of {piece.task!r}")
-            if not detail.sample_id:
-                detail.sample_id = str(row - 1)
-            yield sample_of(detail, piece.metrics)
-    if row != piece.before + piece.rows:
-        raise LogError(path, _FEWER_ROWS)
-
-
-def _reading(path: str) -> Any:
-    """Import pyarrow, which only workers may do."""
+def load_parquet(path: str) -> Any:
+    """Import the module that needs pyarrow, which only workers may do."""
     if find_spec("pyarrow") is None:
         raise LogError(path, "reading Parquet needs pyarrow, which is not installed: pip install pyarrow")
-    return import_module("fastrec.harnesses.lighteval.reading")
+    return import_module("fastrec.harnesses.lighteval.parquet")
 
 
-def _first_task(path: str, reading: Any) -> str:
+def _first_task(path: str, parquet: Any) -> str:
     """Return the task of the first row; empty if it does not say it."""
-    for table in reading.tables(path, [TASK_COLUMN]):
+    for table in parquet.tables(path, [TASK_COLUMN]):
         for task in table.values(*TASK_COLUMN.split(".")):
             return task if isinstance(task, str) else ""
-    raise LogError(path, _FEWER_ROWS)
+    raise LogError(path, FEWER_ROWS)
 
 
 def _listed(task: str, results: Results) -> str:
@@ -110,12 +91,12 @@ def _listed(task: str, results: Results) -> str:
     return next((name for name in results.tasks if name == task or name.endswith(f"|{task}")), task)
 
 
-def _flat_task(path: str, results: Results, reading: Any, *, is_flat: bool) -> str:
+def _flat_task(path: str, results: Results, parquet: Any, *, is_flat: bool) -> str:
     """Return the task of details that do not name it: by the hash of all questions, or else by the name of the file."""
     column = ("example", "") if is_flat else ("doc", "query")
     hashes = sorted(
         xxhash.xxh64(str(text).encode("utf-8", "surrogatepass")).hexdigest()
-        for table in reading.tables(path, [".".join(filter(None, column))])
+        for table in parquet.tables(path, [".".join(filter(None, column))])
         for text in table.values(*column)
     )
     questions = xxhash.xxh64("".join(hashes).encode()).hexdigest()

@@ -1,178 +1,30 @@
-"""Read details with pyarrow, which only workers import: it starts threads, and a process with threads must not fork."""
+"""Read the samples of a slice: rows of some row groups."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from itertools import accumulate, pairwise
-from typing import Any, Final
-
-import msgspec
-import pyarrow as pa
-import pyarrow.parquet as pq
+from collections.abc import Iterator
 
 from fastrec.errors import LogError
-from fastrec.harnesses.files import read_at
-from fastrec.storage import storage_of
-from fastrec.storage.base import Reader
+from fastrec.harnesses.lighteval.details import COLUMNS, FLAT_COLUMNS, details_of, flat_details_of
+from fastrec.harnesses.lighteval.planning import FEWER_ROWS, LogSlice, load_parquet
+from fastrec.harnesses.lighteval.sample import sample_of
+from fastrec.harnesses.log import Log, RunInfo, Sample
 
-__all__ = ["Survey", "Table", "survey", "tables"]
-
-_SLICE_BYTES: Final = 16 << 20
-_BATCH_BYTES: Final = 2 << 20
-_BATCH_ROWS: Final = 1000
-_BUFFER_BYTES: Final = 1 << 20  # read a column in pieces, not as a whole
+__all__ = ["samples"]
 
 
-class Survey(msgspec.Struct):
-    """What a file has."""
-
-    columns: dict[str, list[str]]
-    """The names of the columns; of structs, also those of their fields."""
-    rows: int
-    slices: list[tuple[int, int, int, int]]
-    """Row groups to read together: the first, the one after the last, the rows before, and their own rows."""
-
-
-class Table:
-    """Some rows of a file, column by column."""
-
-    def __init__(self, path: str, batch: pa.RecordBatch) -> None:
-        self._path = path
-        self._batch = batch
-        self.rows: int = batch.num_rows
-
-    def values(self, column: str, field: str = "") -> list[Any]:
-        """Return the values of a column, or of a field of it; nulls if the file does not have it."""
-        array = self._array(column, field)
-        if array is None:
-            return [None] * self.rows
-        with _errors_of(self._path):  # for example bytes that are no text
-            values: list[Any] = array.to_pylist()
-        return values
-
-    def lengths(self, column: str, field: str = "") -> list[list[int]]:
-        """Return the lengths of the innermost lists of a column, without making Python objects of what is in them.
-
-        A list has one length, a list of lists the length of each. Values that are no lists have none.
-        """
-        array = self._array(column, field)
-        if array is None or not _is_list(array.type):
-            return [[] for _ in range(self.rows)]
-        if not _is_list(array.type.value_type):
-            return [[length] if length else [] for length in _lengths(array)]
-        inner = _lengths(array.values)
-        bounds = array.offsets.to_pylist()
-        return [inner[start:end] for start, end in pairwise(bounds)]
-
-    def _array(self, column: str, field: str) -> Any:
-        if column not in self._batch.schema.names:
-            return None
-        array = self._batch.column(column)
-        if not field:
-            return array
-        if not pa.types.is_struct(array.type) or array.type.get_field_index(field) < 0:
-            return None
-        return array.field(field)
-
-
-def survey(path: str) -> Survey:
-    """Return what a file has, and cut it into slices.
-
-    Only row groups are looked at, not their columns: pyarrow ends the process if the metadata of a column are damaged.
-    """
-    with _opened(path) as file, _errors_of(path):
-        columns = {
-            field.name: [child.name for child in field.type] if pa.types.is_struct(field.type) else []
-            for field in file.schema_arrow
-        }
-        metadata = file.metadata
-        slices: list[tuple[int, int, int, int]] = []
-        first = size = before = rows = 0
-        for index in range(metadata.num_row_groups):
-            group = metadata.row_group(index)
-            size += group.total_byte_size
-            rows += group.num_rows
-            if size >= _SLICE_BYTES or index == metadata.num_row_groups - 1:
-                slices.append((first, index + 1, before, rows - before))
-                first, size, before = index + 1, 0, rows
-        return Survey(columns=columns, rows=metadata.num_rows, slices=slices)
-
-
-def tables(path: str, wanted: Sequence[str], groups: tuple[int, int] | None = None) -> Iterator[Table]:
-    """Read columns of some row groups, or of all, a few rows at a time: memory does not grow with the row group."""
-    with _opened(path) as file, _errors_of(path):
-        first, end = groups or (0, file.metadata.num_row_groups)
-        for index in range(first, end):
-            group = file.metadata.row_group(index)
-            rows = max(1, _BATCH_BYTES * group.num_rows // max(1, group.total_byte_size))
-            for batch in file.iter_batches(
-                batch_size=min(rows, _BATCH_ROWS), row_groups=[index], columns=list(wanted), use_threads=False
-            ):
-                yield Table(path, batch)
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
-
-
-def _lengths(array: Any) -> list[int]:
-    """Return the number of innermost values of each item of an array of lists."""
-    bounds = array.offsets.to_pylist()
-    if _is_list(array.type.value_type):
-        before = [0, *accumulate(_lengths(array.values))]
-        bounds = [before[bound] for bound in bounds]
-    return [end - start for start, end in pairwise(bounds)]
-
-
-@contextmanager
-def _opened(path: str) -> Iterator[pq.ParquetFile]:
-    with storage_of(path).open_reader(path) as reader:
-        pool = pa.default_memory_pool()
-        pa.set_memory_pool(pa.system_memory_pool())  # gives memory back; a reader keeps the pool that it starts with
-        try:
-            with _errors_of(path):
-                file = pq.ParquetFile(_File(reader), buffer_size=_BUFFER_BYTES, pre_buffer=False)
-        finally:
-            pa.set_memory_pool(pool)
-        yield file
-
-
-@contextmanager
-def _errors_of(path: str) -> Iterator[None]:
-    """Turn errors of pyarrow into ours. Some are an OSError, but without a number, unlike those of the system."""
-    try:
-        yield
-    except (pa.ArrowException, OSError, ValueError, OverflowError, IndexError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        reason = str(error).partition("\n")[0]
-        raise LogError(path, f"this Parquet file is damaged: {reason}") from None
-
-
-class _File(io.RawIOBase):
-    """A reader of a storage as a file of Python."""
-
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._reader.size}[whence]
-        self._at = base + offset
-        return self._at
-
-    def read(self, size: int = -1, /) -> bytes:
-        data = read_at(self._reader, self._reader.size - self._at if size < 0 else size, self._at)
-        self._at += len(data)
-        return data
+def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:  # noqa: ARG001 - the slice has all it needs
+    """Read the samples of a slice."""
+    path = log.files[0].path
+    parquet = load_parquet(path)
+    row = log_slice.before
+    for table in parquet.tables(path, FLAT_COLUMNS if log_slice.is_flat else COLUMNS, (log_slice.first, log_slice.end)):
+        for detail in flat_details_of(table, row) if log_slice.is_flat else details_of(table):
+            row += 1
+            if detail.task != log_slice.task:
+                raise LogError(path, f"row {row:,} is of task {detail.task!r}, the first one of {log_slice.task!r}")
+            if not detail.sample_id:
+                detail.sample_id = str(row - 1)
+            yield sample_of(detail, log_slice.metrics)
+    if row != log_slice.before + log_slice.rows:
+        raise LogError(path, FEWER_ROWS)

@@ -14,10 +14,9 @@ from fastrec.harnesses.files import read_document
 from fastrec.harnesses.lighteval.choices import Normalization, normalization_of
 from fastrec.harnesses.values import decoder
 
-__all__ = ["Metric", "Results", "date_of", "is_results", "read_results", "started"]
+__all__ = ["Metric", "Results", "date_of", "read_results", "started"]
 
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d[-:_]\d\d[-:_]\d\d(?:\.\d+)?")
-_FIRST_KEY: Final = re.compile(rb'\s*\{\s*"config_general"\s*:')
 _FIRST_SECOND: Final = 1_000_000_000
 """Start times below are no dates: lighteval writes the time since the machine was started."""
 
@@ -99,13 +98,6 @@ class Metric(msgspec.Struct, frozen=True):
 
 
 _decode: Final = decoder(Results)
-
-
-def is_results(head: bytes) -> bool:
-    """Return whether a file begins like the results of a run."""
-    if _FIRST_KEY.match(head):
-        return True
-    return head.lstrip()[:1] == b"{" and b'"config_general"' in head and b'"lm_eval_version"' not in head
 
 
 def read_results(path: str) -> Results:

@@ -13,7 +13,7 @@ from stringzilla import count
 from fastrec.errors import LogError, ShardError
 from fastrec.harnesses.detect import head_of
 from fastrec.harnesses.json_array import ArrayReader
-from fastrec.harnesses.lm_eval.text import encode, plain
+from fastrec.harnesses.lm_eval.json_text import encode, plain
 from fastrec.harnesses.text_window import TextWindow
 from fastrec.sources.lines import Chunk, LongLine
 from fastrec.sources.shard import Shard, Slice, shard_at
@@ -39,32 +39,32 @@ def is_array(path: str) -> bool:
     return head_of(path).lstrip()[:1] == b"["
 
 
-def chunks_of(part: Slice) -> Iterator[Chunk]:
+def chunks_of(piece: Slice) -> Iterator[Chunk]:
     """Read the lines of a slice in chunks."""
-    path = part.shard.path
+    path = piece.shard.path
     with _as_log_error(path):
-        for chunk in part.shard.read(part.start, part.end, chunk_bytes=_CHUNK, max_line_bytes=_LONGEST):
+        for chunk in piece.shard.read(piece.start, piece.end, chunk_bytes=_CHUNK, max_line_bytes=_LONGEST):
             if isinstance(chunk, LongLine):
-                raise LogError(path, f"line {_number(part, chunk.line)} is longer than {_LONGEST >> 20} MiB")
+                raise LogError(path, f"line {_number(piece, chunk.line)} is longer than {_LONGEST >> 20} MiB")
             yield chunk
 
 
-def damaged_line(part: Slice, chunk: Chunk, number: int, reason: str) -> LogError:
+def damaged_line(piece: Slice, chunk: Chunk, number: int, reason: str) -> LogError:
     """Return the error for a line of a chunk that is no sample; `number` counts its lines that are not empty."""
     lines = chunk.data.split(b"\n")
     position = [index for index, line in enumerate(lines) if line and not line.isspace()][number]
-    place = _number(part, chunk.line + position)
+    place = _number(piece, chunk.line + position)
     if position == len(lines) - 1:  # no newline follows, which only happens at the end of the file
-        return LogError(part.shard.path, f"ends in the middle of line {place}: it is cut off ({reason})")
-    return LogError(part.shard.path, f"line {place} is not a sample of lm-eval: {reason}")
+        return LogError(piece.shard.path, f"ends in the middle of line {place}: it is cut off ({reason})")
+    return LogError(piece.shard.path, f"line {place} is not a sample of lm-eval: {reason}")
 
 
-def _number(part: Slice, line: int) -> str:
+def _number(piece: Slice, line: int) -> str:
     """Return the number of a line in its file, from its number in a slice."""
     before = 0
-    if part.start:
-        with _as_log_error(part.shard.path):
-            before = sum(chunk.data.count(b"\n") for chunk in chunks_of(Slice(part.shard, 0, part.start)))
+    if piece.start:
+        with _as_log_error(piece.shard.path):
+            before = sum(chunk.data.count(b"\n") for chunk in chunks_of(Slice(piece.shard, 0, piece.start)))
     return f"{before + line:,}"
 
 

@@ -9,11 +9,11 @@ import msgspec
 
 from fastrec.errors import LogError, ShardError
 from fastrec.harnesses.lm_eval.aggregates import aggregates_of, lower_is_better
+from fastrec.harnesses.lm_eval.grouping import date_in, task_hash
+from fastrec.harnesses.lm_eval.json_text import decoder_of
 from fastrec.harnesses.lm_eval.lines import count_rows, is_array, rows_in
-from fastrec.harnesses.lm_eval.pairing import date_in, task_hash
 from fastrec.harnesses.lm_eval.results import Results, metric_keys, model_of, read_results
-from fastrec.harnesses.lm_eval.setup import Piece, TaskSetup
-from fastrec.harnesses.lm_eval.text import decoder_of
+from fastrec.harnesses.lm_eval.setup import LogSlice, TaskSetup
 from fastrec.harnesses.log import Log, LogPlan, RunInfo
 from fastrec.harnesses.values import spell
 from fastrec.sources.shard import Slice, shard_at
@@ -42,12 +42,12 @@ def plan(log: Log) -> LogPlan:
         raise LogError(path, exc.reason) from exc
     whole = is_array(path)
     ordered = whole or (len(setup.filters) > 1 and not _names_filters(path))
-    parts = [Slice(shard)] if ordered else list(shard.slices(_SLICE_BYTES))
+    pieces = [Slice(shard)] if ordered else list(shard.slices(_SLICE_BYTES))
     means, others = aggregates_of(figures, settings)
     expected, notes = _expected(results, log, setup)
     return LogPlan(
         run=_run_of(results, log, lower_is_better(figures, settings, results.of_task("higher_is_better", task))),
-        slices=[Piece(part, whole, setup) for part in parts],
+        slices=[LogSlice(piece, whole, setup) for piece in pieces],
         aggregates=means,
         not_compared=others,
         expected_samples=expected,

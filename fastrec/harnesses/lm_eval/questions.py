@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from fastrec.harnesses.lm_eval.text import encode
+from fastrec.harnesses.lm_eval.json_text import encode
 
 __all__ = ["KEY", "Question", "prompt_of"]
 

@@ -9,26 +9,26 @@ import msgspec
 
 from fastrec.errors import LogError
 from fastrec.harnesses.lm_eval.lines import array_items, chunks_of, damaged_line
-from fastrec.harnesses.lm_eval.making import SampleMaker
-from fastrec.harnesses.lm_eval.setup import Piece
+from fastrec.harnesses.lm_eval.sample import SampleMaker
+from fastrec.harnesses.lm_eval.setup import LogSlice
 from fastrec.harnesses.log import Log, RunInfo, Sample
 
 __all__ = ["samples"]
 
 
-def samples(log: Log, run: RunInfo, piece: Any) -> Iterator[Sample]:  # noqa: ARG001 - the slice has all it needs
+def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample]:  # noqa: ARG001 - the slice has all it needs
     """Read the samples of a slice; LogError if one of them is damaged."""
-    assert isinstance(piece, Piece)
+    assert isinstance(log_slice, LogSlice)
     try:
-        maker = SampleMaker(piece.setup)
+        maker = SampleMaker(log_slice.setup)
     except ValueError as exc:  # names of metrics that cannot be told apart
-        raise LogError(piece.part.shard.path, f"its metrics cannot be read: {exc}") from None
-    return _of_array(maker, piece) if piece.is_array else _of_lines(maker, piece)
+        raise LogError(log_slice.piece.shard.path, f"its metrics cannot be read: {exc}") from None
+    return _of_array(maker, log_slice) if log_slice.is_array else _of_lines(maker, log_slice)
 
 
-def _of_lines(maker: SampleMaker, piece: Piece) -> Iterator[Sample]:
+def _of_lines(maker: SampleMaker, log_slice: LogSlice) -> Iterator[Sample]:
     make, reader = maker.make, maker.reader
-    for chunk in chunks_of(piece.part):
+    for chunk in chunks_of(log_slice.piece):
         rows: Iterable[Any] | None = reader.rows(chunk.data)
         if rows is None:
             rows = (reader.row(line) for line in chunk.data.split(b"\n") if line and not line.isspace())
@@ -39,11 +39,11 @@ def _of_lines(maker: SampleMaker, piece: Piece) -> Iterator[Sample]:
                 number += 1
                 yield sample
         except (ValueError, msgspec.MsgspecError, RecursionError) as exc:
-            raise damaged_line(piece.part, chunk, number, str(exc)) from None
+            raise damaged_line(log_slice.piece, chunk, number, str(exc)) from None
 
 
-def _of_array(maker: SampleMaker, piece: Piece) -> Iterator[Sample]:
-    path = piece.part.shard.path
+def _of_array(maker: SampleMaker, log_slice: LogSlice) -> Iterator[Sample]:
+    path = log_slice.piece.shard.path
     for number, text in enumerate(array_items(path), start=1):
         try:
             sample = maker.make(maker.reader.row(text))

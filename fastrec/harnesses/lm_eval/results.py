@@ -9,7 +9,7 @@ import msgspec
 from xxhash import xxh3_64
 
 from fastrec.errors import LogError, ShardError
-from fastrec.harnesses.lm_eval.text import decoder_of
+from fastrec.harnesses.lm_eval.json_text import decoder_of
 from fastrec.harnesses.values import spell
 from fastrec.sources.shard import shard_at
 

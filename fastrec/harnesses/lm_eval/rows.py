@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
-from fastrec.harnesses.lm_eval.text import encode, plain
+from fastrec.harnesses.lm_eval.json_text import encode, plain
 
 __all__ = ["Request", "RowReader"]
 

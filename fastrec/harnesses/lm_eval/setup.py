@@ -6,7 +6,7 @@ import msgspec
 
 from fastrec.sources.shard import Slice
 
-__all__ = ["Piece", "TaskSetup"]
+__all__ = ["LogSlice", "TaskSetup"]
 
 
 class TaskSetup(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,10 +26,10 @@ class TaskSetup(msgspec.Struct, frozen=True, kw_only=True):
     """Names of the filters, in the order in which they were applied."""
 
 
-class Piece(msgspec.Struct, frozen=True):
+class LogSlice(msgspec.Struct, frozen=True):
     """A slice of the samples; small and picklable."""
 
-    part: Slice
+    piece: Slice
     is_array: bool
     """Whether the file is one JSON array instead of lines."""
     setup: TaskSetup

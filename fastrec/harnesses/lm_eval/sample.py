@@ -22,6 +22,7 @@ from fastrec.harnesses.lm_eval.choices import (
     likelihoods_in,
     with_and_without_context,
 )
+from fastrec.harnesses.lm_eval.json_text import encode
 from fastrec.harnesses.lm_eval.questions import KEY, Question, prompt_of
 from fastrec.harnesses.lm_eval.references import references_of
 from fastrec.harnesses.lm_eval.requests import (
@@ -32,9 +33,8 @@ from fastrec.harnesses.lm_eval.requests import (
     texts_in,
 )
 from fastrec.harnesses.lm_eval.rows import RowReader
-from fastrec.harnesses.lm_eval.scoring import Scores
+from fastrec.harnesses.lm_eval.scores import ScoreReader
 from fastrec.harnesses.lm_eval.setup import TaskSetup
-from fastrec.harnesses.lm_eval.text import encode
 from fastrec.harnesses.log import Sample
 from fastrec.harnesses.values import spell
 from fastrec.schemas.newest import AnswerAttribution, Input, Output
@@ -64,12 +64,12 @@ class SampleMaker:
             self._target_key = f"key_{keys.index(setup.target)}"
         self._target_is_template = "{{" in setup.target
         self.reader = RowReader(keys, setup.metrics)
-        self._scores = Scores(setup, self.reader.attributes)
+        self._scores = ScoreReader(setup, self.reader.attributes)
 
     def make(self, row: Any) -> Sample:
         """Make the sample of a row; ValueError or MsgspecError if the row is damaged."""
         contexts, continuations = requests_of(row.arguments)
-        name, metrics, scores = self._scores.of(row)
+        name, metrics, scores = self._scores.read(row)
         metadata = {"doc_hash": row.doc_hash} if row.doc_hash else {}
         if name not in _NO_FILTER:
             metadata["filter"] = name

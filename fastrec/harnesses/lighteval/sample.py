@@ -1,23 +1,20 @@
-"""A row of details as a sample: what was asked, what the model did, and one score per metric."""
+"""Turn a row of details into a sample: what was asked, what the model did, and one score per metric."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
 
 from msgspec import UNSET
 
-from fastrec.harnesses.lighteval.choices import Options, pick
+from fastrec.harnesses.lighteval.choices import Options
 from fastrec.harnesses.lighteval.details import Detail
 from fastrec.harnesses.lighteval.results import Metric
-from fastrec.harnesses.log import Sample, Score
-from fastrec.harnesses.values import number_of, spell
+from fastrec.harnesses.lighteval.scores import scores_of
+from fastrec.harnesses.log import Sample
+from fastrec.harnesses.values import spell
 from fastrec.schemas.newest import AnswerAttribution, Input, Output, TokenUsage
 
 __all__ = ["sample_of"]
-
-_CORPUS_INPUTS: Final = ({"golds", "preds"}, {"logprobs", "weights"}, {"source", "hyp", "ref"})
-"""What lighteval keeps of a sample for a metric that has no scores, only a value for all samples together."""
 
 
 def sample_of(detail: Detail, metrics: Mapping[str, Metric]) -> Sample:
@@ -40,7 +37,7 @@ def sample_of(detail: Detail, metrics: Mapping[str, Metric]) -> Sample:
             choices=detail.choices if options is not None and detail.choices else UNSET,
         ),
         output=_written(detail),
-        scores=[score for name, value in detail.metrics.items() for score in _scores(name, value, options, metrics)],
+        scores=[score for name, value in detail.metrics.items() for score in scores_of(name, value, options, metrics)],
         answers=_answers(detail),
         token_usage=_usage(detail),
         metadata=metadata,
@@ -81,45 +78,3 @@ def _usage(detail: Detail) -> TokenUsage | None:
     if not read and not written:
         return None
     return TokenUsage(input_tokens=read, output_tokens=written, total_tokens=read + written)
-
-
-def _scores(name: str, value: Any, options: Options | None, metrics: Mapping[str, Metric]) -> Iterator[Score]:
-    """Yield the scores of a metric: one, or one per key of a dict."""
-    metric = metrics.get(name)
-    if value is None and metric is not None and not _applies(metric, options):
-        return  # a column that only rows with the other kind of request fill
-    if isinstance(value, dict):
-        if any(keys <= value.keys() for keys in _CORPUS_INPUTS):
-            yield Score(metric=name, value=None, problem=f"{name} has a value for all samples only, not for each")
-            return
-        parts = {key: part for key, part in value.items() if part is not None}
-        if any(number_of(part) is not None for part in parts.values()):
-            for key, part in parts.items():
-                yield _score(f"{name}:{key}", part, options, metric)
-            return
-    yield _score(name, value, options, metric)
-
-
-def _score(name: str, value: Any, options: Options | None, metric: Metric | None) -> Score:
-    number = number_of(value)
-    score = Score(metric=name, value=number)
-    if number is None:
-        shown = spell(value)
-        score.problem = (
-            f"the log has no value of {name}"
-            if value is None
-            else f"the value of {name} is not a number: {shown if len(shown) <= 80 else shown[:79] + '…'}"
-        )
-    if options is not None:
-        picked = pick(options, name, None if metric is None else metric.normalization, number)
-        if picked is not None:
-            score.output = Output(raw=[options.texts[picked]])
-            score.metadata = {"choice_index": str(picked)}
-    return score
-
-
-def _applies(metric: Metric, options: Options | None) -> bool:
-    """Return whether a metric is computed for rows of a kind: of a request for text, or for log-probabilities."""
-    if not metric.category:
-        return True
-    return metric.category.startswith("GENERATIVE") == (options is None)

@@ -1,4 +1,4 @@
-"""Turn a slice of a run into samples: requests and scores of the same key become one sample.
+"""Turn the requests and scores of one key into a sample.
 
 method                       output.raw                           extracted answer
 multiple_choice_joint        completions                          the choice of the letter that the metric looks at
@@ -8,66 +8,26 @@ any other                    all completions of all requests      none
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
-from fastrec.errors import LogError
-from fastrec.harnesses.files import read_at
-from fastrec.harnesses.helm.files import file_of
-from fastrec.harnesses.helm.index import Piece
-from fastrec.harnesses.helm.keys import Key, key_of
-from fastrec.harnesses.helm.run import METHOD
-from fastrec.harnesses.helm.scores import SampleScores, ScoreReader
-from fastrec.harnesses.helm.structs import FOREIGN, Completion, Instance, RequestState, StatsEntry
+from fastrec.harnesses.helm.keys import Key
+from fastrec.harnesses.helm.scores import SampleScores
+from fastrec.harnesses.helm.structs import Completion, Instance, RequestState
 from fastrec.harnesses.helm.texts import input_of, media_text, references_of
-from fastrec.harnesses.log import Log, RunInfo, Sample
-from fastrec.harnesses.values import decoder, spell
+from fastrec.harnesses.log import Sample
+from fastrec.harnesses.values import spell
 from fastrec.schemas.newest import AnswerAttribution, Output, Performance, TokenUsage
-from fastrec.storage import storage_of
 
-__all__ = ["samples"]
+__all__ = ["sample_of"]
 
 _SEPARATE: Final = "multiple_choice_separate"
 _MANY: Final = 1 << 53
-_LANGUAGE_MODELING: Final = "language_modeling"
-
-_decode_requests = decoder(list[RequestState])
-_decode_entries = decoder(list[StatsEntry])
 
 
-def samples(log: Log, run: RunInfo, piece: Piece) -> Iterator[Sample]:
-    """Read the samples of a slice."""
-    state, scores = file_of(log, "scenario_state"), file_of(log, "per_instance_stats")
-    assert state is not None
-    assert scores is not None
-    entries: dict[Key, list[StatsEntry]] = {}
-    for entry in _read(scores.path, piece.entries, _decode_entries):
-        key = key_of(entry.instance_id, entry.perturbation, entry.train_trial_index, scores.path)
-        entries.setdefault(key, []).append(entry)
-    requests: dict[Key, list[RequestState]] = {}
-    for one in _read(state.path, piece.requests, _decode_requests):
-        key = key_of(one.instance.id, one.instance.perturbation, one.train_trial_index, state.path)
-        requests.setdefault(key, []).append(one)
-    method = run.metadata.get(METHOD, "")
-    reader = ScoreReader(piece.labels, piece.empty_metrics, method == _LANGUAGE_MODELING)
-    for key, some in requests.items():
-        found = reader.read(entries.get(key, ()), key.perturbation)
-        yield _sample(key, some, found, method, piece.labels)
-
-
-def _read(path: str, ranges: Sequence[tuple[int, int]], decode: Any) -> Iterator[Any]:
-    with storage_of(path).open_reader(path) as source:
-        for start, end in ranges:
-            text = read_at(source, end - start, start)
-            if len(text) < end - start:
-                raise LogError(path, "changed while it was read: wait until it is complete, and import it again")
-            try:
-                yield from decode(b"[" + text + b"]")
-            except ValueError as exc:
-                raise LogError(path, f"{FOREIGN} after byte {start:,}: {exc}") from exc
-
-
-def _sample(key: Key, requests: list[RequestState], found: SampleScores, method: str, labels: dict[str, str]) -> Sample:
+def sample_of(
+    key: Key, requests: list[RequestState], found: SampleScores, method: str, labels: dict[str, str]
+) -> Sample:
+    """Return the sample of a key; `method` is how the run turned instances into requests."""
     shown = requests
     if len(requests) > 1:
         shown = [one for one in requests if one.request_mode != "calibration"] or requests

@@ -12,14 +12,14 @@ from fastrec.harnesses.lm_eval.setup import TaskSetup
 from fastrec.harnesses.log import Score
 from fastrec.harnesses.values import number_of, spell
 
-__all__ = ["Scores"]
+__all__ = ["ScoreReader"]
 
 _SHOWN: Final = 60  # characters of a value in an error
 _NOT_FINITE: Final = frozenset({"nan", "inf", "-inf", "infinity", "-infinity"})
 
 
-class Scores:
-    """Finds the scores of samples.
+class ScoreReader:
+    """Reads the scores of samples.
 
     Samples name their filter and metrics since November 2024. Before, metrics are all keys that are not known to be
     something else. The filter follows from the order: a document has one sample per filter, and the filters have an
@@ -33,7 +33,7 @@ class Scores:
         """By filter, the metrics of the last sample, and the name, the attribute and the id of each."""
         self._seen: dict[int | str, int] = {}
 
-    def of(self, row: Any) -> tuple[str, list[str], list[Score]]:
+    def read(self, row: Any) -> tuple[str, list[str], list[Score]]:
         """Return the filter of a sample, empty if it is unknown, and its scores, each with the name of its metric."""
         name, metrics = row.filter, row.metrics
         if name is None:

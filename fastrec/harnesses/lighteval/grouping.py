@@ -17,16 +17,16 @@ from typing import Final
 import msgspec
 
 from fastrec.errors import LogError
-from fastrec.harnesses.lighteval.footer import Footer, read_footer
+from fastrec.harnesses.lighteval.footer import read_footer
 from fastrec.harnesses.lighteval.results import Results, date_of, read_results
+from fastrec.harnesses.lighteval.roles import DETAILS, RESULTS
 from fastrec.harnesses.log import BadLog, FoundFile, Grouped, Log
 
-__all__ = ["NAME", "TASK_COLUMN", "group", "is_details", "named_task"]
+__all__ = ["NAME", "TASK_COLUMN", "logs_of", "named_task"]
 
 NAME: Final = "lighteval"
 TASK_COLUMN: Final = "doc.task_name"
 
-_LAYOUTS: Final = (frozenset({"doc", "model_response", "metric"}), frozenset({"example", "metrics", "predictions"}))
 _NAME_OF_DETAILS: Final = re.compile(r"(?:details_)?(.*?)(?:_\d{4}-\d\d-\d\dT[\d.:_-]+)?\.parquet")
 _NOT_PART: Final = re.compile(r"[^0-9A-Za-z]+")
 _NO_DETAILS: Final = "there are no details of this run: lighteval writes them with --save-details"
@@ -41,31 +41,26 @@ class _Run(msgspec.Struct):
     date: str
 
 
-def is_details(footer: Footer) -> bool:
-    """Return whether a Parquet file has the columns of details, of either layout."""
-    return any(layout <= footer.columns for layout in _LAYOUTS)
-
-
-def group(files: Sequence[FoundFile]) -> Grouped:
-    """Find the results of all details."""
+def logs_of(files: Sequence[FoundFile]) -> Grouped:
+    """Pair details with the results of their run."""
     grouped = Grouped()
     runs = []
     for file in files:
-        if file.role == "results":
+        if file.role == RESULTS:
             try:
                 runs.append(_Run(file=file, results=read_results(file.path), date=date_of(file.path)))
             except LogError as error:
                 grouped.bad.append(BadLog(path=file.path, reason=error.reason))
     used = set()
     for file in files:
-        if file.role == "details":
+        if file.role == DETAILS:
             found = _find(file.path, runs)
             if isinstance(found, _Run):
                 used.add(found.file.path)
                 grouped.logs.append(Log(harness=NAME, path=file.path, files=(file, found.file)))
             else:
                 grouped.bad.append(found)
-        elif file.role != "results":
+        elif file.role != RESULTS:
             grouped.others += 1
     idle = [run.file.path for run in runs if run.file.path not in used]
     if grouped.logs or grouped.bad:

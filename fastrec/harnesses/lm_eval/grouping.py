@@ -22,13 +22,15 @@ from typing import Final
 import msgspec
 
 from fastrec.errors import LogError, shown
+from fastrec.harnesses.lm_eval.json_text import decoder_of
 from fastrec.harnesses.lm_eval.lines import rows_in
 from fastrec.harnesses.lm_eval.results import Results, metric_keys, read_results
 from fastrec.harnesses.lm_eval.roles import RESULTS, SAMPLES
-from fastrec.harnesses.lm_eval.text import decoder_of
 from fastrec.harnesses.log import BadLog, FoundFile, Grouped, Log
 
-__all__ = ["date_in", "logs_of", "task_hash"]
+__all__ = ["NAME", "date_in", "logs_of", "task_hash"]
+
+NAME: Final = "lm-eval"
 
 _SUFFIX: Final = re.compile(r"(?:\.(?:jsonl|ndjson|json|zst|zstd|gz|gzip|bz2|xz))+$", re.IGNORECASE)
 _DATE: Final = re.compile(r"_?(\d{4}-\d\d-\d\dT\d\d[-:]\d\d[-:]\d\d(?:\.\d+)?)$")
@@ -64,7 +66,7 @@ _decode_keys: Final = decoder_of(dict[str, msgspec.Raw])
 
 def logs_of(files: Sequence[FoundFile]) -> Grouped:
     """Group samples and results into logs: one for each file of samples."""
-    found = Grouped(logs=[], bad=[])
+    found = Grouped()
     runs: defaultdict[str, list[_Run]] = defaultdict(list)
     broken: dict[str, str] = {}
     for file in files:
@@ -118,7 +120,7 @@ def _add(file: FoundFile, runs: Sequence[_Run], used: dict[tuple[str, str], str]
     first = used.setdefault((run.file.path, task), file.path)
     if first != file.path:
         return f"it has the samples of {task} of the same run as {shown(first)}"
-    found.logs.append(Log("lm-eval", file.path, (file, run.file), task))
+    found.logs.append(Log(NAME, file.path, (file, run.file), task))
     return ""
 
 
