@@ -18,6 +18,7 @@ import msgspec
 from fastrec.errors import LogError
 from fastrec.harnesses.array_walk import ArrayWalk, Borders
 from fastrec.harnesses.text_window import TextWindow
+from fastrec.harnesses.values import REFUSALS
 from fastrec.storage import storage_of
 
 __all__ = ["GROUP_BYTES", "ArrayReader", "ArrayScan", "Group", "scan_array"]
@@ -138,11 +139,11 @@ def _count(text: bytes) -> int:
     """Return the number of items of an array; 0 if the text is none."""
     try:
         return len(_decode(text))
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except REFUSALS:
         plain = _SURROGATE.sub(rb"\\u0030", _NOT_FINITE.sub(b"0", text))
     if plain == text:
         return 0
     try:
         return len(_decode(plain))
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except REFUSALS:
         return 0

@@ -20,7 +20,7 @@ import msgspec
 from fastrec.schemas.newest import AnswerAttribution, Input, Message, Output, Performance, TokenUsage
 
 __all__ = ["HEAD_BYTES", "Aggregate", "BadLog", "FoundFile", "Grouped", "Harness", "Log", "LogPlan", "RunInfo"]
-__all__ += ["Sample", "Score"]
+__all__ += ["Sample", "Score", "extracted"]
 
 HEAD_BYTES: Final = 1 << 16
 """How much of a file `role_of` gets to see."""
@@ -159,6 +159,13 @@ class Sample(msgspec.Struct, kw_only=True, gc=False):
     error: str = ""
     """What went wrong with the sample itself; it is the error of all its records."""
     metadata: dict[str, str] = {}
+
+
+def extracted(text: str, method: str, turn: int = 0, source: str = "output.raw") -> AnswerAttribution:
+    """Return the answer that a filter or scorer extracted from what the model said."""
+    return AnswerAttribution(
+        turn_idx=turn, source=source, extracted_value=text, extraction_method=method, is_terminal=True
+    )
 
 
 class Harness(Protocol):

@@ -9,7 +9,10 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-__all__ = ["decoder", "number_of", "spell", "whole_text"]
+__all__ = ["REFUSALS", "as_list", "decoder", "number_of", "spell", "whole_text"]
+
+REFUSALS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for a text that it does not decode."""
 
 _T = TypeVar("_T")
 
@@ -29,7 +32,7 @@ def decoder(kind: type[_T]) -> Callable[[bytes | memoryview], _T]:
     def decode(text: bytes | memoryview) -> _T:
         try:
             return fast.decode(text)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as refusal:
+        except REFUSALS as refusal:
             try:
                 value = json.loads(bytes(text))
                 return msgspec.convert(_whole(value), kind)
@@ -78,6 +81,11 @@ def number_of(value: Any) -> float | None:
             return None
         return value if math.isfinite(value) else None
     return None
+
+
+def as_list(value: Any) -> list[Any]:
+    """Return a list as it is, nothing for null, and any other value as a list of one."""
+    return value if isinstance(value, list) else [] if value is None else [value]
 
 
 def spell(value: Any) -> str:

@@ -24,7 +24,7 @@ from fastrec.errors import LogError
 from fastrec.harnesses import lighteval
 from fastrec.harnesses.convert import Converter
 from fastrec.harnesses.lighteval import footer as footers
-from fastrec.harnesses.lighteval.choices import Options, normalization_of, pick
+from fastrec.harnesses.lighteval.choices import Choices, normalization_of, pick
 from fastrec.harnesses.lighteval.literals import value_of
 from fastrec.harnesses.log import HEAD_BYTES, FoundFile, Grouped, LogPlan
 
@@ -269,28 +269,28 @@ class TestChoices:
         ],
     )
     def test_pick(self, metric: str, rule: Any, score: float, picked: int | None):
-        options = Options(
+        choices = Choices(
             texts=[" A", "Be", "Centre"],
-            logprobs=[-2.0, -3.0, -5.0],
+            likelihoods=[-2.0, -3.0, -5.0],
             correct=[2],
-            unconditioned=[-1.0, -9.0, -5.0],
+            unconditional=[-1.0, -9.0, -5.0],
             tokens=[1, 3, 2],
         )
-        assert pick(options, metric, rule, score) == picked
+        assert pick(choices, metric, rule, score) == picked
 
     def test_a_first_space_may_not_count(self):
         """Two metrics are called acc_norm; the score tells which one it was."""
-        options = Options(texts=[" A", "Be"], logprobs=[-1.9, -2.0], correct=[1])
-        assert pick(options, "acc_norm", None, 0) == 0
-        assert pick(options, "acc_norm", None, 1) == 1
+        choices = Choices(texts=[" A", "Be"], likelihoods=[-1.9, -2.0], correct=[1])
+        assert pick(choices, "acc_norm", None, 0) == 0
+        assert pick(choices, "acc_norm", None, 1) == 1
 
     def test_numpy_picks_a_value_that_is_no_number(self):
-        assert pick(Options(texts=["a", "b"], logprobs=[-1.0, math.nan]), "acc", None, 0) == 1
+        assert pick(Choices(texts=["a", "b"], likelihoods=[-1.0, math.nan]), "acc", None, 0) == 1
 
     def test_nothing_to_pick_from(self):
-        assert pick(Options(texts=["a"], logprobs=[-1.0, -2.0]), "acc", None, 0) is None
-        assert pick(Options(texts=["", "b"], logprobs=[-1.0, -2.0]), "acc_norm", None, 0) is None
-        assert pick(Options(texts=["a", "b"], logprobs=[-1.0, -2.0]), "acc_norm_pmi", None, 0) is None
+        assert pick(Choices(texts=["a"], likelihoods=[-1.0, -2.0]), "acc", None, 0) is None
+        assert pick(Choices(texts=["", "b"], likelihoods=[-1.0, -2.0]), "acc_norm", None, 0) is None
+        assert pick(Choices(texts=["a", "b"], likelihoods=[-1.0, -2.0]), "acc_norm_pmi", None, 0) is None
 
     @pytest.mark.parametrize(
         ("function", "rule"),

@@ -14,9 +14,9 @@ from fastrec.harnesses.helm.keys import Key
 from fastrec.harnesses.helm.scores import SampleScores
 from fastrec.harnesses.helm.structs import Completion, Instance, RequestState
 from fastrec.harnesses.helm.texts import input_of, media_text, references_of
-from fastrec.harnesses.log import Sample
+from fastrec.harnesses.log import Sample, extracted
 from fastrec.harnesses.values import spell
-from fastrec.schemas.newest import AnswerAttribution, Output, Performance, TokenUsage
+from fastrec.schemas.newest import Output, Performance, TokenUsage
 
 __all__ = ["sample_of"]
 
@@ -54,15 +54,7 @@ def sample_of(
     answers = []
     if answer is not None:
         metadata["choice_index"] = str(answer)
-        answers.append(
-            AnswerAttribution(
-                turn_idx=0,
-                source="output.raw",
-                extracted_value=texts[answer],
-                extraction_method=extraction,
-                is_terminal=True,
-            )
-        )
+        answers.append(extracted(texts[answer], method=extraction))
     return Sample(
         sample_id=key.instance,
         input=input_of(instance, shown, texts, right),

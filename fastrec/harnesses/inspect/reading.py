@@ -25,7 +25,7 @@ from fastrec.harnesses.inspect.sample import Texts, sample_of
 from fastrec.harnesses.inspect.scores import Scoring
 from fastrec.harnesses.inspect.structs import LoggedMessage, LoggedSample, SampleAttachments, SampleEvents
 from fastrec.harnesses.log import Log, RunInfo, Sample
-from fastrec.harnesses.values import decoder
+from fastrec.harnesses.values import REFUSALS, decoder
 from fastrec.storage import storage_of
 
 __all__ = ["LogSlice", "SampleFiles", "archived", "in_document", "sample_files", "samples"]
@@ -155,10 +155,10 @@ def _items(text: bytes) -> Iterator[Buffer]:
     """Yield the items of an array, each as its own text."""
     try:
         items = _decode_items(text)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except REFUSALS:
         try:
             items = _decode_items(_finite(text))
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except REFUSALS:
             try:
                 slow = json.loads(text)
             except RecursionError:
@@ -174,11 +174,11 @@ def decode_sample(text: Buffer) -> LoggedSample:
     """Decode a sample; raise ValueError if it is none."""
     try:
         return _decode_fast(text)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except REFUSALS:
         pass
     try:
         return _decode_fast(_finite(text))
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except REFUSALS:
         return _decode_sample(memoryview(text))
 
 

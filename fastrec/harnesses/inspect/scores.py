@@ -20,7 +20,7 @@ from typing import Any, Final
 import msgspec
 
 from fastrec.harnesses.inspect.structs import LoggedSample, SampleScore
-from fastrec.harnesses.log import Score
+from fastrec.harnesses.log import Score, extracted
 from fastrec.harnesses.values import spell
 from fastrec.schemas.newest import AnswerAttribution
 
@@ -151,17 +151,7 @@ def _score(metric: str, value: float | None, problem: str) -> Score:
 
 
 def _attributions(scorer: str, answer: Any, answers: Answers) -> list[AnswerAttribution]:
-    if answer is None:
-        return []
-    return [
-        AnswerAttribution(
-            turn_idx=answers.turn,
-            source=answers.source,
-            extracted_value=spell(answer),
-            extraction_method=scorer,
-            is_terminal=True,
-        )
-    ]
+    return [] if answer is None else [extracted(spell(answer), scorer, answers.turn, answers.source)]
 
 
 def _score_metadata(given: SampleScore, answers: Answers) -> dict[str, str]:

@@ -1,22 +1,23 @@
-"""Multiple choice: which choice a metric picks, by the log-probabilities of all choices.
+"""Multiple choice: which choice a metric picks, by the log-likelihoods of all choices.
 
 normalization    a choice's value
-none             its log-probability
+none             its log-likelihood
 characters       divided by the number of its characters
 no_space         the same, without a first space
 tokens           divided by the number of its tokens
-pmi              minus its log-probability without the question
+pmi              minus its log-likelihood without the question
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Final, Literal
 
 import msgspec
 
-__all__ = ["Normalization", "Options", "normalization_of", "pick"]
+from fastrec.harnesses.choices import contradicts, index_of_greatest
+
+__all__ = ["Choices", "Normalization", "normalization_of", "pick"]
 
 Normalization = Literal["none", "characters", "no_space", "tokens", "pmi"]
 
@@ -28,13 +29,14 @@ _BY_NAME: Final[tuple[tuple[str, tuple[Normalization, ...]], ...]] = (
 """Metrics with such names, like `acc_norm`, normalize this way; the second way is that of some tasks only."""
 
 
-class Options(msgspec.Struct, gc=False):
-    """The choices of a question, and what the model makes of them."""
+class Choices(msgspec.Struct, gc=False):
+    """The choices of a question, and how likely the model finds each."""
 
     texts: Sequence[str]
-    logprobs: Sequence[float]
+    likelihoods: Sequence[float]
     correct: Sequence[int] = ()
-    unconditioned: Sequence[float] = ()
+    unconditional: Sequence[float] = ()
+    """Log-likelihoods without the question; mostly none."""
     tokens: Sequence[int] = ()
     """The number of tokens of each choice."""
 
@@ -56,45 +58,42 @@ def normalization_of(function: str) -> Normalization | None:
     return "none" if "normalization=None" in function else None
 
 
-def pick(options: Options, metric: str, rule: Normalization | None, score: float | None) -> int | None:
+def pick(choices: Choices, metric: str, rule: Normalization | None, score: float | None) -> int | None:
     """Return the index of the choice that a metric picks; None if that cannot be known.
 
     `rule` is what the log says about the metric. If it says nothing, the metric's name does; of two ways to normalize
-    that have the same name, it is the one that the score agrees with. An accuracy is 1 if the pick is correct and else
-    0: if that contradicts the score, the metric has a rule that the log does not tell.
+    that have the same name, it is the one that the score agrees with. If the score of an accuracy contradicts all of
+    them, the metric has a rule that the log does not tell.
     """
     rules: tuple[Normalization, ...] = ("none",) if rule is None else (rule,)
     if rule is None:
         rules = next((rules for end, rules in _BY_NAME if metric.endswith(end)), rules)
-    is_told = metric.startswith("acc") and score in (0, 1) and bool(options.correct)
+    is_accuracy = metric.startswith("acc")
     for one in rules:
-        best = _best(options, one)
-        if best is not None and (not is_told or (best in options.correct) == (score == 1)):
+        best = _best(choices, one)
+        if best is not None and not (is_accuracy and contradicts(score, best, choices.correct)):
             return best
     return None
 
 
-def _best(options: Options, rule: Normalization) -> int | None:
-    """Return the index of the first choice with the greatest value; a value that is no number wins, as in numpy."""
-    logprobs = options.logprobs
-    count = len(logprobs)
-    if not count or count != len(options.texts):
+def _best(choices: Choices, rule: Normalization) -> int | None:
+    """Return the index of the choice with the greatest value; None if the log lacks what the rule needs."""
+    likelihoods = choices.likelihoods
+    count = len(likelihoods)
+    if not count or count != len(choices.texts):
         return None
     if rule == "none":
-        values = list(logprobs)
+        values = list(likelihoods)
     elif rule == "pmi":
-        if len(options.unconditioned) != count:
+        if len(choices.unconditional) != count:
             return None
-        values = [value - base for value, base in zip(logprobs, options.unconditioned, strict=True)]
+        values = [value - base for value, base in zip(likelihoods, choices.unconditional, strict=True)]
     else:
-        sizes = options.tokens if rule == "tokens" else [_size(text, rule) for text in options.texts]
+        sizes = choices.tokens if rule == "tokens" else [_size(text, rule) for text in choices.texts]
         if len(sizes) != count or not all(sizes):
             return None
-        values = [value / size for value, size in zip(logprobs, sizes, strict=True)]
-    for index, value in enumerate(values):
-        if math.isnan(value):
-            return index
-    return values.index(max(values))
+        values = [value / size for value, size in zip(likelihoods, sizes, strict=True)]
+    return index_of_greatest(values)
 
 
 def _size(text: str, rule: Normalization) -> int:

@@ -16,9 +16,9 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from fastrec.harnesses.lighteval.literals import value_of
-from fastrec.harnesses.values import spell, whole_text
+from fastrec.harnesses.values import as_list, spell, whole_text
 
-__all__ = ["COLUMNS", "FLAT_COLUMNS", "Detail", "Rows", "as_list", "details_of", "flat_details_of"]
+__all__ = ["COLUMNS", "FLAT_COLUMNS", "Detail", "Rows", "details_of", "flat_details_of"]
 
 _DOC: Final = ("query", "original_query", "choices", "gold_index", "id", "task_name", "sampling_methods")
 _RESPONSE: Final = ("input", "text", "text_post_processed", "reasonings", "logprobs", "unconditioned_logprobs")
@@ -144,11 +144,6 @@ def flat_details_of(rows: Rows, before: int) -> Iterator[Detail]:
             output_tokens=output_tokens,
             metrics=metrics if isinstance(metrics, dict) else {},
         )
-
-
-def as_list(value: Any) -> list[Any]:
-    """Return a list as it is, nothing for null, and any other value as a list of one."""
-    return value if isinstance(value, list) else [] if value is None else [value]
 
 
 def _text(value: Any) -> str:

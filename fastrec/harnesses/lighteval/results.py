@@ -12,7 +12,7 @@ import msgspec
 
 from fastrec.harnesses.files import read_document
 from fastrec.harnesses.lighteval.choices import Normalization, normalization_of
-from fastrec.harnesses.values import decoder
+from fastrec.harnesses.values import as_list, decoder
 
 __all__ = ["Metric", "Results", "date_of", "read_results", "started"]
 
@@ -74,7 +74,7 @@ class Results(msgspec.Struct):
         """Return what the configuration of a task says about its metrics, by name."""
         config = self.config_of(task)
         listed = config.get("metrics", config.get("metric"))
-        return {metric.name: metric for item in _listed(listed) for metric in _metrics(item)}
+        return {metric.name: metric for item in as_list(listed) for metric in _metrics(item)}
 
     def hash_of(self, task: str) -> str:
         """Return the hash of all questions of a task; empty if the document does not have it."""
@@ -132,16 +132,12 @@ def started(results: Results, paths: Iterable[str]) -> str:
     return "" if clock is None else str(clock)
 
 
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [] if value is None else [value]
-
-
 def _metrics(config: Any) -> Iterator[Metric]:
     """Yield the metrics of one entry of a task's configuration: some are computed together."""
     if not isinstance(config, dict):
         return
     rule = normalization_of(str(config.get("sample_level_fn", "")))
-    for name in _listed(config.get("metric_name")):
+    for name in as_list(config.get("metric_name")):
         better, aggregation = config.get("higher_is_better"), config.get("corpus_level_fn")
         better = better.get(name) if isinstance(better, dict) else better
         aggregation = aggregation.get(name) if isinstance(aggregation, dict) else aggregation

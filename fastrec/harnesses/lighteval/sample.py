@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from msgspec import UNSET
 
-from fastrec.harnesses.lighteval.choices import Options
+from fastrec.harnesses.lighteval.choices import Choices
 from fastrec.harnesses.lighteval.details import Detail
 from fastrec.harnesses.lighteval.results import Metric
 from fastrec.harnesses.lighteval.scores import scores_of
-from fastrec.harnesses.log import Sample
+from fastrec.harnesses.log import Sample, extracted
 from fastrec.harnesses.values import spell
 from fastrec.schemas.newest import AnswerAttribution, Input, Output, TokenUsage
 
@@ -19,9 +19,9 @@ __all__ = ["sample_of"]
 
 def sample_of(detail: Detail, metrics: Mapping[str, Metric]) -> Sample:
     """Turn a row into a sample; `metrics` is what the results say about the metrics."""
-    options = None if detail.is_generative else _options(detail)
+    choices = None if detail.is_generative else _choices(detail)
     metadata = {}
-    if options is not None:
+    if choices is not None:
         if detail.correct:
             metadata["reference_index"] = ",".join(map(str, detail.correct))
         if len(detail.logprobs) == 1:
@@ -34,22 +34,22 @@ def sample_of(detail: Detail, metrics: Mapping[str, Metric]) -> Sample:
             raw=detail.question,
             formatted=detail.prompt if detail.prompt and detail.prompt != detail.question else UNSET,
             reference=detail.references,
-            choices=detail.choices if options is not None and detail.choices else UNSET,
+            choices=detail.choices if choices is not None and detail.choices else UNSET,
         ),
         output=_written(detail),
-        scores=[score for name, value in detail.metrics.items() for score in scores_of(name, value, options, metrics)],
+        scores=[score for name, value in detail.metrics.items() for score in scores_of(name, value, choices, metrics)],
         answers=_answers(detail),
         token_usage=_usage(detail),
         metadata=metadata,
     )
 
 
-def _options(detail: Detail) -> Options:
-    return Options(
+def _choices(detail: Detail) -> Choices:
+    return Choices(
         texts=detail.choices,
-        logprobs=detail.logprobs,
+        likelihoods=detail.logprobs,
         correct=detail.correct,
-        unconditioned=detail.unconditioned,
+        unconditional=detail.unconditioned,
         tokens=detail.output_tokens,
     )
 
@@ -65,12 +65,7 @@ def _answers(detail: Detail) -> list[AnswerAttribution]:
     """Return the texts that were scored, if they differ from what the model wrote, and what a metric found in them."""
     found = [(text, "text_post_processed") for text in detail.processed] if detail.processed != detail.texts else []
     found += [(text, "extracted_predictions") for text in detail.extracted]
-    return [
-        AnswerAttribution(
-            turn_idx=0, source="output.raw", extracted_value=text, extraction_method=method, is_terminal=True
-        )
-        for text, method in found
-    ]
+    return [extracted(text, method) for text, method in found]
 
 
 def _usage(detail: Detail) -> TokenUsage | None:

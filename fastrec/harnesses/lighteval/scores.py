@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from fastrec.harnesses.lighteval.choices import Options, pick
+from fastrec.harnesses.lighteval.choices import Choices, pick
 from fastrec.harnesses.lighteval.results import Metric
 from fastrec.harnesses.log import Score
 from fastrec.harnesses.values import number_of, spell
@@ -17,10 +17,10 @@ _CORPUS_INPUTS: Final = ({"golds", "preds"}, {"logprobs", "weights"}, {"source",
 """What lighteval keeps of a sample for a metric that has no scores, only a value for all samples together."""
 
 
-def scores_of(name: str, value: Any, options: Options | None, metrics: Mapping[str, Metric]) -> Iterator[Score]:
+def scores_of(name: str, value: Any, choices: Choices | None, metrics: Mapping[str, Metric]) -> Iterator[Score]:
     """Yield the scores of a metric: one, or one per key of a dict."""
     metric = metrics.get(name)
-    if value is None and metric is not None and not _applies(metric, options):
+    if value is None and metric is not None and not _applies(metric, choices):
         return  # a column that only rows with the other kind of request fill
     if isinstance(value, dict):
         if any(keys <= value.keys() for keys in _CORPUS_INPUTS):
@@ -29,12 +29,12 @@ def scores_of(name: str, value: Any, options: Options | None, metrics: Mapping[s
         parts = {key: part for key, part in value.items() if part is not None}
         if any(number_of(part) is not None for part in parts.values()):
             for key, part in parts.items():
-                yield _score(f"{name}:{key}", part, options, metric)
+                yield _score(f"{name}:{key}", part, choices, metric)
             return
-    yield _score(name, value, options, metric)
+    yield _score(name, value, choices, metric)
 
 
-def _score(name: str, value: Any, options: Options | None, metric: Metric | None) -> Score:
+def _score(name: str, value: Any, choices: Choices | None, metric: Metric | None) -> Score:
     number = number_of(value)
     score = Score(metric=name, value=number)
     if number is None:
@@ -44,16 +44,16 @@ def _score(name: str, value: Any, options: Options | None, metric: Metric | None
             if value is None
             else f"the value of {name} is not a number: {shown if len(shown) <= 80 else shown[:79] + '…'}"
         )
-    if options is not None:
-        picked = pick(options, name, None if metric is None else metric.normalization, number)
+    if choices is not None:
+        picked = pick(choices, name, None if metric is None else metric.normalization, number)
         if picked is not None:
-            score.output = Output(raw=[options.texts[picked]])
+            score.output = Output(raw=[choices.texts[picked]])
             score.metadata = {"choice_index": str(picked)}
     return score
 
 
-def _applies(metric: Metric, options: Options | None) -> bool:
+def _applies(metric: Metric, choices: Choices | None) -> bool:
     """Return whether a metric is computed for rows of a kind: of a request for text, or for log-probabilities."""
     if not metric.category:
         return True
-    return metric.category.startswith("GENERATIVE") == (options is None)
+    return metric.category.startswith("GENERATIVE") == (choices is None)

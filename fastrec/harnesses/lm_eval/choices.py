@@ -8,18 +8,17 @@ The model says nothing: it gives each choice a log-likelihood, and each metric p
     acc_mutual_info   log-likelihood minus that without the context
     acc, all others   log-likelihood
 
-As numpy's argmax does, the first one wins if several are equal. If the score contradicts the pick, the task has a rule
-that the log does not tell: then the pick is unknown.
+If the score contradicts the pick, the task has a rule that the log does not tell: then the pick is unknown.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isnan
 from typing import Any, Final
 
 import msgspec
 
+from fastrec.harnesses.choices import contradicts, index_of_greatest
 from fastrec.harnesses.log import Score
 
 __all__ = ["MUTUAL_INFO", "Choices", "choices_after", "correct_choices", "likelihoods_in"]
@@ -58,10 +57,7 @@ class Choices(msgspec.Struct, gc=False):
             values = _divide(values, [len(text.removeprefix(self.delimiter).encode()) for text in self.sent])
         elif metric == MUTUAL_INFO and self.unconditional:
             values = [value - other for value, other in zip(values, self.unconditional, strict=True)]
-        index = values.index(max(values))
-        if any(map(isnan, values)):  # NaN counts as the largest, as in numpy
-            index = next(number for number, value in enumerate(values) if isnan(value))
-        return index
+        return index_of_greatest(values)
 
     def _per_character(self) -> list[float]:
         values, before = self.likelihoods, self.delimiter
@@ -80,11 +76,8 @@ class Choices(msgspec.Struct, gc=False):
         found: list[int | None] = []
         for metric, score in zip(metrics, scores, strict=True):
             index = self.pick(metric) if metric in _OWN_RULE else best
-            value = score.value
-            is_known = (
-                (value == 1) == (index in correct) or not correct or metric not in _PICKING or value not in (0, 1)
-            )
-            found.append(index if is_known else None)
+            is_unknown = metric in _PICKING and contradicts(score.value, index, correct)
+            found.append(None if is_unknown else index)
         return found
 
 

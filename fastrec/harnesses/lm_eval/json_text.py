@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from fastrec.harnesses.values import whole_text
+from fastrec.harnesses.values import REFUSALS, whole_text
 
 __all__ = ["decoder_of", "encode", "plain"]
 
@@ -29,7 +29,7 @@ def decoder_of(kind: type[_T]) -> Callable[[bytes], _T]:
     def decode(text: bytes) -> _T:
         try:
             return fast(text)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as refusal:
+        except REFUSALS as refusal:
             try:
                 again = encode(plain(json.loads(text)))
             except RecursionError:
@@ -38,7 +38,7 @@ def decoder_of(kind: type[_T]) -> Callable[[bytes], _T]:
                 raise ValueError(str(refusal)) from None
         try:
             return fast(again)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as refusal:
+        except REFUSALS as refusal:
             raise ValueError(str(refusal)) from None
 
     return decode

@@ -15,6 +15,7 @@ from fastrec.harnesses.detect import head_of
 from fastrec.harnesses.json_array import ArrayReader
 from fastrec.harnesses.lm_eval.json_text import encode, plain
 from fastrec.harnesses.text_window import TextWindow
+from fastrec.harnesses.values import REFUSALS
 from fastrec.sources.lines import Chunk, LongLine
 from fastrec.sources.shard import Shard, Slice, shard_at
 
@@ -87,7 +88,7 @@ def array_items(path: str) -> Iterator[bytes]:
 def _items(text: bytes) -> list[msgspec.Raw]:
     try:
         return _decode_items(text)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # a bare NaN, or half of a surrogate pair
+    except REFUSALS:  # a bare NaN, or half of a surrogate pair
         return _decode_items(encode(plain(json.loads(text))))
 
 

@@ -10,7 +10,7 @@ from xxhash import xxh3_64
 
 from fastrec.errors import LogError, ShardError
 from fastrec.harnesses.lm_eval.json_text import decoder_of
-from fastrec.harnesses.values import spell
+from fastrec.harnesses.values import REFUSALS, spell
 from fastrec.sources.shard import shard_at
 
 __all__ = ["Results", "metric_keys", "model_of", "read_results"]
@@ -57,7 +57,7 @@ class Results(msgspec.Struct, kw_only=True):
         """Return the configuration of a task."""
         try:
             found = msgspec.json.decode(self.configs[task]) if task in self.configs else None
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except REFUSALS:
             found = None
         return found if isinstance(found, dict) else {}
 

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from fastrec.harnesses.log import HEAD_BYTES
+from fastrec.harnesses.values import REFUSALS
 
 __all__ = ["RESULTS", "SAMPLES", "role_of"]
 
@@ -58,7 +59,7 @@ def _has_results(head: bytes) -> bool:
         return False
     try:
         top = _decode_top(head)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # cut, or with a bare NaN
+    except REFUSALS:  # cut, or with a bare NaN
         is_first = head.lstrip()[1:].lstrip().startswith(b'"results"')
         return bool(_METRIC_KEY.search(head) or (is_first and _OTHER_KEYS.search(head)))
     return bool(top.results) and any(map(bool, (top.configs, top.lm_eval_version, top.n_shot)))

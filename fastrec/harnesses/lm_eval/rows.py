@@ -15,12 +15,12 @@ import msgspec
 from msgspec import UNSET
 
 from fastrec.harnesses.lm_eval.json_text import encode, plain
+from fastrec.harnesses.values import REFUSALS
 
 __all__ = ["Request", "RowReader"]
 
 _NO_TEXT: Final = msgspec.Raw(b"")
 _MOST_NAMES: Final = 1_000
-_REFUSALS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class Request(msgspec.Struct, gc=False):
@@ -75,14 +75,14 @@ class RowReader:
         """Decode some lines; None if one of them has to be decoded alone."""
         try:
             return self._decode_lines(lines)
-        except _REFUSALS:
+        except REFUSALS:
             return None
 
     def row(self, text: bytes | msgspec.Raw) -> Any:
         """Decode one sample; ValueError if it is none."""
         try:
             return self._decode(text)
-        except _REFUSALS as exc:
+        except REFUSALS as exc:
             refusal = str(exc)
         try:
             value = json.loads(bytes(text))
@@ -95,5 +95,5 @@ class RowReader:
             raise ValueError("it is nested too deeply") from None
         except json.JSONDecodeError:
             raise ValueError(refusal) from None
-        except _REFUSALS as exc:
+        except REFUSALS as exc:
             raise ValueError(str(exc)) from None

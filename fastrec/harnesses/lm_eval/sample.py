@@ -35,9 +35,9 @@ from fastrec.harnesses.lm_eval.requests import (
 from fastrec.harnesses.lm_eval.rows import RowReader
 from fastrec.harnesses.lm_eval.scores import ScoreReader
 from fastrec.harnesses.lm_eval.setup import TaskSetup
-from fastrec.harnesses.log import Sample
+from fastrec.harnesses.log import Sample, extracted
 from fastrec.harnesses.values import spell
-from fastrec.schemas.newest import AnswerAttribution, Input, Output
+from fastrec.schemas.newest import Input, Output
 
 __all__ = ["SampleMaker"]
 
@@ -100,16 +100,7 @@ class SampleMaker:
             input=self._input(row, sent, self._references(row)),
             scores=draft.scores,
             output=Output(raw=raw),
-            answers=[
-                AnswerAttribution(
-                    turn_idx=0,
-                    source="output.raw",
-                    extracted_value=text,
-                    extraction_method=name or "unknown filter",
-                    is_terminal=True,
-                )
-                for text in answers
-            ],
+            answers=[extracted(text, name or "unknown filter") for text in answers],
             error=error,
             metadata=draft.metadata,
         )
