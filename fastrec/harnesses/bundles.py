@@ -1,7 +1,7 @@
 """The records of a sample, with the parts that they share stored once, and the lines that they make up.
 
-A sample of HELM has 25 metrics or more: as lines, its question and prompt would be there as many times, ten times the
-text of the log. A bundle is as long as the sample. It becomes lines when the shard is written.
+A sample of HELM has 25 metrics or more. As lines, its question and prompt would be repeated for each of them: ten times
+the text of the log. A bundle has them once. It becomes lines when the shard is written.
 
     {"schema_version":…,"evaluation_name":…   ,"evaluation_result_id":…   ,"sample_id":…,"input":{…}
     └──── the run ───────────────────────┘   └─── the metric ────────┘   └──── question ──────────┘
@@ -35,7 +35,7 @@ class BundledScore(msgspec.Struct, array_like=True, gc=False):
     evaluation: bytes
     error: bytes = b""
     answer: bytes | None = None
-    """What the record has instead of the part of its sample; the same goes for the metadata."""
+    """Replaces the part that the records of the sample share; so does `metadata`."""
     metadata: bytes | None = None
 
 

@@ -6,8 +6,8 @@ A sample becomes one record per score. What its records share, above all the que
     not a number             false, and `error` says why
     0 or 1                   whether it is 1
     any other: graded        false; a metric with such a score is graded, and 1 means full marks
-    of a metric where
-    lower is better          false
+    any score of a metric
+    where lower is better    false
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Converter:
         ends = self._ends(sample)
         bundled = []
         for score in scores:
-            number, totals, is_judgement = metrics.get(score.metric) or self._new_metric(score.metric)
+            number, totals, can_be_correct = metrics.get(score.metric) or self._new_metric(score.metric)
             totals.records += 1
             value, error = score.value, sample.error
             if value is None:
@@ -117,7 +117,7 @@ class Converter:
                 totals.sum += value
                 if value not in _TRUTH_VALUES:
                     totals.graded = True
-            evaluation = _SCORE + encode(value) + ends[value == 1 and is_judgement and not error]
+            evaluation = _SCORE + encode(value) + ends[value == 1 and can_be_correct and not error]
             if not error and score.answers is None and score.output is None and not score.metadata:  # nearly always
                 bundled.append(BundledScore(number, evaluation))
                 continue
@@ -139,9 +139,9 @@ class Converter:
         )
 
     def _new_metric(self, name: str) -> tuple[int, MetricTotals, bool]:
-        is_judgement = name not in self._run.lower_is_better
-        totals = self.metrics[name] = MetricTotals(graded=not is_judgement)
-        found = self._metrics[name] = (len(self._metrics), totals, is_judgement)
+        can_be_correct = name not in self._run.never_correct
+        totals = self.metrics[name] = MetricTotals(graded=not can_be_correct)
+        found = self._metrics[name] = (len(self._metrics), totals, can_be_correct)
         return found
 
     def _question(self, sample: Sample) -> bytes:

@@ -1,9 +1,9 @@
 r"""Find the items of a long array in a JSON document, in bounded memory and without parsing them.
 
 They come in groups of whole items, about 4 MB each. A group is cut at a place that looks like the border of two items:
-`},` and the whitespace that follows the first item, then `{`. That is a search for bytes. It may be deceived, so each
-group is decoded as a list of items that stay unparsed: since it starts at an item, its brackets are balanced and it
-ends outside a string only if the cut is right. Where no such place is right, the group is cut by following strings and
+`},` and the whitespace that follows the first item, then `{`. This search for bytes can be wrong, so each group is
+decoded as a list of items that stay unparsed. The group starts at an item, so its brackets are balanced and it ends
+outside a string only if the cut is right. Where no such place is right, the group is cut by following strings and
 brackets, which is slower.
 """
 
@@ -29,8 +29,8 @@ GROUP_BYTES: Final = 4 << 20
 _TRIES: Final = 4  # borders to try before following brackets
 _FAR: Final = 4  # groups to look ahead for a border
 
-# What Python writes and msgspec refuses: bare values, and halves of surrogate pairs. Replaced by something else, even
-# inside a string or after an escaped backslash, they change no bracket and no quote.
+# What Python writes and msgspec refuses: bare values, and escaped surrogates. Replacing them changes no bracket and no
+# quote, even inside a string or after an escaped backslash.
 _NOT_FINITE: Final = re.compile(rb"(?<=[ \t\r\n:,\[])(?:NaN|-?Infinity)(?=[ \t\r\n,\]}])")
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 

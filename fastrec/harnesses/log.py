@@ -32,7 +32,7 @@ class FoundFile(msgspec.Struct, frozen=True):
     path: str
     size: int
     role: str
-    """What it is to its harness, for example `samples` or `results`."""
+    """What it contains, in the words of its harness: for example `samples` or `results`."""
 
 
 class Log(msgspec.Struct, frozen=True):
@@ -84,8 +84,8 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The version of the harness, if the log says it."""
     metadata: dict[str, str] = {}
     """Added to the metadata of all records."""
-    lower_is_better: frozenset[str] = frozenset()
-    """Metrics of which the harness says so: no score of theirs is correct."""
+    never_correct: frozenset[str] = frozenset()
+    """Metrics where lower scores are better, or that judge nothing: none of their scores counts as correct."""
 
     @property
     def evaluation_id(self) -> str:
@@ -174,9 +174,9 @@ class Harness(Protocol):
     NAME: str
 
     def role_of(self, head: bytes, path: str) -> str | None:
-        """Return what a file is to this harness, by its first HEAD_BYTES, decompressed; None if it is no file of it.
+        """Return what a file is to this harness, by its first HEAD_BYTES, decompressed; None if it is foreign.
 
-        `path` serves to look further into a file whose first bytes do not decide, such as a zip archive.
+        If these do not decide, as in a zip archive, the harness may read more of the file at `path`.
         """
 
     def logs_of(self, files: Sequence[FoundFile]) -> Grouped:

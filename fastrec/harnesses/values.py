@@ -1,4 +1,4 @@
-"""Values of logs: JSON that Python's `json` writes, but that is not JSON, scores, and text for metadata."""
+"""Read values of logs: JSON as Python's `json` writes it, numbers, and text for metadata."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-__all__ = ["REFUSALS", "as_list", "decoder", "number_of", "spell", "whole_text"]
+__all__ = ["REFUSALS", "as_list", "decoder", "number_of", "replace_lone_surrogates", "spell"]
 
 REFUSALS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for a text that it does not decode."""
@@ -22,8 +22,8 @@ _encode: Final = msgspec.json.Encoder().encode
 def decoder(kind: type[_T]) -> Callable[[bytes | memoryview], _T]:
     """Return a function that decodes JSON as a type; unknown keys are skipped.
 
-    Harnesses write NaN and Infinity bare, and halves of surrogate pairs escaped. JSON has neither, and msgspec refuses
-    them: such a text is parsed by Python's `json`, which is slower. Half of a pair becomes U+FFFD.
+    Harnesses write bare NaN and Infinity, and escaped lone surrogates. msgspec refuses them. Such a text is parsed by
+    Python's `json`, which is slower, and lone surrogates become U+FFFD.
 
     The function raises ValueError if the text is no JSON either way, or not of that type.
     """
@@ -35,7 +35,7 @@ def decoder(kind: type[_T]) -> Callable[[bytes | memoryview], _T]:
         except REFUSALS as refusal:
             try:
                 value = json.loads(bytes(text))
-                return msgspec.convert(_whole(value), kind)
+                return msgspec.convert(_without_lone_surrogates(value), kind)
             except RecursionError:
                 raise ValueError("it is nested too deeply") from None
             except (ValueError, UnicodeDecodeError):
@@ -44,18 +44,18 @@ def decoder(kind: type[_T]) -> Callable[[bytes | memoryview], _T]:
     return decode
 
 
-def whole_text(text: str) -> str:
-    """Replace halves of surrogate pairs, which UTF-8 cannot hold, by U+FFFD."""
+def replace_lone_surrogates(text: str) -> str:
+    """Replace lone surrogates, which UTF-8 cannot hold, by U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _whole(value: Any) -> Any:
+def _without_lone_surrogates(value: Any) -> Any:
     if isinstance(value, str):
-        return value if value.isascii() else whole_text(value)
+        return value if value.isascii() else replace_lone_surrogates(value)
     if isinstance(value, list):
-        return [_whole(item) for item in value]
+        return [_without_lone_surrogates(item) for item in value]
     if isinstance(value, dict):
-        return {_whole(key): _whole(item) for key, item in value.items()}
+        return {_without_lone_surrogates(key): _without_lone_surrogates(item) for key, item in value.items()}
     return value
 
 

@@ -69,7 +69,7 @@ samples = st.builds(
     error=texts,
     metadata=metadata,
 )
-RUN = RunInfo(task="tâsk", model='m"odel', started="", version="1.2", lower_is_better=frozenset({"lower"}))
+RUN = RunInfo(task="tâsk", model='m"odel', started="", version="1.2", never_correct=frozenset({"lower"}))
 
 
 def expected(sample: Sample, score: Score, graded: frozenset[str]) -> bytes:

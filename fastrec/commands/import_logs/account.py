@@ -22,7 +22,8 @@ def account_of(log: Log, planned: PlannedLog, slices: Sequence[Converted]) -> Im
     left_out, metrics_left_out = Counter(plan.left_out), Counter[str]()
     for one in slices:
         for name, metric in one.metrics.items():
-            totals.setdefault(name, MetricTotals()).__iadd__(metric)
+            total = totals.setdefault(name, MetricTotals())
+            total += metric
         left_out.update(one.left_out)
         metrics_left_out.update(one.metrics_left_out)
     samples = sum(one.samples for one in slices) + sum(plan.left_out.values())

@@ -1,6 +1,6 @@
-"""Group files into logs, with the help of files beside them.
+"""Group files into logs, and find the files of a log that the user did not name.
 
-A log of lm-eval or HELM has several files. Who names one of them means the log: the others are looked for in the same
+A log of lm-eval or HELM has several files. If the user names only some of them, the others are looked for in the same
 directory. Only logs of which a file was named are imported.
 """
 
@@ -23,24 +23,26 @@ def group_files(harness: str, files: Sequence[FoundFile], names: Sequence[str]) 
     if not grouped.bad:
         return grouped
     complete = {file.path for log in grouped.logs for file in log.files}
-    lonely = {file.path for file in files} - complete
-    beside = _files_beside(harness, files, lonely, names)
+    incomplete = {file.path for file in files} - complete
+    beside = _files_beside(harness, files, incomplete, names)
     if not beside:
         return grouped
     again = harness_named(harness).logs_of([*files, *beside])
     bad = {one.path for one in grouped.bad}
     return Grouped(
-        grouped.logs + [log for log in again.logs if any(file.path in lonely for file in log.files)],
+        grouped.logs + [log for log in again.logs if any(file.path in incomplete for file in log.files)],
         [one for one in again.bad if one.path in bad],
         grouped.others,
     )
 
 
-def _files_beside(harness: str, files: Sequence[FoundFile], lonely: set[str], names: Sequence[str]) -> list[FoundFile]:
-    """Find further files of a harness in the directories of lonely files."""
+def _files_beside(
+    harness: str, files: Sequence[FoundFile], incomplete: set[str], names: Sequence[str]
+) -> list[FoundFile]:
+    """Find further files of a harness in the directories of files that are not part of a complete log."""
     known = {file.path for file in files}
     found = []
-    for directory in dict.fromkeys(parent_and_name(file.path)[0] for file in files if file.path in lonely):
+    for directory in dict.fromkeys(parent_and_name(file.path)[0] for file in files if file.path in incomplete):
         for path in _listed(directory):
             if path in known:
                 continue

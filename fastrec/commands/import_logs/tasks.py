@@ -118,7 +118,7 @@ def _reason(exc: Exception, log: Log) -> str:
 
 @collector_off()
 def convert_slice(task: ConvertTask) -> Converted:
-    """Turn the samples of a slice into lines of a work file."""
+    """Turn the samples of a slice into bundles in a work file."""
     converter = Converter(task.log.harness, task.run, task.patterns)
     result = Converted(task.number, task.path)
     try:

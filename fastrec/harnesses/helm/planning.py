@@ -37,5 +37,5 @@ def plan(log: Log) -> LogPlan:
         not_compared=compared.not_compared,
         expected_samples=compared.samples,
         notes=() if stats else ("there is no stats.json: the records are compared with nothing",),
-        left_out={"no request has its instance, perturbation and trial": len(scan.strangers)} if scan.strangers else {},
+        left_out={"no request has its instance, perturbation and trial": len(scan.unmatched)} if scan.unmatched else {},
     )

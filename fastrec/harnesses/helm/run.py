@@ -57,7 +57,7 @@ def run_of(log: Log, scan: Scan, metrics: Iterable[str]) -> RunInfo:
         model=model,
         started="" if scan.started is None else str(scan.started),
         metadata={key: value for key, value in metadata.items() if value},
-        lower_is_better=frozenset(filter(_is_no_judgement, metrics)),
+        never_correct=frozenset(filter(_is_no_judgement, metrics)),
     )
 
 

@@ -46,7 +46,7 @@ class Scan:
     def __init__(self) -> None:
         self.envelope = Envelope()
         self.samples = SampleTable()
-        self.strangers = SampleTable()
+        self.unmatched = SampleTable()
         """Keys of scores that no request has."""
         self.requests = FileIndex()
         self.entries = FileIndex()
@@ -105,7 +105,7 @@ def _scan_entries(path: str, scan: Scan) -> None:
             sample = scan.samples.find(number)
             scan.entries.add(start, size, sample)
             if sample is None:
-                scan.strangers.add(number)
+                scan.unmatched.add(number)
                 continue
             scan.count(key.perturbation, one.train_trial_index, one.stats or ())
     scan.finish()

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from fastrec.harnesses.files import read_at
 from fastrec.storage.base import Reader
 
-__all__ = ["Member", "members_of", "unpacked"]
+__all__ = ["Member", "members_of", "unpack_members"]
 
 _PACKED: Final = Struct("<QQQHL")
 _BLOCK: Final = 1 << 20
@@ -50,7 +50,7 @@ class Member(NamedTuple):
         return _PACKED.pack(*self)
 
 
-def unpacked(members: bytes) -> Iterator[Member]:
+def unpack_members(members: bytes) -> Iterator[Member]:
     """Yield the members that were packed, one after the other."""
     return map(Member._make, _PACKED.iter_unpack(members))
 

@@ -15,8 +15,9 @@ from typing import Any, Final
 
 import msgspec
 
+from fastrec.harnesses.inspect.header_structs import Entry, Header, Metric, Results
+from fastrec.harnesses.inspect.sample_structs import LoggedSample
 from fastrec.harnesses.inspect.scores import OLD_SCORE, Scorer, Scoring, scores_in
-from fastrec.harnesses.inspect.structs import Entry, Header, LoggedSample, Metric, Results
 from fastrec.harnesses.log import Aggregate, RunInfo
 from fastrec.harnesses.values import decoder
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import Any, Final
 
-from fastrec.harnesses.inspect.structs import Part
+from fastrec.harnesses.inspect.sample_structs import Part
 
 __all__ = ["MEDIA", "Attachments", "placeholder"]
 

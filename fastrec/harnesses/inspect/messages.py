@@ -20,7 +20,7 @@ import msgspec
 from msgspec import UNSET
 
 from fastrec.harnesses.inspect.media import MEDIA, Attachments, placeholder
-from fastrec.harnesses.inspect.structs import Call, LoggedMessage, Part
+from fastrec.harnesses.inspect.sample_structs import Call, LoggedMessage, Part
 from fastrec.harnesses.values import spell
 from fastrec.schemas.newest import Message, ToolCall
 

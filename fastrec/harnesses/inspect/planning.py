@@ -9,7 +9,7 @@ from typing import Any, Final
 from fastrec.errors import LogError
 from fastrec.harnesses.files import check_is_plain
 from fastrec.harnesses.inspect.archive import Archive, directory_of
-from fastrec.harnesses.inspect.directory import unpacked
+from fastrec.harnesses.inspect.directory import unpack_members
 from fastrec.harnesses.inspect.header import (
     decode_header,
     figures_of,
@@ -19,10 +19,11 @@ from fastrec.harnesses.inspect.header import (
     scores_seen,
     scoring_of,
 )
-from fastrec.harnesses.inspect.reading import LogSlice, archived, in_document, sample_files
+from fastrec.harnesses.inspect.header_structs import Header
+from fastrec.harnesses.inspect.reading import LogSlice, sample_members, samples_in_archive, samples_in_document
 from fastrec.harnesses.inspect.roles import ARCHIVE
-from fastrec.harnesses.inspect.sample import Texts
-from fastrec.harnesses.inspect.structs import Header, LoggedSample
+from fastrec.harnesses.inspect.sample import LazyParts
+from fastrec.harnesses.inspect.sample_structs import LoggedSample
 from fastrec.harnesses.json_array import scan_array
 from fastrec.harnesses.log import Log, LogPlan
 from fastrec.storage import storage_of
@@ -45,17 +46,17 @@ def _plan_archive(path: str) -> LogPlan:
     check_is_plain(path)
     directory = directory_of(path)
     header, notes = _archived_header(path, directory)
-    files, cut_short = sample_files(directory)
-    slices = [tuple(some) for some in _slices(files, lambda one: one.size)]
+    members, cut_short = sample_members(directory)
+    slices = [tuple(some) for some in _slices(members, lambda one: one.size)]
     left_out = {_CUT_SHORT: cut_short} if cut_short else {}
-    return _plan(header, notes, archived(path, files), [{"files": some} for some in slices], left_out)
+    return _plan(header, notes, samples_in_archive(path, members), [{"members": some} for some in slices], left_out)
 
 
 def _archived_header(path: str, directory: dict[str, bytes]) -> tuple[Header, list[str]]:
     for name, notes in (("header.json", []), ("_journal/start.json", ["the log has no header.json"])):
         if name in directory:
             with storage_of(path).open_reader(path) as reader:
-                (member,) = unpacked(directory[name])
+                (member,) = unpack_members(directory[name])
                 text = Archive(path, reader).read(member)
             return _decoded(path, f"its member {name}", text), notes
     raise LogError(path, "has neither header.json nor _journal/start.json, so it does not say what was run")
@@ -66,7 +67,7 @@ def _plan_document(path: str) -> LogPlan:
     scan = scan_array(path, "samples")
     header = _decoded(path, "it", scan.envelope)
     slices = [tuple(some) for some in _slices(scan.groups, lambda one: one[1] - one[0])]
-    return _plan(header, [], in_document(path, scan.groups), [{"groups": some} for some in slices], {})
+    return _plan(header, [], samples_in_document(path, scan.groups), [{"groups": some} for some in slices], {})
 
 
 def _decoded(path: str, what: str, text: bytes | bytearray) -> Header:
@@ -82,7 +83,7 @@ def _decoded(path: str, what: str, text: bytes | bytearray) -> Header:
 def _plan(
     header: Header,
     notes: list[str],
-    found: Iterator[tuple[LoggedSample, Texts]],
+    found: Iterator[tuple[LoggedSample, LazyParts]],
     slices: list[dict[str, Any]],
     left_out: dict[str, int],
 ) -> LogPlan:

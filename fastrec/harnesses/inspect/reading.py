@@ -1,8 +1,8 @@
 """Read the samples of a slice: members of an archive, or groups of items of a JSON document.
 
-    sample_files(directory)      the members of each sample of a `.eval` log
-    archived(path, samples)      reads them, one at a time
-    in_document(path, groups)    reads the samples of a `.json` log
+    sample_members(directory)            the members of each sample of a `.eval` log
+    samples_in_archive(path, samples)    reads them, one at a time
+    samples_in_document(path, groups)    reads the samples of a `.json` log
 
 A chunked sample has several members. `sample.json` is the sample without its messages; `messages/N.json` is the part of
 the sequence of all messages that begins with message N, and `message_refs` says which of them the sample has.
@@ -20,15 +20,15 @@ import msgspec
 from fastrec.errors import LogError
 from fastrec.harnesses.files import read_at
 from fastrec.harnesses.inspect.archive import Archive
-from fastrec.harnesses.inspect.directory import unpacked
-from fastrec.harnesses.inspect.sample import Texts, sample_of
+from fastrec.harnesses.inspect.directory import unpack_members
+from fastrec.harnesses.inspect.sample import LazyParts, sample_of
+from fastrec.harnesses.inspect.sample_structs import LoggedMessage, LoggedSample, SampleAttachments, SampleEvents
 from fastrec.harnesses.inspect.scores import Scoring
-from fastrec.harnesses.inspect.structs import LoggedMessage, LoggedSample, SampleAttachments, SampleEvents
 from fastrec.harnesses.log import Log, RunInfo, Sample
 from fastrec.harnesses.values import REFUSALS, decoder
 from fastrec.storage import storage_of
 
-__all__ = ["LogSlice", "SampleFiles", "archived", "in_document", "sample_files", "samples"]
+__all__ = ["LogSlice", "SampleMembers", "sample_members", "samples", "samples_in_archive", "samples_in_document"]
 
 _SAMPLES: Final = "samples/"
 _SHELL: Final = "sample.json"
@@ -50,7 +50,7 @@ _decode_items: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _decode_fast: Final = msgspec.json.Decoder(LoggedSample).decode
 
 
-class SampleFiles(msgspec.Struct, frozen=True):
+class SampleMembers(msgspec.Struct, frozen=True):
     """The members of one sample, packed; only a chunked sample has more than the first."""
 
     sample: bytes
@@ -60,10 +60,12 @@ class SampleFiles(msgspec.Struct, frozen=True):
     @property
     def size(self) -> int:
         """The size of its text."""
-        return sum(member.size for part in (self.sample, self.messages, self.attachments) for member in unpacked(part))
+        return sum(
+            member.size for part in (self.sample, self.messages, self.attachments) for member in unpack_members(part)
+        )
 
 
-def sample_files(directory: Mapping[str, bytes]) -> tuple[list[SampleFiles], int]:
+def sample_members(directory: Mapping[str, bytes]) -> tuple[list[SampleMembers], int]:
     """Return the members of each sample in the order of the directory, and the number of chunked ones cut short."""
     whole: dict[str, bytes] = {}
     chunks: dict[str, dict[str, dict[int, bytes]]] = {}
@@ -83,7 +85,7 @@ def sample_files(directory: Mapping[str, bytes]) -> tuple[list[SampleFiles], int
     for name, member in whole.items():
         sequences = chunks.pop(name, {})
         parts = (sequences.get(key, {}) for key in ("messages", "attachments"))
-        samples.append(SampleFiles(member, *(b"".join(part[start] for start in sorted(part)) for part in parts)))
+        samples.append(SampleMembers(member, *(b"".join(part[start] for start in sorted(part)) for part in parts)))
     return samples, len(chunks)
 
 
@@ -91,41 +93,45 @@ class LogSlice(msgspec.Struct, frozen=True):
     """A slice of a log: samples of an archive, or groups of samples of a document."""
 
     scoring: Scoring
-    files: tuple[SampleFiles, ...] = ()
+    members: tuple[SampleMembers, ...] = ()
     groups: tuple[tuple[int, int, int], ...] = ()
 
 
 def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:  # noqa: ARG001 - the protocol has it
     """Read the samples of a slice."""
     path = log.files[0].path
-    logged = archived(path, log_slice.files) if log_slice.files else in_document(path, log_slice.groups)
-    for sample, texts in logged:
+    logged = (
+        samples_in_archive(path, log_slice.members)
+        if log_slice.members
+        else samples_in_document(path, log_slice.groups)
+    )
+    for sample, parts in logged:
         try:
-            yield sample_of(sample, texts, log_slice.scoring)
+            yield sample_of(sample, parts, log_slice.scoring)
         except (ValueError, RecursionError) as exc:
             raise LogError(path, f"sample {sample.id} cannot be read: {exc}") from exc
 
 
-def archived(path: str, samples: Iterable[SampleFiles]) -> Iterator[tuple[LoggedSample, Texts]]:
+def samples_in_archive(path: str, samples: Iterable[SampleMembers]) -> Iterator[tuple[LoggedSample, LazyParts]]:
     """Read samples of an archive."""
     with storage_of(path).open_reader(path) as reader:
         archive = Archive(path, reader)
-        for files in samples:
-            (member,) = unpacked(files.sample)
+        for members in samples:
+            (member,) = unpack_members(members.sample)
             text = archive.read(member)
             try:
                 sample = decode_sample(text)
                 if sample.message_refs is None:
-                    yield sample, _texts_in(text)
+                    yield sample, _parts_of(text)
                 else:
-                    yield _chunked(sample, archive, files)
+                    yield _chunked(sample, archive, members)
             except ValueError as exc:
                 raise archive.error(member, f"is not a sample: {exc}") from exc
 
 
-def _chunked(sample: LoggedSample, archive: Archive, files: SampleFiles) -> tuple[LoggedSample, Texts]:
+def _chunked(sample: LoggedSample, archive: Archive, members: SampleMembers) -> tuple[LoggedSample, LazyParts]:
     """Put a chunked sample together."""
-    chunks = [_decode_messages(memoryview(archive.read(member))) for member in unpacked(files.messages)]
+    chunks = [_decode_messages(memoryview(archive.read(member))) for member in unpack_members(members.messages)]
     pool = [message for chunk in chunks for message in chunk]
     for start, end in sample.message_refs or ():
         if not 0 <= start <= end <= len(pool):
@@ -133,20 +139,20 @@ def _chunked(sample: LoggedSample, archive: Archive, files: SampleFiles) -> tupl
         sample.messages += pool[start:end]
 
     def attachments() -> dict[str, str]:
-        chunks = [_decode_texts(memoryview(archive.read(member))) for member in unpacked(files.attachments)]
+        chunks = [_decode_texts(memoryview(archive.read(member))) for member in unpack_members(members.attachments)]
         return {str(index): text for index, text in enumerate(text for chunk in chunks for text in chunk)}
 
-    return sample, Texts(attachments, list)
+    return sample, LazyParts(attachments, list)
 
 
-def in_document(path: str, groups: Iterable[tuple[int, int, int]]) -> Iterator[tuple[LoggedSample, Texts]]:
+def samples_in_document(path: str, groups: Iterable[tuple[int, int, int]]) -> Iterator[tuple[LoggedSample, LazyParts]]:
     """Read samples of a JSON document."""
     with storage_of(path).open_reader(path) as reader:
         for start, end, _ in groups:
             text = b"[%b]" % read_at(reader, end - start, start)
             try:
                 for item in _items(text):
-                    yield decode_sample(item), _texts_in(item)
+                    yield decode_sample(item), _parts_of(item)
             except ValueError as exc:
                 raise LogError(path, f"has a damaged sample between byte {start:,} and byte {end:,}: {exc}") from exc
 
@@ -187,7 +193,7 @@ def _finite(text: Buffer) -> bytes:
     return _NOT_FINITE.sub(rb'"\1"\2"', text)
 
 
-def _texts_in(text: Buffer) -> Texts:
+def _parts_of(text: Buffer) -> LazyParts:
     """Return what to read of a sample's text when it is needed."""
 
     def attachments() -> dict[str, str]:
@@ -203,4 +209,4 @@ def _texts_in(text: Buffer) -> Texts:
         old = found.transcript.events if found.transcript else None
         return found.events or old
 
-    return Texts(attachments, events)
+    return LazyParts(attachments, events)

@@ -17,17 +17,17 @@ from msgspec import UNSET
 
 from fastrec.harnesses.inspect.media import Attachments
 from fastrec.harnesses.inspect.messages import Said, messages_of, prompt_text, said_in
+from fastrec.harnesses.inspect.sample_structs import LoggedMessage, LoggedSample
 from fastrec.harnesses.inspect.scores import Answers, Scoring, scores_of
-from fastrec.harnesses.inspect.structs import LoggedMessage, LoggedSample
 from fastrec.harnesses.inspect.usage import performance_of, token_usage_of
 from fastrec.harnesses.log import Sample
 from fastrec.harnesses.values import spell
 from fastrec.schemas.newest import Input, Output
 
-__all__ = ["Texts", "sample_of"]
+__all__ = ["LazyParts", "sample_of"]
 
 
-class Texts:
+class LazyParts:
     """The parts of a sample that are read when they are needed."""
 
     def __init__(self, attachments: Callable[[], Mapping[str, str]], events: Callable[[], Any]) -> None:
@@ -35,9 +35,9 @@ class Texts:
         self.events = events
 
 
-def sample_of(logged: LoggedSample, texts: Texts, scoring: Scoring) -> Sample:
+def sample_of(logged: LoggedSample, parts: LazyParts, scoring: Scoring) -> Sample:
     """Turn a logged sample into a sample."""
-    attachments = texts.attachments
+    attachments = parts.attachments
     metadata = _metadata(logged)
     asked, correct = _input(logged, attachments)
     if correct:
@@ -51,7 +51,7 @@ def sample_of(logged: LoggedSample, texts: Texts, scoring: Scoring) -> Sample:
         input=asked,
         scores=[],
         interaction_type=kind,
-        token_usage=token_usage_of(logged, texts.events),
+        token_usage=token_usage_of(logged, parts.events),
         performance=performance_of(logged),
         error=_error(logged),
         metadata=metadata,

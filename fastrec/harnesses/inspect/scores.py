@@ -19,12 +19,12 @@ from typing import Any, Final
 
 import msgspec
 
-from fastrec.harnesses.inspect.structs import LoggedSample, SampleScore
+from fastrec.harnesses.inspect.sample_structs import LoggedSample, SampleScore
 from fastrec.harnesses.log import Score, extracted
 from fastrec.harnesses.values import spell
 from fastrec.schemas.newest import AnswerAttribution
 
-__all__ = ["OLD_SCORE", "Answers", "Scorer", "Scoring", "number_of", "scores_in", "scores_of"]
+__all__ = ["OLD_SCORE", "Answers", "Scorer", "Scoring", "number_or_problem", "scores_in", "scores_of"]
 
 OLD_SCORE: Final = "score"
 """The name of the scorer of a log with `score` instead of `scores`, unless the results name it."""
@@ -56,22 +56,24 @@ class Scoring(msgspec.Struct, frozen=True):
 
 
 class Answers(msgspec.Struct, frozen=True):
-    """What the answers of a sample's scorers are told by."""
+    """What scores need to know about the sample: what the model said, and where."""
 
     texts: tuple[str, ...]
     """What the model said: an explanation that repeats it is left out."""
     turn: int
+    """The message with the answer."""
     source: str
+    """The field of the record that has it."""
     choices: int
     """The number of choices."""
 
 
-def number_of(value: Any) -> tuple[float | None, str]:
+def number_or_problem(value: Any) -> tuple[float | None, str]:
     """Return a value as a finite number, or the reason why it is none.
 
-    >>> number_of("P"), number_of(True), number_of("No"), number_of("0.25")
+    >>> number_or_problem("P"), number_or_problem(True), number_or_problem("No"), number_or_problem("0.25")
     ((0.5, ''), (1.0, ''), (0.0, ''), (0.25, ''))
-    >>> number_of(float("nan")), number_of([1, 0])
+    >>> number_or_problem(float("nan")), number_or_problem([1, 0])
     ((None, 'not scored: the score is NaN'), (None, 'the score is a list, which is not a number'))
     """
     if isinstance(value, str):
@@ -125,14 +127,14 @@ def _scores_by(scorer: Scorer, given: SampleScore, answers: Answers) -> list[Sco
     """Return the scores of one scorer."""
     value = given.value
     if isinstance(value, dict) and value:
-        scores = [_score(f"{scorer.name}:{key}", *number_of(part)) for key, part in value.items()]
+        scores = [_score(f"{scorer.name}:{key}", *number_or_problem(part)) for key, part in value.items()]
         if scorer.is_complete:
             absent = [key for key in scorer.keys if key not in value]
             scores += [_score(f"{scorer.name}:{key}", None, "the score has no such key") for key in absent]
     elif isinstance(value, dict):
         scores = [_score(metric, None, "the score is an empty dict") for metric in _metrics(scorer)]
     else:
-        number, problem = number_of(value)
+        number, problem = number_or_problem(value)
         metrics = _metrics(scorer) if number is None else [scorer.name]
         scores = [_score(metric, number, problem) for metric in metrics]
     found = _attributions(scorer.name, given.answer, answers)

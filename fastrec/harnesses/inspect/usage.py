@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
-from fastrec.harnesses.inspect.structs import LoggedSample, Usage
+from fastrec.harnesses.inspect.sample_structs import LoggedSample, Usage
 from fastrec.schemas.newest import Performance, TokenUsage
 
 __all__ = ["performance_of", "token_usage_of", "usages_in"]

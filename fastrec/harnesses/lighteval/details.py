@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from fastrec.harnesses.lighteval.literals import value_of
-from fastrec.harnesses.values import as_list, spell, whole_text
+from fastrec.harnesses.values import as_list, replace_lone_surrogates, spell
 
 __all__ = ["COLUMNS", "FLAT_COLUMNS", "Detail", "Rows", "details_of", "flat_details_of"]
 
@@ -151,7 +151,7 @@ def _text(value: Any) -> str:
     if value is None:
         return ""
     text = spell(value)
-    return text if text.isascii() else whole_text(text)
+    return text if text.isascii() else replace_lone_surrogates(text)
 
 
 def _texts(value: Any) -> list[str]:

@@ -61,7 +61,7 @@ def plan(log: Log) -> LogPlan:
             started=begin,
             version=results.version,
             metadata=_metadata(results, task),
-            lower_is_better=frozenset(name for name, metric in metrics.items() if metric.lower_is_better),
+            never_correct=frozenset(name for name, metric in metrics.items() if metric.lower_is_better),
         ),
         slices=[
             LogSlice(first, end, before, rows, is_flat, named, metrics) for first, end, before, rows in survey.slices

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from fastrec.harnesses.values import REFUSALS, whole_text
+from fastrec.harnesses.values import REFUSALS, replace_lone_surrogates
 
 __all__ = ["decoder_of", "encode", "plain"]
 
@@ -45,10 +45,10 @@ def decoder_of(kind: type[_T]) -> Callable[[bytes], _T]:
 
 
 def plain(value: Any) -> Any:
-    """Replace what JSON cannot hold: numbers that are not finite or too long, and halves of surrogate pairs."""
+    """Replace what JSON cannot hold: numbers that are not finite or too long, and lone surrogates."""
     kind = type(value)
     if kind is str:
-        return value if value.isascii() else whole_text(value)
+        return value if value.isascii() else replace_lone_surrogates(value)
     if kind is float:
         return value if math.isfinite(value) else json.dumps(value)
     if kind is dict:

@@ -88,7 +88,7 @@ def array_items(path: str) -> Iterator[bytes]:
 def _items(text: bytes) -> list[msgspec.Raw]:
     try:
         return _decode_items(text)
-    except REFUSALS:  # a bare NaN, or half of a surrogate pair
+    except REFUSALS:  # a bare NaN, or a lone surrogate
         return _decode_items(encode(plain(json.loads(text))))
 
 

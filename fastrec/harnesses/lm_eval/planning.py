@@ -40,14 +40,14 @@ def plan(log: Log) -> LogPlan:
         shard = shard_at(path)
     except ShardError as exc:
         raise LogError(path, exc.reason) from exc
-    whole = is_array(path)
-    ordered = whole or (len(setup.filters) > 1 and not _names_filters(path))
-    pieces = [Slice(shard)] if ordered else list(shard.slices(_SLICE_BYTES))
+    is_one_array = is_array(path)
+    is_one_slice = is_one_array or (len(setup.filters) > 1 and not _names_filters(path))
+    pieces = [Slice(shard)] if is_one_slice else list(shard.slices(_SLICE_BYTES))
     means, others = aggregates_of(figures, settings)
     expected, notes = _expected(results, log, setup)
     return LogPlan(
         run=_run_of(results, log, lower_is_better(figures, settings, results.of_task("higher_is_better", task))),
-        slices=[LogSlice(piece, whole, setup) for piece in pieces],
+        slices=[LogSlice(piece, is_one_array, setup) for piece in pieces],
         aggregates=means,
         not_compared=others,
         expected_samples=expected,
@@ -89,7 +89,7 @@ def _run_of(results: Results, log: Log, lower: frozenset[str]) -> RunInfo:
         started=started,
         version=spell(results.lm_eval_version) if results.lm_eval_version else "",
         metadata={key: spell(value) for key, value in about.items() if value is not None},
-        lower_is_better=lower,
+        never_correct=lower,
     )
 
 

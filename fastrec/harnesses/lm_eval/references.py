@@ -39,7 +39,7 @@ def _listed(text: str) -> list[str] | None:
             items = ast.literal_eval(text)
         if isinstance(items, list) and all(isinstance(item, str | int | float) for item in items):
             texts = list(map(str, items))
-            "".join(texts).encode()  # halves of surrogate pairs, escaped
+            "".join(texts).encode()  # fails for escaped lone surrogates
             return texts if str(items) == text else None
     except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
         pass
