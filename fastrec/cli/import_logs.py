@@ -28,7 +28,7 @@ _MOST_BAD = 20
 @click.option("-o", "--output", type=click.Path(), required=True, metavar="DIR",
               help="Directory for the shards. One of an earlier import is replaced.")  # fmt: skip
 @choice_option("--from", ["auto", "lm-eval", "inspect", "helm", "lighteval"],
-               "Harness whose logs are imported; auto: told by the content of each file.", to="from_")  # fmt: skip
+               "Harness whose logs are imported; auto: recognise it by the content.", to="from_")  # fmt: skip
 @click.option("--metric", multiple=True, metavar="PATTERN",
               help="Import only metrics that match, like acc* or *:strict-match; may be repeated.")  # fmt: skip
 @jobs_option
@@ -48,7 +48,7 @@ def import_logs(
 ) -> None:
     """Turn logs of lm-eval, Inspect, HELM and lighteval into shards of records.
 
-    PATHS are logs, directories of logs, quoted patterns or URLs. What a file is is told by its content. Each log
+    PATHS are logs, directories of logs, quoted patterns or URLs. Files are recognised by their content. Each log
     becomes one shard of records, one record per sample, metric and repeat; import.json accounts for every sample.
 
     The means that a log states are computed again from its records. Those that differ are listed: something was lost

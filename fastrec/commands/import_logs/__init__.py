@@ -45,7 +45,7 @@ def import_logs(
     Args:
         paths: Logs, directories, globs or URLs.
         output: A directory for the shards. One of an earlier import is replaced.
-        from_: The harness whose logs are imported; `auto` tells it by the content of each file.
+        from_: The harness whose logs are imported; `auto` recognises it by the content of each file.
         metric: Patterns of metrics; the scores of others are left out.
         jobs: Processes to use; small inputs are imported in this process.
         progress: Receives the progress.
