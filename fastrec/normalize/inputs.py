@@ -10,6 +10,7 @@ from fastrec.errors import ShardError, UsageError, shown
 from fastrec.sources.files import find_files
 from fastrec.sources.inputs import find_shards
 from fastrec.sources.shard import Shard
+from fastrec.storage import is_url
 
 __all__ = ["find_records"]
 
@@ -26,7 +27,8 @@ def find_records(paths: Sequence[str], *, files_from: str | None = None) -> tupl
         if harness := _harness_in(paths):
             raise _these_are_logs(harness, paths) from exc
         raise
-    first = next((shard for shard in shards if not shard.stream), None)
+    # In a store, another request every night would cost more than it is worth.
+    first = next((shard for shard in shards if not shard.stream and not is_url(shard.path)), None)
     if first is not None and (harness := _harness_of(first)):
         raise _these_are_logs(harness, paths or [first.path])
     return shards, notices
