@@ -150,7 +150,8 @@ def write_eval(
     """Write a `.eval` log."""
     members: list[tuple[str, Any]] = [("_journal/start.json", {"version": 2})]
     members += [(f"samples/{one['id']}_epoch_{one['epoch']}.json", one) for one in samples]
-    members += [("summaries.json", []), ("header.json", head or header(entry("match"), samples=len(samples)))]
+    summaries = [{"id": one["id"], "epoch": one["epoch"]} for one in samples]
+    members += [("summaries.json", summaries), ("header.json", head or header(entry("match"), samples=len(samples)))]
     path.write_bytes(archive(members, method, frames))
     return path
 

@@ -110,6 +110,29 @@ def test_an_unfinished_log_is_read_from_its_journal(tmp_path):
     assert not found.plan.aggregates
 
 
+SUMMARY = {"id": 1, "epoch": 1, "scores": {"match": {"value": float("nan")}}}
+
+
+@pytest.mark.parametrize(
+    ("summaries", "count"),
+    [
+        ([("_journal/summaries/1.json", [SUMMARY]), ("_journal/summaries/2.json", [SUMMARY, SUMMARY])], 3),
+        ([("_journal/summaries/1.json", [SUMMARY]), ("summaries.json", [SUMMARY, SUMMARY])], 2),
+        ([("summaries.json", b"[{")], None),
+        ([("summaries.json", {"1": SUMMARY})], None),
+        ([], None),
+    ],
+)
+def test_the_summaries_of_an_unfinished_log_state_its_samples(tmp_path, summaries, count):
+    """So a sample is missed, even if nothing else states how many there should be."""
+    path = tmp_path / "log.eval"
+    head = header(status="error", results=None)
+    path.write_bytes(archive([("samples/1_epoch_1.json", sample()), *summaries, ("header.json", head)]))
+    found = imported(path)
+    assert found.plan.expected_samples == count
+    assert len(found.records) == 1
+
+
 def test_an_unfinished_log_without_scores_expects_those_of_the_declared_scorers(tmp_path):
     path = tmp_path / "log.eval"
     declared = [{"name": "pkg/match"}, {"name": "judge", "metrics": {"tone": [], "facts": []}}]
@@ -130,7 +153,7 @@ def test_a_run_that_failed_says_so(tmp_path, status):
     found = imported(write_eval(tmp_path / "log.eval", sample(), head=head))
     expected = "the run did not finish" if status == "started" else f"the run ended with status {status}: no more quota"
     assert found.plan.notes == [expected]
-    assert found.plan.expected_samples is None, "samples may be missing"
+    assert found.plan.expected_samples == 1, "the summaries count those that ran, and not all that were planned"
 
 
 def test_a_log_without_samples(tmp_path):
@@ -320,11 +343,12 @@ def test_invalidated_logs_are_not_compared(tmp_path):
     assert plan.not_compared["match/accuracy"].startswith("the log has invalidated samples")
 
 
-def test_a_partial_run_states_no_number_of_samples(tmp_path):
+def test_a_partial_run_states_only_the_samples_that_its_summaries_count(tmp_path):
     for more in ({"logged_samples": 1}, {"early_stopping": {}}):
         head = header(entry("match"), samples=9)
         head["results"] |= more
-        assert imported(write_eval(tmp_path / "log.eval", sample(), head=head)).plan.expected_samples is None
+        assert imported(write_json(tmp_path / "log.json", sample(), head=head)).plan.expected_samples is None
+        assert imported(write_eval(tmp_path / "log.eval", sample(), head=head)).plan.expected_samples == 1
 
 
 # Damage of documents

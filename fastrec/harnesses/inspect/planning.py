@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, Final
 
+import msgspec
+
 from fastrec.errors import LogError
 from fastrec.harnesses.files import check_is_plain
 from fastrec.harnesses.inspect.archive import Archive, directory_of
@@ -26,6 +28,7 @@ from fastrec.harnesses.inspect.sample import LazyParts
 from fastrec.harnesses.inspect.sample_structs import LoggedSample
 from fastrec.harnesses.json_array import scan_array
 from fastrec.harnesses.log import Log, LogPlan
+from fastrec.harnesses.values import decoder
 from fastrec.storage import storage_of
 
 __all__ = ["plan"]
@@ -34,6 +37,13 @@ _SLICE_BYTES: Final = 16 << 20
 _LAST_VERSION: Final = 3
 _LOOK_AT: Final = 32  # samples, to learn the names of scores
 _CUT_SHORT: Final = "a chunked sample without its sample.json"
+
+
+class _Summary(msgspec.Struct):
+    """One sample in a list of summaries; they are only counted."""
+
+
+_decode_summaries: Final = decoder(list[_Summary])
 
 
 def plan(log: Log) -> LogPlan:
@@ -49,7 +59,10 @@ def _plan_archive(path: str) -> LogPlan:
     members, cut_short = sample_members(directory)
     slices = [tuple(some) for some in _slices(members, lambda one: one.size)]
     left_out = {_CUT_SHORT: cut_short} if cut_short else {}
-    return _plan(header, notes, samples_in_archive(path, members), [{"members": some} for some in slices], left_out)
+    planned = _plan(header, notes, samples_in_archive(path, members), [{"members": some} for some in slices], left_out)
+    if planned.expected_samples is not None:
+        return planned
+    return msgspec.structs.replace(planned, expected_samples=_summarized_samples(path, directory))
 
 
 def _archived_header(path: str, directory: dict[str, bytes]) -> tuple[Header, list[str]]:
@@ -60,6 +73,22 @@ def _archived_header(path: str, directory: dict[str, bytes]) -> tuple[Header, li
                 text = Archive(path, reader).read(member)
             return _decoded(path, f"its member {name}", text), notes
     raise LogError(path, "has neither header.json nor _journal/start.json, so it does not say what was run")
+
+
+def _summarized_samples(path: str, directory: dict[str, bytes]) -> int | None:
+    """Count the summaries of samples, which runs that did not finish have, too; None if they cannot be read."""
+    names = [name for name in directory if name.startswith("_journal/summaries/")]
+    if "summaries.json" in directory:
+        names = ["summaries.json"]
+    if not names:
+        return None
+    with storage_of(path).open_reader(path) as reader:
+        archive = Archive(path, reader)
+        texts = (archive.read(member) for name in names for member in unpack_members(directory[name]))
+        try:
+            return sum(len(_decode_summaries(memoryview(text))) for text in texts)
+        except (LogError, ValueError):
+            return None  # the samples themselves may be whole
 
 
 def _plan_document(path: str) -> LogPlan:
