@@ -1,4 +1,7 @@
-"""The steps of an import: plan all logs, convert their slices, write a shard for each log that is intact."""
+"""The steps of an import: plan all logs, convert their slices, write a shard for each log that is intact.
+
+Shards are written while slices of other logs are converted.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from fastrec.commands.import_logs.account import account_of
-from fastrec.commands.import_logs.document import BadLog, Import
+from fastrec.commands.import_logs.document import BadLog, Import, ImportedLog
 from fastrec.commands.import_logs.output import ImportOutput
 from fastrec.commands.import_logs.tasks import (
     Converted,
@@ -20,7 +23,7 @@ from fastrec.commands.import_logs.tasks import (
 )
 from fastrec.engine.base import Engine
 from fastrec.errors import utf8
-from fastrec.harnesses.log import Log
+from fastrec.harnesses.log import Log, LogPlan
 from fastrec.progress import Progress
 
 __all__ = ["Pipeline"]
@@ -39,42 +42,58 @@ class Pipeline(msgspec.Struct, frozen=True):
         self.progress.start("import", sum(log.size for log in logs))
         planned = [plan for _, plan in sorted(self.engine.run(plan_log, logs))]
         wanted = _distinct(logs, planned, result)
-        converted = self._convert(wanted, planned)
-        self.progress.finish()
-        tasks = []
-        threads = max(self.engine.jobs // max(len(wanted), 1), 1)
-        for number, log in wanted.items():
-            slices = converted[number]
-            if problem := next((one.problem for one in slices if one.problem), ""):
-                result.bad_logs.append(BadLog(utf8(log.path), problem))
-                continue
-            account = account_of(log, planned[number], slices)
-            result.logs.append(account)
-            graded = frozenset(name for name, metric in account.metrics.items() if metric.graded)
-            files = [(one.path, one.head, tuple(one.metrics)) for one in slices]
-            tasks.append(ShardTask(self.output.shard_path(account.file), files, graded, threads))
-        for _ in self.engine.run(write_shard, tasks):
-            pass
-
-    def _convert(self, wanted: Mapping[int, Log], planned: Sequence[PlannedLog]) -> dict[int, list[Converted]]:
-        """Convert all slices of the wanted logs; return the results of each log in order."""
+        plans = {number: plan for number in wanted if (plan := planned[number].plan)}
         converted: dict[int, list[Converted]] = {number: [] for number in wanted}
-        for _, one in self.engine.run(convert_slice, self._tasks(wanted, planned)):
-            converted[one.number].append(one)
-            plan = planned[one.number].plan
-            assert plan is not None
-            self.progress.advance(wanted[one.number].size // len(plan.slices), one.records, 0)
-        for slices in converted.values():
-            slices.sort(key=lambda one: one.path)
-        return converted
+        accounts: dict[int, ImportedLog] = {}
+        shards: list[ShardTask] = []  # of logs whose slices are all converted
 
-    def _tasks(self, wanted: Mapping[int, Log], planned: Sequence[PlannedLog]) -> Iterator[ConvertTask]:
-        for number, log in wanted.items():
-            plan = planned[number].plan
-            assert plan is not None
+        def end(number: int) -> None:
+            """Account for a log whose slices are all converted; its shard can be written."""
+            slices = sorted(converted.pop(number), key=lambda one: one.path)
+            if problem := next((one.problem for one in slices if one.problem), ""):
+                result.bad_logs.append(BadLog(utf8(wanted[number].path), problem))
+                return
+            accounts[number] = account_of(wanted[number], planned[number], slices)
+            shards.append(self._shard(accounts[number], slices))
+
+        for number in [number for number, plan in plans.items() if not plan.slices]:
+            end(number)
+        for _, one in self.engine.run(_do, self._tasks(wanted, plans, shards)):
+            if one is None:
+                continue
+            converted[one.number].append(one)
+            count = len(plans[one.number].slices)
+            self.progress.advance(wanted[one.number].size // count, one.records, 0)
+            if len(converted[one.number]) == count:
+                end(one.number)
+        threads = max(self.engine.jobs // max(len(shards), 1), 1)  # all cores are busy, even with one large shard
+        for _ in self.engine.run(_do, [msgspec.structs.replace(shard, threads=threads) for shard in shards]):
+            pass
+        self.progress.finish()
+        result.logs += [account for _, account in sorted(accounts.items())]
+
+    def _tasks(
+        self, wanted: Mapping[int, Log], plans: Mapping[int, LogPlan], shards: list[ShardTask]
+    ) -> Iterator[ConvertTask | ShardTask]:
+        """Yield the slices of all logs; meanwhile, write shards, so that no worker waits for the largest log."""
+        for number, plan in plans.items():
             for position, log_slice in enumerate(plan.slices):
                 path = f"{self.output.work}/{number:06d}-{position:06d}"
-                yield ConvertTask(log, plan.run, log_slice, self.patterns, path, number)
+                yield ConvertTask(wanted[number], plan.run, log_slice, self.patterns, path, number)
+                while shards:
+                    yield shards.pop()
+
+    def _shard(self, account: ImportedLog, slices: Sequence[Converted]) -> ShardTask:
+        graded = frozenset(name for name, metric in account.metrics.items() if metric.graded)
+        files = [(one.path, one.head, tuple(one.metrics)) for one in slices]
+        return ShardTask(self.output.shard_path(account.file), files, graded)
+
+
+def _do(task: ConvertTask | ShardTask) -> Converted | None:
+    if isinstance(task, ConvertTask):
+        return convert_slice(task)
+    write_shard(task)
+    return None
 
 
 def _distinct(logs: Sequence[Log], planned: Sequence[PlannedLog], result: Import) -> dict[int, Log]:

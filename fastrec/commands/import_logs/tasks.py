@@ -80,7 +80,7 @@ class ShardTask(msgspec.Struct, frozen=True):
     slices: Sequence[tuple[str, bytes, tuple[str, ...]]]
     """The work file of each slice, how its records begin, and its metrics."""
     graded: frozenset[str]
-    threads: int
+    threads: int = 1
 
     def __str__(self) -> str:
         return f"writing {shown(self.path)}"
