@@ -113,10 +113,12 @@ def _expected(results: Results, log: Log, setup: TaskSetup) -> tuple[int | None,
     if not isinstance(count, int) or not count:
         return None, []
     # Of a run of chosen documents (--samples), the file states how many there are. The hash proves that all are here.
-    found = count * filters if is_array(path) else count_rows(path)
     stated = results.of_task("task_hashes", log.task)
+    if is_array(path) or not stated:
+        return count * filters, []
+    found = count_rows(path)
     try:
-        if found != count * filters and stated and task_hash(path) == stated:
+        if found != count * filters and task_hash(path) == stated:
             return found, [f"the run evaluated {found // filters:,} chosen documents of {count:,}"]
     except ValueError:
         pass  # reading the samples will report the damage
