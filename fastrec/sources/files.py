@@ -15,7 +15,7 @@ import msgspec
 from fastrec.errors import UsageError, shown
 from fastrec.storage import is_url, without_file_protocol
 
-__all__ = ["AnyFile", "find_files"]
+__all__ = ["AnyFile", "find_files", "walk"]
 
 
 class AnyFile(msgspec.Struct, frozen=True):
@@ -50,19 +50,31 @@ def _on_disk(name: str, problems: list[str]) -> Iterator[AnyFile]:
     for path in dict.fromkeys(map(os.path.normpath, names)):
         if os.path.isdir(path):  # noqa: PTH112 - as above
             yield from _in_directory(path, problems)
-        elif os.path.exists(path):  # noqa: PTH110 - as above
+        elif os.path.isfile(path):  # noqa: PTH113 - as above
             yield AnyFile(path, os.path.getsize(path), is_named=not is_pattern)  # noqa: PTH202 - as above
+        elif os.path.exists(path):  # noqa: PTH110 - as above
+            problems.append(f"{shown(path)}: not a regular file; logs are read more than once")
 
 
-def _in_directory(directory: str, problems: list[str]) -> Iterator[AnyFile]:
+def walk(directory: str, problems: list[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield all folders of a tree, each with the names of its files, sorted; hidden files and folders are left out.
+
+    A folder that cannot be searched is added to `problems`.
+    """
+
     def complain(exc: OSError) -> None:
         problems.append(f"{shown(str(exc.filename))}: the directory cannot be searched: {exc.strerror}")
 
-    for parent, directories, files in os.walk(directory, onerror=complain):
-        directories[:] = sorted(name for name in directories if not name.startswith("."))
-        for name in sorted(files):
-            path = os.path.join(parent, name)  # noqa: PTH118 - as above
-            if not name.startswith(".") and os.path.isfile(path):  # noqa: PTH113 - as above
+    for folder, folders, names in os.walk(directory, onerror=complain):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield folder, sorted(name for name in names if not name.startswith("."))
+
+
+def _in_directory(directory: str, problems: list[str]) -> Iterator[AnyFile]:
+    for folder, names in walk(directory, problems):
+        for name in names:
+            path = os.path.join(folder, name)  # noqa: PTH118 - as above
+            if os.path.isfile(path):  # noqa: PTH113 - as above
                 yield AnyFile(path, os.path.getsize(path), is_named=False)  # noqa: PTH202 - as above
 
 

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from fastrec.errors import ShardMissingError, UsageError, shown
+from fastrec.sources.files import walk
 from fastrec.sources.formats import Format, format_of_name
 from fastrec.sources.shard import STDIN, Shard, shard_at
 from fastrec.storage import is_url, storage_of, without_file_protocol
@@ -98,20 +99,15 @@ def _expanded(name: str, problems: list[str]) -> list[str]:
 
 def _in_directory(directory: str, problems: list[str]) -> list[str]:
     """Return the paths of the shards in a directory at any depth, sorted."""
-
-    def complain(exc: OSError) -> None:
-        problems.append(f"{shown(str(exc.filename))}: the directory cannot be searched: {exc.strerror}")
-
     found = []
-    for parent, directories, files in os.walk(directory, onerror=complain):
-        directories[:] = [name for name in directories if not name.startswith(".")]
+    for parent, files in walk(directory, problems):
         if "manifest.json" in files:  # a published corpus: rejected lines are not part of it
             files = [name for name in files if not name.startswith("rejects.jsonl")]
         for name in files:
             path = os.path.join(parent, name)  # noqa: PTH118 - as above
             # A dangling link is kept, so that it is reported as missing instead of skipped.
             wanted = os.path.isfile(path) or not os.path.exists(path)  # noqa: PTH110, PTH113
-            if ".jsonl" in name and not name.startswith(".") and wanted:
+            if ".jsonl" in name and wanted:
                 found.append(path)
     return sorted(found)
 

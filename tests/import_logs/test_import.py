@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,11 @@ import pytest
 import zstandard
 
 import fastrec
+from fastrec.cli.import_logs import import_logs as command
 from fastrec.commands.import_logs import Import, import_logs
 from fastrec.commands.import_logs import pipeline as pipeline_module
 from fastrec.errors import UsageError
+from fastrec.harnesses.registry import HARNESS_NAMES
 from fastrec.limits import Limits
 from tests.docs.reference import ROOT
 from tests.import_logs.sample_logs import (
@@ -250,6 +253,20 @@ def test_nothing_is_published_if_all_logs_are_bad(logs: Path, tmp_path: Path) ->
     done = run_command("import", logs / "inspect", "-o", tmp_path / "records", "--skip-bad-logs")
     assert done.returncode == 3
     assert not (tmp_path / "records").exists()
+
+
+@pytest.mark.timeout(20)
+def test_a_pipe_is_refused(tmp_path: Path) -> None:
+    """Reading it would wait for a writer."""
+    os.mkfifo(tmp_path / "pipe")
+    done = run_command("import", tmp_path / "pipe", "-o", tmp_path / "records")
+    assert done.returncode == 2
+    assert b"not a regular file" in done.stderr
+
+
+def test_the_command_knows_all_harnesses() -> None:
+    option = next(one for one in command.params if one.name == "from_")
+    assert list(option.type.choices) == ["auto", *HARNESS_NAMES]  # type: ignore[attr-defined]
 
 
 def test_records_are_no_logs(logs: Path, tmp_path: Path) -> None:

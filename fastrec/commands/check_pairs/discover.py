@@ -14,6 +14,7 @@ import msgspec
 
 from fastrec.commands.check_pairs.names import SAMPLES, UUID_LIKE, Place, place_of
 from fastrec.errors import ShardError, UsageError, shown
+from fastrec.sources.files import walk
 from fastrec.sources.shard import Shard, shard_at
 from fastrec.storage import is_url, join, parent_and_name, storage_of, without_file_protocol
 
@@ -95,13 +96,8 @@ def find_pairs(directories: Iterable[str]) -> FoundPairs:
 
 def _in_directory(directory: str, found: FoundPairs) -> Iterator[_Folder]:
     """Yield the folders of a tree on this machine."""
-
-    def complain(exc: OSError) -> None:
-        found.bad_files.append(f"{shown(str(exc.filename))}: the directory cannot be searched: {exc.strerror}")
-
-    for parent, folders, files in os.walk(directory, onerror=complain):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield _Folder(parent, sorted(name for name in files if not name.startswith(".")), shard_at)
+    for folder, names in walk(directory, found.bad_files):
+        yield _Folder(folder, names, shard_at)
 
 
 def _in_store(directory: str) -> Iterator[_Folder]:
