@@ -58,6 +58,17 @@ def pytest_collection_finish() -> None:
 def pytest_unconfigure() -> None:
     """Let the interpreter free them in the end; some libraries complain otherwise."""
     gc.unfreeze()
+    for error in _internal_errors[:1]:
+        sys.stderr.write(f"The first internal error, again:\n{error[-_ERROR_CHARS:]}\n")
+
+
+_internal_errors: list[str] = []
+_ERROR_CHARS = 3_000
+
+
+def pytest_internalerror(excrepr: object) -> None:
+    """Keep errors of the test runner, to print the first one at the end: others follow from it."""
+    _internal_errors.append(str(excrepr))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -17,8 +17,8 @@ from click.testing import CliRunner, Result
 import fastrec
 from fastrec.cli import cli
 from fastrec.commands.report import make_page, report
-from fastrec.commands.report.html import tag
 from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError
+from fastrec.html import tag
 from fastrec.judge.codes import CODES
 from fastrec.limits import Limits
 from tests.running import run_command

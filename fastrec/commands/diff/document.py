@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from fastrec.commands.diff.significance import Test
+from fastrec.summary.significance import Test
 
 __all__ = [
     "ChangedField",

@@ -26,13 +26,13 @@ from fastrec.commands.diff.document import Flip
 from fastrec.commands.diff.fields import Rate, Value, compare_lines, rate_maker, value_of
 from fastrec.commands.diff.questions import Outcome, count_answers
 from fastrec.commands.diff.reader import Bounds, HeldLines, Reader, equal_bytes
-from fastrec.commands.diff.significance import to_double
 from fastrec.corpus.line_head import Position, key_mark, key_of, position_maker, read_head
 from fastrec.corpus.scan import VERIFY_HINT, PartFile
 from fastrec.engine.base import collector_off
 from fastrec.errors import CorpusError, shown
 from fastrec.limits import Limits
 from fastrec.sorting.keys import FIELDS
+from fastrec.summary.significance import to_double
 
 __all__ = ["CompareTask", "compare_range"]
 

@@ -10,10 +10,10 @@ from fastrec.commands.diff.changes import Changes, ModelName, Scope
 from fastrec.commands.diff.document import Counts, ModelDifference, Status
 from fastrec.commands.diff.plan import Corpus
 from fastrec.commands.diff.questions import Compared, MismatchError, Totals, compare_questions
-from fastrec.commands.diff.significance import adjust, paired_test, to_double
 from fastrec.corpus.scan import VERIFY_HINT
 from fastrec.errors import CorpusError, shown
 from fastrec.summary.document import ModelSummary
+from fastrec.summary.significance import adjust, paired_test, to_double
 
 __all__ = ["compare_models"]
 

@@ -17,11 +17,11 @@ from pathlib import Path
 
 from fastrec._version import __version__
 from fastrec.commands.report.evaluations import evaluation_tables, heat_maps, histograms, tokens
-from fastrec.commands.report.html import Html, fill, joined, tag
 from fastrec.commands.report.rejected import examples, rejected_lines, repaired_lines
 from fastrec.commands.report.sections import hashes, inputs, line_counts, repeats, skipped, versions
 from fastrec.corpus.documents import read_manifest, read_summary
 from fastrec.errors import FastrecError, UsageError, counted, shown
+from fastrec.html import Html, fill, joined, tag
 from fastrec.limits import LIMITS, Limits
 from fastrec.storage import is_url, parent_and_name
 from fastrec.storage.local import LOCAL

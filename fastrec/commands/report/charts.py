@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from fastrec.commands.report.html import Html, joined, tag
 from fastrec.errors import counted
+from fastrec.html import Html, joined, tag
 
 __all__ = ["bar", "histogram", "latency_range", "latency_scale", "stacked"]
 

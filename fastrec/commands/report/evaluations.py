@@ -9,8 +9,8 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from fastrec.commands.report.charts import bar, histogram, latency_range, latency_scale
-from fastrec.commands.report.html import Html, joined, num, row, table, tag
 from fastrec.errors import counted
+from fastrec.html import Html, joined, num, row, table, tag
 from fastrec.limits import Limits
 from fastrec.summary.document import Summary
 from fastrec.summary.legend import about, has_repeats, legend

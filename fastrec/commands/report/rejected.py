@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from fastrec.commands.report.html import Html, code, joined, num, row, table, tag, tiles
 from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.rejects import decode_rejected, numbered_lines
 from fastrec.errors import counted
+from fastrec.html import Html, code, joined, num, row, table, tag, tiles
 from fastrec.judge.codes import CODES
 from fastrec.storage import join, parent_and_name
 from fastrec.summary.document import Summary

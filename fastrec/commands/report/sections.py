@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from fastrec.commands.report.charts import stacked
-from fastrec.commands.report.html import Html, code, counts_table, joined, num, row, table, tag, tiles
 from fastrec.commands.report.rejected import meaning
 from fastrec.corpus.manifest import Manifest, skipped_lines
 from fastrec.errors import counted
+from fastrec.html import Html, code, counts_table, joined, num, row, table, tag, tiles
 from fastrec.summary.document import Identities, SameRun, SampleHashes, Summary
 from fastrec.summary.facts import facts_of
 from fastrec.summary.titles import titles

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastrec.commands.diff.significance import adjust, mcnemar, paired_test, sign_flip, t_test
+from fastrec.summary.significance import adjust, mcnemar, paired_test, sign_flip, t_test
 from tests.commands.comparing import adjusted, flipped, p_value
 
 

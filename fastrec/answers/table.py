@@ -1,0 +1,98 @@
+"""The table of questions: which questions a query chooses, in which order, and what is known about each.
+
+A question is counted once per metric. A model that answered a question several times counts with the mean of its
+answers. Records with an error are no answers.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, get_args
+
+import msgspec
+
+__all__ = ["OUTCOMES", "SORTS", "Outcome", "Page", "Query", "QuestionRow", "Scope", "Sort", "Which"]
+
+Outcome = Literal["right", "wrong", "mixed", "error", "none"]
+"""What a model made of a question: all its answers are right, all are wrong, some are; only errors; no record."""
+OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
+Which = Literal["all", "all-wrong", "all-right", "disagreement", "errors"]
+"""Questions that all models with an answer get wrong, or right; questions on which they differ; with an error."""
+Sort = Literal["order", "hardest", "easiest", "disagreement", "longest-input", "longest-output", "errors"]
+"""The order of questions; `order` is that of the corpus."""
+SORTS: Final[tuple[Sort, ...]] = get_args(Sort)
+
+
+class Scope(msgspec.Struct, frozen=True, kw_only=True):
+    """An evaluation with one of its metrics."""
+
+    evaluation_name: str
+    metric: str | None
+    """The `evaluation_result_id`; None for records without one."""
+    questions: int
+    models: tuple[str, ...]
+    """The models that have records, in order of their ids."""
+    graded: bool
+    """Whether scores are other than 0 and 1. Then the mean score stands for the share of right answers."""
+
+
+class Query(msgspec.Struct, frozen=True, kw_only=True):
+    """Which questions of a scope to list, and which models count."""
+
+    evaluation_name: str
+    metric: str | None = None
+    models: tuple[str, ...] = ()
+    """Only these models count; all if there are none."""
+    which: Which = "all"
+    right: tuple[str, ...] = ()
+    """Models that must have the question right: all of their answers."""
+    wrong: tuple[str, ...] = ()
+    """Models that must have the question wrong: all of their answers."""
+    least_score: float | None = None
+    """The least mean score of the models that count."""
+    most_score: float | None = None
+    text: str = ""
+    """Text in the input or a reference, whatever its case."""
+    sample_ids: tuple[str, ...] = ()
+    """Patterns of `sample_id`."""
+    hashes: tuple[str, ...] = ()
+    """Patterns of `sample_hash`."""
+    sort: Sort = "order"
+
+
+class QuestionRow(msgspec.Struct, kw_only=True):
+    """A question of a scope, as the models that count have answered it."""
+
+    number: int
+    """Identifies the row in its index."""
+    evaluation_name: str
+    metric: str | None
+    sample_hash: str
+    sample_id: int | str
+    """That of its first record."""
+    excerpt: str
+    """The beginning of the input, on one line."""
+    models: int
+    """Models with an answer."""
+    right: float
+    """The number of models that have it right; a model with several answers counts with its share."""
+    share: float | None
+    """The share of these models; None without answers."""
+    mean_score: float | None
+    """The mean over models of their mean scores."""
+    disagreement: float | None
+    """Twice the standard deviation over models, of the share of right answers, or of the score if it is graded, as a
+    share of its range: 0 if all models agree, 1 if half of them are right."""
+    errors: int
+    """Models with nothing but errors."""
+    input_chars: int
+    """Characters of the input."""
+    output_chars: float | None
+    """Characters of an output, or of all messages, on average."""
+
+
+class Page(msgspec.Struct, kw_only=True):
+    """Some rows of a table of questions."""
+
+    total: int
+    """How many questions the query chooses."""
+    rows: list[QuestionRow]

@@ -1,0 +1,118 @@
+"""Filters: which records a command works on. All commands that read records have the same ones.
+
+A record must match every kind of filter that is given. Of one kind, one of several values is enough. Names are
+shell-style patterns: `gsm8k`, `org/*`. A name that contains brackets still matches itself.
+
+`right`, `wrong` and `errors` choose outcomes: a record with an error is neither right nor wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+import msgspec
+
+from fastrec.arguments import Strings, several
+
+__all__ = ["Filters", "make_filters", "matches_any"]
+
+
+class Filters(msgspec.Struct, frozen=True, kw_only=True):
+    """The filters of a command. An empty one matches every record."""
+
+    evaluation: tuple[str, ...] = ()
+    """Patterns of `evaluation_name`."""
+    metric: tuple[str, ...] = ()
+    """Patterns of `evaluation_result_id`. Records without a metric have an empty one."""
+    model: tuple[str, ...] = ()
+    """Patterns of `model_id`."""
+    sample_id: tuple[str, ...] = ()
+    """Patterns of `sample_id`; 5 matches the integer 5 and the string "5"."""
+    hash: tuple[str, ...] = ()
+    """Patterns of `sample_hash`."""
+    exclude_evaluation: tuple[str, ...] = ()
+    exclude_model: tuple[str, ...] = ()
+    right: bool = False
+    wrong: bool = False
+    errors: bool = False
+
+    def __bool__(self) -> bool:
+        return self != _NONE
+
+    @property
+    def choose_outcomes(self) -> bool:
+        """Whether the outcome of a record matters."""
+        return self.right or self.wrong or self.errors
+
+    @property
+    def choose_questions(self) -> bool:
+        """Whether the id or the hash of the question matters."""
+        return bool(self.sample_id or self.hash)
+
+    def accepts_evaluation(self, name: str) -> bool:
+        """Return whether records with this `evaluation_name` can match."""
+        return matches_any(name, self.evaluation) and not (
+            self.exclude_evaluation and matches_any(name, self.exclude_evaluation)
+        )
+
+    def accepts_metric(self, name: str | None) -> bool:
+        """Return whether records with this `evaluation_result_id` can match; None if they have none."""
+        return matches_any(name or "", self.metric)
+
+    def accepts_model(self, name: str) -> bool:
+        """Return whether records with this `model_id` can match."""
+        return matches_any(name, self.model) and not (self.exclude_model and matches_any(name, self.exclude_model))
+
+    def accepts_sample_id(self, sample_id: int | str) -> bool:
+        """Return whether records with this `sample_id` can match."""
+        return not self.sample_id or matches_any(str(sample_id), self.sample_id)
+
+    def accepts_hash(self, sample_hash: str) -> bool:
+        """Return whether records with this `sample_hash` can match."""
+        return matches_any(sample_hash, self.hash)
+
+    def accepts_outcome(self, *, is_correct: bool, has_error: bool) -> bool:
+        """Return whether records with this outcome can match."""
+        if not self.choose_outcomes:
+            return True
+        return self.errors if has_error else self.right if is_correct else self.wrong
+
+
+_NONE = Filters()
+
+
+def make_filters(
+    *,
+    evaluation: Strings = (),
+    metric: Strings = (),
+    model: Strings = (),
+    sample_id: int | str | Iterable[int | str] = (),
+    hash: Strings = (),  # noqa: A002 - the name of the option
+    exclude_evaluation: Strings = (),
+    exclude_model: Strings = (),
+    right: bool = False,
+    wrong: bool = False,
+    errors: bool = False,
+) -> Filters:
+    """Make filters from the arguments of a Python function; UsageError if one of them has a wrong type."""
+    is_one = isinstance(sample_id, (str, bytes)) or not isinstance(sample_id, Iterable)
+    ids: Any = [sample_id] if is_one else sample_id
+    return Filters(
+        evaluation=several("evaluation", evaluation),
+        metric=several("metric", metric),
+        model=several("model", model),
+        sample_id=several("sample_id", [str(one) if type(one) is int else one for one in ids]),
+        hash=several("hash", hash),
+        exclude_evaluation=several("exclude_evaluation", exclude_evaluation),
+        exclude_model=several("exclude_model", exclude_model),
+        right=right,
+        wrong=wrong,
+        errors=errors,
+    )
+
+
+def matches_any(name: str, patterns: Sequence[str]) -> bool:
+    """Return whether a name matches one of some patterns; if there are none, every name matches."""
+    return not patterns or any(name == pattern or fnmatchcase(name, pattern) for pattern in patterns)
