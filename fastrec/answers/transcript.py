@@ -1,13 +1,17 @@
 """The conversation in a record: who said what, with reasoning, tool calls and their results.
 
-All schema versions and interaction types have this one form. A single turn is the input, then the output.
+All schema versions and interaction types have this one form. A single turn is the input, then the output. What the
+schema does not know stays: unknown keys are in `other`, next to what they belong to.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 import msgspec
+
+from fastrec.answers.tool_results import Calls, is_failure
 
 __all__ = ["Call", "Transcript", "Turn", "transcript_of"]
 
@@ -21,20 +25,31 @@ class Call(msgspec.Struct, kw_only=True):
     """Values that are no text are JSON."""
     result: str | None = None
     """What the tool returned, if a later turn says so."""
+    result_turn: int | None = None
+    """The position of that turn in `turns`."""
     failed: bool = False
-    """Whether the result is an error, as far as it says so."""
+    """Whether the result is an error, as far as it says so: see `is_failure`."""
+    other: dict[str, str] = msgspec.field(default_factory=dict)
+    """Unknown keys."""
 
 
 class Turn(msgspec.Struct, kw_only=True):
     """One turn of a conversation."""
 
     number: int
+    """The `turn_idx`, or for outputs of a single turn their position."""
     role: str
     text: str
     reasoning: str = ""
     calls: list[Call] = msgspec.field(default_factory=list)
     answers_call: str | None = None
-    """The id of the call whose result this turn is."""
+    """The id of the call whose result this turn is; of several calls, their ids with commas in between."""
+    is_result: bool = False
+    """Whether the text is the `result` of a call in an earlier turn, so that it need not be shown twice."""
+    failed: bool = False
+    """Whether it is the result of a tool and an error, as far as it says so."""
+    other: dict[str, str] = msgspec.field(default_factory=dict)
+    """Unknown keys."""
 
 
 class Transcript(msgspec.Struct, kw_only=True):
@@ -50,8 +65,122 @@ class Transcript(msgspec.Struct, kw_only=True):
     """What the model said and did; without the question, if the answer is a single turn."""
     extracted: list[str]
     """What was taken out of the conversation as the answer."""
+    metadata: dict[str, str] = msgspec.field(default_factory=dict)
+    """Values that are no text are JSON."""
+    other: dict[str, str] = msgspec.field(default_factory=dict)
+    """Unknown keys of the record, and of its objects as `input.hint`."""
+
+
+_TURNS: Final = ("interactions", "messages")
+_KNOWN: Final[dict[str, frozenset[str]]] = {
+    section: frozenset(names.split())
+    for section, names in {
+        "": "schema_version evaluation_id model_id evaluation_name evaluation_result_id sample_id sample_hash"
+        " interaction_type input output interactions messages answer_attribution evaluation token_usage performance"
+        " error metadata",
+        "input": "raw formatted reference choices",
+        "output": "raw reasoning_trace",
+        "evaluation": "score is_correct num_turns tool_calls_count",
+        "token_usage": "input_tokens output_tokens total_tokens input_tokens_cache_write input_tokens_cache_read"
+        " reasoning_tokens",
+        "performance": "latency_ms time_to_first_token_ms generation_time_ms",
+    }.items()
+}
+_TURN_KEYS: Final = frozenset({"turn_idx", "role", "content", "reasoning_trace", "tool_calls", "tool_call_id"})
+_CALL_KEYS: Final = frozenset({"id", "name", "arguments"})
 
 
 def transcript_of(record: Any) -> Transcript:
-    """Return the conversation of a record of any schema version."""
-    raise NotImplementedError
+    """Return the conversation of a record of any schema version: a Struct, or a decoded line.
+
+    Results of tools are matched with their calls by id, and by order where ids are missing or repeated: see `Calls`.
+    """
+    values: dict[str, Any] = msgspec.to_builtins(record) if isinstance(record, msgspec.Struct) else record
+    asked = values["input"]
+    turns = [_turn(turn, number) for key in _TURNS for number, turn in enumerate(values.get(key) or ())]
+    _match_results(turns, [turn.get("tool_call_id") for key in _TURNS for turn in values.get(key) or ()])
+    turns.extend(_outputs(values.get("output") or {}, after_turns=bool(turns)))
+    return Transcript(
+        question=_text(asked["raw"]),
+        prompt=_text(asked.get("formatted")),
+        references=_texts(asked["reference"]),
+        choices=_texts(asked.get("choices")),
+        turns=turns,
+        extracted=[_text(one.get("extracted_value")) for one in values.get("answer_attribution") or ()],
+        metadata=_all_texts(values.get("metadata") or {}),
+        other=dict(_unknown(values)),
+    )
+
+
+def _turn(turn: Mapping[str, Any], position: int) -> Turn:
+    return Turn(
+        number=turn.get("turn_idx", position),
+        role=_text(turn.get("role")),
+        text=_text(turn.get("content")),
+        reasoning="\n\n".join(_texts(turn.get("reasoning_trace"))),
+        calls=[
+            Call(
+                id=_text(call.get("id")),
+                name=_text(call.get("name")),
+                arguments=_all_texts(call.get("arguments") or {}),
+                other=_all_texts(call, _CALL_KEYS),
+            )
+            for call in turn.get("tool_calls") or ()
+        ],
+        other=_all_texts(turn, _TURN_KEYS),
+    )
+
+
+def _outputs(output: Mapping[str, Any], *, after_turns: bool) -> Iterator[Turn]:
+    """Yield a turn for each output, with the reasoning at the same position.
+
+    A conversation has its output in its turns already, so there an empty one is left out.
+    """
+    texts, reasoning = _texts(output.get("raw")), _texts(output.get("reasoning_trace"))
+    for number in range(max(len(texts), len(reasoning))):
+        text, thought = (some[number] if number < len(some) else "" for some in (texts, reasoning))
+        if text or thought or not after_turns:
+            yield Turn(number=number, role="assistant", text=text, reasoning=thought)
+
+
+def _match_results(turns: list[Turn], ids: list[Any]) -> None:
+    """Give each call its result, and each result the ids of its calls."""
+    calls: Calls[Call] = Calls()
+    for position, (turn, named) in enumerate(zip(turns, ids, strict=True)):
+        wanted = _texts(named)
+        if wanted or turn.role in ("tool", "function"):
+            turn.answers_call = ", ".join(wanted) or None
+            turn.failed = is_failure(turn.text)
+            for wanted_id in wanted or [""]:
+                if call := calls.take(wanted_id):
+                    call.result, call.result_turn, call.failed = turn.text, position, turn.failed
+                    turn.is_result = True
+                    turn.answers_call = turn.answers_call or call.id or None
+        calls.add((call.id, call) for call in turn.calls)
+
+
+def _unknown(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the unknown keys of a record and of its objects, with their values."""
+    for section, known in _KNOWN.items():
+        for key, value in ((values.get(section) if section else values) or {}).items():
+            if key not in known:
+                yield f"{section}.{key}" if section else key, _value(value)
+
+
+def _all_texts(values: Mapping[str, Any], without: frozenset[str] = frozenset()) -> dict[str, str]:
+    return {key: _value(value) for key, value in values.items() if key not in without}
+
+
+def _texts(value: Any) -> list[str]:
+    """Return a field that has a text, several, or none."""
+    return [] if value is None else [_text(one) for one in value] if isinstance(value, list) else [_text(value)]
+
+
+def _text(value: Any) -> str:
+    """Return a text, or an empty one if there is none."""
+    return "" if value is None else _value(value)
+
+
+def _value(value: Any) -> str:
+    """Return a text as it is, and anything else as JSON."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
