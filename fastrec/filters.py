@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 
 from fastrec.arguments import Strings, several
+from fastrec.errors import UsageError
 
-__all__ = ["Filters", "make_filters", "matches_any"]
+__all__ = ["FilterArguments", "Filters", "make_filters", "matches_any"]
 
 
 class Filters(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,6 +84,21 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
 _NONE = Filters()
 
 
+class FilterArguments(TypedDict, total=False):
+    """The filters as arguments of a Python function: patterns, one or several of each kind, and outcomes."""
+
+    evaluation: Strings
+    metric: Strings
+    model: Strings
+    sample_id: int | str | Iterable[int | str]
+    hash: Strings
+    exclude_evaluation: Strings
+    exclude_model: Strings
+    right: bool
+    wrong: bool
+    errors: bool
+
+
 def make_filters(
     *,
     evaluation: Strings = (),
@@ -96,21 +112,35 @@ def make_filters(
     wrong: bool = False,
     errors: bool = False,
 ) -> Filters:
-    """Make filters from the arguments of a Python function; UsageError if one of them has a wrong type."""
+    """Make filters from the arguments of a Python function.
+
+    Raises:
+        UsageError: An argument has a wrong type, or a pattern is not valid UTF-8.
+    """
     is_one = isinstance(sample_id, (str, bytes)) or not isinstance(sample_id, Iterable)
     ids: Any = [sample_id] if is_one else sample_id
     return Filters(
-        evaluation=several("evaluation", evaluation),
-        metric=several("metric", metric),
-        model=several("model", model),
-        sample_id=several("sample_id", [str(one) if type(one) is int else one for one in ids]),
-        hash=several("hash", hash),
-        exclude_evaluation=several("exclude_evaluation", exclude_evaluation),
-        exclude_model=several("exclude_model", exclude_model),
+        evaluation=_patterns("evaluation", evaluation),
+        metric=_patterns("metric", metric),
+        model=_patterns("model", model),
+        sample_id=_patterns("sample_id", [str(one) if type(one) is int else one for one in ids]),
+        hash=_patterns("hash", hash),
+        exclude_evaluation=_patterns("exclude_evaluation", exclude_evaluation),
+        exclude_model=_patterns("exclude_model", exclude_model),
         right=right,
         wrong=wrong,
         errors=errors,
     )
+
+
+def _patterns(name: str, values: Strings) -> tuple[str, ...]:
+    patterns = several(name, values)
+    for pattern in patterns:
+        try:
+            pattern.encode()
+        except UnicodeEncodeError as exc:
+            raise UsageError(f"no record can have the value {pattern!r}: it is not valid UTF-8") from exc
+    return patterns
 
 
 def matches_any(name: str, patterns: Sequence[str]) -> bool:
