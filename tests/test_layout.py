@@ -91,7 +91,7 @@ EDGES = {
         "storage",
         "summary",
     },
-    "answers": {"corpus", "limits", "progress"},
+    "answers": {"corpus", "errors", "filters", "limits", "progress"},
     "corpus": {
         "engine",
         "errors",

@@ -10,11 +10,17 @@ from typing import Final, Literal, get_args
 
 import msgspec
 
-__all__ = ["OUTCOMES", "SORTS", "Outcome", "Page", "Query", "QuestionRow", "Scope", "Sort", "Which"]
+__all__ = [
+    "OUTCOMES", "OUTCOME_FILTERS", "SORTS", "Outcome", "OutcomeFilter", "Page", "Query", "QuestionRow", "Scope", "Sort",
+    "Which",
+]  # fmt: skip
 
 Outcome = Literal["right", "wrong", "mixed", "error", "none"]
 """What a model made of a question: all its answers are right, all are wrong, some are; only errors; no record."""
 OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
+OutcomeFilter = Literal["right", "wrong", "error"]
+OUTCOME_FILTERS: Final[dict[str, OutcomeFilter]] = {"right": "right", "wrong": "wrong", "errors": "error"}
+"""The outcome of a record by the name of its filter."""
 Which = Literal["all", "all-wrong", "all-right", "disagreement", "errors"]
 """Questions that all models with an answer get wrong, or right; questions on which they differ; with an error."""
 Sort = Literal["order", "hardest", "easiest", "disagreement", "longest-input", "longest-output", "errors"]
@@ -47,6 +53,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     """Models that must have the question right: all of their answers."""
     wrong: tuple[str, ...] = ()
     """Models that must have the question wrong: all of their answers."""
+    outcomes: tuple[OutcomeFilter, ...] = ()
+    """Questions that have a record with one of these outcomes, of a model that counts."""
     least_score: float | None = None
     """The least mean score of the models that count."""
     most_score: float | None = None
