@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -15,6 +16,11 @@ from hypothesis import HealthCheck, settings
 
 from fastrec.commands.generate import stream, text
 
+try:
+    import resource
+except ImportError:  # not on this system
+    resource = None  # type: ignore[assignment]
+
 # The same examples in every run, so that a red build is red again; FUZZ=1 looks for new ones.
 settings.register_profile(
     "fastrec",
@@ -23,6 +29,10 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example, HealthCheck.data_too_large],
 )
 settings.load_profile("fastrec")
+
+# A shell ignores SIGINT for a command in the background, and so would all commands that the tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Some say that nothing be compiled to files; hundreds of processes that compile it all again take a minute.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -80,6 +90,29 @@ def _no_flush_to_disk() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _process_is_left_as_it_was() -> Iterator[None]:
+    """Restore the memory limit that a command sets for its process; fail if a test leaves anything else changed.
+
+    Later tests, and the test runner between them, would run out of memory, or end by a signal that another test sends.
+    """
+    limit = resource.getrlimit(resource.RLIMIT_DATA) if resource else None
+    before = _process_state()
+    yield
+    if limit:
+        resource.setrlimit(resource.RLIMIT_DATA, limit)
+    assert _process_state() == before
+
+
+def _process_state() -> dict[str, object]:
+    state: dict[str, object] = {"directory": Path.cwd()}
+    state |= {str(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    if resource:
+        limits = (resource.RLIMIT_AS, resource.RLIMIT_DATA, resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE)
+        state |= {f"limit {number}": resource.getrlimit(number) for number in limits}
+    return state
 
 
 @pytest.fixture(autouse=True)
