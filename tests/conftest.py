@@ -92,6 +92,14 @@ def _no_flush_to_disk() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _cache_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep indexes of corpora in a temporary directory, not in the user's cache directory."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FASTREC_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _process_is_left_as_it_was() -> Iterator[None]:
     """Restore the memory limit that a command sets for its process; fail if a test leaves anything else changed.

@@ -91,7 +91,7 @@ EDGES = {
         "storage",
         "summary",
     },
-    "answers": {"corpus", "errors", "filters", "limits", "progress"},
+    "answers": {"corpus", "engine", "errors", "filters", "judge", "limits", "progress", "schemas", "storage"},
     "corpus": {
         "engine",
         "errors",

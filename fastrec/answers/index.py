@@ -5,15 +5,29 @@ It is found by the checksum of the manifest, so it is never stale, and two copie
 
 from __future__ import annotations
 
+import math
 import os
+from array import array
 from collections.abc import Sequence
 from typing import Self
 
+import msgspec
+
 from fastrec.answers.answer import Answer
+from fastrec.answers.build import INDEX_FORMAT, build_index
+from fastrec.answers.cache import cache_directory, index_name, mark_used, new_file, remove_unused
+from fastrec.answers.database import Database, open_database
+from fastrec.answers.marks import outcome_of, values_of
+from fastrec.answers.reading import read_answers
 from fastrec.answers.table import Outcome, Page, Query, QuestionRow, Scope
+from fastrec.corpus.documents import MANIFEST, read_manifest
 from fastrec.corpus.manifest import Manifest
+from fastrec.corpus.scan import parts_of
+from fastrec.engine import check_jobs
 from fastrec.limits import LIMITS, Limits
 from fastrec.progress import Progress
+from fastrec.schemas.registry import CORPUS_LABELS
+from fastrec.storage import join, storage_of
 
 __all__ = ["Index", "open_index"]
 
@@ -28,49 +42,111 @@ class Index:
     models: list[str]
     """All models, in order of their ids."""
 
-    def page(self, query: Query, offset: int = 0, limit: int = 100) -> Page:
-        """Return some of the questions that a query chooses, in its order."""
-        raise NotImplementedError
+    def __init__(self, corpus: str, manifest: Manifest, database: Database, limits: Limits) -> None:
+        self.corpus = corpus
+        self.manifest = manifest
+        self.scopes = database.scopes
+        self.models = sorted({model for scope in self.scopes for model in scope.models})
+        self._database = database
+        self._limits = limits
 
-    def find(self, text: str) -> list[QuestionRow]:
-        """Return the questions whose `sample_hash` begins with some text, or else whose `sample_id` is that text."""
-        raise NotImplementedError
+    def page(self, query: Query, offset: int = 0, limit: int = 100) -> Page:
+        """Return some of the questions that a query chooses, in its order; none if there is no such scope."""
+        ids = self._database.ids(query)
+        return Page(total=len(ids), rows=self._database.rows(query, ids[offset : offset + limit]))
+
+    def find(self, text: str, limit: int = 1_000) -> list[QuestionRow]:
+        """Return the questions whose `sample_hash` begins with some text, or else whose `sample_id` is that text.
+
+        If a `sample_hash` is that text, others that begin with it are left out. A question is listed once per metric.
+        """
+        return self._database.find(text, limit)
 
     def row(self, query: Query, sample_hash: str) -> QuestionRow | None:
         """Return one question of a scope, as the models of the query have answered it; None if there is none."""
-        raise NotImplementedError
+        number = self._database.number_of(query, sample_hash)
+        return None if number is None else self._row(query, number)
 
     def neighbours(self, query: Query, sample_hash: str) -> tuple[QuestionRow | None, QuestionRow | None]:
-        """Return the questions before and after one, in the order of the query; None at both ends."""
-        raise NotImplementedError
+        """Return the questions before and after one, in the order of the query; None at both ends.
+
+        Two Nones if the query does not choose the question.
+        """
+        ids, at = self._position(query, sample_hash)
+        if at is None:
+            return None, None
+        before = self._row(query, ids[at - 1]) if at else None
+        return before, self._row(query, ids[at + 1]) if at + 1 < len(ids) else None
 
     def next_disagreement(self, query: Query, sample_hash: str) -> QuestionRow | None:
-        """Return the next question on which the models of the query disagree, in the order of the query."""
-        raise NotImplementedError
+        """Return the next question on which the models of the query disagree, in the order of the query.
+
+        The first one if the query does not choose the question.
+        """
+        ids, at = self._position(query, sample_hash)
+        disputed = set(self._database.ids(msgspec.structs.replace(query, which="disagreement")))
+        following = range(0 if at is None else at + 1, len(ids))
+        found = next((ids[later] for later in following if ids[later] in disputed), None)
+        return None if found is None else self._row(query, found)
 
     def outcomes(self, query: Query, sample_hash: str) -> dict[str, Outcome]:
         """Return what each model of a scope made of a question."""
-        raise NotImplementedError
+        scope, number = self._database.scope(query), self._database.number_of(query, sample_hash)
+        if scope is None or number is None:
+            return {}
+        flags = next(self._database.marks(query, [number]))[1].flags
+        return {model: outcome_of(kind) for model, kind in zip(scope.models, flags, strict=True)}
 
     def values(self, query: Query, models: Sequence[str]) -> dict[str, list[float | None]]:
         """Return, for each question (by `sample_hash`), the mean value of each of some models; None without an answer.
 
         The value is the share of right answers, or the score if the metric is graded.
         """
-        raise NotImplementedError
+        scope = self._database.scope(query)
+        if scope is None:
+            return {}
+        numbers = {model: number for number, model in enumerate(scope.models)}
+        known = [numbers.get(model) for model in models]
+        there = [number for number in known if number is not None]
+        found = {}
+        for sample_hash, marks in self._database.marks(query, self._database.ids(query)):
+            values = iter(values_of(marks, there, graded=scope.graded))
+            ordered = [math.nan if number is None else next(values) for number in known]
+            found[sample_hash] = [None if math.isnan(value) else value for value in ordered]
+        return found
 
     def answers(self, row: QuestionRow, models: Sequence[str] = ()) -> list[Answer]:
         """Read the answers to a question from the parts, in the order of the corpus; of some models, or of all."""
-        raise NotImplementedError
+        return read_answers(
+            parts_of(self.corpus, self.manifest),
+            self._database.ranges(row.number),
+            schema=CORPUS_LABELS[self.manifest.schema],
+            sample_hash=row.sample_hash,
+            metric=row.metric,
+            models=frozenset(models),
+            limits=self._limits,
+        )
 
     def close(self) -> None:
         """Close the file."""
+        self._database.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _row(self, query: Query, number: int) -> QuestionRow | None:
+        return next(iter(self._database.rows(query, [number])), None)
+
+    def _position(self, query: Query, sample_hash: str) -> tuple[array[int], int | None]:
+        """Return the numbers of the questions that a query chooses, and the position of one among them."""
+        ids, number = self._database.ids(query), self._database.number_of(query, sample_hash)
+        try:
+            return ids, None if number is None else ids.index(number)
+        except ValueError:
+            return ids, None
 
 
 def open_index(
@@ -95,4 +171,23 @@ def open_index(
         CorpusError: A file of the corpus is damaged.
         ShardError: A part cannot be read completely.
     """
-    raise NotImplementedError
+    check_jobs(jobs)
+    corpus = os.fspath(corpus)
+    manifest = read_manifest(corpus)
+    parts_of(corpus, manifest)
+    directory = cache_directory(cache)
+    path = directory / index_name(storage_of(corpus).read_all(join(corpus, MANIFEST)), INDEX_FORMAT)
+    database = open_database(path)
+    if database:
+        mark_used(path)
+        return Index(corpus, manifest, database, limits)
+    remove_unused(directory)
+    with new_file(directory) as building:
+        build_index(str(building), corpus, manifest, jobs=jobs, progress=progress, limits=limits)
+        if building.parent == directory:
+            building.rename(path)
+        else:  # the directory cannot be written
+            path = building
+        database = open_database(path)
+    assert database
+    return Index(corpus, manifest, database, limits)

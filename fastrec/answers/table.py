@@ -47,8 +47,10 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     evaluation_name: str
     metric: str | None = None
     models: tuple[str, ...] = ()
-    """Only these models count; all if there are none."""
+    """Only these models count, and only questions that they have records of; all if there are none."""
     which: Which = "all"
+    outcomes: tuple[Literal["right", "wrong", "error"], ...] = ()
+    """Only questions with a record of one of these outcomes, of the models that count."""
     right: tuple[str, ...] = ()
     """Models that must have the question right: all of their answers."""
     wrong: tuple[str, ...] = ()
@@ -61,7 +63,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
     """Text in the input or a reference, whatever its case."""
     sample_ids: tuple[str, ...] = ()
-    """Patterns of `sample_id`."""
+    """Patterns of `sample_id`; one of its records is enough."""
     hashes: tuple[str, ...] = ()
     """Patterns of `sample_hash`."""
     sort: Sort = "order"
@@ -71,7 +73,7 @@ class QuestionRow(msgspec.Struct, kw_only=True):
     """A question of a scope, as the models that count have answered it."""
 
     number: int
-    """Identifies the row in its index."""
+    """Identifies the question in its index, whatever the metric."""
     evaluation_name: str
     metric: str | None
     sample_hash: str

@@ -25,7 +25,8 @@ from fastrec.judge.parse import parse
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.sorting.keys import METRIC
 
-__all__ = ["LineHead", "Position", "PositionOf", "field_bytes", "key_mark", "key_of", "position_maker", "read_head"]
+__all__ = ["LineHead", "Position", "PositionOf", "decode_sample_id", "field_bytes", "key_mark", "key_of"]
+__all__ += ["position_maker", "read_head"]
 
 Position = tuple[Any, ...]
 """Where a record belongs in the sort order: the values of some sort fields, which compare as records are sorted."""
@@ -44,17 +45,22 @@ class LineHead(msgspec.Struct, gc=False):
 
     def decoded_sample_id(self) -> int | str:
         """Decode the `sample_id`."""
-        try:
-            value: int | str = _decode_sample_id(self.sample_id)
-        except msgspec.MsgspecError:  # more digits than msgspec decodes
-            value = parse(bytes(self.sample_id))[0]
-        return value
+        return decode_sample_id(self.sample_id)
 
 
 PositionOf = Callable[[LineHead | KeyEntry], Position]
 
 _decode_head = msgspec.json.Decoder(LineHead).decode
 _decode_sample_id = msgspec.json.Decoder(int | str).decode
+
+
+def decode_sample_id(spelled: Raw | bytes) -> int | str:
+    """Decode a `sample_id`, as it is spelled in a line."""
+    try:
+        value: int | str = _decode_sample_id(spelled)
+    except msgspec.MsgspecError:  # more digits than msgspec decodes
+        value = parse(bytes(spelled))[0]
+    return value
 
 
 def key_mark(field: str) -> bytes:

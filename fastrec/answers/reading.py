@@ -1,0 +1,114 @@
+"""Read the answers to a question from the parts: only those that have some, and only as far as needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from fastrec.answers.answer import Answer
+from fastrec.answers.table import Outcome
+from fastrec.corpus.line_head import read_head
+from fastrec.corpus.scan import VERIFY_HINT, PartFile, skim_lines
+from fastrec.errors import CorpusError
+from fastrec.judge.parse import parse
+from fastrec.limits import Limits
+from fastrec.schemas.schema import Schema
+from fastrec.schemas.shape import build
+
+__all__ = ["Range", "read_answers"]
+
+Range = tuple[int, int, int]
+"""The number of a part, and the start and end of a stretch of its text."""
+
+
+def read_answers(
+    parts: Sequence[PartFile],
+    ranges: Sequence[Range],
+    *,
+    schema: Schema,
+    sample_hash: str,
+    metric: str | None,
+    models: Collection[str],
+    limits: Limits,
+) -> list[Answer]:
+    """Read the records of a question, of one metric, and of some models or all of them."""
+    decode = msgspec.json.Decoder(schema.record).decode
+    answers = []
+    for part, line in _lines(parts, ranges, limits):
+        try:
+            head = read_head(line)
+            if head.sample_hash != sample_hash:
+                raise CorpusError(part.path, f"is not the file that the index describes; {VERIFY_HINT}")
+            found = None if head.evaluation_result_id is UNSET else head.evaluation_result_id
+            if found == metric and (not models or head.model_id in models):
+                answers.append(_answer(line, found, head.decoded_sample_id(), _record(line, decode, schema)))
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+            raise CorpusError(part.path, f"has a line that is not a record: {exc}; {VERIFY_HINT}") from exc
+    return answers
+
+
+def _lines(parts: Sequence[PartFile], ranges: Sequence[Range], limits: Limits) -> Iterator[tuple[PartFile, bytes]]:
+    """Yield the lines of some stretches, in order."""
+    for number in sorted({number for number, _, _ in ranges}):
+        part = parts[number]
+        for text in _stretches(part, sorted((start, end) for at, start, end in ranges if at == number), limits):
+            for line in text.removesuffix(b"\n").split(b"\n"):
+                yield part, line
+
+
+def _stretches(part: PartFile, stretches: Sequence[tuple[int, int]], limits: Limits) -> Iterator[bytes]:
+    """Yield some stretches of the text of a part; stop reading after the last one."""
+    wanted = iter(stretches)
+    start, end = next(wanted)
+    pieces: list[bytes] = []
+    offset = 0
+    with closing(skim_lines(part, limits)) as buffers:
+        for buffer, size in buffers:
+            while offset + size > start:
+                pieces.append(bytes(memoryview(buffer)[max(start - offset, 0) : min(end - offset, size)]))
+                if end > offset + size:
+                    break
+                yield b"".join(pieces)
+                pieces = []
+                following = next(wanted, None)
+                if following is None:
+                    return
+                start, end = following
+            offset += size
+    raise CorpusError(part.path, f"is not the file that the index describes; {VERIFY_HINT}")
+
+
+def _record(line: bytes, decode: Callable[[bytes], Any], schema: Schema) -> Any:
+    """Decode a record, without unknown keys: `Answer.line` has them."""
+    try:
+        return decode(line)
+    except (msgspec.MsgspecError, RecursionError):
+        value, _ = parse(line)
+        if not isinstance(value, dict):
+            raise
+        return build(schema.record, value)
+
+
+def _answer(line: bytes, metric: str | None, sample_id: int | str, record: Any) -> Answer:
+    outcome: Outcome = "error" if record.error else "right" if record.evaluation.is_correct else "wrong"
+    usage, times = record.token_usage, record.performance
+    latency = times.latency_ms if times else None
+    return Answer(
+        model_id=record.model_id,
+        evaluation_id=record.evaluation_id,
+        metric=metric,
+        sample_id=sample_id,
+        outcome=outcome,
+        score=record.evaluation.score,
+        error=record.error or "",
+        input_tokens=usage.input_tokens if usage else None,
+        output_tokens=usage.output_tokens if usage else None,
+        latency_ms=None if latency is UNSET else latency,
+        source=None,
+        record=record,
+        line=line,
+    )
