@@ -49,8 +49,6 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     models: tuple[str, ...] = ()
     """Only these models count, and only questions that they have records of; all if there are none."""
     which: Which = "all"
-    outcomes: tuple[Literal["right", "wrong", "error"], ...] = ()
-    """Only questions with a record of one of these outcomes, of the models that count."""
     right: tuple[str, ...] = ()
     """Models that must have the question right: all of their answers."""
     wrong: tuple[str, ...] = ()
