@@ -81,6 +81,8 @@ class MaxRejects(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @choice_option("--repeats", ["keep", "first", "reject"],
                "What to do with repeats, which are other records of one identity, such as epochs: keep all of them, "
                "keep the first, or reject all of them.")  # fmt: skip
+@click.option("--track-sources", is_flag=True,
+              help="Also write the shard and the line of each record, to a small file beside its part.")  # fmt: skip
 @click.option("--max-rejects", type=MaxRejects(), show_default="publish in any case; exit 1 if any line is rejected",
               help="If more lines than this are rejected, do not publish: put the corpus at OUTPUT.refused, and exit "
               "1.")  # fmt: skip

@@ -26,6 +26,7 @@ __all__ = [
     "Manifest",
     "PartEntry",
     "RejectsEntry",
+    "SourcesEntry",
     "files_of",
     "is_refused",
     "key_entry",
@@ -56,6 +57,17 @@ class KeyEntry(msgspec.Struct, kw_only=True, frozen=True):
     """Null if the record has none; absent if its schema version has no such field."""
 
 
+class SourcesEntry(msgspec.Struct, kw_only=True):
+    """The file with the sources of the records of a part: the shard and the line of each, in their order."""
+
+    file: str
+    """Its name in the corpus."""
+    bytes: int
+    """Size of the file."""
+    sha256: str
+    """SHA-256 of the file."""
+
+
 class PartEntry(msgspec.Struct, kw_only=True):
     """A part of the corpus."""
 
@@ -77,6 +89,8 @@ class PartEntry(msgspec.Struct, kw_only=True):
     """Key of its first record."""
     last: KeyEntry
     """Key of its last record."""
+    sources: SourcesEntry | msgspec.UnsetType = msgspec.UNSET
+    """Where its records come from; absent without `--track-sources`."""
 
     def __post_init__(self) -> None:
         text_hash(self)
@@ -169,6 +183,7 @@ class Manifest(msgspec.Struct, kw_only=True):
 def files_of(manifest: Manifest) -> set[str]:
     """Return the names of the files that a manifest lists."""
     names = {part.file for part in manifest.parts} | {manifest.summary_file}
+    names |= {part.sources.file for part in manifest.parts if part.sources}
     return names | ({manifest.rejects.file} if manifest.rejects else set())
 
 
@@ -191,11 +206,15 @@ class _ListedFile(msgspec.Struct):
     file: str
 
 
+class _ListedPart(_ListedFile):
+    sources: _ListedFile | None = None
+
+
 class _Listing(msgspec.Struct):
     """What `listed_files` reads of a manifest: the same in all versions."""
 
     fastrec: str
-    parts: list[_ListedFile]
+    parts: list[_ListedPart]
     summary_file: str = "summary.json"
     rejects: _ListedFile | None = None
 
@@ -206,8 +225,8 @@ def listed_files(document: bytes) -> set[str]:
         listing = msgspec.json.decode(document, type=_Listing)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return set()
-    rejects = [listing.rejects.file] if listing.rejects else []
-    return {listing.summary_file, *rejects, *(part.file for part in listing.parts)}
+    others = [listing.rejects, *(part.sources for part in listing.parts)]
+    return {listing.summary_file, *(file.file for file in (*listing.parts, *others) if file)}
 
 
 def key_entry(key: bytes, sort_fields: Sequence[str]) -> KeyEntry:

@@ -10,7 +10,7 @@ __all__ = ["LEASE", "is_of_a_run", "name_with", "stem_of", "token_in"]
 LEASE: Final = ".fastrec-writing"
 
 # The files of a corpus, and the files by which workers show that they can write.
-_FILE = re.compile(r"(?:part-\d+|rejects|summary)-([0-9a-f]{16})\.json(?:l(?:\.zst|\.gz)?)?")
+_FILE = re.compile(r"(?:part-\d+|rejects|summary)-([0-9a-f]{16})\.(?:json(?:l(?:\.zst|\.gz)?)?|sources\.zst)")
 _PROBE = re.compile(r"\.fastrec-probe-[0-9a-f-]+")
 
 

@@ -16,7 +16,15 @@ from xxhash import xxh3_128_hexdigest
 
 from fastrec._version import __version__
 from fastrec.build import identity
-from fastrec.corpus.manifest import InputEntry, Manifest, PartEntry, RejectsEntry, key_entry, tree_hash
+from fastrec.corpus.manifest import (
+    InputEntry,
+    Manifest,
+    PartEntry,
+    RejectsEntry,
+    SourcesEntry,
+    key_entry,
+    tree_hash,
+)
 from fastrec.corpus.rejects import RejectRange, write_rejects
 from fastrec.errors import utf8
 from fastrec.normalize.base import Base
@@ -38,7 +46,7 @@ from fastrec.normalize.parts import make_parts, number_parts
 from fastrec.normalize.pass1_driver import SortedShards, sort_shards
 from fastrec.normalize.plan import plan_parts
 from fastrec.normalize.repairs import repair_documents
-from fastrec.normalize.results import Part
+from fastrec.normalize.results import Part, PartSources
 from fastrec.sorting.files import read_blocks
 from fastrec.sources.shard import Shard
 from fastrec.storage import parent_and_name
@@ -110,8 +118,8 @@ def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Cor
     )
     kept = frozenset[str]()
     if options.incremental:
-        paths = {part.made_of: part.path for part in numbered}
-        made = Made(shards, sorted_shards, parts, paths, lines, summary, rejects)
+        named = {part.made_of: part for part in numbered}
+        made = Made(shards, sorted_shards, parts, named, lines, summary, rejects)
         kept = keep_work(context, made)
     written = sum(part.made_of not in unchanged for part in numbered)
     return Corpus(manifest, summary, written, base.changes, len(base.paths_gone), kept)
@@ -174,6 +182,10 @@ def _write_rejects(
     return KeptRejects(made_of, path, entry)
 
 
+def _sources_entry(sources: PartSources) -> SourcesEntry:
+    return SourcesEntry(file=parent_and_name(sources.path)[1], bytes=sources.bytes, sha256=sources.sha256)
+
+
 def _write_documents(
     context: RunContext,
     parts: Sequence[Part],
@@ -189,7 +201,7 @@ def _write_documents(
     manifest = Manifest(
         fastrec=__version__,
         schema=options.target.label,
-        options={name: getattr(options, name) for name in RECORDED},
+        options=options.recorded,
         sort_fields=options.sort_fields,
         records=summary.line_counts.kept,
         text_bytes=sum(part.written.text_bytes for part in parts),
@@ -200,6 +212,7 @@ def _write_documents(
                 records=part.records,
                 first=key_entry(part.first, options.sort_fields),
                 last=key_entry(part.last, options.sort_fields),
+                sources=_sources_entry(part.sources) if part.sources else msgspec.UNSET,
                 **asdict(part.written),
             )
             for part in parts

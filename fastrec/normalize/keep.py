@@ -8,14 +8,16 @@ from typing import Final
 
 import msgspec
 from msgspec.structs import replace
+from xxhash import xxh3_128_hexdigest
 
+from fastrec.corpus.output import Output
 from fastrec.corpus.writer import SUFFIXES
 from fastrec.errors import DamagedFileError
 from fastrec.normalize.changes import KeptShard
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.kept import Kept, KeptFile, KeptRejects, signatures_of, write_kept
 from fastrec.normalize.pass1_driver import SortedShards
-from fastrec.normalize.results import Part, SortResult
+from fastrec.normalize.results import Part, PartSources, SortResult
 from fastrec.sorting.files import write_blocks
 from fastrec.sources.shard import Shard
 from fastrec.storage import is_url
@@ -35,7 +37,7 @@ class Made(msgspec.Struct, frozen=True):
     shards: Sequence[Shard]
     sorted_shards: SortedShards
     parts: Sequence[Part]
-    paths: Mapping[str, str]  # of parts before they are published, by what they are made of
+    numbered: Mapping[str, Part]  # the parts in place, before they are published, by what they are made of
     lines: LinesByPiece
     summary: Summary
     rejects: KeptRejects | None
@@ -49,10 +51,11 @@ def keep_work(context: RunContext, made: Made) -> frozenset[str]:
     kept_parts: list[Part] = []
     for part in made.parts:
         if part.records:
-            path = output.keep(made.paths[part.made_of], f"part-{part.made_of}{suffix}", linked=is_linked)
-            kept_parts.append(replace(part, path=path))
+            numbered = made.numbered[part.made_of]
+            path = output.keep(numbered.path, f"part-{part.made_of}{suffix}", linked=is_linked)
+            kept_parts.append(replace(part, path=path, sources=_kept_sources(output, numbered)))
         elif part.aside:
-            kept_parts.append(part)
+            kept_parts.append(replace(part, sources=None))
     summary = output.working(f"summary-{secrets.token_hex(8)}")  # the old one stays until this work is kept
     written = FileDigest(summary, *write_blocks(summary, [made.summary.to_json()], compressed=True))
     if rejects:
@@ -84,6 +87,14 @@ def keep_work(context: RunContext, made: Made) -> frozenset[str]:
         context.notice(f"this work is not kept for the next run: {reason}")
         return frozenset()
     return frozenset(file.path for file in document.files)
+
+
+def _kept_sources(output: Output, part: Part) -> PartSources | None:
+    """Keep the sources of a part. They may change while the part stays, so their name has their own fingerprint."""
+    if part.sources is None:
+        return None
+    name = xxh3_128_hexdigest(f"{part.made_of} {part.sources.names}".encode())
+    return replace(part.sources, path=output.keep(part.sources.path, f"sources-{name}.zst"))
 
 
 def _kept_task(result: SortResult, positions: Mapping[int, int]) -> SortResult:
@@ -141,6 +152,8 @@ def _files(
         yield from ((file.path, file.hash) for file in part.files)
         if part.records:
             yield part.path, part.written.sha256
+        if part.sources:
+            yield part.sources.path, part.sources.sha256
     yield summary.path, summary.hash
     if rejects:
         yield rejects.path, rejects.entry.sha256

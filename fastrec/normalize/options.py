@@ -19,7 +19,7 @@ from fastrec.sorting.keys import METRIC_FIELDS, sort_order
 from fastrec.sources.formats import MAX_WINDOW
 from fastrec.sources.lines import MAX_LINE_BYTES
 
-__all__ = ["AUTO", "MEMORY_PER_JOB", "PART_BYTES", "RECORDED", "Choice", "Options"]
+__all__ = ["AUTO", "MEMORY_PER_JOB", "PART_BYTES", "RECORDED", "RECORDED_IF_SET", "Choice", "Options"]
 
 MEMORY_PER_JOB: Final = 512 << 20
 PART_BYTES: Final = 64 << 20
@@ -46,6 +46,8 @@ RECORDED: Final = (
     "max_line_bytes",
 )
 """Options that the manifest records."""
+RECORDED_IF_SET: Final = ("track_sources",)
+"""Options that it records if they are given. Neither records nor summary depend on them."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +68,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     level: int = 3
     max_line_bytes: int = MAX_LINE_BYTES
     max_window: int = MAX_WINDOW
+    track_sources: bool = False  # write the shard and the line of each record to a file beside its part
 
     jobs: int = 1
     engine: Literal["pool", "dask"] = "pool"
@@ -131,6 +134,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         """All fields of the sort key, in order."""
         fields = self.target.sort_fields
         return sort_order((field for field in self.sort_by if field in fields), fields)
+
+    @property
+    def recorded(self) -> dict[str, object]:
+        """The options that the manifest records."""
+        given = [name for name in RECORDED_IF_SET if getattr(self, name)]
+        return {name: getattr(self, name) for name in (*RECORDED, *given)}
 
     @property
     def leaves_out(self) -> bool:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 from xxhash import xxh3_128, xxh3_128_hexdigest
 
+from fastrec.corpus.sources import sources_path
 from fastrec.errors import utf8
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.pass1_driver import SortedShards
@@ -25,6 +26,7 @@ from fastrec.normalize.plan import Plan
 from fastrec.normalize.resolve import Locations, names_hash
 from fastrec.normalize.results import Part
 from fastrec.normalize.resume import find_parts
+from fastrec.normalize.sources import complete_sources
 from fastrec.sorting.files import write_blocks
 from fastrec.sorting.gather import RunSlice
 from fastrec.sorting.spill import Run
@@ -49,18 +51,20 @@ def make_parts(
 
     If input and parts are the same as in the last run, its summary is still true, and the census is not needed.
     """
-    path, locations = "", {}
-    if context.options.leaves_out:
-        path = context.output.working("locations")
+    path, names, locations = "", "", {}
+    if context.options.leaves_out or context.options.track_sources:
         locations = {
             counts.piece.number: (at, utf8(shards[counts.piece.shard].path), base)
             for at, (counts, base) in enumerate(sorted_shards.with_line_bases())
         }
+        names = _hash_of(sorted(locations.items()))
+        path = context.output.working(f"locations-{names}")
         write_blocks(path, [locations])
     context.progress.start("merge", sum(run.data_bytes for run in plan.runs))
-    result = _PartsMaker(context, plan, path, locations, _hash_of(sorted(locations.items())), has_same_input).make()
+    parts, census = _PartsMaker(context, plan, path, locations, names, has_same_input).make()
+    with_sources = complete_sources(context, parts, plan.base.parts, path)
     context.progress.finish()
-    return result
+    return with_sources, census
 
 
 def number_parts(context: RunContext, parts: Sequence[Part]) -> list[Part]:
@@ -68,19 +72,25 @@ def number_parts(context: RunContext, parts: Sequence[Part]) -> list[Part]:
     parts = [part for part in parts if part.records]
     storage = storage_of(context.output.staged(""))
     staged = {path for path in context.output.staged_files() if parent_and_name(path)[1].startswith("part-")}
-    wanted = {part.path for part in parts}
+    wanted = {part.path for part in parts} | {part.sources.path for part in parts if part.sources}
     for path in staged - wanted:
         context.output.check()
         storage.remove(path)
+
+    def put(path: str, name: str) -> str:
+        if path not in staged:
+            return context.output.reuse(path, name)
+        if path != context.output.staged(name):
+            context.output.rename(parent_and_name(path)[1], name)
+        return context.output.staged(name)
+
     numbered: list[Part] = []
     for number, part in enumerate(parts):
-        path = context.part_path(number)
-        if part.path in staged:
-            if part.path != path:
-                context.output.rename(parent_and_name(part.path)[1], context.part_name(number))
-        else:
-            path = context.output.reuse(part.path, context.part_name(number))
-        numbered.append(msgspec.structs.replace(part, number=number, path=path))
+        name, sources = context.part_name(number), part.sources
+        path = put(part.path, name)
+        if sources:
+            sources = msgspec.structs.replace(sources, path=put(sources.path, sources_path(name)))
+        numbered.append(msgspec.structs.replace(part, number=number, path=path, sources=sources))
     return numbered
 
 
@@ -109,7 +119,7 @@ class _PartsMaker(msgspec.Struct, frozen=True):
     _names: str  # fingerprint of all locations
     _has_same_input: bool
 
-    def make(self) -> tuple[list[Part], Census]:
+    def make(self) -> tuple[dict[int, Part], Census]:
         options = self._context.options
         losers = {number: _Losers() for number in range(len(self._plan.ranges))}
         parts = self._make(_Step.ALL, losers, self._unchanged())
@@ -132,7 +142,7 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             if made != parts:
                 census.questions = self._count_census(made, None).questions
             parts = made
-        return [part for _, part in sorted(parts.items())], census
+        return parts, census
 
     def _find_same_run(self, parts: Mapping[int, Part]) -> SameRunCounts:
         context = self._context
@@ -177,7 +187,7 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             context.notice(f"{len(found):,} of {len(wanted):,} parts are reused from an interrupted run")
         for number in wanted:
             if part := found.get(made_of[number]):
-                context.output.sync(part.path)
+                self._sync(part)
                 context.journal.add(part)  # another run may have made it
                 made[number] = self._held(msgspec.structs.replace(part, number=number))
         text = sum(part.written.text_bytes for part in found.values())
@@ -192,7 +202,7 @@ class _PartsMaker(msgspec.Struct, frozen=True):
         tasks = (self._task(number, made_of[number], losers[number], hashes[number]) for number in left)
         for _, part in context.engine.run(make_part, tasks):
             context.output.check()
-            context.output.sync(part.path)  # meanwhile, workers make other parts
+            self._sync(part)  # meanwhile, workers make other parts
             context.journal.add(part)
             made[part.number] = self._held(part)
             text += part.written.text_bytes
@@ -201,16 +211,22 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             context.progress.advance(part.written.text_bytes, part.records, 0)
         return dict(sorted(made.items()))
 
+    def _sync(self, part: Part) -> None:
+        self._context.output.sync(part.path)
+        if part.sources:
+            self._context.output.sync(part.sources.path)
+
     def _held(self, part: Part) -> Part:
         """Return what later steps need of a part."""
         return part if self._context.options.incremental else msgspec.structs.replace(part, files=())
 
     def _made_of(self, number: int, hashes: tuple[str, str]) -> str:
         """Return a fingerprint of everything that determines the content of a part."""
-        purpose, incremental = self._context.journal.purpose, self._context.options.incremental
+        purpose, options = self._context.journal.purpose, self._context.options
+        extras = (options.incremental, options.track_sources)
         slices = self._plan.slices(number)
         named = [msgspec.structs.replace(one, path=utf8(one.path), index=utf8(one.index)) for one in slices]
-        return _hash_of((purpose, *self._plan.ranges[number], named, hashes, self._names, incremental))
+        return _hash_of((purpose, *self._plan.ranges[number], named, hashes, self._names, *extras))
 
     def _task(self, number: int, made_of: str, losers: _Losers, hashes: tuple[str, str]) -> PartTask:
         context, options = self._context, self._context.options
@@ -231,6 +247,7 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             same_run_losers=losers.same_run,
             losers=losers.repeats,
             losers_hashes=hashes,
+            sources=sources_path(context.part_path(number)) if options.track_sources else "",
         )
 
     def _losers_hashes(self, number: int, losers: _Losers) -> tuple[str, str]:

@@ -25,6 +25,7 @@ from fastrec.normalize.options import Options
 from fastrec.normalize.pass1 import release_buffer
 from fastrec.normalize.resolve import Resolver, SameRunFilter, select, sources_of
 from fastrec.normalize.results import Aside, Part
+from fastrec.normalize.sources import SourcesWriter
 from fastrec.sorting.borders import BorderSizes, write_borders
 from fastrec.sorting.fields import KeyColumns, column_splitter
 from fastrec.sorting.gather import RunSlice, Window, gather
@@ -60,10 +61,11 @@ class PartTask(msgspec.Struct, frozen=True):
     """Path prefix of the census (`-hash`, `-id`, `-run`), the counts (`-counts`) and records left out (`-left-out`). If
     work is kept: also of the index (`-index`), the borders (`-borders`) and the records set aside (`-aside`)."""
     options: Options
-    locations: str  # path of the locations of all pieces; empty if no records are left out
+    locations: str  # path of the locations of all pieces; empty if they are not needed
     same_run_losers: Sequence[RunSlice] = ()  # records that lose against others that are equal but for their run
     losers: Sequence[RunSlice] = ()  # keys that lose against other keys of the same identity
     losers_hashes: tuple[str, str] = ("", "")  # fingerprints of both
+    sources: str = ""  # path of the sources of the records; empty if they are not tracked
 
     def __str__(self) -> str:
         return f"writing part {self.number} of the corpus"
@@ -81,7 +83,12 @@ def make_part(task: PartTask) -> Part:
     contradictions: dict[tuple[bytes, ...], list[int | None]] = {}
     first = last = b""
     keeper = _Keeper(task) if options.incremental else None
-    with keeper or nullcontext(), ShardWriter(task.path, options.compression, options.level, synced=False) as writer:
+    sources = SourcesWriter(task.sources, task.locations) if task.sources else None
+    with (
+        keeper or nullcontext(),
+        sources or nullcontext(),
+        ShardWriter(task.path, options.compression, options.level, synced=False) as writer,
+    ):
         for everything in gather(task.slices, task.low, task.high, task.window_bytes):
             window = everything
             left: Sequence[int] = range(len(everything.keys))
@@ -106,6 +113,8 @@ def make_part(task: PartTask) -> Part:
                 first = first or window.keys[0]
                 last = window.keys[-1]
                 writer.write(window.texts)
+                if sources:
+                    sources.write(window.rows, window.copies)
         written = writer.finish()
     if resolver:
         lines.left_out = resolver.by_piece
@@ -137,6 +146,7 @@ def make_part(task: PartTask) -> Part:
         census=task.census,
         losers=task.losers_hashes,
         names=resolver.names_hash(lines.pieces()) if resolver else "",
+        sources=sources.result(lines.pieces()) if sources else None,
     )
     return keeper.finish(part) if keeper else part
 

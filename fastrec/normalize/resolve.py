@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import accumulate, groupby, pairwise
 
 import msgspec
@@ -27,7 +28,7 @@ from fastrec.summary.contradictions import Contradictions
 from fastrec.summary.rows import Column
 from fastrec.summary.same_run import body_digest
 
-__all__ = ["Locations", "Resolver", "SameRunFilter", "names_hash", "select", "sources_of"]
+__all__ = ["Locations", "Resolver", "SameRunFilter", "names_hash", "read_locations", "select", "sources_of"]
 
 _MESSAGES = {
     "conflict": "expected one verdict on this output, found others",
@@ -37,6 +38,13 @@ _MESSAGES = {
 
 Locations = Mapping[int, tuple[int, str, int]]
 """By number of a piece: its position in the order of all pieces, the name of its source, and the lines before it."""
+
+
+@lru_cache(maxsize=1)
+def read_locations(path: str) -> Locations:
+    """Read a file of locations, whose name has a fingerprint of its content. A worker reads it once."""
+    found: Locations = next(read_blocks(path))
+    return found
 
 
 def names_hash(locations: Locations, pieces: Iterable[int]) -> str:
@@ -166,7 +174,7 @@ class Resolver:
     def _leave_out(self, kind: str, choice: Choice, records: Iterable[int], window: Window) -> None:
         code = f"{kind}.not_first" if choice == "first" else f"{kind}.rejected"
         for index in records:
-            self._locations = self._locations or next(read_blocks(self._locations_path))
+            self._locations = self._locations or read_locations(self._locations_path)
             sources = sources_of(window, index)
             for number, _, count in sources:
                 self.duplicates[number] += count

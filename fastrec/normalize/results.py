@@ -22,6 +22,7 @@ __all__ = [
     "Aside",
     "MergedRun",
     "Part",
+    "PartSources",
     "Piece",
     "PieceCounts",
     "PieceStatistics",
@@ -176,6 +177,15 @@ class Aside(msgspec.Struct, frozen=True):
     index_bytes: int
 
 
+class PartSources(msgspec.Struct, frozen=True):
+    """The file with the sources of the records of a part."""
+
+    path: str  # before it is published
+    bytes: int
+    sha256: str
+    names: str  # fingerprint of the names and the order of the pieces of input of the part
+
+
 class Part(msgspec.Struct, frozen=True, tag="part"):
     """The result of a task of pass 2."""
 
@@ -200,6 +210,8 @@ class Part(msgspec.Struct, frozen=True, tag="part"):
     is not kept."""
     border: bytes = b""
     """The first border of its range, if work is kept."""
+    sources: PartSources | None = None
+    """The sources of its records, with `--track-sources`."""
 
     @property
     def index(self) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from fastrec.corpus.sources import sources_path
 from fastrec.engine.base import Engine
 from fastrec.errors import ShardError
 from fastrec.normalize.journal import JournalEntry
@@ -124,7 +125,12 @@ def find_parts(entries: Iterable[JournalEntry], wanted: Mapping[str, str], engin
     latest = {part.made_of: part for part in entries if isinstance(part, Part) and part.made_of in wanted}
     claims = [(wanted[made_of], part) for made_of, part in latest.items()]
     reused = [claims[number] for number, unchanged in engine.run(_take_part, claims) if unchanged]
-    return {part.made_of: replace(part, path=path) for path, part in reused}
+    return {
+        part.made_of: replace(
+            part, path=path, sources=replace(part.sources, path=sources_path(path)) if part.sources else None
+        )
+        for path, part in reused
+    }
 
 
 def _range(piece: Piece) -> tuple[str, int, int | None]:
@@ -161,11 +167,15 @@ def _take_part(claim: tuple[str, Part]) -> bool:
     The other run may still be alive, so the copy is checked, not the original.
     """
     path, part = claim
+    files = [(part.path, path, part.written.bytes, part.written.sha256)]
+    if sources := part.sources:
+        files.append((sources.path, sources_path(path), sources.bytes, sources.sha256))
     try:
-        if part.path != path:
-            storage_of(path).copy(part.path, path)
-        if sha256_of_file(path) != (part.written.bytes, part.written.sha256):
-            return False
+        for old, new, size, digest in files:
+            if old != new:
+                storage_of(new).copy(old, new)
+            if sha256_of_file(new) != (size, digest):
+                return False
     except OSError:
         return False
     return _files_unchanged(part.files)

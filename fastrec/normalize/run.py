@@ -103,9 +103,9 @@ def normalize(
         files_from: A file with further paths, one per line.
         progress: Receives the progress of the run.
         **options: The fields of `Options`: `jobs`, `memory`, `part_size`, `level`, `compression`, `schema`,
-            `sort_by`, `hash`, `sample_hash`, `repair`, `same_run`, `conflicts`, `repeats`, `max_rejects`,
-            `skip_bad_shards`, `fresh`, `overwrite`, `incremental`, `check`, `work_dir`, `max_line_bytes`,
-            `max_window`, `engine`, `scheduler`.
+            `sort_by`, `hash`, `sample_hash`, `repair`, `same_run`, `conflicts`, `repeats`, `track_sources`,
+            `max_rejects`, `skip_bad_shards`, `fresh`, `overwrite`, `incremental`, `check`, `work_dir`,
+            `max_line_bytes`, `max_window`, `engine`, `scheduler`.
 
     Raises:
         UsageError: An argument is wrong; nothing was done.

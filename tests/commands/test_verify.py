@@ -47,10 +47,11 @@ PART_SIZE = 1 << 16
 MIDDLE = "part-00001.jsonl.zst"
 LARGE = "part-00006.jsonl.zst"  # the part with the most lines
 REJECTS = "rejects.jsonl.zst"
+SOURCES = "part-00001.sources.zst"
 
 # What the kinds of problems that compare two values end with.
 COMPARED = {"total", "line_counts", "bytes", "sha256", "records", "text_bytes", "text_xxh3_128"}
-COMPARED |= {"text_sha256", "first", "last", "count", "statistics", "conflict"}
+COMPARED |= {"text_sha256", "first", "last", "count", "statistics", "conflict", "kept"}
 
 Damage = Callable[[Path], object]
 
@@ -72,6 +73,14 @@ def fresh(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("fresh") / "corpus"
     fastrec.normalize(shards, out, part_size=PART_SIZE)
     assert len(list(out.glob("part-*"))) >= 4
+    return out
+
+
+@pytest.fixture(scope="module")
+def tracked(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus with the sources of its records; read only."""
+    out = tmp_path_factory.mktemp("tracked") / "corpus"
+    fastrec.normalize(shards, out, part_size=PART_SIZE, track_sources=True)
     return out
 
 
@@ -174,6 +183,9 @@ def seal(corpus: Path) -> None:
         manifest[name] = sum(part[name] for part in manifest["parts"])
     manifest["text_xxh3_128"] = tree_hash("text_xxh3_128", (part["text_xxh3_128"] for part in manifest["parts"]))
     manifest["summary_sha256"] = sha256((corpus / "summary.json").read_bytes()).hexdigest()
+    for sources in (part["sources"] for part in manifest["parts"] if "sources" in part):
+        data = (corpus / sources["file"]).read_bytes()
+        sources |= {"bytes": len(data), "sha256": sha256(data).hexdigest()}
     rejects = (corpus / REJECTS).read_bytes()
     manifest["rejects"] |= {"bytes": len(rejects), "sha256": sha256(rejects).hexdigest()}
     (corpus / "manifest.json").write_text(json.dumps(manifest))
@@ -204,6 +216,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "gzip": {"compression": "gz", "part_size": PART_SIZE},
     "plain": {"compression": "none", "part_size": PART_SIZE},
     "short lines": {"max_line_bytes": 2_000},
+    "sources": {"track_sources": True, "part_size": PART_SIZE},
+    "sources of a plain corpus": {"track_sources": True, "compression": "none", "repeats": "first"},
 }
 
 
@@ -215,7 +229,7 @@ def test_a_new_corpus_is_ok(shards: Path, tmp_path: Path, options: dict[str, Any
     assert found.problems == []
     assert found.notices == []
     assert found.records == summary.line_counts.kept
-    assert found.parts == len(list((tmp_path / "corpus").glob("part-*")))
+    assert found.parts == len(list((tmp_path / "corpus").glob("part-*.jsonl*")))
 
 
 @pytest.mark.parametrize("data", [b"", b"\n \n", b"{}\n"], ids=["empty", "blank", "rejected"])
@@ -500,6 +514,84 @@ SEALED: dict[str, tuple[Damage, set[str]]] = {
 }
 
 
+# Damage to a corpus with sources. If it is sealed, all checksums are right.
+SOURCES_DAMAGE: dict[str, tuple[Damage, set[str]]] = {
+    "missing sources": (lambda out: (out / SOURCES).unlink(), {"file.missing"}),
+    "truncated sources": (lambda out: cut(out / SOURCES, 3), SIZES | {"file.unreadable"}),
+    "a flipped byte in the sources": (lambda out: flip(out / SOURCES, -1), BYTES | {"file.unreadable"}),
+    "empty sources": (lambda out: (out / SOURCES).write_bytes(b""), SIZES | {"sources.records", "sources.kept"}),
+    "sources of another part": (
+        lambda out: shutil.copy(out / "part-00002.sources.zst", out / SOURCES),
+        SIZES | {"sources.records", "sources.kept"},
+    ),
+    "a stray file of sources": (
+        lambda out: shutil.copy(out / SOURCES, out / "part-00099.sources.zst"),
+        {"file.stray"},
+    ),
+    "sources in another directory": (
+        on_json("manifest.json", "parts", 1, "sources", "file", to=f"../{SOURCES}"),
+        {"manifest.files", "file.stray"},
+    ),
+    "sources that are not listed": (
+        on_json("manifest.json", "parts", 1, to=lambda part: {key: part[key] for key in part if key != "sources"}),
+        {"manifest.sources", "file.stray"},
+    ),
+    "sources that are not tracked": (
+        on_json("manifest.json", "options", "track_sources", to=False),
+        {"manifest.sources"},
+    ),
+}
+SOURCES_SEALED: dict[str, tuple[Damage, set[str]]] = {
+    "nothing": (lambda out: None, set()),
+    "a dropped source": (on_lines(lambda found: found.pop(5), SOURCES), {"sources.records", "sources.kept"}),
+    "a source twice": (
+        on_lines(lambda found: found.insert(5, found[5]), SOURCES),
+        {"sources.records", "sources.kept"},
+    ),
+    "a source that is not JSON": (on_lines(lambda found: found.__setitem__(5, b"{\n"), SOURCES), {"sources.entry"}),
+    "a source that is not UTF-8": (
+        on_lines(lambda found: found.__setitem__(5, b'{"source":"\xff","line":1}\n'), SOURCES),
+        {"sources.entry"},
+    ),
+    "a blank line": (
+        on_lines(lambda found: found.insert(5, b"\n"), SOURCES),
+        {"sources.entry", "sources.records"},
+    ),
+    "a source without a line": (on_record(lambda source: source.pop("line"), SOURCES), {"sources.entry"}),
+    "a source of another type": (on_record(lambda source: source.update(line="1"), SOURCES), {"sources.entry"}),
+    "an unknown shard": (
+        on_record(lambda source: source.update(source="x.jsonl"), SOURCES),
+        {"sources.shard", "sources.kept"},
+    ),
+    "line 0": (on_record(lambda source: source.update(line=0), SOURCES), {"sources.line"}),
+    "a line after the last one": (on_record(lambda source: source.update(line=10**30), SOURCES), {"sources.line"}),
+    "another shard": (
+        on_record(
+            lambda source: source.update(source=source["source"].replace(*other_shard(source["source"])), line=1),
+            SOURCES,
+        ),
+        {"sources.kept"},
+    ),
+}
+
+
+def other_shard(path: str) -> tuple[str, str]:
+    return ("0.jsonl", "1.jsonl") if path.endswith("0.jsonl") else (path[-7:], "0.jsonl")
+
+
+@pytest.mark.parametrize("name", [*SOURCES_DAMAGE, *(f"{name}, sealed" for name in SOURCES_SEALED)])
+def test_damaged_sources_are_reported(tracked: Path, tmp_path: Path, name: str) -> None:
+    """Each damage gives exactly the expected kinds of problems."""
+    damage, expected = SOURCES_DAMAGE.get(name) or SOURCES_SEALED[name.removesuffix(", sealed")]
+    corpus = Path(shutil.copytree(tracked, tmp_path / "corpus"))
+    damage(corpus)
+    if name not in SOURCES_DAMAGE:
+        seal(corpus)
+    found = verify(corpus)
+    assert kinds(found) == expected
+    assert_files_are_named(found)
+
+
 @pytest.mark.parametrize("name", DAMAGE)
 def test_damage_is_reported(corpus: Path, name: str) -> None:
     """Each damage gives exactly the expected kinds of problems."""
@@ -523,7 +615,8 @@ def test_damage_with_an_updated_manifest_is_reported(corpus: Path, name: str) ->
 
 def test_every_kind_of_problem_has_an_example() -> None:
     """The tables above cause every kind of problem."""
-    seen = set().union(*(expected for _, expected in (*DAMAGE.values(), *SEALED.values())))
+    tables = (DAMAGE, SEALED, SOURCES_DAMAGE, SOURCES_SEALED)
+    seen = set().union(*(expected for table in tables for _, expected in table.values()))
     assert seen | {"more"} == set(KINDS)
 
 

@@ -38,6 +38,8 @@ CONTENT: tuple[dict[str, Any], ...] = (
     {"part_size": 6 << 10, "sort_by": ("model_id",), "hash": "xxh3_128", "repeats": "first"},
     {"part_size": 64 << 20, "conflicts": "first"},
     {"part_size": 4 << 10, "schema": "0.3.0", "compression": "none", "sort_by": ("sample_hash",)},
+    {"part_size": 4 << 10, "track_sources": True},
+    {"part_size": 3 << 10, "track_sources": True, "conflicts": "reject", "repeats": "first", "same_run": "ignore"},
 )
 """Options that influence the corpus."""
 
@@ -237,7 +239,7 @@ class Nights:
 
 def parts_of(corpus: Path) -> dict[str, tuple[int, int]]:
     """Return the inode and time of each part: an inode alone may be used again."""
-    found = {path.name: path.stat() for path in corpus.glob("part-*")}
+    found = {path.name: path.stat() for path in corpus.glob("part-*.jsonl*")}
     return {name: (status.st_ino, status.st_mtime_ns) for name, status in found.items()}
 
 

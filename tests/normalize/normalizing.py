@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import msgspec
 import zstandard
 from xxhash import xxh3_128_hexdigest
 
+import fastrec
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import NormalizeResult, run
 from fastrec.progress import Progress
@@ -35,7 +38,7 @@ class Corpus:
         self.manifest: dict[str, Any] = json.loads((path / "manifest.json").read_bytes())
         self.summary: dict[str, Any] = json.loads((path / "summary.json").read_bytes())
         self.line_counts: dict[str, int] = self.summary["line_counts"]
-        self.parts = sorted(path.glob("part-*"))
+        self.parts = sorted(path.glob("part-*.jsonl*"))
         self.texts = [text_of(part) for part in self.parts]
         self.text = b"".join(self.texts)
         self.lines = self.text.split(b"\n")[:-1]
@@ -43,6 +46,13 @@ class Corpus:
         self.rejects: list[dict[str, Any]] = (
             [json.loads(line) for line in text_of(rejects).split(b"\n")[:-1]] if rejects.exists() else []
         )
+
+    @property
+    def sources(self) -> list[tuple[str, int]]:
+        """The shard and the line of each record, as the corpus says."""
+        entries = [entry["sources"] for entry in self.manifest["parts"]]
+        lines = [line for entry in entries for line in text_of(self.path / entry["file"]).split(b"\n")[:-1]]
+        return [(source["source"], source["line"]) for source in map(json.loads, lines)]
 
     @property
     def same_for_all(self) -> dict[str, bytes]:
@@ -113,6 +123,7 @@ def audited(output: Path, report: NormalizeResult | None = None) -> Corpus:
     assert manifest["summary_sha256"] == hashlib.sha256((output / "summary.json").read_bytes()).hexdigest()
     check_rejects(corpus)
     names = {entry["file"] for entry in manifest["parts"]} | {"summary.json", "manifest.json"}
+    names |= check_sources(corpus)
     names |= {manifest["rejects"]["file"]} if manifest["rejects"] else set()
     assert {path.name for path in output.iterdir()} == names
     assert not list(output.parent.glob(f".{output.name}.*"))
@@ -150,6 +161,37 @@ def check_part(part: Path, text: bytes, entry: dict[str, Any], sort_fields: Sequ
         assert entry[key] == {field: record.get(field) for field in sort_fields}
     if part.name.endswith(".zst"):
         assert zstandard.get_frame_parameters(data).has_checksum
+
+
+def check_sources(corpus: Corpus) -> set[str]:
+    """Each record has the source where it occurs first, if sources are tracked; return the names of their files."""
+    if "track_sources" not in corpus.manifest["options"]:
+        assert not any("sources" in entry for entry in corpus.manifest["parts"])
+        return set()
+    entries = [entry["sources"] for entry in corpus.manifest["parts"]]
+    for part, entry in zip(corpus.manifest["parts"], entries, strict=True):
+        data = (corpus.path / entry["file"]).read_bytes()
+        assert (entry["bytes"], entry["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
+        assert entry["file"] == part["file"].partition(".")[0] + ".sources.zst"
+    first = first_sources(corpus.manifest)
+    assert corpus.sources == [first[without_hash(line)] for line in corpus.lines]
+    kept = Counter(shard for shard, _ in corpus.sources)
+    assert kept == Counter({entry["path"]: entry["kept"] for entry in corpus.manifest["inputs"]})
+    return {entry["file"] for entry in entries}
+
+
+def first_sources(manifest: dict[str, Any]) -> dict[bytes, tuple[str, int]]:
+    """Find by brute force where each record occurs first, by its normal form without its hash."""
+    first: dict[bytes, tuple[str, int]] = {}
+    for entry in manifest["inputs"]:
+        for number, line in enumerate(text_of(Path(entry["path"])).split(b"\n"), 1):
+            verdict = fastrec.judge(line, upgrade=manifest["schema"] == "0.3.0")
+            first.setdefault(without_hash(verdict.normal), (entry["path"], number))
+    return first
+
+
+def without_hash(normal: bytes) -> bytes:
+    return re.sub(rb'"sample_hash":"[^"]*",', b"", normal, count=1)
 
 
 def check_rejects(corpus: Corpus) -> None:

@@ -3,7 +3,8 @@
 1. Read the manifest. Check that exactly the files that it lists are there.
 2. One task per part (`part`) checks checksums, the normal form of every line and their order, and counts the records.
 3. Compare each part with its entry in the manifest, and with the previous part.
-4. Check the documents (`documents`): the totals, the summary against one computed from the parts, the rejects file.
+4. Compare the sources of records (`sources`), if they are tracked, with the inputs in the manifest.
+5. Check the documents (`documents`): the totals, the summary against one computed from the parts, the rejects file.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import msgspec
 from fastrec.commands.verify.documents import check_manifest, check_rejects, check_summary
 from fastrec.commands.verify.part import CheckedPart, CheckTask, check_part
 from fastrec.commands.verify.problems import Problem, Problems, Statement
+from fastrec.commands.verify.sources import check_inputs, check_listed
 from fastrec.corpus.documents import MANIFEST, SUMMARY, is_plain, read_manifest
 from fastrec.corpus.manifest import Manifest, files_of, key_entry, text_hash
 from fastrec.corpus.scan import PartFile, run_in_order, with_progress
@@ -28,7 +30,7 @@ from fastrec.corpus.store_names import is_of_a_run
 from fastrec.engine import check_jobs
 from fastrec.errors import CorpusError, UsageError, counted, utf8
 from fastrec.limits import LIMITS, Limits
-from fastrec.normalize.options import RECORDED, Options
+from fastrec.normalize.options import RECORDED, RECORDED_IF_SET, Options
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.storage import is_url, join, storage_of
@@ -101,8 +103,9 @@ def _options_of(manifest: Manifest) -> Options | str:
     """Return the options that a corpus was made with, or what is wrong with them."""
     if manifest.schema not in CORPUS_LABELS:
         return f"schema: expected {' or '.join(CORPUS_LABELS)}, found {manifest.schema}"
-    if unknown := sorted(manifest.options.keys() - set(RECORDED)):
-        return f"expected only {', '.join(RECORDED)}, found {', '.join(unknown)}"
+    known = (*RECORDED, *RECORDED_IF_SET)
+    if unknown := sorted(manifest.options.keys() - set(known)):
+        return f"expected only {', '.join(known)}, found {', '.join(unknown)}"
     schema = CORPUS_LABELS[manifest.schema].name
     try:
         options = msgspec.convert({**manifest.options, "sort_by": manifest.sort_fields, "schema": schema}, Options)
@@ -134,16 +137,21 @@ def _check(
         )
     problems += _check_files(manifest, is_file)
     problems += check_manifest(manifest)
+    problems += check_listed(manifest)
     parts = [
         PartFile(join(corpus, entry.file), entry)
         for entry in manifest.parts
         if is_plain(entry.file) and is_file.get(entry.file)
     ]
     with tempfile.TemporaryDirectory(prefix="fastrec-") as scratch:
-        tasks = [CheckTask(part, options, f"{scratch}/{number}") for number, part in enumerate(parts)]
+        tasks = [
+            CheckTask(part, options, f"{scratch}/{number}", _sources_of(corpus, part, is_file))
+            for number, part in enumerate(parts)
+        ]
         results = run_in_order(check_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
         checked = list(with_progress(results, parts, progress, "check"))
         problems += _compare_parts(checked, manifest.sort_fields)
+        problems += check_inputs([part.sources for part in checked if part.sources], manifest)
         verification.parts = len(checked)
         verification.records = sum(part.records for part in checked)
         verification.text_bytes = sum(part.text_bytes for part in checked)
@@ -158,6 +166,12 @@ def _check(
     problems += found
     if manifest.rejects is not None and is_plain(manifest.rejects.file):
         problems += check_rejects(corpus, manifest.rejects, summary, manifest.inputs)
+
+
+def _sources_of(corpus: str, part: PartFile, is_file: dict[str, bool]) -> str:
+    """Return the path of the sources of a part; empty if there are none to read."""
+    name = part.entry.sources.file if part.entry.sources else ""
+    return join(corpus, name) if is_plain(name) and is_file.get(name) else ""
 
 
 def _list_files(corpus: str) -> dict[str, bool]:
@@ -182,13 +196,14 @@ def _leftovers(corpus: str, manifest: Manifest, is_file: dict[str, bool]) -> lis
 def _check_files(manifest: Manifest, is_file: dict[str, bool]) -> Iterator[Problem]:
     """Compare the files that are there with those that the manifest lists."""
     names = [part.file for part in manifest.parts]
-    rejects = [manifest.rejects.file] if manifest.rejects else []
-    bad = [name for name in names + rejects if not is_plain(name)]
+    others = [part.sources.file for part in manifest.parts if part.sources]
+    others += [manifest.rejects.file] if manifest.rejects else []
+    bad = [name for name in names + others if not is_plain(name)]
     bad += [high for low, high in pairwise(names) if (len(low), low) >= (len(high), high)]
     for name in bad:
         message = f"expected names of files in the corpus, those of parts in ascending order, found {name!r}"
         yield Problem(MANIFEST, None, "manifest.files", message)
-    listed = {MANIFEST, manifest.summary_file, *names, *rejects}
+    listed = {MANIFEST, manifest.summary_file, *names, *others}
     for name in sorted(listed):
         if is_plain(name) and not is_file.get(name):
             yield Problem(name, None, "file.missing", f"{MANIFEST} lists this file, but it does not exist")

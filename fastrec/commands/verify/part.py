@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from fastrec.commands.verify.problems import Problems
+from fastrec.commands.verify.sources import CheckedSources, check_sources
 from fastrec.corpus.manifest import text_hash, text_hasher
 from fastrec.corpus.scan import PartFile
 from fastrec.errors import ShardError, shown
@@ -45,6 +46,8 @@ class CheckTask(msgspec.Struct, frozen=True):
     """The options that the corpus was made with."""
     statistics: str
     """Path prefix of the files for the census and the counts."""
+    sources: str = ""
+    """Path of the sources of the part; empty if there are none."""
 
     def __str__(self) -> str:
         return f"reading {shown(self.part.path)}"
@@ -67,6 +70,7 @@ class CheckedPart(msgspec.Struct):
     """Whether the file was read to its end. If not, only its size and checksum are known."""
     valid: bool
     """Whether it was read to its end and all lines are records, so that its statistics can be compared."""
+    sources: CheckedSources | None
 
 
 def check_part(task: CheckTask) -> CheckedPart:
@@ -107,6 +111,7 @@ def check_part(task: CheckTask) -> CheckedPart:
         last=lines.last,
         read=read,
         valid=read and lines.valid,
+        sources=check_sources(task.sources, task.part.entry) if task.sources else None,
     )
 
 

@@ -1,0 +1,126 @@
+"""Sources: the shard and the line that each record of a part comes from, in a small file beside the part.
+
+    part-00000.jsonl.zst      the records
+    part-00000.sources.zst    for each of them, in the same order: {"source":"runs/a.jsonl.zst","line":12}
+
+`normalize --track-sources` writes these files. Of duplicates, the source is the first one in the order of the inputs,
+which the line counts call kept.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from fastrec.corpus.documents import MANIFEST, is_plain
+from fastrec.corpus.manifest import Manifest, PartEntry
+from fastrec.errors import CorpusError, ShardMissingError, UsageError, shown
+from fastrec.sources.lines import LongLine
+from fastrec.sources.shard import shard_at
+from fastrec.storage import join
+
+__all__ = [
+    "SUFFIX",
+    "Source",
+    "decode_source",
+    "has_sources",
+    "line_begin",
+    "need_sources",
+    "read_sources",
+    "source_lines",
+    "sources_path",
+]
+
+SUFFIX: Final = ".sources.zst"
+_CHUNK_BYTES: Final = 1 << 20
+
+
+class Source(msgspec.Struct, frozen=True):
+    """Where a record comes from."""
+
+    shard: str = msgspec.field(name="source")
+    """The shard, by the path that was given or found."""
+    line: int
+    """Number of the line in the shard's text, from 1."""
+
+
+_decode: Final = msgspec.json.Decoder(Source).decode
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def sources_path(part: str) -> str:
+    """Return the path of the sources of a part that is being made, given its own path.
+
+    >>> sources_path("out/part-00000.jsonl.zst")
+    'out/part-00000.sources.zst'
+    """
+    return part[: part.rindex(".jsonl")] + SUFFIX
+
+
+def line_begin(shard: str) -> bytes:
+    r"""Return how the line of a source of this shard begins; its line number and `}\n` follow.
+
+    >>> line_begin("a.jsonl")
+    b'{"source":"a.jsonl","line":'
+    """
+    return b'{"source":' + _encode(shard) + b',"line":'
+
+
+def has_sources(manifest: Manifest) -> bool:
+    """Return whether a corpus has the sources of its records."""
+    return bool(manifest.options.get("track_sources"))
+
+
+def need_sources(corpus: str, manifest: Manifest) -> None:
+    """Raise a UsageError if a corpus does not have the sources of its records."""
+    if not has_sources(manifest):
+        raise UsageError(
+            f"{shown(corpus)} does not say where its records come from: make it with `normalize --track-sources`"
+        )
+
+
+def read_sources(corpus: str, part: PartEntry, first: int = 0, count: int | None = None) -> Iterator[Source]:
+    """Yield the sources of some records of a part: `count` of them from the number `first` on, or all that follow.
+
+    Raises:
+        CorpusError: The manifest lists no sources of this part, or they are not what fastrec writes.
+        ShardError: The file cannot be read completely.
+    """
+    path, number = _path(corpus, part), 0
+    end = part.records if count is None else min(first + count, part.records)
+    for number, line in enumerate(islice(source_lines(path), end), 1):
+        if number > first:
+            yield decode_source(path, number, line)
+    if number < end:
+        raise CorpusError(path, f"has the sources of {number:,} records, but its part has {part.records:,}")
+
+
+def source_lines(path: str) -> Iterator[bytes]:
+    """Read the lines of a file of sources, without newlines; ShardError if it cannot be read completely."""
+    try:
+        shard = shard_at(path)
+    except ShardMissingError as exc:
+        raise CorpusError(path, "is missing: `fastrec verify` lists everything that is wrong with a corpus") from exc
+    for chunk in shard.read(chunk_bytes=_CHUNK_BYTES, max_line_bytes=sys.maxsize):
+        assert not isinstance(chunk, LongLine)
+        yield from chunk.data.removesuffix(b"\n").split(b"\n")
+
+
+def decode_source(path: str, number: int, line: bytes) -> Source:
+    """Decode a line of a file of sources; CorpusError if it is not one."""
+    try:
+        return _decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+        raise CorpusError(path, f"is not the source of a record: {exc}", number) from exc
+
+
+def _path(corpus: str, part: PartEntry) -> str:
+    if part.sources is msgspec.UNSET:
+        raise CorpusError(join(corpus, MANIFEST), f"lists no sources of {part.file}")
+    if not is_plain(part.sources.file):
+        raise CorpusError(join(corpus, MANIFEST), f"names sources outside the corpus: {part.sources.file!r}")
+    return join(corpus, part.sources.file)
