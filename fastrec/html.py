@@ -10,7 +10,10 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from string import Template
 
-__all__ = ["Html", "code", "counts_table", "fill", "joined", "num", "row", "table", "tag", "tiles"]
+__all__ = [
+    "Html", "code", "counts_table", "fill", "joined", "lazy", "num", "row", "short_cell", "short_row", "table", "tag",
+    "tiles",
+]  # fmt: skip
 
 
 class Html(str):
@@ -72,6 +75,33 @@ def row(name: str, *cells: Html | str | int) -> Html:
     """Make a row from its name and its cells, which are values or cells already."""
     made = [cell if isinstance(cell, Html) else tag("td", tag("span", cell)) for cell in cells]
     return tag("tr", tag("th", tag("span", name), scope="row"), *made)
+
+
+def short_cell(*children: Child, class_: str = "") -> Html:
+    """Make a cell of a large table: without an end tag, which HTML does not need."""
+    inner = "".join(_markup(child) for child in children if child is not None)
+    return Html(f"<td class={_plain(class_)}>{inner}" if class_ else f"<td>{inner}")
+
+
+def short_row(name: str, *cells: Html) -> Html:
+    """Make a row of a large table from its name and cells, without end tags."""
+    return Html(f"<tr><th>{tag('span', name)}{joined(*cells)}")
+
+
+def lazy(content: Html) -> Html:
+    """Make content that the script of the page parses when it is needed.
+
+    While scripts are enabled, a browser takes the content of `noscript` for text, which costs next to nothing. Without
+    scripts it is content like any other.
+    """
+    return tag("div", tag("noscript", content), class_="lazy") if content else content
+
+
+def _plain(name: str) -> str:
+    """Check that an attribute value needs no quotes."""
+    if not name.isalnum():
+        raise ValueError(f"not a plain name: {name!r}")
+    return name
 
 
 def table(caption: str, heads: Sequence[str], rows: Sequence[Html], *, class_: str = "") -> Html:

@@ -26,6 +26,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     report_columns: int = 100  # evaluations shown in a heat map
     report_cells: int = 20_000  # cells of a heat map
     report_rows: int = 20_000  # rows of all tables of models together
+    report_static_rows: int = 2_000  # rows of these tables that a browser parses at once; more are parsed when needed
     report_charts: int = 200  # evaluations with histograms
 
     # Tasks

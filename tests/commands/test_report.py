@@ -7,6 +7,7 @@ import os
 import resource
 import shutil
 from functools import partial
+from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -236,6 +237,47 @@ def test_large_tables_are_cut(demo: Path) -> None:
     assert "Shown: 4 of 10 models with the most records; `fastrec stats` lists all." in text
     assert "Shown: 6 of 8 evaluations with the most records; `fastrec stats` lists all." in text
     assert "Shown: 2 of 8 evaluations; `fastrec stats` lists all." in text
+
+
+def wide_corpus(folder: Path, *, models: int, evaluations: int) -> Path:
+    """Make the documents of a corpus with many models and evaluations; its parts do not matter."""
+    lines = [
+        json.dumps(sample(model_id=f"org-{model % 9}/a-model-{model}-instruct", sample_id=question))
+        for model in range(models)
+        for question in range(2)
+    ]
+    (folder / "in.jsonl").write_text("\n".join(lines))
+    fastrec.normalize(folder / "in.jsonl", folder / "wide")
+    summary = json.loads((folder / "wide" / "summary.json").read_bytes())
+    one = summary["evaluations"][0]
+    for number, model in enumerate(one["by_model"]):
+        latency = 100 + 17.3 * number
+        share = number / models
+        model |= {"answers": 2, "errors": 0, "questions_answered": 2, "accuracy": share, "mean_score": share}
+        model |= {"accuracy_standard_error": 0.01234, "score_standard_error": 0.01234}
+        model["latency_ms"] = {"records": 2, "p50": latency, "p90": 2 * latency, "p99": 3 * latency}
+    summary["evaluations"] = [one | {"evaluation_name": f"collection/task_{n:02}"} for n in range(evaluations)]
+    document = json.dumps(summary).encode()
+    (folder / "wide" / "summary.json").write_bytes(document)
+    manifest = json.loads((folder / "wide" / "manifest.json").read_bytes())
+    manifest["summary_sha256"] = sha256(document).hexdigest()
+    (folder / "wide" / "manifest.json").write_text(json.dumps(manifest))
+    return folder / "wide"
+
+
+def test_size_of_a_large_page(tmp_path: Path) -> None:
+    """240 models × 60 evaluations take less than 5 MB, and all of them are there without a script."""
+    page = make_page(wide_corpus(tmp_path, models=240, evaluations=60))
+    assert len(page) < 4_000_000
+    assert page.count(b"a-model-7-instruct</span>") >= 62  # 2 heat maps, and a table for each evaluation
+    assert page.count(b"<noscript>") == 62
+
+
+def test_late_tables_have_the_same_text(demo: Path) -> None:
+    """What a script parses when it is needed is what small pages show at once, without charts."""
+    small, large = (Page(make_page(demo, Limits(report_static_rows=rows))) for rows in (2_000, 1))
+    assert small.text == large.text
+    assert "noscript" not in small.tags
 
 
 # Escaping

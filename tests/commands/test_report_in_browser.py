@@ -13,6 +13,8 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 import fastrec
+from fastrec.commands.report import make_page
+from fastrec.limits import Limits
 from tests.commands.test_report import MARKUP, ROOT, hostile_corpus
 from tests.samples import sample
 
@@ -232,6 +234,35 @@ def test_without_script(open_page: Any) -> None:
     page = open_page(java_script_enabled=False)
     assert page.locator("tbody tr").count() > 100
     assert not page.locator(".tools").is_visible()
+
+
+@pytest.fixture(scope="module")
+def large(report: Path) -> Path:
+    """The report about the demo corpus, made like that of a large one."""
+    page = report.with_name("large.html")
+    page.write_bytes(make_page(report.with_name("demo"), Limits(report_static_rows=1)))
+    return page
+
+
+def test_late_tables(open_page: Any, report: Path, large: Path) -> None:
+    """Tables of a large page are parsed when they are needed; then they sort and can be searched as usual."""
+    rows = open_page(report).locator("tbody tr").count()
+    page = open_page(large)
+    page.locator("main:not(:has(noscript))").wait_for()  # when the browser has nothing else to do
+    assert page.locator("tbody tr").count() == rows
+    page.locator('table[aria-label^="trivia_choice"] thead button').nth(4).click()
+    largest_first = [int(text) for text in column(page, "trivia_choice", 5)]
+    assert largest_first == sorted(largest_first, reverse=True)
+    other = open_page(large)
+    other.fill("#search", "TRIVIA  model-13b")
+    assert other.locator("noscript").count() == 0
+    assert column(other, "trivia_choice", 1) == ["org-3/model-13b"]
+
+
+def test_late_tables_without_script(open_page: Any, report: Path, large: Path) -> None:
+    """They are there from the beginning."""
+    rows = [open_page(path, java_script_enabled=False).locator("tbody tr").count() for path in (report, large)]
+    assert rows[0] == rows[1]
 
 
 def test_hostile_records(open_page: Any, tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from fastrec._version import __version__
-from fastrec.commands.report.evaluations import evaluation_tables, heat_maps, histograms, tokens
+from fastrec.commands.report.evaluations import evaluation_tables, histograms, tokens
+from fastrec.commands.report.heat_maps import heat_maps
 from fastrec.commands.report.rejected import examples, rejected_lines, repaired_lines
 from fastrec.commands.report.sections import hashes, inputs, line_counts, repeats, skipped, versions
 from fastrec.corpus.documents import read_manifest, read_summary

@@ -5,14 +5,19 @@ root.classList.add("scripted");
 const all = (selector, within = document) => Array.from(within.querySelectorAll(selector));
 const byText = new Intl.Collator(undefined, { numeric: true }).compare;
 
-// Sorting: by number if the cells have one, else by text. Cells without a value come last in both directions.
+// Sorting: by number if the column has numbers, else by text. Cells without a value come last in both directions.
+function numberOf(cell) {
+  const text = cell.dataset.v ?? cell.textContent.replaceAll(",", "");
+  const number = text === "Infinity" ? Infinity : parseFloat(text);
+  return Number.isNaN(number) ? null : number;
+}
+
 function sort(table, column, head) {
   const numeric = head.classList.contains("right");
   const direction = head.ariaSort ? (head.ariaSort === "ascending" ? -1 : 1) : numeric ? -1 : 1;
-  const rows = all("tbody tr", table).map((row) => {
+  const rows = Array.from(table.tBodies[0].rows, (row) => {
     const cell = row.cells[column];
-    const value = numeric ? (cell.dataset.v === undefined ? null : Number(cell.dataset.v)) : cell.textContent;
-    return { row, value };
+    return { row, value: numeric ? numberOf(cell) : cell.textContent };
   });
   rows.sort((a, b) => {
     if (a.value === null || b.value === null) return (a.value === null) - (b.value === null);
@@ -23,23 +28,58 @@ function sort(table, column, head) {
   table.tBodies[0].append(...rows.map(({ row }) => row));
 }
 
-const tables = all("table").map((table) => {
+// Tables. Of a large page, most are the text of a noscript element until they are needed: near the screen, for a
+// search, for print, or else when the browser has nothing else to do.
+const tables = [];
+function addTable(table) {
   const first = table.tBodies[0].rows[0].cells; // all cells of a column have one kind
+  const numbers = table.matches(".models, .heat");
   all("thead th", table).forEach((head, column) => {
-    head.classList.toggle("right", first[column].classList.contains("num"));
+    head.classList.toggle("right", numbers ? column > 0 : first[column].classList.contains("num"));
     head.firstElementChild.addEventListener("click", () => sort(table, column, head));
   });
-  const title = table.ariaLabel;
-  const rows = all("tbody tr", table).map((row) => ({ row, text: `${row.textContent} ${title}`.toLowerCase() }));
-  return { frame: table.closest(".frame"), rows };
-});
+  tables.push({ table, frame: table.closest(".frame"), rows: null });
+}
+
+function rowsOf(one) {
+  const title = one.table.ariaLabel;
+  one.rows ??= Array.from(one.table.tBodies[0].rows, (row) => (
+    { row, text: `${Array.from(row.cells, (cell) => cell.textContent).join(" ")} ${title}`.toLowerCase() }));
+  return one.rows;
+}
+
+const late = all(".lazy");
+function parse(lazy) {
+  if (!lazy.classList.contains("lazy")) return;
+  lazy.classList.remove("lazy");
+  lazy.innerHTML = lazy.firstElementChild.textContent; // markup of this page, escaped like all of it
+  all("table", lazy).forEach(addTable);
+}
+const parseAll = () => late.splice(0).forEach(parse);
+function parseNext() {
+  if (!late.length) return;
+  parse(late.shift());
+  requestIdleCallback(parseNext);
+}
+
+all("table").forEach(addTable);
+if (late.length) {
+  const near = new IntersectionObserver((entries) => entries.forEach((entry) => {
+    if (entry.isIntersecting) parse(entry.target);
+  }), { rootMargin: "300px" });
+  late.forEach((lazy) => near.observe(lazy));
+  if (window.requestIdleCallback) addEventListener("load", () => requestIdleCallback(parseNext));
+}
 
 // Searching: shows the rows that contain all words, in their cells or in the title of their table.
 function search(wanted) {
   const words = wanted.toLowerCase().split(/\s+/).filter(Boolean);
   let found = 0;
   let total = 0;
-  for (const { frame, rows } of tables) {
+  parseAll();
+  for (const one of tables) {
+    const { frame } = one;
+    const rows = rowsOf(one);
     let here = 0;
     for (const { row, text } of rows) {
       const hit = words.every((word) => text.includes(word));
@@ -74,4 +114,7 @@ document.getElementById("theme").addEventListener("click", () => {
   root.dataset.theme = dark ? "light" : "dark";
 });
 
-addEventListener("beforeprint", () => all("details").forEach((folded) => { folded.open = true; }));
+addEventListener("beforeprint", () => {
+  parseAll();
+  all("details").forEach((folded) => { folded.open = true; });
+});
