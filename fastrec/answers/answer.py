@@ -7,15 +7,9 @@ from typing import Any
 import msgspec
 
 from fastrec.answers.table import Outcome
+from fastrec.corpus.sources import Source
 
-__all__ = ["Answer", "Source"]
-
-
-class Source(msgspec.Struct, frozen=True):
-    """Where a record comes from, if the corpus has tracked it."""
-
-    shard: str
-    line: int
+__all__ = ["Answer"]
 
 
 class Answer(msgspec.Struct, kw_only=True):
@@ -34,6 +28,7 @@ class Answer(msgspec.Struct, kw_only=True):
     output_tokens: int | None
     latency_ms: float | None
     source: Source | None
+    """Where the record comes from, if the corpus has tracked it."""
     record: Any
     """The record, as a Struct of the schema version of the corpus."""
     line: bytes

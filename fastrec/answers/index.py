@@ -23,6 +23,7 @@ from fastrec.answers.table import Outcome, Page, Query, QuestionRow, Scope
 from fastrec.corpus.documents import MANIFEST, read_manifest
 from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.scan import parts_of
+from fastrec.corpus.sources import has_sources
 from fastrec.engine import check_jobs
 from fastrec.limits import LIMITS, Limits
 from fastrec.progress import Progress
@@ -125,6 +126,7 @@ class Index:
             metric=row.metric,
             models=frozenset(models),
             limits=self._limits,
+            sources_in=self.corpus if has_sources(self.manifest) else None,
         )
 
     def close(self) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -13,6 +15,7 @@ from fastrec.answers.answer import Answer
 from fastrec.answers.table import Outcome
 from fastrec.corpus.line_head import read_head
 from fastrec.corpus.scan import VERIFY_HINT, PartFile, skim_lines
+from fastrec.corpus.sources import Source, read_sources
 from fastrec.errors import CorpusError
 from fastrec.judge.parse import parse
 from fastrec.limits import Limits
@@ -34,11 +37,16 @@ def read_answers(
     metric: str | None,
     models: Collection[str],
     limits: Limits,
+    sources_in: str | None = None,
 ) -> list[Answer]:
-    """Read the records of a question, of one metric, and of some models or all of them."""
+    """Read the records of a question, of one metric, and of some models or all of them.
+
+    If the corpus has tracked where its records come from, `sources_in` is its path.
+    """
     decode = msgspec.json.Decoder(schema.record).decode
     answers = []
-    for part, line in _lines(parts, ranges, limits):
+    places: list[tuple[PartFile, int]] = []  # of these answers: the part, and the number of the record in it
+    for part, number, line in _lines(parts, ranges, limits):
         try:
             head = read_head(line)
             if head.sample_hash != sample_hash:
@@ -46,39 +54,52 @@ def read_answers(
             found = None if head.evaluation_result_id is UNSET else head.evaluation_result_id
             if found == metric and (not models or head.model_id in models):
                 answers.append(_answer(line, found, head.decoded_sample_id(), _record(line, decode, schema)))
+                places.append((part, number))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
             raise CorpusError(part.path, f"has a line that is not a record: {exc}; {VERIFY_HINT}") from exc
+    if sources_in is not None:
+        for answer, source in zip(answers, _sources(sources_in, places), strict=True):
+            answer.source = source
     return answers
 
 
-def _lines(parts: Sequence[PartFile], ranges: Sequence[Range], limits: Limits) -> Iterator[tuple[PartFile, bytes]]:
-    """Yield the lines of some stretches, in order."""
+def _sources(corpus: str, places: Sequence[tuple[PartFile, int]]) -> Iterator[Source]:
+    """Yield where records come from, which are in the order of the corpus."""
+    for part, some in groupby(places, key=itemgetter(0)):
+        yield from read_sources(corpus, part.entry, [number for _, number in some])
+
+
+def _lines(parts: Sequence[PartFile], ranges: Sequence[Range], limits: Limits) -> Iterator[tuple[PartFile, int, bytes]]:
+    """Yield the lines of some stretches in order, each with its number in its part, from 0 on."""
     for number in sorted({number for number, _, _ in ranges}):
         part = parts[number]
-        for text in _stretches(part, sorted((start, end) for at, start, end in ranges if at == number), limits):
-            for line in text.removesuffix(b"\n").split(b"\n"):
-                yield part, line
+        for first, text in _stretches(part, sorted((start, end) for at, start, end in ranges if at == number), limits):
+            for at, line in enumerate(text.removesuffix(b"\n").split(b"\n"), first):
+                yield part, at, line
 
 
-def _stretches(part: PartFile, stretches: Sequence[tuple[int, int]], limits: Limits) -> Iterator[bytes]:
-    """Yield some stretches of the text of a part; stop reading after the last one."""
+def _stretches(part: PartFile, stretches: Sequence[tuple[int, int]], limits: Limits) -> Iterator[tuple[int, bytes]]:
+    """Yield some stretches of the text of a part, each after the number of lines before it; stop after the last one."""
     wanted = iter(stretches)
     start, end = next(wanted)
     pieces: list[bytes] = []
-    offset = 0
+    offset = first = lines = 0
     with closing(skim_lines(part, limits)) as buffers:
         for buffer, size in buffers:
             while offset + size > start:
+                if not pieces:
+                    first = lines + buffer.count(b"\n", 0, start - offset)
                 pieces.append(bytes(memoryview(buffer)[max(start - offset, 0) : min(end - offset, size)]))
                 if end > offset + size:
                     break
-                yield b"".join(pieces)
+                yield first, b"".join(pieces)
                 pieces = []
                 following = next(wanted, None)
                 if following is None:
                     return
                 start, end = following
             offset += size
+            lines += buffer.count(b"\n", 0, size)
     raise CorpusError(part.path, f"is not the file that the index describes; {VERIFY_HINT}")
 
 

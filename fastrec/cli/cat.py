@@ -33,8 +33,11 @@ _MOST_NAMES = 10  # in a message
               help="Only records with this sample_hash: all answers to one question; may be repeated.")  # fmt: skip
 @click.option("--where-error", is_flag=True, help="Only records with a non-empty error.")
 @click.option("--limit", type=Count(min=1), metavar="N", help="Print at most N records.")
+@click.option("--source", is_flag=True,
+              help='Print where each record comes from, too: {"source": …, "line": …, "record": {…}}. The corpus needs '
+              "`normalize --track-sources`.")  # fmt: skip
 @jobs_option
-def cat(corpus: str, limit: int | None, jobs: int, **filters: Any) -> None:
+def cat(corpus: str, limit: int | None, source: bool, jobs: int, **filters: Any) -> None:
     """Print the records of CORPUS in its order, byte for byte: all records, or only those that match every filter.
 
     The manifest tells which parts can contain a match. A filter on the first sort fields (the evaluation, then the
@@ -51,13 +54,14 @@ def cat(corpus: str, limit: int | None, jobs: int, **filters: Any) -> None:
       fastrec cat corpus --evaluation GSM8K --limit 10 | jq .output.raw
       fastrec cat corpus --sample-id 5 | jq -c '[.model_id, .evaluation.score]'
       fastrec cat corpus --model org/a --model org/b --where-error | jq -r .error
+      fastrec cat corpus --source --where-error | jq -r '[.source, .line] | @tsv'
     """
     from fastrec.commands.cat import Selection, cat_blocks
     from fastrec.corpus.documents import read_manifest, read_summary
 
     found = False
     with allow_broken_pipe(), explain_damage(corpus):
-        for block in cat_blocks(corpus, Selection(**filters), limit=limit, jobs=jobs):
+        for block in cat_blocks(corpus, Selection(**filters), limit=limit, source=source, jobs=jobs):
             click.echo(block, nl=False)
             found = True
         if not found:

@@ -10,8 +10,7 @@ which the line counts call kept.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
@@ -32,6 +31,7 @@ __all__ = [
     "need_sources",
     "read_sources",
     "source_lines",
+    "sources_file",
     "sources_path",
 ]
 
@@ -83,20 +83,20 @@ def need_sources(corpus: str, manifest: Manifest) -> None:
         )
 
 
-def read_sources(corpus: str, part: PartEntry, first: int = 0, count: int | None = None) -> Iterator[Source]:
-    """Yield the sources of some records of a part: `count` of them from the number `first` on, or all that follow.
+def read_sources(corpus: str, part: PartEntry, numbers: Iterable[int] | None = None) -> Iterator[Source]:
+    """Yield the sources of all records of a part, or of some, given by their numbers from 0 on in ascending order.
 
     Raises:
         CorpusError: The manifest lists no sources of this part, or they are not what fastrec writes.
         ShardError: The file cannot be read completely.
     """
-    path, number = _path(corpus, part), 0
-    end = part.records if count is None else min(first + count, part.records)
-    for number, line in enumerate(islice(source_lines(path), end), 1):
-        if number > first:
-            yield decode_source(path, number, line)
-    if number < end:
-        raise CorpusError(path, f"has the sources of {number:,} records, but its part has {part.records:,}")
+    path = sources_file(corpus, part)
+    lines = enumerate(source_lines(path), 1)
+    for wanted in range(part.records) if numbers is None else numbers:
+        found = next((found for found in lines if found[0] > wanted), None)
+        if found is None:
+            raise CorpusError(path, f"has fewer lines than the {part.records:,} records of its part")
+        yield decode_source(path, *found)
 
 
 def source_lines(path: str) -> Iterator[bytes]:
@@ -118,7 +118,8 @@ def decode_source(path: str, number: int, line: bytes) -> Source:
         raise CorpusError(path, f"is not the source of a record: {exc}", number) from exc
 
 
-def _path(corpus: str, part: PartEntry) -> str:
+def sources_file(corpus: str, part: PartEntry) -> str:
+    """Return the path of the sources of a part of a published corpus; CorpusError if the manifest lists none."""
     if part.sources is msgspec.UNSET:
         raise CorpusError(join(corpus, MANIFEST), f"lists no sources of {part.file}")
     if not is_plain(part.sources.file):

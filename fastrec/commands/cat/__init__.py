@@ -21,9 +21,11 @@ from stringzilla import count
 
 from fastrec.arguments import Strings, several
 from fastrec.commands.cat.select import Finder, Selection, SortRange
+from fastrec.commands.cat.sources import SourceLabels
 from fastrec.corpus.documents import read_manifest
 from fastrec.corpus.line_head import read_head
 from fastrec.corpus.scan import VERIFY_HINT, PartFile, parts_of, run_in_order, skim_lines
+from fastrec.corpus.sources import need_sources, sources_file
 from fastrec.engine import check_jobs, jobs_for
 from fastrec.errors import CorpusError, UsageError, shown
 from fastrec.limits import LIMITS, Limits
@@ -43,6 +45,7 @@ def cat(
     hash: Strings = (),  # noqa: A002 - the name of the option
     where_error: bool = False,
     limit: int | None = None,
+    source: bool = False,
     jobs: int = 1,
     limits: Limits = LIMITS,
 ) -> Iterator[bytes]:
@@ -57,12 +60,15 @@ def cat(
         hash: Only records with this `sample_hash`, or one of these.
         where_error: Only records with an `error` that is not empty.
         limit: Stop after this many lines.
+        source: Yield `{"source": …, "line": …, "record": {…}}` instead: the shard and the line that a record comes
+            from, and the record, byte for byte. The corpus needs `normalize --track-sources`.
         jobs: Processes to use if every part has to be searched.
         limits: Sizes of buffers.
 
     Raises:
-        UsageError: The directory is not a corpus, or another argument is invalid.
-        CorpusError: The manifest or a line is not what fastrec writes.
+        UsageError: The directory is not a corpus, it does not have the sources of its records, or another argument is
+            invalid.
+        CorpusError: The manifest, a line or a source is not what fastrec writes.
         ShardError: A part cannot be read.
     """
     ids = sample_id if isinstance(sample_id, Iterable) and not isinstance(sample_id, (str, bytes)) else [sample_id]
@@ -74,7 +80,7 @@ def cat(
         hash=several("hash", hash),
         where_error=where_error,
     )
-    for block in cat_blocks(corpus, selection, limit=limit, jobs=jobs, limits=limits):
+    for block in cat_blocks(corpus, selection, limit=limit, source=source, jobs=jobs, limits=limits):
         yield from block.removesuffix(b"\n").split(b"\n")
 
 
@@ -83,6 +89,7 @@ def cat_blocks(
     selection: Selection,
     *,
     limit: int | None = None,
+    source: bool = False,
     jobs: int = 1,
     limits: Limits = LIMITS,
 ) -> Iterator[bytes]:
@@ -93,9 +100,18 @@ def cat_blocks(
     Finder(selection)  # raises UsageError for text that no record can hold, before anything is read
     directory = os.fspath(corpus)
     manifest = read_manifest(directory)
+    if source:
+        need_sources(directory, manifest)
     wanted = SortRange(selection, manifest.sort_fields)
     tasks = [
-        _SearchTask(part, selection, manifest.sort_fields, limit, limits)
+        _SearchTask(
+            part,
+            selection,
+            manifest.sort_fields,
+            limit,
+            limits,
+            sources=sources_file(directory, part.entry) if source else "",
+        )
         for part in parts_of(directory, manifest)
         if wanted.may_be_in(part.entry)
     ]
@@ -114,6 +130,8 @@ class _SearchTask(msgspec.Struct, frozen=True):
     limits: Limits
     output: str = ""
     """The file for the matching lines, if a worker searches the part."""
+    sources: str = ""
+    """The file with the sources of the part, if they are wanted."""
 
     def __str__(self) -> str:
         return f"reading {shown(self.part.path)}"
@@ -155,12 +173,17 @@ def _take(path: str, block_bytes: int) -> Iterator[bytes]:
 def _matching_text(task: _SearchTask) -> Generator[bytes]:
     """Yield the matching lines of one part, whole buffers where every line matches, until no match can follow."""
     wanted, finder = SortRange(task.selection, task.sort_fields), Finder(task.selection)
+    labels = SourceLabels(task.sources) if task.sources else None
     for data, end in skim_lines(task.part, task.limits):
         last = data.rfind(b"\n", 0, end - 1) + 1
         try:
             if wanted.is_contiguous and finder.matches(data, 0, end) and finder.matches(data, last, end):
-                yield bytes(memoryview(data)[:end])
-            elif text := b"".join(finder.lines(data, end)):
+                text = bytes(memoryview(data)[:end])
+            else:
+                text = b"".join(finder.lines(data, end))
+            if labels:
+                text = labels.label(data, end, text)
+            if text:
                 yield text
             if wanted.can_end_early and not wanted.may_follow(read_head(data, last), task.part.entry):
                 return
