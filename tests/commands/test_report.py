@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import shutil
 from functools import partial
@@ -120,10 +121,12 @@ def test_errors_and_repeats(tmp_path: Path) -> None:
     text = Page(make_page(tmp_path / "corpus")).text
     assert "6 records, 3 errors, 2 models, 1 question, 1 answered by the one model with answers" in text
     assert "failed–3 errors" in text
+    assert "not judged: 1 model, on 1 evaluationarithmetic: failedAll their records have an error" in text
     assert "95% intervalerrorsscorequestionsanswersanswers/questioncoverage" in text
     assert "They do not count for accuracy and score" in text
     text = Page(make_page(tmp_path / "corpus", errors_as_wrong=True)).text
     assert "failed0.0%3 errors" in text
+    assert "not judged" not in text
     assert "They count as wrong" in text
     done = invoke(tmp_path / "corpus", "-o", "-", "--errors-as-wrong")
     assert done.stdout_bytes == make_page(tmp_path / "corpus", errors_as_wrong=True)
@@ -162,6 +165,34 @@ def test_metrics_and_graded_scores(tmp_path: Path) -> None:
     with_accuracy = make_page(tmp_path / "corpus", accuracy=True)
     assert Page(with_accuracy).text.count("accuracy, 95% interval") == 3
     assert invoke(tmp_path / "corpus", "-o", "-", "--accuracy").stdout_bytes == with_accuracy
+
+
+def test_dot_plots(demo: Path, tmp_path: Path) -> None:
+    """One for each evaluation, with the best models first; hundreds of models have a dot each, but not all a name."""
+    markup = make_page(demo).decode()
+    plots = re.findall(r'<article class="dots">.*?</article>', markup)
+    text = Page("".join(plots).encode()).text
+    summary = json.loads((demo / "summary.json").read_bytes())
+    assert len(plots) == len(summary["evaluations"])
+    for plot, evaluation in zip(plots, summary["evaluations"], strict=True):
+        measure, unit = ("mean_score", 1) if evaluation["graded"] else ("accuracy", 100)
+        values = sorted((model[measure] for model in evaluation["by_model"] if model["answers"]), reverse=True)
+        shown = [float(value.rstrip("%")) for value in re.findall(r"<b>(.*?)</b>", plot)]
+        assert shown == pytest.approx([unit * value for value in values], abs=0.06)
+        spots = re.search(r'class="spot" d="(.*?)"', plot)
+        assert spots
+        assert [int(x) for x in re.findall(r"M(\d+) \d+h0", spots[1])] == [round(1000 * value) for value in values]
+        assert evaluation["evaluation_name"] in text
+    many = make_page(wide_corpus(tmp_path, models=60, evaluations=1)).decode()
+    assert "The 25 best have a name; 35 others have a dot only." in many
+    assert len(re.findall(r"M\d+ \d+h0", many)) == 60
+
+
+def test_plus_minus_is_explained(demo: Path) -> None:
+    """Below each table that has it."""
+    text = Page(make_page(demo)).text
+    shown = len(re.findall("±: one standard error of the mean score, over questions.", text))
+    assert 0 < shown == sum(" ± " in part for part in text.split("95% interval")[1:])
 
 
 def test_lines_that_repairs_would_keep(tmp_path: Path) -> None:

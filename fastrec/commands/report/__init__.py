@@ -16,10 +16,11 @@ from hashlib import sha256
 from pathlib import Path
 
 from fastrec._version import __version__
+from fastrec.commands.report.dot_plots import dot_plots
 from fastrec.commands.report.evaluations import evaluation_tables, histograms, tokens
 from fastrec.commands.report.heat_maps import heat_maps
 from fastrec.commands.report.rejected import examples, rejected_lines, repaired_lines
-from fastrec.commands.report.sections import hashes, inputs, line_counts, repeats, skipped, versions
+from fastrec.commands.report.sections import hashes, inputs, line_counts, not_judged, repeats, skipped, versions
 from fastrec.corpus.documents import read_manifest, read_summary
 from fastrec.errors import FastrecError, UsageError, counted, shown
 from fastrec.html import Html, fill, joined, tag
@@ -80,6 +81,7 @@ def make_page(
         ("Line counts", line_counts(summary, manifest)),
         ("Schema versions", versions(summary)),
         ("Evaluations × models", heat_maps(found, limits)),
+        ("Accuracy with intervals", dot_plots(found, limits)),
         ("Models by evaluation", evaluation_tables(found, limits)),
         ("Distributions", histograms(found, limits)),
         ("Tokens", tokens(summary, limits)),
@@ -110,7 +112,7 @@ def make_page(
         script=script,
         name=parent_and_name(directory)[1] if is_url(directory) else Path(directory).resolve().name,
         about=about,
-        banner=skipped(manifest),
+        banner=joined(skipped(manifest), not_judged(found)),
         nav=joined(*(tag("a", title, href=f"#{anchor}") for title, anchor, _ in shown_sections)),
         sections=joined(*(tag("section", tag("h2", title), body, id=anchor) for title, anchor, body in shown_sections)),
         version=__version__,

@@ -18,6 +18,7 @@ from fastrec.summary.titles import metrics_of
 
 __all__ = ["evaluation_tables", "histograms", "tokens"]
 
+_PLUS_MINUS: Final = "±: one standard error of the mean score, over questions."
 _REPEATS: Final = ("questions", "answers", "answers/question")
 
 
@@ -47,7 +48,9 @@ def _evaluation(evaluation: EvaluationStats, most: int, *, accuracy: bool, drawn
     best = "models with the highest score" if evaluation.by == "score" else "most accurate models"
     title = f"{evaluation.title}: {about(evaluation)}"
     all_of_them = table(title, columns.heads(), rows, class_="models")
-    return joined(all_of_them, left_out(len(models), len(evaluation.by_model), best))
+    explained = any(model.score_standard_error is not None for model in models) and accuracy
+    note = tag("p", _PLUS_MINUS, class_="soft") if explained else Html("")
+    return joined(all_of_them, note, left_out(len(models), len(evaluation.by_model), best))
 
 
 class _Columns(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from fastrec.commands.report.charts import stacked
@@ -11,11 +12,14 @@ from fastrec.errors import counted
 from fastrec.html import Html, code, counts_table, joined, num, row, table, tag, tiles
 from fastrec.summary.document import Identities, SameRun, SampleHashes, Summary
 from fastrec.summary.facts import facts_of
+from fastrec.summary.ranking import Stats
 from fastrec.summary.titles import titles
 
-__all__ = ["hashes", "inputs", "line_counts", "repeats", "skipped", "versions"]
+__all__ = ["hashes", "inputs", "line_counts", "not_judged", "repeats", "skipped", "versions"]
 
 _MOST_ROWS: Final = 5_000
+_MOST_TITLES: Final = 10  # evaluations in the banner
+_MOST_NAMES: Final = 10  # models of each of them
 _COUNTS: Final = ("kept", "duplicates", "rejected", "blank")
 
 
@@ -27,6 +31,27 @@ def skipped(manifest: Manifest) -> Html:
     shards = tag("ul", *(tag("li", line.strip()) for line in rest))
     about = tag("p", "The numbers on this page are those of the other shards.")
     return tag("div", tag("strong", first), shards, about, class_="banner", role="note")
+
+
+def not_judged(stats: Stats) -> Html:
+    """Show at the top which models have nothing but errors on an evaluation; nothing if all have answers."""
+    found = {
+        one.title: names for one in stats.evaluations if (names := [m.model_id for m in one.by_model if not m.answers])
+    }
+    if not found:
+        return joined()
+    first = [f"{title}: {_listed(names)}" for title, names in list(found.items())[:_MOST_TITLES]]
+    if len(found) > _MOST_TITLES:
+        first.append(f"… and on {counted(len(found) - _MOST_TITLES, 'more evaluation')}")
+    models = counted(len({name for names in found.values() for name in names}), "model")
+    about = tag("p", "All their records have an error, so they have no accuracy and no score there.")
+    strong = tag("strong", f"not judged: {models}, on {counted(len(found), 'evaluation')}")
+    return tag("div", strong, tag("ul", *(tag("li", line) for line in first)), about, class_="banner", role="note")
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def line_counts(summary: Summary, manifest: Manifest) -> Html:
