@@ -22,12 +22,15 @@ if TYPE_CHECKING:
     from fastrec.commands.cat import cat
     from fastrec.commands.check_pairs import PairCheck, check_pairs
     from fastrec.commands.clean import Cleaned, clean
+    from fastrec.commands.compare import Comparison, compare
     from fastrec.commands.diff import Difference, diff
     from fastrec.commands.export import Exported, export
     from fastrec.commands.generate import generate
     from fastrec.commands.import_logs import Import, import_logs
+    from fastrec.commands.questions import Questions, questions
     from fastrec.commands.rejects import Rejects, rejects
     from fastrec.commands.report import report
+    from fastrec.commands.show import Shown, show
     from fastrec.commands.stats import stats
     from fastrec.commands.validate import Validation, validate
     from fastrec.commands.verify import Verification, verify
@@ -57,6 +60,7 @@ __all__ += [
     "validate",
 ]
 __all__ += ["verify"]
+__all__ += ["Comparison", "Questions", "Shown", "compare", "questions", "show"]
 __all__ += ["FastrecError", "InvalidRecordError", "RefusedError", "ShardError", "UsageError"]
 
 _HOMES = {
@@ -66,12 +70,15 @@ _HOMES = {
         "fastrec.commands.cat": ("cat",),
         "fastrec.commands.check_pairs": ("PairCheck", "check_pairs"),
         "fastrec.commands.clean": ("Cleaned", "clean"),
+        "fastrec.commands.compare": ("Comparison", "compare"),
         "fastrec.commands.diff": ("Difference", "diff"),
         "fastrec.commands.export": ("Exported", "export"),
         "fastrec.commands.generate": ("generate",),
         "fastrec.commands.import_logs": ("Import", "import_logs"),
+        "fastrec.commands.questions": ("Questions", "questions"),
         "fastrec.commands.rejects": ("Rejects", "rejects"),
         "fastrec.commands.report": ("report",),
+        "fastrec.commands.show": ("Shown", "show"),
         "fastrec.commands.stats": ("stats",),
         "fastrec.commands.validate": ("Validation", "validate"),
         "fastrec.commands.verify": ("Verification", "verify"),

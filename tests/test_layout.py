@@ -41,6 +41,7 @@ ROWS = [
 EDGES = {
     "__main__": {"cli"},
     "cli": {
+        "answers",
         "arguments",
         "_version",
         "commands",
@@ -56,12 +57,14 @@ EDGES = {
     },
     "api": {"errors", "judge", "schemas", "sources"},
     "commands": {
+        "answers",
         "arguments",
         "_version",
         "corpus",
         "csv_writer",
         "engine",
         "errors",
+        "filters",
         "harnesses",
         "html",
         "judge",

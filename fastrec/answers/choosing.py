@@ -9,7 +9,7 @@ from fastrec.answers.table import OUTCOME_FILTERS, Query, Scope
 from fastrec.errors import UsageError
 from fastrec.filters import Filters, matches_any
 
-__all__ = ["choose_model", "choose_scopes", "some_names"]
+__all__ = ["choose_model", "choose_scopes", "matching_models", "some_names"]
 
 _MOST_NAMES: Final = 10  # listed in a message
 
@@ -53,6 +53,12 @@ def choose_model(pattern: str, models: Collection[str]) -> str:
     if found:
         raise UsageError(f"{pattern!r} matches {len(found):,} models: {some_names(found)}. Name one of them")
     raise UsageError(f"no model matches {pattern!r}; {_available('model', models)}")
+
+
+def matching_models(patterns: Sequence[str], models: Collection[str]) -> set[str]:
+    """Return the models that match any of some patterns; UsageError if one of these matches none."""
+    _check("model", patterns, models)
+    return {model for model in models if patterns and matches_any(model, patterns)}
 
 
 def some_names(names: Collection[str]) -> str:

@@ -121,16 +121,18 @@ class Database:
             output_chars=output_chars,
         )
 
-    def find(self, text: str, limit: int) -> list[QuestionRow]:
-        """Return questions by their hash, or the beginning of it, or else by a sample_id."""
+    def find(self, text: str, limit: int, shortest: int) -> list[QuestionRow]:
+        """Return questions by their hash, or else by a sample_id, or else by the beginning of a hash."""
         prefix = text.encode(errors="replace")
         conditions: list[tuple[str, tuple[bytes, ...]]] = [
             ("SELECT id, NULL FROM asked WHERE sample_hash = ? LIMIT ?", (prefix,)),
-            ("SELECT id, NULL FROM asked WHERE sample_hash BETWEEN ? AND ? LIMIT ?", (prefix, prefix + b"\xff")),
         ]
         spelled = [msgspec.json.encode(text), prefix if _INTEGER.fullmatch(prefix) else b""]
         single = tuple(b"[" + one + b"]" for one in spelled)
         conditions += [("SELECT id, scope FROM marks WHERE sample_ids IN (?, ?) LIMIT ?", single)]
+        if len(text) >= shortest:
+            begins = "SELECT id, NULL FROM asked WHERE sample_hash BETWEEN ? AND ? LIMIT ?"
+            conditions += [(begins, (prefix, prefix + b"\xff"))]
         with self._lock:
             for sql, values in conditions if text else ():
                 found = self._connection.execute(sql, (*values, limit)).fetchall()

@@ -56,12 +56,13 @@ class Index:
         ids = self._database.ids(query)
         return Page(total=len(ids), rows=self._database.rows(query, ids[offset : offset + limit]))
 
-    def find(self, text: str, limit: int = 1_000) -> list[QuestionRow]:
-        """Return the questions whose `sample_hash` begins with some text, or else whose `sample_id` is that text.
+    def find(self, text: str, limit: int = 1_000, shortest: int = 1) -> list[QuestionRow]:
+        """Return the questions whose `sample_id` is some text, or else whose `sample_hash` begins with it.
 
-        If a `sample_hash` is that text, others that begin with it are left out. A question is listed once per metric.
+        If a `sample_hash` is that text, only these questions are returned. A question is listed once per metric. The
+        beginning of a hash needs at least `shortest` characters.
         """
-        return self._database.find(text, limit)
+        return self._database.find(text, limit, shortest)
 
     def row(self, query: Query, sample_hash: str) -> QuestionRow | None:
         """Return one question of a scope, as the models of the query have answered it; None if there is none."""

@@ -20,7 +20,9 @@ class Call(msgspec.Struct, kw_only=True):
     """A call of a tool, with what it returned."""
 
     id: str
+    """The id that its result refers to; empty if there is none."""
     name: str
+    """The name of the tool."""
     arguments: dict[str, str]
     """Values that are no text are JSON."""
     result: str | None = None
@@ -39,9 +41,13 @@ class Turn(msgspec.Struct, kw_only=True):
     number: int
     """The `turn_idx`, or for outputs of a single turn their position."""
     role: str
+    """Who speaks: `system`, `user`, `assistant`, `tool`, or any other word of the record."""
     text: str
+    """What was said; empty if there is nothing."""
     reasoning: str = ""
+    """The `reasoning_trace`; empty if there is none."""
     calls: list[Call] = msgspec.field(default_factory=list)
+    """The tools that it called."""
     answers_call: str | None = None
     """The id of the call whose result this turn is; of several calls, their ids with commas in between."""
     is_result: bool = False
@@ -91,10 +97,14 @@ _CALL_KEYS: Final = frozenset({"id", "name", "arguments"})
 
 
 def transcript_of(record: Any) -> Transcript:
-    """Return the conversation of a record of any schema version: a Struct, or a decoded line.
+    """Return the conversation of a record of any schema version: a line, a decoded line, or a Struct.
+
+    A Struct has unknown keys only if its class was made for them; a line has them all.
 
     Results of tools are matched with their calls by id, and by order where ids are missing or repeated: see `Calls`.
     """
+    if isinstance(record, bytes):
+        record = msgspec.json.decode(record)
     values: dict[str, Any] = msgspec.to_builtins(record) if isinstance(record, msgspec.Struct) else record
     asked = values["input"]
     turns = [_turn(turn, number) for key in _TURNS for number, turn in enumerate(values.get(key) or ())]

@@ -25,7 +25,8 @@ from fastrec.errors import FastrecError, shown
 __all__ = ["cli", "main", "python_name", "script"]
 
 _COMMANDS = (
-    "normalize", "import", "stats", "report", "diff", "cat", "export", "verify", "rejects", "validate",
+    "normalize", "import", "stats", "report", "diff", "questions", "show", "compare", "cat", "export",
+    "verify", "rejects", "validate",
     "check-pairs", "clean", "schema", "generate", "completion",
 )  # fmt: skip
 _PYTHON_NAMES = {"import": "import_logs"}  # `import` is a keyword of Python

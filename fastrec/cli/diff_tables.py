@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from fastrec.cli.spelling import safe, spell_bytes, spell_speed
+from fastrec.cli.spelling import safe, spell_bytes, spell_p, spell_speed
 from fastrec.cli.tables import markdown_table, print_hidden, print_more, print_table
 from fastrec.errors import counted
 from fastrec.summary.titles import title_of
@@ -59,17 +59,13 @@ def _cells(model: ModelDifference, *, errors: bool) -> tuple[str, ...]:
         "–" if model.points is None else f"{model.points:+.2f}" if model.points else "0.00",
         f"{model.worse:,}",
         f"{model.better:,}",
-        *(_spell_p(p) for p in (model.p, model.p_adjusted)),
+        *(spell_p(p) for p in (model.p, model.p_adjusted)),
         *(numbers * errors),
     )
 
 
 def _spell_mean(mean: float, measure: str) -> str:
     return f"{mean:.1%}" if measure == "accuracy" else f"{mean:.4g}"
-
-
-def _spell_p(p: float | None) -> str:
-    return "–" if p is None else "1" if p == 1 else f"{p:.4f}" if p >= 0.0001 else f"{p:.0e}"
 
 
 def _remark(model: ModelDifference) -> str:

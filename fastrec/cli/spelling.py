@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from fastrec.errors import counted
 
-__all__ = ["UNSAFE", "safe", "spell_bytes", "spell_codes", "spell_repairable", "spell_speed"]
+__all__ = ["UNSAFE", "safe", "spell_bytes", "spell_codes", "spell_p", "spell_repairable", "spell_speed"]
 
 _MOST_CODES = 3
 
@@ -54,6 +54,15 @@ def spell_codes(by_code: Mapping[str, int]) -> str:
     rows = sorted(by_code.items(), key=lambda row: (-row[1], row[0]))
     shown = [f"{count:,} {code}" for code, count in rows[:_MOST_CODES]]
     return ", ".join([*shown, *(["…"] if len(rows) > _MOST_CODES else [])])
+
+
+def spell_p(p: float | None) -> str:
+    """Format a p-value.
+
+    >>> spell_p(1.0), spell_p(0.04321), spell_p(0.0000123), spell_p(None)
+    ('1', '0.0432', '1e-05', '–')
+    """
+    return "–" if p is None else "1" if p == 1 else f"{p:.4f}" if p >= 0.0001 else f"{p:.0e}"
 
 
 def spell_repairable(lines: int, by_code: Mapping[str, int], of: int, kind: str = "rejected") -> str:

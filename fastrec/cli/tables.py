@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from fastrec.cli.console import print_notice
+from fastrec.cli.layout import pad, width_of
 from fastrec.cli.spelling import safe
 from fastrec.errors import counted
 
@@ -23,17 +24,17 @@ Row = Sequence[str]
 _MOST_GROUPS: Final = 20  # more do not fit on a screen
 
 
-def print_table(names: Row, rows: Sequence[Row], optional: Sequence[str] = ()) -> list[str]:
-    """Print a table with the first column aligned left and the others right.
+def print_table(names: Row, rows: Sequence[Row], optional: Sequence[str] = (), left: Collection[str] = ()) -> list[str]:
+    """Print a table with the first column and those named in `left` aligned left, and the others right.
 
     If a terminal is too narrow, columns named in `optional` are hidden, the first ones first. Returns their names. A
     column whose name ends with ± has no heading, because it belongs to the column before it.
     """
     cells = {name: ("" if name.endswith("±") else name, *column) for name, *column in zip(names, *rows, strict=True)}
-    widths = {name: max(map(len, column)) for name, column in cells.items()}
+    widths = {name: max(map(width_of, column)) for name, column in cells.items()}
     hidden = _too_wide(widths, optional)
     columns = [
-        [cell.rjust(widths[name]) if number else cell.ljust(widths[name]) for cell in cells[name]]
+        [pad(cell, widths[name], right=number > 0 and name not in left) for cell in cells[name]]
         for number, name in enumerate(name for name in cells if name not in hidden)
     ]
     for number, row in enumerate(zip(*columns, strict=True)):

@@ -27,6 +27,9 @@ OF_CORPORA = {
     "report to stdout": ["report", "{}", "-o", "-"],
     "diff, old": ["diff", "{}", "other"],
     "diff, new": ["diff", "other", "{}"],
+    "questions": ["questions", "{}"],
+    "show": ["show", "{}", "0"],
+    "compare": ["compare", "{}", "org-0/*", "org-1/*"],
     "cat": ["cat", "{}"],
     "export": ["export", "{}", "-o", "tables", "--format", "csv"],
     "verify": ["verify", "{}"],
@@ -70,6 +73,7 @@ def place(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in list(os.environ):
         if name.startswith("FASTREC_"):
             monkeypatch.delenv(name)
+    monkeypatch.setenv("FASTREC_CACHE", str(tmp_path / "cache"))  # else the index of a good copy would serve
     (here / "empty").mkdir()
     (here / "a-file").write_text("text\n")
     shutil.copytree("corpus", "damaged")
@@ -235,6 +239,12 @@ def test_wrong_option(command: str) -> None:
         (["report", "corpus", "-o", "a-file"], "a-file exists; choose another file, or add --overwrite"),
         (["diff", "corpus", "other", "--by", "colour"], "by 'colour'; the fields are evaluation_name,"),
         (["diff", "corpus"], "Missing argument 'NEW'"),
+        (["questions", "corpus", "--sort", "colour"], "'colour' is not one of 'hardest', 'disagreement'"),
+        (["questions", "corpus", "--split", "org-0/*", "no"], "no model matches 'no'; available: org-0/"),
+        (["show", "corpus"], "Missing argument 'QUESTION'"),
+        (["show", "corpus", "no"], "no question of this corpus has the sample_id 'no', or a sample_hash that begins"),
+        (["compare", "corpus", "org-0/*"], "Missing argument 'B'"),
+        (["compare", "corpus", "org-0/*", "org-*"], "'org-*' matches"),
         (["cat", "corpus", "--limit", "none"], "'--limit': 'none' is not a valid integer"),
         (["export", "corpus", "-o", "tables", "--format", "xls"], "'xls' is not one of 'parquet', 'csv', 'matrix'"),
         (["export", "corpus", "-o", "shards", "--format", "csv", "--overwrite"], "holds something else than an export"),

@@ -13,6 +13,7 @@ import pytest
 import fastrec
 from fastrec.cli import cli, python_name
 from fastrec.errors import UsageError
+from fastrec.filters import make_filters
 from fastrec.normalize.options import Options
 from tests.docs.reference import ROOT
 
@@ -20,15 +21,19 @@ ABOUT_PRINTING = {"verbose", "quiet", "no_progress", "json"}
 """Options of the command line that have no counterpart: functions return what commands print."""
 NOT_IN_PYTHON = {
     "check-pairs": {"format"},
+    "compare": {"format", "full"},
     "import": {"format", "skip_bad_logs", "strict"},  # the last two: the exit code
     "normalize": {"dry_run"},  # prints a plan
     "stats": {"format", "raw_cells"},
     "diff": {"format"},
+    "questions": {"format", "raw_cells"},
     "rejects": {"format"},
+    "show": {"format", "full"},
     "schema": {"list"},  # fastrec.schema_versions()
     "validate": {"format", "strict"},  # strict: the exit code
 }
 NOT_ON_THE_COMMAND_LINE = {"progress", "notice", "limits"}
+MODELS = ("org-0/*", "org-1/*")  # of generated records
 COMMANDS = [name for name in cli.list_commands(None) if name != "completion"]  # type: ignore[arg-type]
 
 
@@ -40,10 +45,12 @@ def options_of(name: str) -> dict[str, click.Parameter]:
 
 
 def parameters_of(name: str) -> dict[str, inspect.Parameter]:
-    """The parameters of a function; `**options` of `normalize` are the fields of `Options`."""
+    """The parameters of a function; `**options` of `normalize` are the fields of `Options`, `**filters` are filters."""
     found = dict(inspect.signature(getattr(fastrec, python_name(name))).parameters)
     if found.pop("options", None):
         found |= inspect.signature(Options).parameters
+    if found.pop("filters", None):
+        found |= inspect.signature(make_filters).parameters
     return {key.removesuffix("_"): one for key, one in found.items()}  # `from_` is the option --from
 
 
@@ -88,16 +95,26 @@ def call(name: str, key: str, value: Any, corpus: Path, out: Path) -> Any:
         return function(ROOT / "corpora" / "logs", out, **{key: value})
     if name == "normalize":
         return function(corpus.parent / "in", out, overwrite=True, **{key: value})
+    if name == "compare":
+        return function(corpus, *MODELS, **{key: value})
+    if name == "show":
+        return function(corpus, _record(corpus)["sample_hash"], **{key: value})
     found = function(corpus, **{key: value})
     return list(found) if name == "cat" else found
 
 
+def _record(corpus: Path) -> dict[str, Any]:
+    return next(filter(lambda one: "evaluation_result_id" in one, map(json.loads, fastrec.cat(corpus))))
+
+
 def value_for(key: str, corpus: Path) -> str:
-    record = next(filter(lambda one: "evaluation_result_id" in one, map(json.loads, fastrec.cat(corpus))))
+    record = _record(corpus)
     (code, *_) = fastrec.rejects(corpus).codes
     values = {"evaluation": record["evaluation_name"], "model": record["model_id"], "hash": record["sample_hash"]}
     values |= {"sample_id": str(record["sample_id"]), "code": code, "sort_by": "model_id,sample_id"}
     values |= {"repair": "null,nan_score", "metric": record["evaluation_result_id"]}
+    values |= {"wrong_by": record["model_id"], "right_by": "all"}
+    values |= {"exclude_evaluation": "none", "exclude_model": "none"}
     return values.get(key, "evaluation_name,model_id,sample_hash")
 
 

@@ -12,9 +12,12 @@ import msgspec
 
 from fastrec.commands.check_pairs import PairCheck
 from fastrec.commands.clean import Cleaned
+from fastrec.commands.compare import Comparison
 from fastrec.commands.diff.document import Difference
 from fastrec.commands.import_logs import Import
+from fastrec.commands.questions import Questions
 from fastrec.commands.rejects import Rejects
+from fastrec.commands.show import Shown
 from fastrec.commands.validate.result import LoggedFinding, Validation
 from fastrec.commands.verify import Verification
 from fastrec.commands.verify.problems import KINDS
@@ -90,6 +93,9 @@ DOCUMENTS: dict[str, tuple[Struct, str]] = {
     "normalize --dry-run --json": (Plan, "On standard output."),
     "stats --format json": (Stats, "On standard output."),
     "diff --format json": (Difference, "On standard output."),
+    "questions --format json": (Questions, "On standard output."),
+    "show --format json": (Shown, "On standard output."),
+    "compare --format json": (Comparison, "On standard output."),
     "validate --format json": (Validation, "On standard output."),
     "validate --json-log": (LoggedFinding, "In the file that the option names: one object per line."),
     "check-pairs --format json": (PairCheck, "On standard output."),

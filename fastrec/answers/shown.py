@@ -1,0 +1,203 @@
+"""A question with its answers as a document: what `show` prints, and the examples of `compare`.
+
+A record is one answer judged by one metric. Records of several metrics that have the same conversation are shown as one
+answer with several verdicts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from fastrec.answers.answer import Answer
+from fastrec.answers.index import Index
+from fastrec.answers.table import Outcome, Query
+from fastrec.answers.transcript import Turn, transcript_of
+from fastrec.corpus.sources import Source
+from fastrec.filters import Filters
+
+__all__ = ["ShownAnswer", "ShownQuestion", "Tally", "Verdict", "read_question"]
+
+
+class Tally(msgspec.Struct, kw_only=True):
+    """What the chosen models made of a question, by one metric."""
+
+    metric: str | None
+    """The `evaluation_result_id`; null for records without one."""
+    graded: bool
+    """Whether the metric has scores other than 0 and 1."""
+    models: int
+    """Models with an answer."""
+    right: float
+    """How many of them have it right; a model with several answers counts with its share."""
+    mean_score: float | None
+    """The mean over models of their mean scores; null without answers."""
+    disagreement: float | None
+    """0 if all models agree, 1 if half of them are right; null without answers."""
+    errors: int
+    """Models with nothing but errors."""
+
+
+class Verdict(msgspec.Struct, kw_only=True):
+    """How an answer was judged by one metric."""
+
+    metric: str | None
+    """The `evaluation_result_id`; null for records without one."""
+    outcome: Outcome
+    """`right`, `wrong` or `error`."""
+    score: int | float | bool
+    """The score."""
+    error: str
+    """The error; empty if there is none."""
+    extracted: list[str]
+    """What was taken out of the conversation as the answer."""
+    metadata: dict[str, str]
+    """The `metadata` of the record; values that are no text are JSON."""
+    other: dict[str, str]
+    """Keys of the record that its schema does not know; values that are no text are JSON."""
+    source: Source | None
+    """The shard and line that the record comes from, if the corpus has tracked it."""
+
+
+class ShownAnswer(msgspec.Struct, kw_only=True):
+    """An answer of a model to a question."""
+
+    model_id: str
+    """The model."""
+    evaluation_id: str
+    """The run."""
+    sample_id: int | str
+    """The sample."""
+    verdicts: list[Verdict]
+    """How it was judged, by metric."""
+    input_tokens: int | None
+    """Tokens read; null if unknown."""
+    output_tokens: int | None
+    """Tokens written; null if unknown."""
+    latency_ms: float | None
+    """The time it took in milliseconds; null if unknown."""
+    prompt: str | None
+    """The `input.formatted`, if it differs from that of the question."""
+    choices: list[str] | None
+    """The `input.choices`, if they differ from those of the question."""
+    turns: list[Turn]
+    """The conversation; for a single turn, only the output."""
+
+
+class ShownQuestion(msgspec.Struct, kw_only=True):
+    """A question of an evaluation, with its answers."""
+
+    evaluation_name: str
+    """The evaluation."""
+    sample_hash: str
+    """Identifies the question."""
+    sample_id: int | str
+    """The sample_id of its first record."""
+    question: str
+    """The `input.raw`."""
+    prompt: str
+    """The `input.formatted` of its first record; empty if there is none."""
+    references: list[str]
+    """The reference answers."""
+    choices: list[str]
+    """The `input.choices` of its first record; empty if there are none."""
+    tallies: list[Tally]
+    """What the chosen models made of it, by metric."""
+    answers: list[ShownAnswer]
+    """The answers, by model."""
+
+
+def read_question(
+    index: Index, queries: Sequence[Query], sample_hash: str, filters: Filters, models: Sequence[str] = ()
+) -> ShownQuestion | None:
+    """Read a question and its answers; None if the queries do not have it.
+
+    Args:
+        index: The index.
+        queries: Queries of one evaluation: one for each metric.
+        sample_hash: The question.
+        filters: Only answers with the outcomes that they choose are shown.
+        models: Only answers of these models are shown; those of the queries if there are none.
+    """
+    shown: ShownQuestion | None = None
+    answers: dict[bytes, ShownAnswer] = {}
+    graded = {(scope.evaluation_name, scope.metric): scope.graded for scope in index.scopes}
+    for query in queries:
+        row = index.row(query, sample_hash)
+        if row is None:
+            continue
+        for answer in index.answers(row, models or query.models):
+            if shown is None:
+                shown = _question(answer, query, sample_hash)
+            if filters.accepts_outcome(is_correct=answer.outcome == "right", has_error=answer.outcome == "error"):
+                _add(answers, answer, shown)
+        if shown is not None:
+            shown.tallies.append(
+                Tally(
+                    metric=query.metric,
+                    graded=graded[query.evaluation_name, query.metric],
+                    models=row.models,
+                    right=row.right,
+                    mean_score=row.mean_score,
+                    disagreement=row.disagreement,
+                    errors=row.errors,
+                )
+            )
+    if shown is not None:
+        shown.answers = sorted(answers.values(), key=lambda one: one.model_id)
+    return shown
+
+
+def _question(answer: Answer, query: Query, sample_hash: str) -> ShownQuestion:
+    """Begin a question with what its first record says of it."""
+    asked = transcript_of(answer.line)
+    return ShownQuestion(
+        evaluation_name=query.evaluation_name,
+        sample_hash=sample_hash,
+        sample_id=answer.sample_id,
+        question=asked.question,
+        prompt=asked.prompt,
+        references=asked.references,
+        choices=asked.choices,
+        tallies=[],
+        answers=[],
+    )
+
+
+def _add(answers: dict[bytes, ShownAnswer], answer: Answer, question: ShownQuestion) -> None:
+    """Add a record: as a new answer, or as a further verdict on the same one."""
+    found = transcript_of(answer.line)
+    verdict = Verdict(
+        metric=answer.metric,
+        outcome=answer.outcome,
+        score=answer.score,
+        error=answer.error,
+        extracted=found.extracted,
+        metadata=found.metadata,
+        other=found.other,
+        source=answer.source,
+    )
+    shown = ShownAnswer(
+        model_id=answer.model_id,
+        evaluation_id=answer.evaluation_id,
+        sample_id=answer.sample_id,
+        verdicts=[],
+        input_tokens=answer.input_tokens,
+        output_tokens=answer.output_tokens,
+        latency_ms=answer.latency_ms,
+        prompt=found.prompt if found.prompt != question.prompt else None,
+        choices=found.choices if found.choices != question.choices else None,
+        turns=found.turns,
+    )
+    # Repeats have the same metric, so they stay apart even if their conversations are the same.
+    number = 0
+    while answer.metric in {one.metric for one in _same(answers, shown, number).verdicts}:
+        number += 1
+    _same(answers, shown, number).verdicts.append(verdict)
+
+
+def _same(answers: dict[bytes, ShownAnswer], shown: ShownAnswer, number: int) -> ShownAnswer:
+    """Return the answer with this conversation that comes at this number; if there is none, it is this one."""
+    same = (shown.model_id, shown.evaluation_id, shown.sample_id, shown.prompt, shown.choices, shown.turns, number)
+    return answers.setdefault(msgspec.json.encode(same), msgspec.structs.replace(shown, verdicts=[]))

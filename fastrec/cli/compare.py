@@ -1,0 +1,146 @@
+"""`fastrec compare`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from fastrec.cli.answer_text import AnswerPrinter, score_text
+from fastrec.cli.console import allow_broken_pipe, explain_damage, print_json, print_notice
+from fastrec.cli.filters import filter_options
+from fastrec.cli.options import Count, choice_option, command, jobs_option, no_progress_option
+from fastrec.cli.progress import make_progress
+from fastrec.cli.spelling import safe, spell_p
+from fastrec.cli.tables import print_hidden, print_table
+from fastrec.errors import counted
+
+if TYPE_CHECKING:
+    from fastrec.commands.compare.document import ComparedScope, Comparison, Example
+
+__all__ = ["compare"]
+
+_OPTIONAL: Final = ("ties", "p", "questions", "A", "B")
+"""Columns that a narrow terminal hides."""
+_MOST_NAMES: Final = 5  # in a sentence
+_TESTS: Final = {
+    "mcnemar": "exact McNemar test",
+    "sign-flip": "exact sign-flip test over questions",
+    "t": "paired t-test over questions",
+}
+
+
+@command("Compare two models of a corpus, and show where they differ.")
+@click.argument("corpus", type=click.Path())
+@click.argument("a")
+@click.argument("b")
+@filter_options
+@click.option("--examples", type=Count(min=0), metavar="N", default=2, show_default=True,
+              help="Show both answers to N questions of each evaluation and metric.")  # fmt: skip
+@click.option("--full", is_flag=True, help="Show the examples in full.")
+@choice_option("--format", ["text", "json"], "Output format.", to="output_format")
+@jobs_option
+@no_progress_option
+def compare(corpus: str, full: bool, output_format: str, no_progress: bool, **options: Any) -> None:
+    """Compare models A and B on the questions of CORPUS that both have answered.
+
+    A and B are model_ids, or patterns that match only one model. Each evaluation and metric is compared by itself:
+    questions on which A is better (wins), worse (losses) or equal (ties), and the accuracy of both. A model with
+    several answers to a question counts with their mean; a record with an error is no answer. Graded metrics, which
+    have scores other than 0 and 1, are compared by score; higher counts as better.
+
+    p is the p-value of the exact McNemar test, or of a sign-flip test or t-test over questions if some have several
+    answers, or if scores are compared. The adjusted p allows for the number of rows (Benjamini and Hochberg).
+
+    The examples are the most telling questions: one model is right and the other wrong, and most other models agree.
+    Questions that A wins and questions that B wins take turns. Of graded metrics, they are the questions with the
+    largest differences. The filters choose the questions, and which other models count.
+
+    \b
+    Exit codes:
+      0     done, whatever the difference
+      2     the command line is wrong, or A or B is not one model
+      3     a part could not be read
+
+    \b
+    Examples:
+      fastrec compare corpus org/a org/b
+      fastrec compare corpus '*-7b' '*-70b' --evaluation gsm8k --examples 5
+      fastrec compare corpus org/a org/b --format json | jq '.scopes[].adjusted_p'
+    """
+    from fastrec.commands.compare import compare as run
+
+    with make_progress("index", quiet=no_progress) as progress, explain_damage(corpus):
+        found = run(corpus, **options, progress=progress)
+    with allow_broken_pipe():
+        if output_format == "json":
+            print_json(found)
+        else:
+            _print(found, full=full)
+
+
+def _print(found: Comparison, *, full: bool) -> None:
+    for letter, model in (("A", found.a), ("B", found.b)):
+        click.echo(f"{letter}  {click.style(safe(model), bold=True)}")
+    if not found.scopes:
+        click.echo("\nno evaluation has records of both models")
+        return
+    names = ["evaluation", "questions", "A", "B", "points", "wins", "losses", "ties", "p", "adjusted p"]
+    click.echo()
+    hidden = print_table(names, [_row(one) for one in found.scopes], _OPTIONAL)
+    _print_remarks(found)
+    printer = AnswerPrinter(full=full)
+    for scope in found.scopes:
+        for number, example in enumerate(scope.examples):
+            click.echo(f"\n{click.style(_title(scope), bold=True)}, example {number + 1}: {_about(example, scope)}")
+            _print_example(example, printer)
+    print_hidden(hidden)
+    if printer.has_cut:
+        print_notice("long texts are cut or folded; --full shows all")
+
+
+def _print_remarks(found: Comparison) -> None:
+    """Print which tests were used, and what is not compared."""
+    tests = dict.fromkeys(_TESTS[one.test] for one in found.scopes if one.test)
+    if tests:
+        click.echo(click.style(f"  p: {', '.join(tests)}; wins: A is better", dim=True))
+    if any(one.graded for one in found.scopes):
+        click.echo(click.style("  * graded: mean scores; higher counts as better", dim=True))
+    alone = [sum(getattr(one, field) for one in found.scopes) for field in ("only_a", "only_b")]
+    if any(alone):
+        click.echo(f"  not compared: {counted(alone[0], 'question')} that only A has answered, {alone[1]:,} only B")
+    if names := sorted({one.evaluation_name for one in found.uncompared}):
+        some = f"{', '.join(map(safe, names[:_MOST_NAMES]))}{', …' if len(names) > _MOST_NAMES else ''}"
+        click.echo(f"  not compared: {counted(len(names), 'evaluation')} without records of both models: {some}")
+
+
+def _row(scope: ComparedScope) -> list[str]:
+    points = "–" if scope.difference is None else f"{100 * scope.difference:+.2f}" if scope.difference else "0.00"
+    values = [_value(value, scope) for value in (scope.a, scope.b)]
+    counts = [f"{number:,}" for number in (scope.wins, scope.losses, scope.ties)]
+    p_values = [spell_p(p) for p in (scope.p, scope.adjusted_p)]
+    return [_title(scope) + ("*" if scope.graded else ""), f"{scope.questions:,}", *values, points, *counts, *p_values]
+
+
+def _value(value: float | None, scope: ComparedScope) -> str:
+    return "–" if value is None else score_text(value) if scope.graded else f"{value:.1%}"
+
+
+def _title(scope: ComparedScope) -> str:
+    return safe(scope.evaluation_name) + (f" {safe(scope.metric)}" if scope.metric else "")
+
+
+def _about(example: Example, scope: ComparedScope) -> str:
+    values = f"A {_value(example.a, scope)}, B {_value(example.b, scope)}"
+    if not example.others:
+        return values
+    return f"{values}, {counted(example.others, 'other model')} {_value(example.others_value, scope)}"
+
+
+def _print_example(example: Example, printer: AnswerPrinter) -> None:
+    question = example.question
+    click.echo(click.style(f"sample {safe(str(question.sample_id))}, hash {safe(question.sample_hash)}", dim=True))
+    printer.print_question(question)
+    for answer in question.answers:
+        click.echo()
+        printer.print_answer(answer)

@@ -1,0 +1,153 @@
+"""`fastrec questions`."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from fastrec.cli.answer_text import score_text
+from fastrec.cli.console import allow_broken_pipe, explain_damage, print_json
+from fastrec.cli.filters import filter_options
+from fastrec.cli.layout import clip, terminal_width, width_of
+from fastrec.cli.options import Count, choice_option, command, jobs_option, no_progress_option, raw_cells_option
+from fastrec.cli.progress import make_progress
+from fastrec.cli.spelling import safe
+from fastrec.cli.tables import print_hidden, print_table
+from fastrec.errors import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fastrec.commands.questions import Question, Questions, QuestionTable
+
+__all__ = ["questions"]
+
+_SORTS: Final = ["hardest", "disagreement", "easiest", "longest-input", "longest-output", "errors", "order"]
+_OPTIONAL: Final = ("input", "output", "errors", "disagreement", "sample")
+"""Columns that a narrow terminal hides."""
+_LEAST_EXCERPT: Final = 20
+_EXCERPT: Final = 80  # characters, where lines may have any length
+_SAMPLE: Final = 24  # columns of a sample_id
+_FIELDS: Final = (
+    "sample_hash", "sample_id", "models", "right", "share", "mean_score", "disagreement", "errors", "input_chars",
+    "output_chars", "excerpt",
+)  # fmt: skip
+
+
+@command("List the questions: the hardest, the most disputed, and others.")
+@click.argument("corpus", type=click.Path())
+@filter_options
+@choice_option("--sort", _SORTS, f"Order of the questions: {', '.join(_SORTS[:-1])}, or order: as in the corpus.",
+               metavar="ORDER")  # fmt: skip
+@click.option("--wrong-by", multiple=True, metavar="PATTERN",
+              help="Only questions that all of these models get wrong; all: every model that has answered. May be "
+              "repeated.")  # fmt: skip
+@click.option("--right-by", multiple=True, metavar="PATTERN",
+              help="Only questions that all of these models get right.")  # fmt: skip
+@click.option("--split", nargs=2, metavar="A B", help="Only questions that model A gets right and model B wrong.")
+@click.option("--text", default="", metavar="TEXT", help="Only questions with this text in the input or a reference.")
+@click.option("--limit", type=Count(min=1), metavar="N", default=20, show_default=True,
+              help="List at most N questions of each evaluation and metric.")  # fmt: skip
+@choice_option("--format", ["text", "json", "csv"], "Output format.", to="output_format")
+@raw_cells_option
+@jobs_option
+@no_progress_option
+def questions(corpus: str, output_format: str, raw_cells: bool, no_progress: bool, **options: Any) -> None:
+    """List the questions of CORPUS: how many models are right, how much they disagree, errors, lengths.
+
+    There is a table for each evaluation and metric. The filters on names choose the records that count. --right,
+    --wrong and --errors choose questions that have at least one such record.
+
+    A model with several answers to a question counts with their mean; a record with an error is no answer. Graded
+    metrics, which have scores other than 0 and 1, show the mean score instead. Disagreement is 0 if all models agree,
+    and 1 if half of them are right. `fastrec show` shows a question with its answers.
+
+    The first use of a corpus reads all of it, and keeps an index in the cache directory (FASTREC_CACHE, by default
+    ~/.cache/fastrec).
+
+    \b
+    Exit codes:
+      0     done, also if no question matches
+      2     the command line is wrong, or a name matches nothing
+      3     a part could not be read
+
+    \b
+    Examples:
+      fastrec questions corpus --evaluation gsm8k --wrong-by all
+      fastrec questions corpus --sort disagreement --limit 5
+      fastrec questions corpus --split org/a org/b
+      fastrec questions corpus --model 'org/*' --errors --sort errors
+      fastrec questions corpus --limit 1000000 --format csv > questions.csv
+    """
+    from fastrec.commands.questions import questions as run
+
+    with make_progress("index", quiet=no_progress) as progress, explain_damage(corpus):
+        found = run(corpus, **options, progress=progress)
+    with allow_broken_pipe():
+        if output_format == "json":
+            print_json(found)
+        elif output_format == "csv":
+            click.echo(_csv(found, raw_cells=raw_cells), nl=False)
+        else:
+            _print(found)
+
+
+def _csv(found: Questions, *, raw_cells: bool) -> str:
+    from fastrec.csv_writer import CsvWriter
+
+    text = io.StringIO()
+    writer = CsvWriter(text, raw_cells=raw_cells)
+    writer.writerow(["evaluation_name", "metric", *_FIELDS])
+    for table in found.tables:
+        for question in table.questions:
+            cells = (getattr(question, field) for field in _FIELDS)
+            writer.writerow(
+                [table.evaluation_name, table.metric or "", *("" if cell is None else cell for cell in cells)]
+            )
+    return text.getvalue()
+
+
+def _print(found: Questions) -> None:
+    hidden: list[str] = []
+    tables = [table for table in found.tables if table.total]
+    for number, table in enumerate(tables):
+        metric = f", metric {safe(table.metric)}" if table.metric else ""
+        counts = f"{counted(table.total, 'question')}, {counted(table.models, 'model')}"
+        title = click.style(safe(table.evaluation_name), bold=True)
+        click.echo(f"{chr(10) if number else ''}{title}{metric}: {counts}")
+        hidden += _print_table(table)
+        if more := table.total - len(table.questions):
+            click.echo(f"  … and {counted(more, 'more question')}; --limit {table.total} lists all")
+    if not tables:
+        click.echo("no question matches")
+    print_hidden(hidden)
+
+
+def _print_table(table: QuestionTable) -> list[str]:
+    names = ["question", "sample", "score" if table.graded else "right", "disagreement", "errors", "input", "output"]
+    rows = [_row(question, graded=table.graded) for question in table.questions]
+    width, room = terminal_width(), _EXCERPT
+    if width is not None:
+        # What is left beside the columns that are not hidden for the excerpt's sake.
+        used = sum(2 + max(map(width_of, column)) for column in zip(names, *rows, strict=True)) + 4
+        room = max(width - used, _LEAST_EXCERPT)
+    excerpts = [clip(safe(question.excerpt), room) for question in table.questions]
+    cells: Sequence[Sequence[str]] = [[*row, excerpt] for row, excerpt in zip(rows, excerpts, strict=True)]
+    return print_table([*names, "text"], cells, _OPTIONAL, left=("sample", "text"))
+
+
+def _row(question: Question, *, graded: bool) -> list[str]:
+    value = score_text(question.mean_score) if graded else f"{question.right:g} of {question.models:,}"
+    if not question.models:
+        value = "–"
+    return [
+        safe(question.prefix),
+        clip(safe(str(question.sample_id)), _SAMPLE),
+        value,
+        "–" if question.disagreement is None else f"{question.disagreement:.2f}",
+        f"{question.errors:,}",
+        f"{question.input_chars:,}",
+        "–" if question.output_chars is None else f"{question.output_chars:,.0f}",
+    ]

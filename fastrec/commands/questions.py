@@ -1,0 +1,183 @@
+"""`fastrec questions`: the questions of each evaluation and metric, and what the models made of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, Unpack
+
+import msgspec
+
+from fastrec.answers.choosing import choose_model, choose_scopes, matching_models
+from fastrec.answers.index import Index, open_index
+from fastrec.answers.table import SORTS, Query, QuestionRow, Scope, Sort, Which
+from fastrec.arguments import Strings, several
+from fastrec.errors import UsageError
+from fastrec.filters import FilterArguments, make_filters
+from fastrec.limits import LIMITS, Limits
+from fastrec.progress import Progress
+
+__all__ = ["Question", "QuestionTable", "Questions", "questions"]
+
+_SHORTEST = 8  # characters of a hash
+
+
+class Question(msgspec.Struct, kw_only=True):
+    """A question, and what the chosen models made of it."""
+
+    sample_hash: str
+    """Identifies the question."""
+    prefix: str
+    """The beginning of the hash: no other question of the corpus has it."""
+    sample_id: int | str
+    """The sample_id of its first record."""
+    models: int
+    """Models with an answer."""
+    right: float
+    """How many of them have it right; a model with several answers counts with its share."""
+    share: float | None
+    """The share of models that have it right; null without answers."""
+    mean_score: float | None
+    """The mean over models of their mean scores; null without answers."""
+    disagreement: float | None
+    """Twice the standard deviation over models, of the share of right answers, or of the score if the metric is graded,
+    as a share of its range: 0 if all models agree, 1 if half of them are right; null without answers."""
+    errors: int
+    """Models with nothing but errors."""
+    input_chars: int
+    """Characters of the input."""
+    output_chars: float | None
+    """Characters of an output, or of all messages, on average; null without answers."""
+    excerpt: str
+    """The beginning of the input, on one line."""
+
+
+class QuestionTable(msgspec.Struct, kw_only=True):
+    """Questions of an evaluation and metric."""
+
+    evaluation_name: str
+    """The evaluation."""
+    metric: str | None
+    """The `evaluation_result_id`; null for records without one."""
+    graded: bool
+    """Whether the metric has scores other than 0 and 1."""
+    models: int
+    """The number of models that count."""
+    total: int
+    """How many questions match; `questions` has at most `--limit` of them."""
+    questions: list[Question]
+    """The questions, in the order of `--sort`."""
+
+
+class Questions(msgspec.Struct):
+    """Questions of a corpus: a table for each evaluation and metric."""
+
+    tables: list[QuestionTable]
+    """The tables, by evaluation and metric."""
+
+
+def questions(
+    corpus: str | os.PathLike[str],
+    *,
+    sort: Sort = "hardest",
+    wrong_by: Strings = (),
+    right_by: Strings = (),
+    split: Sequence[str] | None = None,
+    text: str = "",
+    limit: int = 20,
+    jobs: int = 1,
+    progress: Progress | None = None,
+    limits: Limits = LIMITS,
+    **filters: Unpack[FilterArguments],
+) -> Questions:
+    """Return a table of questions for each evaluation and metric.
+
+    Args:
+        corpus: A directory or URL that `normalize` published.
+        sort: The order of the questions.
+        wrong_by: Only questions that these models get wrong: patterns, or `all` for all models that count.
+        right_by: Only questions that these models get right.
+        split: Two models: only questions that the first one gets right and the second one gets wrong.
+        text: Only questions with this text in the input or a reference.
+        limit: The largest number of questions in a table.
+        jobs: Processes to use if the index of the corpus has to be built.
+        progress: Receives the progress of building it.
+        limits: Sizes of buffers.
+        filters: Which records count, and which questions: see `Filters`.
+
+    Raises:
+        UsageError: A pattern matches nothing.
+        CorpusError: A file of the corpus is damaged.
+        ShardError: A part cannot be read completely.
+    """
+    if sort not in SORTS:
+        raise UsageError(f"sort must be one of {', '.join(SORTS)}, not {sort!r}")
+    if split is not None and (isinstance(split, str) or len(split) != 2):
+        raise UsageError(f"split must be two models, not {split!r}")
+    right, wrong = several("right_by", right_by), several("wrong_by", wrong_by)
+    which = _which(right, wrong)
+    chosen = make_filters(**filters)
+    with open_index(corpus, jobs=jobs, progress=progress, limits=limits) as index:
+        scopes = choose_scopes(index.scopes, chosen)
+        models = {model for scope, _ in scopes for model in scope.models}
+        right_models, wrong_models = (matching_models(_names(some), models) for some in (right, wrong))
+        if split:
+            first, second = split
+            right_models.add(choose_model(first, models))
+            wrong_models.add(choose_model(second, models))
+        more: dict[str, Any] = {"which": which, "text": text, "sort": sort}
+        more |= {"right": tuple(sorted(right_models)), "wrong": tuple(sorted(wrong_models))}
+        return Questions(
+            [
+                _table(index, scope, msgspec.structs.replace(query, **more), limit)
+                for scope, query in scopes
+                if right_models | wrong_models <= set(scope.models)
+            ]
+        )
+
+
+def _which(right: Sequence[str], wrong: Sequence[str]) -> Which:
+    if "all" in right and "all" in wrong:
+        raise UsageError("no question is both right and wrong by all models: choose one of --right-by and --wrong-by")
+    return "all-right" if "all" in right else "all-wrong" if "all" in wrong else "all"
+
+
+def _names(patterns: Sequence[str]) -> list[str]:
+    return [pattern for pattern in patterns if pattern != "all"]
+
+
+def _table(index: Index, scope: Scope, query: Query, limit: int) -> QuestionTable:
+    page = index.page(query, limit=limit)
+    return QuestionTable(
+        evaluation_name=scope.evaluation_name,
+        metric=scope.metric,
+        graded=scope.graded,
+        models=len(query.models or scope.models),
+        total=page.total,
+        questions=[_question(index, row) for row in page.rows],
+    )
+
+
+def _question(index: Index, row: QuestionRow) -> Question:
+    return Question(
+        sample_hash=row.sample_hash,
+        prefix=_prefix(index, row.sample_hash),
+        sample_id=row.sample_id,
+        models=row.models,
+        right=row.right,
+        share=row.share,
+        mean_score=row.mean_score,
+        disagreement=row.disagreement,
+        errors=row.errors,
+        input_chars=row.input_chars,
+        output_chars=row.output_chars,
+        excerpt=row.excerpt,
+    )
+
+
+def _prefix(index: Index, sample_hash: str) -> str:
+    """Return the shortest beginning of a hash that no other one has."""
+    length = _SHORTEST
+    while length < len(sample_hash) and any(row.sample_hash != sample_hash for row in index.find(sample_hash[:length])):
+        length += 1
+    return sample_hash[:length]

@@ -1,0 +1,109 @@
+"""`fastrec show`: one question of a corpus with the answers of all models, or of some."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Final, Unpack
+
+import msgspec
+
+from fastrec.answers.choosing import choose_scopes, some_names
+from fastrec.answers.index import Index, open_index
+from fastrec.answers.shown import ShownQuestion, read_question
+from fastrec.answers.table import Query, QuestionRow
+from fastrec.errors import UsageError, counted
+from fastrec.filters import FilterArguments, Filters, make_filters
+from fastrec.limits import LIMITS, Limits
+from fastrec.progress import Progress
+
+__all__ = ["Shown", "show"]
+
+_SHORTEST: Final = 4  # characters of a hash
+_MOST_SHOWN: Final = 5  # questions with the same sample_id
+_MOST_LISTED: Final = 10  # candidates in a message
+_EXCERPT: Final = 60  # characters of a candidate
+
+
+class Shown(msgspec.Struct):
+    """Questions with their answers: one, or all that have a sample_id."""
+
+    questions: list[ShownQuestion]
+    """The questions, by evaluation."""
+
+
+def show(
+    corpus: str | os.PathLike[str],
+    question: int | str,
+    *,
+    jobs: int = 1,
+    progress: Progress | None = None,
+    limits: Limits = LIMITS,
+    **filters: Unpack[FilterArguments],
+) -> Shown:
+    """Return a question with its answers.
+
+    Args:
+        corpus: A directory or URL that `normalize` published.
+        question: A `sample_id`, or else the first characters of a `sample_hash`, at least 4 of them.
+        jobs: Processes to use if the index of the corpus has to be built.
+        progress: Receives the progress of building it.
+        limits: Sizes of buffers.
+        filters: Which answers to show: see `Filters`.
+
+    Raises:
+        UsageError: There is no such question, or there are too many of them. The message lists them.
+        CorpusError: A file of the corpus is damaged.
+        ShardError: A part cannot be read completely.
+    """
+    if type(question) is not int and not isinstance(question, str):
+        raise UsageError(f"question must be a string or an integer, not {question!r}")
+    chosen = make_filters(**filters)
+    with open_index(corpus, jobs=jobs, progress=progress, limits=limits) as index:
+        queries = [query for _, query in choose_scopes(index.scopes, chosen)]
+        rows = _find(index, str(question), queries, chosen)
+        found = []
+        for name, sample_hash in dict.fromkeys((row.evaluation_name, row.sample_hash) for row in rows):
+            of_evaluation = [query for query in queries if query.evaluation_name == name]
+            if one := read_question(index, of_evaluation, sample_hash, chosen):
+                found.append(one)
+    if not found:
+        raise UsageError(f"the chosen models have no answer to the question {question!r}")
+    return Shown(found)
+
+
+def _find(index: Index, text: str, queries: Sequence[Query], filters: Filters) -> list[QuestionRow]:
+    """Return the rows of the questions that a text stands for."""
+    everywhere = index.find(text, shortest=_SHORTEST)
+    if not everywhere:
+        short = f"; give at least {_SHORTEST} characters of a hash" if len(text) < _SHORTEST else ""
+        raise UsageError(
+            f"no question of this corpus has the sample_id {text!r}, or a sample_hash that begins with it{short}. "
+            "`fastrec questions` lists them"
+        )
+    scopes = {(query.evaluation_name, query.metric) for query in queries}
+    rows = [
+        row
+        for row in everywhere
+        if (row.evaluation_name, row.metric) in scopes and filters.accepts_hash(row.sample_hash)
+    ]
+    if not rows:
+        names = some_names({row.evaluation_name for row in everywhere})
+        raise UsageError(f"the filters leave out the question {text!r}; it belongs to these evaluations: {names}")
+    hashes = {row.sample_hash for row in rows}
+    if len(hashes) > 1 and all(one.startswith(text) for one in hashes):
+        raise UsageError(_candidates(rows, f"{text!r} is the beginning of several hashes; give more characters:"))
+    if len({(row.evaluation_name, row.sample_hash) for row in rows}) > _MOST_SHOWN:
+        raise UsageError(_candidates(rows, f"several questions have the sample_id {text!r}; choose an --evaluation:"))
+    return rows
+
+
+def _candidates(rows: Iterable[QuestionRow], head: str) -> str:
+    """List the questions of some rows in a message, each once."""
+    found = {(row.sample_hash, row.evaluation_name): row for row in rows}
+    lines = [
+        f"  {sample_hash}  {name}  {row.sample_id}  {row.excerpt[:_EXCERPT]}"
+        for (sample_hash, name), row in list(found.items())[:_MOST_LISTED]
+    ]
+    more = len(found) - len(lines)
+    return "\n".join([head, *lines, *([f"  … and {counted(more, 'more question')}"] if more else [])])
