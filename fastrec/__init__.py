@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from fastrec.commands.stats import stats
     from fastrec.commands.validate import Validation, validate
     from fastrec.commands.verify import Verification, verify
+    from fastrec.commands.view import view
     from fastrec.errors import FastrecError, RefusedError, ShardError, UsageError
     from fastrec.judge.findings import Finding, InvalidRecordError
     from fastrec.normalize.run import normalize
@@ -59,7 +60,7 @@ __all__ += [
     "stats",
     "validate",
 ]
-__all__ += ["verify"]
+__all__ += ["verify", "view"]
 __all__ += ["Comparison", "Questions", "Shown", "compare", "questions", "show"]
 __all__ += ["FastrecError", "InvalidRecordError", "RefusedError", "ShardError", "UsageError"]
 
@@ -82,6 +83,7 @@ _HOMES = {
         "fastrec.commands.stats": ("stats",),
         "fastrec.commands.validate": ("Validation", "validate"),
         "fastrec.commands.verify": ("Verification", "verify"),
+        "fastrec.commands.view": ("view",),
         "fastrec.errors": ("FastrecError", "RefusedError", "ShardError", "UsageError"),
         "fastrec.judge.findings": ("Finding", "InvalidRecordError"),
         "fastrec.normalize.run": ("normalize",),

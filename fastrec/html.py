@@ -6,18 +6,33 @@ no text from a record can become markup.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from string import Template
+from typing import Final
+from unicodedata import category
 
 __all__ = [
-    "Html", "code", "counts_table", "fill", "joined", "lazy", "num", "row", "short_cell", "short_row", "table", "tag",
-    "tiles",
+    "Child", "Exact", "Html", "code", "counts_table", "fill", "joined", "lazy", "multiline", "num", "row", "short_cell",
+    "short_row", "table", "tag", "tiles",
 ]  # fmt: skip
+
+_VOID: Final = frozenset({"br", "hr", "input", "link", "meta"})  # elements without an end tag
+_KEPT: Final = frozenset("\n\t\u200c\u200d")
+"""Line breaks, and the joiners that many languages and emojis need."""
+_HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+"""Categories of characters that control a terminal, change the direction of text, or cannot be seen."""
 
 
 class Html(str):
     """Markup."""
+
+    __slots__ = ()
+
+
+class Exact(str):
+    """The value of an attribute that a form sends back: escaped, but its invisible characters stay as they are."""
 
     __slots__ = ()
 
@@ -32,10 +47,12 @@ def tag(name: str, /, *children: Child, **attributes: str | float | bool | None)
     '<td class="num" data-v="3" hidden>a &lt; b\\x1b</td>'
     """
     spelled = "".join(
-        f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{_escaped(str(value))}"')
+        f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{_attribute(value)}"')
         for key, value in attributes.items()
         if value is not None and value is not False
     )
+    if name in _VOID:
+        return Html(f"<{name}{spelled}>")
     inner = "".join(_markup(child) for child in children if child is not None)
     return Html(f"<{name}{spelled}>{inner}</{name}>")
 
@@ -47,6 +64,28 @@ def fill(template: Html, **values: Child) -> Html:
 
 def _markup(child: Child) -> str:
     return child if isinstance(child, Html) else _escaped(str(child))
+
+
+def _attribute(value: str | float) -> str:
+    return escape(value) if isinstance(value, Exact) else _escaped(str(value))
+
+
+def multiline(text: str) -> Html:
+    r"""Make text that keeps its line breaks and tabs; other characters that are invisible are shown as code.
+
+    >>> multiline("a < b\r\nc\u202ed")
+    'a &lt; b\nc<span class="hidden-char">\\u202e</span>d'
+    """
+    text = text.replace("\r\n", "\n")
+    odd = "".join(char for char in set(text) - _KEPT if category(char) in _HIDDEN)
+    if not odd:
+        return Html(escape(text))
+    pieces = re.split(f"([{re.escape(odd)}]+)", text)
+    return Html("".join(_visible(piece) if number % 2 else escape(piece) for number, piece in enumerate(pieces)))
+
+
+def _visible(text: str) -> str:
+    return f'<span class="hidden-char">{text.encode("unicode_escape").decode()}</span>'
 
 
 def _escaped(text: str) -> str:

@@ -50,6 +50,8 @@ OTHERS = {
     "completion": ["completion", "bash"],
 }
 WORKING = OF_CORPORA | OF_SHARDS | OTHERS
+SERVING = {"view": ["view", "{}", "--no-browser"]}  # with good input, it runs until it is interrupted
+READING = OF_CORPORA | SERVING
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +122,7 @@ def assert_refused(arguments: list[str], bad: str, code: int, *said: str) -> Non
 
 def test_all_commands_are_covered() -> None:
     """The tables in this file list every command."""
-    assert {arguments[0] for arguments in WORKING.values()} == set(COMMANDS)
+    assert {arguments[0] for arguments in (WORKING | SERVING).values()} == set(COMMANDS)
 
 
 @pytest.mark.usefixtures("place")
@@ -144,12 +146,10 @@ def test_good_input_works(command: str) -> None:
         ("a-file", "it is a file"),
     ],
 )
-@pytest.mark.parametrize("command", OF_CORPORA)
+@pytest.mark.parametrize("command", READING)
 def test_not_a_corpus(command: str, bad: str, why: str) -> None:
     """The error says why the path is not a corpus, and how to make one."""
-    assert_refused(
-        OF_CORPORA[command], bad, 2, f"error: {bad} is not a corpus: {why}\n", "`fastrec normalize SHARDS -o"
-    )
+    assert_refused(READING[command], bad, 2, f"error: {bad} is not a corpus: {why}\n", "`fastrec normalize SHARDS -o")
 
 
 @pytest.mark.usefixtures("place")
@@ -171,12 +171,12 @@ def test_not_a_shard(command: str, bad: str, why: str) -> None:
 
 
 @pytest.mark.usefixtures("place")
-@pytest.mark.parametrize("command", [name for name in OF_CORPORA if name != "verify"])
+@pytest.mark.parametrize("command", [name for name in READING if name != "verify"])
 def test_damaged_part(command: str) -> None:
     """The error names the corrupt file and points to `fastrec verify`."""
     file = "rejects" if command.startswith(("rejects", "report")) else "part-00000"
     said = f"error: damaged/{file}.jsonl.zst: zstd frame is corrupt", "`fastrec verify damaged` lists all problems"
-    assert_refused(OF_CORPORA[command], "damaged", 3, *said)
+    assert_refused(READING[command], "damaged", 3, *said)
 
 
 @pytest.mark.usefixtures("place")
@@ -250,6 +250,7 @@ def test_wrong_option(command: str) -> None:
         (["export", "corpus", "-o", "shards", "--format", "csv", "--overwrite"], "holds something else than an export"),
         (["verify", "corpus", "--jobs", "0"], "'--jobs'"),
         (["verify"], "Missing argument 'CORPUS'"),
+        (["view", "corpus", "--port", "http"], "'--port': 'http' is not a valid integer"),
         (["rejects", "corpus", "--code", "bad"], "there is no code 'bad'; the codes are line.too_long"),
         (["rejects", "corpus", "--extract", "a-file"], "a-file exists; choose a new file"),
         (["validate", "shards", "--format", "xml"], "'xml' is not one of 'text', 'json', 'github'"),
@@ -325,6 +326,11 @@ main()
             "pyarrow",
             "export corpus -o tables",
             "Parquet needs pyarrow, which is not installed: pip install pyarrow",
+        ),
+        (
+            "starlette,uvicorn",
+            "view corpus",
+            "view needs starlette and uvicorn, which are not installed: pip install starlette uvicorn",
         ),
         (
             "distributed",

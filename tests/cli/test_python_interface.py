@@ -25,6 +25,7 @@ NOT_IN_PYTHON = {
     "import": {"format", "skip_bad_logs", "strict"},  # the last two: the exit code
     "normalize": {"dry_run"},  # prints a plan
     "stats": {"format", "raw_cells"},
+    "view": {"no_browser"},
     "diff": {"format"},
     "questions": {"format", "raw_cells"},
     "rejects": {"format"},

@@ -1,0 +1,71 @@
+"""`fastrec view`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import click
+
+from fastrec.cli.console import allow_broken_pipe, explain_damage, print_notice
+from fastrec.cli.options import Count, command, jobs_option, no_progress_option
+from fastrec.cli.progress import make_progress
+
+__all__ = ["view"]
+
+
+@command("Look at questions and answers in a browser.")
+@click.argument("corpus", type=click.Path())
+@click.option("--port", type=Count(min=0, max=65535), default=0, show_default="a free one",
+              help="Port to listen on.")  # fmt: skip
+@click.option("--no-browser", is_flag=True, help="Print the address, but do not open a browser.")
+@jobs_option
+@no_progress_option
+def view(corpus: str, no_browser: bool, no_progress: bool, **options: Any) -> None:
+    """Show CORPUS on a local web page: questions, the answers of all models side by side, and whole transcripts.
+
+    The first start builds an index, which is kept in the cache directory. Only this machine can reach the page, and
+    only with the address that is printed. Press ? on a page for its keys, and Ctrl-C here to end.
+
+    \b
+    Needs: pip install starlette uvicorn
+
+    \b
+    Exit codes:
+      0     ended with Ctrl-C
+      2     the command line is wrong, or CORPUS is not a corpus
+      3     a part could not be read
+      130   interrupted while the index was built
+
+    \b
+    Examples:
+      fastrec view corpus
+      fastrec view corpus --no-browser --port 8000
+      fastrec view s3://bucket/corpus
+    """
+    from fastrec.commands.view import view as run
+
+    with make_progress("index", quiet=no_progress) as progress, explain_damage(corpus):
+        opened = run(corpus, **options, progress=progress)
+    with opened:
+        with allow_broken_pipe():
+            click.echo(opened.address)
+            sys.stdout.flush()
+        if not no_browser:
+            _open_browser(opened.address)
+        try:
+            opened.serve()
+        except KeyboardInterrupt:
+            print_notice("ended")
+
+
+def _open_browser(address: str) -> None:
+    """Open a browser, where there is a screen for one: a text browser would take over this terminal."""
+    import threading
+    import webbrowser
+
+    if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        print_notice("there is no screen here: open the address in a browser, for example through an SSH tunnel")
+        return
+    threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()

@@ -1,0 +1,69 @@
+"""`view`: look at the questions and answers of a corpus in a browser.
+
+    index ──▶ app: addresses ──▶ pages (start, table, question, answer) ──▶ HTML, escaped by construction
+                ▲
+    browser ──▶ guard: Host header, method, token
+
+Pages are rendered here and work without a script. The script adds keys, the theme, and search within a transcript.
+The server listens on the loopback interface only, and changes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from fastrec.answers.index import open_index
+from fastrec.engine import check_jobs
+from fastrec.errors import UsageError
+from fastrec.limits import LIMITS, Limits
+from fastrec.progress import Progress
+
+if TYPE_CHECKING:
+    from fastrec.commands.view.server import View
+
+__all__ = ["view"]
+
+_PACKAGES = ("starlette", "uvicorn")
+
+
+def view(
+    corpus: str | os.PathLike[str],
+    *,
+    port: int = 0,
+    jobs: int = 1,
+    progress: Progress | None = None,
+    limits: Limits = LIMITS,
+) -> View:
+    """Open a corpus for a browser on this machine.
+
+    >>> with view("corpus") as opened:  # doctest: +SKIP
+    ...     print(opened.address)
+    ...     opened.serve()
+
+    Args:
+        corpus: A directory or URL that `normalize` published.
+        port: The port to listen on; by default a free one.
+        jobs: Processes to use for building the index.
+        progress: Receives the progress of building the index.
+        limits: Sizes of buffers.
+
+    Raises:
+        UsageError: The directory is not a corpus, the port cannot be used, or a package is not installed.
+        CorpusError: A file of the corpus is damaged.
+        ShardError: A part cannot be read completely.
+    """
+    missing = [name for name in _PACKAGES if find_spec(name) is None]
+    if missing:
+        names = " and ".join(missing)
+        are = "is" if len(missing) == 1 else "are"
+        raise UsageError(f"view needs {names}, which {are} not installed: pip install {' '.join(missing)}")
+    check_jobs(jobs)
+    if type(port) is not int or not 0 <= port < 1 << 16:
+        raise UsageError(f"port must be an integer from 0 to 65535, not {port!r}")
+    index = open_index(corpus, jobs=jobs, progress=progress, limits=limits)
+    # Imported only now: workers are forked before, and web servers may start threads.
+    opened: View = import_module("fastrec.commands.view.server").View(index, port)
+    return opened

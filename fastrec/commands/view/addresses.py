@@ -1,0 +1,198 @@
+r"""The addresses of pages: each has all the state of its page, so it can be shared and survives a reload.
+
+    /TOKEN/                                          all evaluations
+    /TOKEN/questions?evaluation=E&metric=M&…         a table of questions
+    /TOKEN/question/HASH?evaluation=E&metric=M&…     a question with its answers, in the order of such a table
+    /TOKEN/answer/HASH?…&show=MODEL                  one answer; `MODEL\2` is the second one of a model
+    /TOKEN/record/HASH?…&show=MODEL                  its record, as text
+
+Names come from records and may have any characters: `names` spells them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Final, get_args
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from fastrec.answers.table import SORTS, OutcomeFilter, Query, Which
+from fastrec.commands.view.names import Chosen, chosen_of, chosen_text, name_of, name_text
+
+__all__ = [
+    "LARGEST_PAGE", "PAGE_SIZE", "Addresses", "Place", "QuestionAddresses", "filter_pairs", "place_of", "place_pairs",
+    "scope_pairs",
+]  # fmt: skip
+
+PAGE_SIZE: Final = 100
+LARGEST_PAGE: Final = 1_000
+_WHICH: Final = get_args(Which)
+_OUTCOMES: Final = get_args(OutcomeFilter)
+_MOST_DIGITS: Final = 12
+_CHANGE: Final = msgspec.structs.replace
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of a page: the questions it is about, and what it shows of them."""
+
+    query: Query
+    page: int = 1
+    size: int = PAGE_SIZE
+    show: tuple[Chosen, ...] = ()
+    """The answers side by side; all if there are none."""
+    differences: bool = False
+    """Whether the differences between the first two of them are highlighted."""
+    whole: bool = False
+    """Whether long texts are shown whole."""
+
+
+def place_of(pairs: Iterable[tuple[str, str]]) -> Place:
+    """Read the state of a page from its parameters. Unknown parameters and values are ignored."""
+    values: dict[str, list[str]] = {}
+    for key, value in pairs:
+        if value or key == "metric":
+            values.setdefault(key, []).append(value)
+
+    def one(key: str) -> str:
+        return values.get(key, [""])[-1]
+
+    def names(key: str) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(map(name_of, values.get(key, ()))))
+
+    query = Query(
+        evaluation_name=name_of(one("evaluation")),
+        metric=name_of(one("metric")) if "metric" in values else None,
+        models=names("model"),
+        which=one("which") if one("which") in _WHICH else "all",  # type: ignore[arg-type]
+        right=names("right"),
+        wrong=names("wrong"),
+        outcomes=tuple(one for one in _OUTCOMES if one in values.get("outcome", ())),
+        least_score=_number(one("least")),
+        most_score=_number(one("most")),
+        text=one("text"),
+        sample_ids=names("id"),
+        hashes=names("hash"),
+        sort=one("sort") if one("sort") in SORTS else "order",  # type: ignore[arg-type]
+    )
+    return Place(
+        query=query,
+        page=_count(one("page"), 1, 10**_MOST_DIGITS),
+        size=_count(one("size"), PAGE_SIZE, LARGEST_PAGE),
+        show=tuple(dict.fromkeys(map(chosen_of, values.get("show", ())))),
+        differences=one("differences") == "1",
+        whole=one("whole") == "1",
+    )
+
+
+def _count(text: str, default: int, most: int) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > _MOST_DIGITS:
+        return default
+    return min(max(int(text), 1), most)
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def scope_pairs(query: Query) -> list[tuple[str, str]]:
+    """Spell the evaluation and the metric."""
+    metric = [] if query.metric is None else [("metric", name_text(query.metric))]
+    return [("evaluation", name_text(query.evaluation_name)), *metric]
+
+
+def filter_pairs(query: Query) -> list[tuple[str, str]]:
+    """Spell the filters of a query and its order, without its evaluation and metric."""
+    pairs = [("model", name_text(name)) for name in query.models]
+    pairs += [("which", query.which)] if query.which != "all" else []
+    pairs += [("right", name_text(name)) for name in query.right]
+    pairs += [("wrong", name_text(name)) for name in query.wrong]
+    pairs += [("outcome", outcome) for outcome in query.outcomes]
+    scores = ("least", query.least_score), ("most", query.most_score)
+    pairs += [(key, f"{value:.17g}") for key, value in scores if value is not None]
+    pairs += [("text", query.text)] if query.text else []
+    pairs += [("id", name_text(name)) for name in query.sample_ids]
+    pairs += [("hash", name_text(name)) for name in query.hashes]
+    pairs += [("sort", query.sort)] if query.sort != "order" else []
+    return pairs
+
+
+def place_pairs(place: Place) -> list[tuple[str, str]]:
+    """Spell the state of a page as parameters; `place_of` is the inverse. What is as by default is left out."""
+    pairs = scope_pairs(place.query) + filter_pairs(place.query)
+    pairs += [("page", str(place.page))] if place.page != 1 else []
+    pairs += [("size", str(place.size))] if place.size != PAGE_SIZE else []
+    pairs += [("show", chosen_text(chosen)) for chosen in place.show]
+    pairs += [("differences", "1")] if place.differences else []
+    pairs += [("whole", "1")] if place.whole else []
+    return pairs
+
+
+class Addresses:
+    """Makes the addresses of pages below a prefix, `/TOKEN`."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+
+    def start(self) -> str:
+        """All evaluations."""
+        return f"{self._prefix}/"
+
+    def file(self, name: str) -> str:
+        """The style or the script."""
+        return f"{self._prefix}/{name}"
+
+    def find(self) -> str:
+        """Questions by hash or id; the form adds the text."""
+        return f"{self._prefix}/find"
+
+    def table(self, place: Place) -> str:
+        """A table of questions."""
+        return self._of("questions", _CHANGE(place, show=(), differences=False, whole=False))
+
+    def question(self, place: Place, sample_hash: str) -> str:
+        """A question with its answers."""
+        return self.of_question("question", place, sample_hash)
+
+    def of_question(self, page: str, place: Place, sample_hash: str) -> str:
+        """Another page about a question: `answer`, `record`, `disagreement`."""
+        return self._of(f"{page}/{quote(sample_hash, safe='')}", place)
+
+    def _of(self, page: str, place: Place) -> str:
+        return f"{self._prefix}/{page}?{urlencode(place_pairs(place))}"
+
+
+class QuestionAddresses:
+    """Makes the addresses of pages about one question."""
+
+    def __init__(self, addresses: Addresses, place: Place, sample_hash: str) -> None:
+        self.all = addresses
+        self.place = place
+        self.sample_hash = sample_hash
+
+    def table(self) -> str:
+        """The table that the question is in."""
+        return self.all.table(self.place)
+
+    def question(self, **changes: object) -> str:
+        """The question, with some of the state changed."""
+        return self.all.question(_CHANGE(self.place, **changes), self.sample_hash)
+
+    def disagreement(self) -> str:
+        """Leads to the next question on which the models disagree."""
+        return self.all.of_question("disagreement", _CHANGE(self.place, whole=False), self.sample_hash)
+
+    def answer(self, chosen: Chosen, *, sample_hash: str | None = None, whole: bool = False) -> str:
+        """One answer to this question, or to another one."""
+        place = _CHANGE(self.place, show=(chosen,), differences=False, whole=whole)
+        return self.all.of_question("answer", place, sample_hash or self.sample_hash)
+
+    def record(self, chosen: Chosen) -> str:
+        """The record of an answer, as text."""
+        place = _CHANGE(self.place, show=(chosen,), differences=False, whole=False)
+        return self.all.of_question("record", place, self.sample_hash)

@@ -1,0 +1,154 @@
+"""Answers side by side: cards if they are few, else a list that unfolds; two of them with their differences."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from fastrec.answers.answer import Answer
+from fastrec.answers.transcript import Transcript, Turn, transcript_of
+from fastrec.commands.view.addresses import QuestionAddresses
+from fastrec.commands.view.differences import LONGEST, Piece, differences
+from fastrec.commands.view.names import Chosen, chosen_text
+from fastrec.commands.view.texts import block, facts, short, verdict
+from fastrec.errors import counted
+from fastrec.html import Child, Exact, Html, joined, multiline, tag
+
+__all__ = ["MOST_CARDS", "Shown", "cards", "compared", "final_text", "folded", "numbered"]
+
+MOST_CARDS: Final = 12
+"""With more answers than this, the page is a list."""
+_CARD_TEXT: Final = 2_000
+_LISTED_TEXT: Final = 600
+_START: Final = 160
+_EXTRACTED: Final = 200
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """An answer, how addresses name it, and its conversation."""
+
+    chosen: Chosen
+    answer: Answer
+    transcript: Transcript
+
+
+def numbered(answers: Iterable[Answer]) -> list[Shown]:
+    """Number the answers of each model from 1."""
+    seen: Counter[str] = Counter()
+    made = []
+    for answer in answers:
+        seen[answer.model_id] += 1
+        chosen = Chosen(answer.model_id, seen[answer.model_id])
+        made.append(Shown(chosen, answer, transcript_of(answer.record)))
+    return made
+
+
+def final_text(transcript: Transcript) -> str:
+    """Return the last words of the model: of the last turn with text, of the assistant if it has one."""
+    spoken = [turn for turn in transcript.turns if turn.text]
+    own = [turn for turn in spoken if turn.role == "assistant"]
+    return (own or spoken or [Turn(number=0, role="", text="")])[-1].text
+
+
+def cards(here: QuestionAddresses, shown: Sequence[Shown]) -> Html:
+    """Show answers as cards, or as a list if there are many."""
+    if len(shown) <= MOST_CARDS:
+        made = (_card(here, one) for one in shown)
+        return tag("div", *made, class_="cards")
+    rows = (_row(here, one) for one in shown)
+    return tag("div", *rows, class_="answer-list")
+
+
+def compared(here: QuestionAddresses, left: Shown, right: Shown) -> Html:
+    """Show two answers with their differences highlighted."""
+    texts = final_text(left.transcript), final_text(right.transcript)
+    pieces, by_words = differences(*texts)
+    note = "Words that only one answer has are marked."
+    if not by_words:
+        note = "The answers differ too much to compare them word by word: only an equal beginning or end is not marked."
+    if max(map(len, texts)) > LONGEST:
+        note += f" Only the first {LONGEST:,} characters are compared."
+    if texts[0] == texts[1]:
+        note = "Both answers are equal, to the letter."
+    sides = (
+        _card(here, left, _marked(pieces, "left")),
+        _card(here, right, _marked(pieces, "right")),
+    )
+    return joined(tag("p", note, class_="soft"), tag("div", *sides, class_="cards pair"))
+
+
+def _marked(pieces: Sequence[Piece], side: str) -> Html:
+    made: list[Child] = []
+    for piece in pieces:
+        text = getattr(piece, side)
+        if text:
+            made.append(multiline(text) if piece.equal else tag("mark", multiline(text), class_=side))
+    return tag("div", *made, class_="text", dir="auto")
+
+
+def _name(here: QuestionAddresses, one: Shown) -> Html:
+    ordinal = f" #{one.chosen.ordinal}" if one.chosen.ordinal > 1 else None
+    return tag("a", one.answer.model_id, ordinal, href=here.answer(one.chosen), class_="model")
+
+
+def _box(here: QuestionAddresses, one: Shown) -> Html:
+    label, checked = f"Choose {one.answer.model_id}", one.chosen in here.place.show
+    value = Exact(chosen_text(one.chosen))
+    return tag("input", type="checkbox", name="show", value=value, checked=checked, aria_label=label)
+
+
+def _card(here: QuestionAddresses, one: Shown, text: Html | None = None) -> Html:
+    head = tag(
+        "header",
+        tag("h3", _box(here, one), _name(here, one)),
+        verdict(one.answer.outcome),
+    )
+    body = _body(here, one, _CARD_TEXT, text)
+    return tag("article", head, facts(one.answer), *body, class_=f"card answer {one.answer.outcome}")
+
+
+def _row(here: QuestionAddresses, one: Shown) -> Html:
+    """Make a row of the list: unfolded, it is as a card."""
+    answer = one.answer
+    start = answer.error or final_text(one.transcript)
+    summary = tag(
+        "summary",
+        verdict(answer.outcome),
+        tag("span", answer.model_id, f" #{one.chosen.ordinal}" if one.chosen.ordinal > 1 else None, class_="model"),
+        facts(answer),
+        tag("span", short(start, _START), class_="excerpt", dir="auto"),
+    )
+    link = tag("p", _name(here, one))
+    body = _body(here, one, _LISTED_TEXT)
+    return tag("div", _box(here, one), tag("details", summary, link, *body), class_=f"answer {answer.outcome}")
+
+
+def _body(here: QuestionAddresses, one: Shown, most: int, text: Html | None = None) -> list[Html]:
+    """Show the error, what was extracted, the reasoning, the final text, and a link to the transcript."""
+    address = here.answer(one.chosen)
+    transcript = one.transcript
+    made = []
+    if one.answer.error:
+        made.append(tag("p", "Error: ", short(one.answer.error, _CARD_TEXT), class_="error-text"))
+    extracted = [value for value in dict.fromkeys(transcript.extracted) if value]
+    if extracted:
+        values = joined(*(tag("code", short(value, _EXTRACTED)) for value in extracted[:5]))
+        made.append(tag("p", "Extracted: ", values, class_="extracted"))
+    reasoning = "\n\n".join(turn.reasoning for turn in transcript.turns if turn.reasoning)
+    if reasoning:
+        made.append(folded("Reasoning", reasoning, most, address))
+    made.append(text or block(final_text(transcript), most, address))
+    calls = sum(len(turn.calls) for turn in transcript.turns)
+    if len(transcript.turns) > 1 or calls:
+        said = f"Transcript: {counted(len(transcript.turns), 'turn')}, {counted(calls, 'tool call')}"
+        made.append(tag("p", tag("a", said, href=address)))
+    return made
+
+
+def folded(title: str, text: str, most: int | None, address: str | None, *, class_: str = "text") -> Html:
+    """Show a text that unfolds."""
+    size = tag("span", counted(len(text), "character"), class_="soft")
+    return tag("details", tag("summary", f"{title} ", size), block(text, most, address, class_=class_), class_="folded")

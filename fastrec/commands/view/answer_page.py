@@ -1,0 +1,153 @@
+"""One answer: its verdict and figures, the conversation, where the record comes from, and the record itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from fastrec.answers.index import Index
+from fastrec.answers.table import QuestionRow
+from fastrec.commands.view.addresses import Place, QuestionAddresses
+from fastrec.commands.view.answer_cards import Shown, numbered
+from fastrec.commands.view.layout import Frame, key_link
+from fastrec.commands.view.names import Chosen
+from fastrec.commands.view.question_page import question_card
+from fastrec.commands.view.texts import block, facts, verdict
+from fastrec.commands.view.turns import conversation, errors_in
+from fastrec.errors import counted
+from fastrec.html import Html, tag
+
+__all__ = ["answer_page", "chosen_answer", "record_text"]
+
+_MOST: Final = 100_000
+"""A longer text is cut, until it is asked for."""
+_CHANGE = msgspec.structs.replace
+
+
+def chosen_answer(index: Index, row: QuestionRow, place: Place) -> Shown | None:
+    """Read the answer that a place shows; None if there is none."""
+    if not place.show:
+        return None
+    wanted = place.show[0]
+    found = numbered(index.answers(row, (wanted.model,)))
+    return next((one for one in found if one.chosen == wanted), None)
+
+
+def answer_page(frame: Frame, index: Index, place: Place, row: QuestionRow, shown: Shown) -> Html:
+    """Show one answer as a readable transcript."""
+    here = QuestionAddresses(frame.addresses, place, row.sample_hash)
+    answer, transcript = shown.answer, shown.transcript
+    whole = here.answer(shown.chosen, whole=True)
+    most = None if place.whole else _MOST
+    errors = errors_in(transcript)
+    body = [
+        tag(
+            "header",
+            tag("h1", answer.model_id, f" #{shown.chosen.ordinal}" if shown.chosen.ordinal > 1 else None),
+            tag("p", verdict(answer.outcome), facts(answer), class_="line"),
+            _attributes(shown),
+        ),
+        tag("p", "Error: ", answer.error, class_="error-text") if answer.error else Html(""),
+        _links_to_errors(errors),
+        conversation(transcript, most, whole),
+        _extracted(transcript.extracted, most, whole),
+        _table("Metadata", transcript.metadata, most, whole),
+        _table("Unknown keys", transcript.other, most, whole),
+        tag("p", tag("a", "The record as JSON", href=here.record(shown.chosen)), f" ({len(answer.line):,} bytes)"),
+    ]
+    above = QuestionAddresses(frame.addresses, _CHANGE(place, show=()), row.sample_hash)
+    asked = tag("section", question_card(above, transcript), class_="asked")
+    title = str(row.sample_id)
+    trail = [
+        (place.query.evaluation_name, here.table()),
+        (title, above.question(whole=False)),
+        (answer.model_id, None),
+    ]
+    return frame.page(
+        f"{answer.model_id} · {title}",
+        trail,
+        _links(here, index, shown.chosen),
+        tag("div", asked, tag("section", *body, class_="said"), class_="columns"),
+        tools=_search(),
+    )
+
+
+def _links(here: QuestionAddresses, index: Index, chosen: Chosen) -> Html:
+    """Link to the same model's answers to other questions, and to other models' answers to this one."""
+    query = here.place.query
+    before, after = index.neighbours(query, here.sample_hash)
+
+    def question(other: QuestionRow | None) -> str | None:
+        return here.answer(Chosen(chosen.model), sample_hash=other.sample_hash) if other else None
+
+    models = [model for model, outcome in index.outcomes(query, here.sample_hash).items() if outcome != "none"]
+    number = models.index(chosen.model) if chosen.model in models else 0
+
+    def model(position: int) -> str | None:
+        if not 0 <= position < len(models):
+            return None
+        return here.answer(Chosen(models[position]))
+
+    return tag(
+        "nav",
+        key_link("← Previous question", "k p", question(before), rel="prev"),
+        key_link("Next question →", "j n", question(after), rel="next"),
+        key_link("← Model", "h", model(number - 1)),
+        key_link("Model →", "l", model(number + 1)),
+        class_="steps",
+        aria_label="Questions and models",
+    )
+
+
+def _attributes(shown: Shown) -> Html:
+    answer = shown.answer
+    said = [("evaluation_id", answer.evaluation_id), ("sample_id", str(answer.sample_id))]
+    if answer.source:
+        said.append(("source", f"{answer.source.shard}, line {answer.source.line:,}"))
+    return tag("p", *(tag("span", f"{name} ", tag("code", value)) for name, value in said), class_="soft line")
+
+
+def _links_to_errors(errors: int) -> Html:
+    if not errors:
+        return Html("")
+    link = tag("a", "Go to the first ", tag("kbd", "e"), href="#error-1", class_="button", data_key="e")
+    said = f"{counted(errors, 'tool call')} {'ends' if errors == 1 else 'end'} with an error."
+    return tag("p", said, " ", link, class_="line", id="error-0")
+
+
+def _extracted(values: Sequence[str], most: int | None, whole: str) -> Html:
+    if not any(values):
+        return Html("")
+    blocks = (block(value, most, whole, class_="text code") for value in values)
+    return tag("section", tag("h2", "Extracted answer"), *blocks, class_="card")
+
+
+def _table(title: str, values: Mapping[str, str], most: int | None, whole: str) -> Html:
+    if not values:
+        return Html("")
+    rows = (tag("div", tag("dt", key), tag("dd", block(value, most, whole))) for key, value in values.items())
+    summary = tag("summary", f"{title} ", tag("span", counted(len(values), "value"), class_="soft"))
+    return tag("details", summary, tag("dl", *rows, class_="arguments"), class_="card folded")
+
+
+def _search() -> Html:
+    """Make the box that searches within the page; it needs the script."""
+    box = tag(
+        "input", type="search", id="within", placeholder="search here", aria_label="Search within the page",
+        data_key="/",
+    )  # fmt: skip
+    return tag("span", box, tag("output", "", id="hits"), class_="scripted-only within")
+
+
+def record_text(shown: Shown) -> str:
+    """Return the record as indented JSON, in which characters that cannot be seen are escapes."""
+    text = msgspec.json.format(shown.answer.line, indent=2).decode()
+    odd = {char for char in set(text) if not char.isprintable() and char not in "\n "}
+    return text.translate({ord(char): _json_escape(char) for char in odd}) if odd else text
+
+
+def _json_escape(char: str) -> str:
+    units = char.encode("utf-16-be")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))

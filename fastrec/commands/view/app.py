@@ -1,0 +1,161 @@
+"""The web application: which page answers which address. Pages are made in threads, so they may wait for parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import PurePath
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from fastrec.answers.index import Index
+from fastrec.answers.table import Query, QuestionRow, Scope
+from fastrec.commands.view.addresses import Addresses, Place, place_of
+from fastrec.commands.view.answer_page import answer_page, chosen_answer, record_text
+from fastrec.commands.view.layout import Frame
+from fastrec.commands.view.question_page import question_page
+from fastrec.commands.view.start_page import found_page, start_page
+from fastrec.commands.view.table_page import table_page
+from fastrec.errors import FastrecError, shown
+from fastrec.html import Html
+from fastrec.storage import is_url, parent_and_name
+
+__all__ = ["make_app"]
+
+_TYPES: Final = {"page.css": "text/css", "page.js": "text/javascript"}
+_Page = Callable[[Request], Response]
+
+
+class _MissingError(Exception):
+    """There is no such page; the message says why."""
+
+
+class _Pages:
+    """The pages of one corpus."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        corpus = index.corpus
+        self._name = parent_and_name(corpus)[1] if is_url(corpus) else PurePath(corpus).name or corpus
+
+    def frame(self, request: Request) -> Frame:
+        return Frame(Addresses(request.scope["root_path"]), shown(self._name))
+
+    def start(self, request: Request) -> Response:
+        return _html(start_page(self.frame(request), self._index))
+
+    def find(self, request: Request) -> Response:
+        text = request.query_params.get("text", "").strip()
+        found = self._index.find(text) if text else []
+        if len(found) == 1:
+            query = Query(evaluation_name=found[0].evaluation_name, metric=found[0].metric)
+            address = self.frame(request).addresses.question(Place(query=query), found[0].sample_hash)
+            return RedirectResponse(address, 303)
+        return _html(found_page(self.frame(request), text, found))
+
+    def table(self, request: Request) -> Response:
+        place, scope = self._place(request)
+        frame = self.frame(request)
+        if any(value == "" and key != "metric" for key, value in request.query_params.multi_items()):
+            return RedirectResponse(frame.addresses.table(place), 303)  # a form sends empty fields, too
+        return _html(table_page(frame, self._index, scope, place))
+
+    def question(self, request: Request) -> Response:
+        place, scope = self._place(request)
+        page = question_page(self.frame(request), self._index, scope, place, self._row(request, place))
+        return _html(page)
+
+    def disagreement(self, request: Request) -> Response:
+        place, _ = self._place(request)
+        row = self._row(request, place)
+        frame = self.frame(request)
+        following = self._index.next_disagreement(place.query, row.sample_hash)
+        if following is None:
+            raise _MissingError("After this question, there is none on which the models disagree.")
+        return RedirectResponse(frame.addresses.question(place, following.sample_hash), 303)
+
+    def answer(self, request: Request) -> Response:
+        place, _ = self._place(request)
+        row = self._row(request, place)
+        answer = chosen_answer(self._index, row, place)
+        if answer is None:
+            raise _MissingError("The model has no such answer to this question.")
+        return _html(answer_page(self.frame(request), self._index, place, row, answer))
+
+    def record(self, request: Request) -> Response:
+        place, _ = self._place(request)
+        answer = chosen_answer(self._index, self._row(request, place), place)
+        if answer is None:
+            raise _MissingError("The model has no such answer to this question.")
+        return PlainTextResponse(record_text(answer))
+
+    def _place(self, request: Request) -> tuple[Place, Scope]:
+        place = place_of(request.query_params.multi_items())
+        query = place.query
+        for scope in self._index.scopes:
+            if (scope.evaluation_name, scope.metric) == (query.evaluation_name, query.metric):
+                return place, scope
+        raise _MissingError("This corpus has no such evaluation and metric.")
+
+    def _row(self, request: Request, place: Place) -> QuestionRow:
+        row = self._index.row(place.query, request.path_params["hash"])
+        if row is None:
+            raise _MissingError("This evaluation has no such question.")
+        return row
+
+    def problem(self, request: Request, exc: Exception) -> Response:
+        """Say what is wrong with the corpus or the address, without a traceback."""
+        frame = self.frame(request)
+        if isinstance(exc, HTTPException):
+            return _html(frame.problem("There is no such page", str(exc.detail)), exc.status_code)
+        if isinstance(exc, _MissingError):
+            return _html(frame.problem("Nothing here", str(exc)), 404)
+        if isinstance(exc, FastrecError):
+            hint = f"`fastrec verify {shown(self._index.corpus)}` lists all problems of the corpus."
+            return _html(frame.problem("The corpus cannot be read", str(exc), hint), 500)
+        if isinstance(exc, OSError):
+            return _html(frame.problem("The corpus cannot be read", _os_error(exc)), 500)
+        said = f"{type(exc).__name__}: {exc}"
+        return _html(frame.problem("Unexpected error", said, "This is a bug in fastrec. Please report it."), 500)
+
+
+def _html(page: Html, status: int = 200) -> Response:
+    return HTMLResponse(page.encode("utf-8", "backslashreplace"), status)
+
+
+def _os_error(exc: OSError) -> str:
+    file = f"{shown(str(exc.filename))}: " if exc.filename else ""
+    return f"{file}{exc.strerror or exc}"
+
+
+def _file(request: Request) -> Response:
+    name = request.url.path.rpartition("/")[2]
+    data = files("fastrec.commands.view").joinpath(name).read_bytes()
+    return Response(data, media_type=_TYPES[name])
+
+
+def make_app(index: Index) -> Starlette:
+    """Make the application; it must be mounted at a prefix, and guarded."""
+    pages = _Pages(index)
+    routes: dict[str, _Page] = {
+        "/": pages.start,
+        "/find": pages.find,
+        "/questions": pages.table,
+        "/question/{hash}": pages.question,
+        "/disagreement/{hash}": pages.disagreement,
+        "/answer/{hash}": pages.answer,
+        "/record/{hash}": pages.record,
+        **dict.fromkeys((f"/{name}" for name in _TYPES), _file),
+    }
+    problems = (HTTPException, _MissingError, FastrecError, OSError, Exception)
+    app = Starlette(
+        routes=[Route(path, page) for path, page in routes.items()],
+        exception_handlers=dict.fromkeys(problems, pages.problem),
+    )
+    app.router.redirect_slashes = False
+    return app

@@ -1,0 +1,94 @@
+"""The frame of every page: head, top bar, help about keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from fastrec.commands.view.addresses import Addresses
+from fastrec.html import Child, Html, joined, tag
+
+__all__ = ["KEYS", "Frame", "key_link"]
+
+KEYS: Final = (
+    (("j", "n"), "next question, or next row of the table"),
+    (("k", "p"), "previous question, or previous row of the table"),
+    (("Enter",), "open the row"),
+    (("[", "]"), "previous and next page of the table"),
+    (("d",), "next question on which the models disagree"),
+    (("h", "l"), "answer of the previous or next model"),
+    (("u",), "up: from the answer to the question, to the table, to all evaluations"),
+    (("/",), "search"),
+    (("e",), "next error in a transcript"),
+    (("t",), "light or dark"),
+    (("?",), "this help"),
+)
+
+
+class Frame:
+    """Makes whole pages of one corpus."""
+
+    def __init__(self, addresses: Addresses, corpus: str) -> None:
+        self.addresses = addresses
+        self._corpus = corpus
+
+    def page(self, title: str, trail: Sequence[tuple[str, str | None]], *body: Html, tools: Html | None = None) -> Html:
+        """Make a page.
+
+        Args:
+            title: What the tab says.
+            trail: Names and addresses of the pages above this one, and the name of this one.
+            body: The content.
+            tools: More tools for the top bar.
+        """
+        head = tag(
+            "head",
+            tag("meta", charset="utf-8"),
+            tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+            tag("title", f"{title} · {self._corpus} · fastrec"),
+            tag("link", rel="stylesheet", href=self.addresses.file("page.css")),
+            # Not deferred: the chosen theme must be known before anything is drawn.
+            tag("script", src=self.addresses.file("page.js")),
+        )
+        bar = tag("header", self._trail(trail), tag("div", tools, _buttons(), class_="tools"), class_="top")
+        skip = tag("a", "Skip to the content", href="#content", class_="skip")
+        content = tag("main", *body, id="content")
+        whole = tag("html", head, tag("body", skip, bar, content, _help()), lang="en")
+        return joined(Html("<!doctype html>"), whole)
+
+    def problem(self, title: str, *text: str) -> Html:
+        """Make a page about a problem."""
+        body = tag("section", tag("h1", title), *(tag("p", line) for line in text), class_="card problem")
+        return self.page(title, [], body)
+
+    def _trail(self, trail: Sequence[tuple[str, str | None]]) -> Html:
+        names = [(self._corpus, self.addresses.start()), *trail]
+        up = max((number for number, (_, address) in enumerate(names[:-1]) if address), default=None)
+        items = [
+            tag("li", tag("a", name, href=address, data_key="u" if number == up else None) if address else name)
+            for number, (name, address) in enumerate(names)
+        ]
+        return tag("nav", tag("ol", *items), class_="trail", aria_label="Where you are")
+
+
+def key_link(text: Child, key: str, address: str | None, **attributes: str) -> Html:
+    """Make a link that a key follows; greyed if there is no address."""
+    keys = tag("kbd", key.split(maxsplit=1)[0], aria_hidden="true")
+    if address is None:
+        return tag("span", text, " ", keys, class_="button off", **attributes)
+    return tag("a", text, " ", keys, href=address, class_="button", data_key=key, **attributes)
+
+
+def _buttons() -> Html:
+    theme = tag("button", "◐", type="button", id="theme", title="Light or dark (t)", aria_label="Light or dark")
+    keys = tag("button", "?", type="button", id="help-button", title="Keys (?)", aria_label="Keys")
+    return tag("span", theme, keys, class_="scripted-only")
+
+
+def _help() -> Html:
+    rows = [
+        tag("tr", tag("th", joined(*(tag("kbd", key) for key in keys)), scope="row"), tag("td", text))
+        for keys, text in KEYS
+    ]
+    close = tag("form", tag("button", "Close", class_="button"), method="dialog")
+    return tag("dialog", tag("h2", "Keys"), tag("table", tag("tbody", *rows)), close, id="help", aria_label="Keys")

@@ -1,0 +1,157 @@
+"""A question: its input, references and choices, what all models made of it, and their answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from fastrec.answers.index import Index
+from fastrec.answers.table import OUTCOMES, Outcome, QuestionRow, Scope
+from fastrec.answers.transcript import Transcript
+from fastrec.commands.view.addresses import Place, QuestionAddresses, filter_pairs, scope_pairs
+from fastrec.commands.view.answer_cards import Shown, cards, compared, folded, numbered
+from fastrec.commands.view.layout import Frame, key_link
+from fastrec.commands.view.names import Chosen
+from fastrec.commands.view.start_page import metric_name
+from fastrec.commands.view.table_page import metric_links
+from fastrec.commands.view.texts import SIGNS, block, percent, score_text
+from fastrec.errors import counted
+from fastrec.html import Exact, Html, joined, tag
+
+__all__ = ["question_card", "question_page"]
+
+_INPUT: Final = 6_000
+_PROMPT: Final = 3_000
+_CHANGE = msgspec.structs.replace
+
+
+def question_page(frame: Frame, index: Index, scope: Scope, place: Place, row: QuestionRow) -> Html:
+    """Show a question with all answers, or with those that are chosen."""
+    query, here = place.query, QuestionAddresses(frame.addresses, place, row.sample_hash)
+    models = tuple(dict.fromkeys(one.model for one in place.show)) or query.models
+    shown = numbered(index.answers(row, models))
+    if place.show:
+        by_choice = {one.chosen: one for one in shown}
+        shown = [by_choice[chosen] for chosen in place.show if chosen in by_choice]
+    some = shown or numbered(index.answers(row))  # the chosen models may lack this question
+    title = str(row.sample_id)
+    question = joined(
+        tag("h1", title),
+        tag("p", _about(scope, row), class_="soft"),
+        *(question_card(here, one.transcript) for one in some[:1]),
+    )
+    other = metric_links(index, query, lambda metric: here.question(query=_CHANGE(query, metric=metric)))
+    outcomes = _glance(here, index.outcomes(query, row.sample_hash))
+    answers = _answers(here, shown)
+    return frame.page(
+        f"{title} · {query.evaluation_name}",
+        [(query.evaluation_name, here.table()), (title, None)],
+        _links(here, index),
+        other,
+        tag("div", tag("section", question, class_="asked"), tag("section", outcomes, answers), class_="columns"),
+    )
+
+
+def _about(scope: Scope, row: QuestionRow) -> str:
+    if scope.graded:
+        right = f"mean score {score_text(row.mean_score)} of {counted(row.models, 'model')}"
+    else:
+        right = f"{row.right:.4g} of {counted(row.models, 'model')} right ({percent(row.share)})"
+    errors = f" · {counted(row.errors, 'model')} with errors only" if row.errors else ""
+    return f"{metric_name(scope.metric)} · {right} · disagreement {percent(row.disagreement)}{errors}"
+
+
+def _links(here: QuestionAddresses, index: Index) -> Html:
+    """Link to the questions before and after this one, in the order of the table."""
+    before, after = index.neighbours(here.place.query, here.sample_hash)
+    place = _CHANGE(here.place, whole=False)
+
+    def link(row: QuestionRow | None) -> str | None:
+        return here.all.question(place, row.sample_hash) if row else None
+
+    return tag(
+        "nav",
+        key_link("← Previous", "k p", link(before), rel="prev"),
+        key_link("Next →", "j n", link(after), rel="next"),
+        key_link("Next disagreement", "d", here.disagreement()),
+        class_="steps",
+        aria_label="Questions",
+    )
+
+
+def question_card(here: QuestionAddresses, transcript: Transcript) -> Html:
+    """Show the input, the references and the choices."""
+    whole = here.question(whole=True)
+    most = None if here.place.whole else _INPUT
+    parts = [tag("h2", "Question"), block(transcript.question, most, whole)]
+    if transcript.choices:
+        items = (_choice(choice, transcript.references) for choice in transcript.choices)
+        parts += [tag("h2", "Choices"), tag("ol", *items, class_="choices")]
+    references = [block(reference, most, whole, class_="text reference") for reference in transcript.references]
+    parts += [tag("h2", "Reference" if len(references) == 1 else "References"), *references]
+    if not references:
+        parts.append(tag("p", "none", class_="soft"))
+    if transcript.prompt and transcript.prompt != transcript.question:
+        parts.append(folded("Prompt as formatted", transcript.prompt, None if here.place.whole else _PROMPT, whole))
+    parts.append(tag("p", tag("code", here.sample_hash, title="sample_hash"), class_="soft hash"))
+    return tag("div", *parts, class_="card")
+
+
+def _choice(choice: str, references: Sequence[str]) -> Html:
+    expected = choice in references
+    note = tag("span", " ✓ reference", class_="note") if expected else None
+    return tag("li", block(choice, _PROMPT, class_="text"), note, class_="expected" if expected else None)
+
+
+def _glance(here: QuestionAddresses, outcomes: Mapping[str, Outcome]) -> Html:
+    """Show the outcome of every model as a small square, with a legend."""
+    counts = {outcome: sum(one == outcome for one in outcomes.values()) for outcome in OUTCOMES}
+    legend = (
+        tag("span", tag("i", SIGNS[outcome], class_=f"dot {outcome}"), f" {counts[outcome]:,} {outcome}")
+        for outcome in OUTCOMES
+        if counts[outcome]
+    )
+    squares = (_square(here, model, outcome) for model, outcome in outcomes.items())
+    return tag(
+        "div",
+        tag("h2", "All models"),
+        tag("div", *squares, class_="squares"),
+        tag("p", *legend, class_="legend"),
+        class_="card glance",
+    )
+
+
+def _square(here: QuestionAddresses, model: str, outcome: Outcome) -> Html:
+    label = f"{model}: {'no record' if outcome == 'none' else outcome}"
+    class_ = f"dot {outcome}"
+    if outcome == "none":
+        return tag("span", SIGNS[outcome], class_=class_, title=label)
+    address = here.answer(Chosen(model))
+    return tag("a", SIGNS[outcome], href=address, class_=class_, title=label, aria_label=label)
+
+
+def _answers(here: QuestionAddresses, shown: Sequence[Shown]) -> Html:
+    """Show the answers in a form to choose some of them."""
+    place = here.place
+    all_answers = here.question(show=(), differences=False)
+    pairs = [*scope_pairs(place.query), *filter_pairs(place.query)]
+    hidden = [tag("input", type="hidden", name=name, value=Exact(value)) for name, value in pairs]
+    rest = shown
+    two = Html("")
+    if place.differences and len(shown) > 1:
+        two, rest = compared(here, *shown[:2]), shown[2:]
+    elif place.differences:
+        two = tag("p", "Choose two answers to see their differences.", class_="note")
+    tools = tag(
+        "div",
+        tag("h2", counted(len(shown), "answer")),
+        tag("span", "Chosen:", class_="soft"),
+        tag("button", "Side by side", class_="button"),
+        tag("button", "Differences", class_="button", name="differences", value="1", title="Of the first two"),
+        tag("a", "All answers", href=all_answers, class_="button") if place.show else None,
+        class_="answer-tools",
+    )
+    listed = cards(here, rest) if rest else Html("")
+    return tag("form", joined(*hidden), tools, two, listed, action=all_answers.partition("?")[0], id="answers")

@@ -1,0 +1,90 @@
+"""Small pieces of pages: verdicts, numbers, bars, and texts that are cut if they are long."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fastrec.answers.answer import Answer
+from fastrec.answers.table import Outcome
+from fastrec.errors import counted
+from fastrec.html import Child, Html, joined, multiline, tag
+
+__all__ = ["SIGNS", "bar", "block", "facts", "percent", "score_text", "short", "verdict"]
+
+SIGNS: Final[dict[Outcome, str]] = {"right": "✓", "wrong": "✗", "mixed": "±", "error": "!", "none": "·"}
+_BAR: Final = 60
+
+
+def verdict(outcome: Outcome) -> Html:
+    """Make a badge: a sign, the word, and a colour."""
+    return tag("span", tag("span", SIGNS[outcome], aria_hidden="true"), f" {outcome}", class_=f"verdict {outcome}")
+
+
+def percent(share: float | None) -> str:
+    """Format a share; a dash if there is none. Only none and all are 0 % and 100 %.
+
+    >>> percent(0.5), percent(0.999), percent(0.001), percent(None)
+    ('50%', '>99%', '<1%', '–')
+    """
+    if share is None:
+        return "–"
+    if 0 < share < 0.01:
+        return "<1%"
+    return ">99%" if 0.99 < share < 1 else f"{share:.0%}"
+
+
+def score_text(score: float | None) -> str:
+    """Format a score with at most four digits after the point.
+
+    >>> score_text(1.0), score_text(True), score_text(0.33333), score_text(1e-9)
+    ('1', 'true', '0.3333', '1e-09')
+    """
+    if score is None:
+        return "–"
+    if isinstance(score, bool):
+        return str(score).lower()
+    return f"{score:.4g}"
+
+
+def bar(share: float | None, class_: str = "share") -> Html:
+    """Draw a share from 0 to 1; empty if there is none."""
+    if share is None:
+        return Html("")
+    filled = tag("rect", class_="fill", width=f"{min(max(share, 0), 1) * _BAR:.1f}", height=8, rx=2)
+    track = tag("rect", class_="track", width=_BAR, height=8, rx=2)
+    return tag("svg", track, filled, class_=f"bar {class_}", viewBox=f"0 0 {_BAR} 8", aria_hidden="true")
+
+
+def short(text: str, most: int) -> str:
+    """Put the beginning of a text on one line."""
+    line = " ".join(text[: most * 4].split())
+    return line if len(line) <= most and len(text) <= most * 4 else line[:most].rstrip() + "…"
+
+
+def block(text: str, most: int | None, whole: str | None = None, *, class_: str = "text") -> Html:
+    """Show a text with its line breaks, cut to some characters with a link to the whole text."""
+    if most is None or len(text) <= most:
+        return tag("div", multiline(text), class_=class_, dir="auto")
+    note = f"… {len(text) - most:,} more characters"
+    more = tag("a", note, href=whole, class_="more") if whole else tag("span", note, class_="more")
+    return tag("div", multiline(text[:most]), more, class_=f"{class_} cut", dir="auto")
+
+
+def facts(answer: Answer) -> Html:
+    """Say score, tokens and latency of an answer in one line."""
+    said: list[tuple[str, Child]] = [("score", score_text(answer.score))]
+    if answer.input_tokens is not None or answer.output_tokens is not None:
+        numbers = (answer.input_tokens, answer.output_tokens)
+        said.append(("tokens", " → ".join("–" if number is None else f"{number:,}" for number in numbers)))
+    if answer.latency_ms is not None:
+        said.append(("latency", _seconds(answer.latency_ms)))
+    return tag("span", joined(*(tag("span", f"{name} ", tag("b", value)) for name, value in said)), class_="facts")
+
+
+def _seconds(milliseconds: float) -> str:
+    return f"{milliseconds:.3g} ms" if milliseconds < 1_000 else f"{milliseconds / 1_000:,.1f} s"
+
+
+def characters(count: float | None) -> str:
+    """Format a number of characters."""
+    return "–" if count is None else counted(round(count), "character")

@@ -1,0 +1,488 @@
+"""`view` as a server: what it refuses, its headers, its addresses, and what its pages say."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import socket
+from collections.abc import Iterator
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import fsspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fastrec
+from fastrec.answers.table import SORTS, Query
+from fastrec.commands.view.addresses import LARGEST_PAGE, Addresses, Place, place_of, place_pairs
+from fastrec.commands.view.differences import differences
+from fastrec.commands.view.names import Chosen, name_of, name_text
+from fastrec.commands.view.security import HEADERS, make_token
+from fastrec.errors import UsageError
+from fastrec.html import Exact, multiline, tag
+from tests.commands.viewing import (
+    HOSTILE,
+    Client,
+    agent_record,
+    hostile_records,
+    make_corpus,
+    metric_records,
+    plain_records,
+    serving,
+)  # fmt: skip
+
+NAMES = st.one_of(st.text(min_size=1), st.sampled_from(HOSTILE), st.text("\\x0123u\n", min_size=1))
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Plain questions, a transcript and hostile records; read-only."""
+    records = [*plain_records(), agent_record(), *hostile_records()]
+    return make_corpus(tmp_path_factory.mktemp("viewed"), records)
+
+
+@pytest.fixture(scope="module")
+def client(corpus: Path) -> Iterator[Client]:
+    with serving(corpus) as opened:
+        yield Client(opened.address)
+
+
+def links_in(page: str) -> list[str]:
+    return [unescape(link) for link in re.findall(r'href="([^"#]+)', page)]
+
+
+class Elements(HTMLParser):
+    """Collects the elements of a page with their attributes."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "headers", "status"),
+    [
+        ("{}/", "GET", {}, 200),
+        ("{}/", "HEAD", {}, 200),
+        ("{}/", "GET", {"Host": "localhost:{port}"}, 200),
+        ("{}/", "GET", {"Host": "LOCALHOST:{port}"}, 200),
+        ("{}/", "GET", {"Host": "evil.example:{port}"}, 403),
+        ("{}/", "GET", {"Host": "evil.example"}, 403),
+        ("{}/", "GET", {"Host": "127.0.0.1"}, 403),
+        ("{}/", "GET", {"Host": "127.0.0.1:1"}, 403),
+        ("{}/", "GET", {"Host": "127.0.0.1:{port}.evil.example"}, 403),
+        ("{}/", "GET", {"Host": ""}, 403),
+        ("{}/", "GET", {"X-Forwarded-Host": "evil.example"}, 200),
+        ("{}/", "POST", {}, 405),
+        ("{}/", "PUT", {}, 405),
+        ("{}/", "DELETE", {}, 405),
+        ("{}/", "OPTIONS", {}, 405),
+        ("{}/", "TRACE", {}, 405),
+        ("{}", "GET", {}, 404),
+        ("{}/no-such-page", "GET", {}, 404),
+        ("{}/../../etc/passwd", "GET", {}, 404),
+        ("{}/page.html", "GET", {}, 404),
+        ("{}/__init__.py", "GET", {}, 404),
+        ("/", "GET", {}, 403),
+        ("/favicon.ico", "GET", {}, 403),
+        ("/page.css", "GET", {}, 403),
+        ("//{}/", "GET", {}, 403),
+        ("/{wrong}/", "GET", {}, 403),
+        ("/{short}/", "GET", {}, 403),
+        ("/%c3%a9/", "GET", {}, 403),
+    ],
+)
+def test_what_is_refused(client: Client, path: str, method: str, headers: dict[str, str], status: int) -> None:
+    """Only GET and HEAD, to this host, with the token; every response has all headers, and none names the server."""
+    values = {"port": client.port, "wrong": make_token(), "short": client.prefix[1:-1]}
+    given_headers = {name.replace("_", "-"): value.format(**values) for name, value in headers.items()}
+    found, named, body = client.send(path.format(client.prefix, **values), method, **given_headers)
+    assert found == status, body
+    assert HEADERS.items() <= named.items()
+    assert "server" not in named
+    assert named["content-type"] == "text/html; charset=utf-8"
+    assert (body == "") == (method == "HEAD")
+    if status == 403:
+        assert "Open the address that `fastrec view` has printed" in body
+        assert client.prefix[1:] not in body
+    if status == 405:
+        assert named["allow"] == "GET, HEAD"
+
+
+def test_a_request_without_host_is_refused(client: Client) -> None:
+    with socket.create_connection(("127.0.0.1", client.port)) as connection:
+        connection.sendall(f"GET {client.prefix}/ HTTP/1.0\r\n\r\n".encode())
+        assert connection.recv(1_000).startswith((b"HTTP/1.1 403", b"HTTP/1.1 400"))
+
+
+def test_it_listens_on_loopback_only(corpus: Path) -> None:
+    """The token is new at every start, and cannot be guessed."""
+    with fastrec.view(corpus) as first, fastrec.view(corpus) as second:
+        assert first._socket.getsockname()[0] == "127.0.0.1"
+        assert first.address.startswith("http://127.0.0.1:")
+        tokens = {one.address.split("/")[3] for one in (first, second)}
+    assert len(tokens) == 2
+    assert all(len(token) >= 32 for token in tokens)
+
+
+@pytest.mark.parametrize("port", [-1, 65536, True, "80"])
+def test_wrong_port(corpus: Path, port: Any) -> None:
+    with pytest.raises(UsageError, match="port must be an integer from 0 to 65535"):
+        fastrec.view(corpus, port=port)
+
+
+def test_a_port_that_is_used(corpus: Path) -> None:
+    with fastrec.view(corpus) as first, pytest.raises(UsageError, match="give another --port, or none"):
+        fastrec.view(corpus, port=int(first.address.split("/")[2].split(":")[1]))
+
+
+def test_files(client: Client) -> None:
+    """The style and the script are small, have their types, and name no other host."""
+    for name, kind in (("page.css", "text/css"), ("page.js", "text/javascript")):
+        status, headers, body = client.send(f"{client.prefix}/{name}")
+        assert (status, headers["content-type"]) == (200, f"{kind}; charset=utf-8")
+        assert not re.search(r"https?:|//[a-z]+\.|@import|url\(", body)
+        assert body.count("\n") < 250
+
+
+# Addresses
+
+QUERIES = st.builds(
+    Query,
+    evaluation_name=NAMES,
+    metric=st.none() | st.text(),
+    models=st.lists(NAMES, max_size=2, unique=True).map(tuple),
+    which=st.sampled_from(["all", "all-wrong", "all-right", "disagreement", "errors"]),
+    right=st.lists(NAMES, max_size=2, unique=True).map(tuple),
+    wrong=st.lists(NAMES, max_size=1).map(tuple),
+    least_score=st.none() | st.floats(allow_nan=False, allow_infinity=False),
+    most_score=st.none() | st.floats(allow_nan=False, allow_infinity=False),
+    text=st.text(),
+    sample_ids=st.lists(NAMES, max_size=1).map(tuple),
+    sort=st.sampled_from(SORTS),
+)
+PLACES = st.builds(
+    Place,
+    query=QUERIES,
+    page=st.integers(1, 10**6),
+    size=st.integers(1, LARGEST_PAGE),
+    show=st.lists(st.builds(Chosen, NAMES, st.integers(1, 999)), max_size=3, unique=True).map(tuple),
+    differences=st.booleans(),
+    whole=st.booleans(),
+)
+
+
+@settings(max_examples=50)
+@given(PLACES)
+def test_an_address_has_the_whole_state(place: Place) -> None:
+    """Parameters lead back to the state, and have only characters that forms and addresses keep."""
+    pairs = place_pairs(place)
+    assert place_of(pairs) == place
+    assert all(value.isprintable() for key, value in pairs if key != "text")
+
+
+@given(NAMES)
+def test_names(name: str) -> None:
+    assert name_of(name_text(name)) == name
+    assert name_text(name).isprintable()
+
+
+PARAMETERS = st.sampled_from(["evaluation", "metric", "page", "size", "least", "sort", "show"])
+
+
+@given(st.lists(st.tuples(PARAMETERS, st.text())))
+def test_any_parameters_are_read(pairs: list[tuple[str, str]]) -> None:
+    """Wrong values are ignored, and what is understood is stable."""
+    place = place_of(pairs)
+    assert place_of(place_pairs(place)) == place
+    assert 1 <= place.size <= LARGEST_PAGE
+
+
+@pytest.mark.parametrize("text", ["\\", "\\x4", "\\uD800", "\\U00110000", "\\2", "\\\\2", "a\\2", "a\\\\2", "a\\\\\\2"])
+def test_names_with_backslashes(text: str) -> None:
+    """A backslash of a name is never taken for the number of an answer."""
+    for chosen in (Chosen(text), Chosen(text, 2)):
+        place = Place(query=Query(evaluation_name="e"), show=(chosen,))
+        assert place_of(place_pairs(place)).show == (chosen,)
+
+
+# Pages
+
+
+def table(client: Client, **filters: Any) -> list[str]:
+    """The sample ids of a table."""
+    page = client.page("/questions?" + urlencode({"evaluation": "sums"} | filters, doseq=True))
+    return re.findall(r'<span class="id">(.*?)</span>', page)
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        ({}, "q0 q1 q2 q3 q4"),
+        ({"which": "all-right"}, "q0"),
+        ({"which": "all-wrong"}, "q1"),
+        ({"which": "disagreement"}, "q2 q3 q4"),
+        ({"which": "errors"}, "q3"),
+        ({"right": "org/a", "wrong": "org/b"}, "q2"),
+        ({"model": ["org/a", "org/c"], "which": "all-right"}, "q0 q2"),
+        ({"text": "3 X 7"}, "q3"),
+        ({"least": "0.4", "most": "0.9"}, "q2 q3 q4"),
+        ({"id": "q[12]"}, "q1 q2"),
+        ({"text": "no such text"}, ""),
+        ({"which": "nonsense", "sort": "nonsense", "page": "x", "least": "many"}, "q0 q1 q2 q3 q4"),
+    ],
+)
+def test_filters(client: Client, filters: dict[str, Any], expected: str) -> None:
+    assert sorted(table(client, **filters)) == expected.split()
+
+
+def test_sort_and_paging(client: Client) -> None:
+    assert table(client, sort="hardest")[0] == "q1"
+    assert table(client, sort="easiest")[0] == "q0"
+    whole = table(client)
+    assert [table(client, size=2, page=page) for page in (1, 2, 3, 4)] == [whole[:2], whole[2:4], whole[4:], []]
+    page = client.page("/questions?evaluation=sums&size=2&page=2")
+    assert "3–4 of 5 questions" in page
+
+
+def test_empty_fields_of_the_form_are_left_out(client: Client) -> None:
+    """The address after Apply has only what was chosen."""
+    path = f"{client.prefix}/questions?evaluation=sums&text=&which=all&right=&wrong=org%2Fa&least=&most="
+    status, headers, _ = client.send(path)
+    assert (status, headers["location"]) == (303, f"{client.prefix}/questions?evaluation=sums&wrong=org%2Fa")
+
+
+def test_every_link_works(client: Client) -> None:
+    """All pages that can be reached from the first one are there, whatever the names in the records are."""
+    seen: set[str] = set()
+    waiting = [f"{client.prefix}/"]
+    kinds: dict[str, int] = {}
+    while waiting:
+        address = waiting.pop()
+        kind = address.partition("?")[0].split("/")[2]
+        if address in seen or kinds.get(kind, 0) > 30:
+            continue
+        kinds[kind] = kinds.get(kind, 0) + 1
+        seen.add(address)
+        status, headers, body = client.send(address)
+        assert status in (200, 303) or (status == 404 and "/disagreement/" in address), (address, body)
+        if status == 200 and headers["content-type"].startswith("text/html"):
+            assert all(link.startswith(client.prefix) for link in links_in(body))
+            waiting += links_in(body)
+    assert {kind for kind, pages in kinds.items() if pages > 20} >= {"question", "answer", "record", "questions"}
+
+
+def test_hostile_text_is_text(client: Client) -> None:
+    """No element and no attribute on any page comes from a record."""
+    allowed = {"on", "style", "src", "srcdoc", "formaction"}
+    starts = links_in(client.page("/"))
+    tables = [link for link in starts if "/questions?" in link]
+    questions = [link for one in tables for link in links_in(client.page(one)) if "/question/" in link]
+    answers = [link for one in questions for link in links_in(client.page(one)) if "/answer/" in link]
+    for address in dict.fromkeys([*starts, *tables, *questions, *answers]):
+        body = client.send(address)[2] if not address.endswith((".css", ".js")) else ""
+        for name, attributes in Elements(body).found:
+            assert name not in ("img", "iframe", "object", "embed", "base", "style")
+            assert not any(key.startswith("on") or key in allowed - {"src"} for key in attributes)
+            assert ("src" in attributes) == (name == "script")
+            assert not (attributes.get("href") or "").startswith("javascript:")
+        assert "\u202e" not in body
+        assert "\x1b" not in body
+        assert "\0" not in body
+        assert "\u2028" not in body
+    assert len(answers) > 10
+
+
+def test_question_that_is_not_there(client: Client) -> None:
+    for path in ("/question/00?evaluation=sums", "/questions?evaluation=none", "/questions", "/answer/00"):
+        assert "<h1>Nothing here</h1>" in client.page(path, 404)
+
+
+def test_find(client: Client) -> None:
+    """A question is found by its id or its hash; one that is found alone is opened."""
+    status, headers, _ = client.send(f"{client.prefix}/find?text=q2")
+    assert status == 303
+    sample_hash = re.search("/question/([0-9a-f]+)", headers["location"])[1]  # type: ignore[index]
+    assert client.send(f"{client.prefix}/find?text={sample_hash[:12]}")[1]["location"] == headers["location"]
+    assert "0 questions found" in client.page("/find?text=no-such-question")
+
+
+def hash_of(corpus: Path, sample_id: str) -> str:
+    (line, *_) = fastrec.cat(corpus, sample_id=sample_id)
+    return str(json.loads(line)["sample_hash"])
+
+
+def test_question(client: Client, corpus: Path) -> None:
+    """It has the input, the reference, the choices, and each answer with its verdict and figures."""
+    page = client.page(f"/question/{hash_of(corpus, 'q2')}?evaluation=sums")
+    assert page.count('<article class="card answer') == 3
+    assert [*re.findall(r'class="verdict (\w+)', page)] == ["right", "wrong", "right"]
+    assert "2 of 3 models right (67%)" in page
+    assert "tokens <b>10 → 5</b>" in page
+    assert "latency <b>12.5 ms</b>" in page
+    assert '<span class="note"> ✓ reference</span>' in page
+    assert "Prompt as formatted" in page
+
+
+def test_several_answers_of_a_model(client: Client, corpus: Path) -> None:
+    """Each has its own card, page and record."""
+    here = hash_of(corpus, "q4")
+    page = client.page(f"/question/{here}?evaluation=sums")
+    assert page.count('<article class="card answer') == 4
+    texts = [client.page(f"/answer/{here}?evaluation=sums&show={quote(show)}") for show in ("org/b", "org/b\\2")]
+    assert ["It is 28 after all" in text for text in texts].count(True) == 1
+    assert "org/b #2" in texts[1]
+    client.page(f"/answer/{here}?evaluation=sums&show={quote('org/b')}%5C3", 404)
+
+
+def test_differences(client: Client, corpus: Path) -> None:
+    """Two chosen answers have marks where they differ; without two, the page says what to do."""
+    here = f"/question/{hash_of(corpus, 'q2')}?evaluation=sums&differences=1&show=org/a"
+    page = client.page(f"{here}&show=org/b")
+    assert '<mark class="left">' in page
+    assert '<mark class="right">' in page
+    assert page.count("<article") == 2
+    assert "Choose two answers" in client.page(here)
+
+
+def test_transcript(client: Client, corpus: Path) -> None:
+    """Roles, folded reasoning, calls with arguments and results, and links from error to error."""
+    page = client.page(f"/answer/{hash_of(corpus, 'task-1')}?evaluation=agents&show=org/a")
+    assert re.findall(r'<b class="role">(\w+)', page) == ["system", "user", "assistant", "assistant", "assistant"]
+    assert re.search(r"<details[^>]*><summary>Reasoning.*?secret thought", page)
+    assert page.count("needle " * 200) == 1
+    assert [*re.findall(r'id="(error-[12])"', page)] == ["error-1", "error-2"]
+    assert "2 tool calls end with an error" in page
+    record = client.page(f"/record/{hash_of(corpus, 'task-1')}?evaluation=agents&show=org/a")
+    assert record.startswith('{\n  "schema_version"')
+
+
+def test_metrics(tmp_path: Path) -> None:
+    """A page links to the same in other metrics; of a graded one it shows scores."""
+    with serving(make_corpus(tmp_path, metric_records())) as opened:
+        client = Client(opened.address)
+        start = client.page("/")
+        assert start.count("/questions?evaluation=graded") == 3
+        page = client.page("/questions?evaluation=graded&metric=f1")
+        assert "Scores are graded" in page
+        assert "0.5" in page
+        other = next(link for link in links_in(page) if "metric=accuracy" in link)
+        assert "Scores are graded" not in client.page(other)
+        client.page("/questions?evaluation=graded", 404)
+
+
+def test_many_answers_and_long_texts(tmp_path: Path) -> None:
+    """Many answers are a list; long texts are cut, with a link to the whole; the page stays small."""
+    (base, *_) = plain_records()
+    records = [{**base, "model_id": f"org/m{number}", "output": {"raw": "long " * 4_000}} for number in range(40)]
+    records = [{**one, "input": {"raw": "word " * 10_000, "reference": "42"}} for one in records]
+    corpus = make_corpus(tmp_path, records)
+    with serving(corpus) as opened:
+        client = Client(opened.address)
+        here = hash_of(corpus, "q0")
+        page = client.page(f"/question/{here}?evaluation=sums")
+        assert page.count("<details><summary>") == 40
+        assert len(page) < 120_000
+        assert "… 44,000 more characters" in page
+        assert len(client.page(f"/question/{here}?evaluation=sums&whole=1")) > 50_000
+        answer = client.page(f"/answer/{here}?evaluation=sums&show=org/m3")
+        assert "long " * 4_000 in answer
+
+
+def test_damaged_corpus(corpus: Path, tmp_path: Path) -> None:
+    """If a part is damaged or gone after the start, pages say so, without a traceback."""
+    copy = Path(shutil.copytree(corpus, tmp_path / "copy"))
+    with serving(copy) as opened:
+        client = Client(opened.address)
+        path = f"/question/{hash_of(corpus, 'q1')}?evaluation=sums"
+        client.page(path)
+        for part in copy.glob("part-*"):
+            part.write_bytes(b"\0" * part.stat().st_size)
+        page = client.page(path, 500)
+        assert "<h1>The corpus cannot be read</h1>" in page
+        assert "part-00000.jsonl.zst" in page
+        for part in copy.glob("part-*"):
+            part.unlink()
+        page = client.page(path, 500)
+        assert "<h1>The corpus cannot be read</h1>" in page
+        assert "Traceback" not in page
+        client.page("/questions?evaluation=sums")  # the index is enough
+
+
+def test_corpus_in_a_store(corpus: Path) -> None:
+    """A URL works like a directory."""
+    fsspec.filesystem("memory").put(str(corpus), "/viewed/corpus", recursive=True)
+    with serving("memory://viewed/corpus") as opened:
+        client = Client(opened.address)
+        assert "<title>Evaluations · corpus · fastrec</title>" in client.page("/")
+        assert "org/a says" in client.page(f"/question/{hash_of(corpus, 'q1')}?evaluation=sums")
+
+
+def test_empty_corpus(tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text("\n")
+    fastrec.normalize(tmp_path / "in.jsonl", tmp_path / "empty")
+    with serving(tmp_path / "empty") as opened:
+        assert "This corpus has no records." in Client(opened.address).page("/")
+
+
+# Text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a\nb\tc", "a\nb\tc"),
+        ("a\r\nb", "a\nb"),
+        ("a\rb", 'a<span class="hidden-char">\\r</span>b'),
+        ("\0\x1b", '<span class="hidden-char">\\x00\\x1b</span>'),
+        ("<b>\u202e", '&lt;b&gt;<span class="hidden-char">\\u202e</span>'),
+        ("\u2028", '<span class="hidden-char">\\u2028</span>'),
+        ("👨\u200d👩\u200d👧 \u0646\u200c\u0647 e\u0301 \xa0", "👨\u200d👩\u200d👧 \u0646\u200c\u0647 e\u0301 \xa0"),
+    ],
+)
+def test_text_with_line_breaks(text: str, expected: str) -> None:
+    """Invisible characters are shown; joiners, which languages need, stay."""
+    assert multiline(text) == expected
+
+
+@given(st.text())
+def test_no_text_becomes_markup(text: str) -> None:
+    shown = multiline(text)
+    assert Elements(shown).found == [("span", {"class": "hidden-char"})] * shown.count("<span")
+    ((_, attributes),) = Elements(tag("input", value=Exact(text))).found
+    assert attributes["value"] == text.replace("\r\n", "\n").replace("\r", "\n") or "\0" in text or "\r" in text
+
+
+FEW_WORDS = st.lists(st.sampled_from("abc ."), max_size=30).map("".join)
+
+
+@given(FEW_WORDS, FEW_WORDS)
+def test_pieces_make_both_texts(left: str, right: str) -> None:
+    """The pieces of a comparison give both texts again, and equal pieces are equal."""
+    pieces, by_words = differences(left, right)
+    assert by_words
+    assert "".join(piece.left for piece in pieces) == left
+    assert "".join(piece.right for piece in pieces) == right
+    assert all(piece.left == piece.right for piece in pieces if piece.equal)
+    assert left != right or all(piece.equal for piece in pieces)
+
+
+def test_long_texts_are_compared_in_bounded_time() -> None:
+    left, right = "a b c " * 100_000, "b a d " * 100_000
+    pieces, _ = differences(left, right)
+    assert pieces
+    assert Addresses("/t").start() == "/t/"
