@@ -30,7 +30,7 @@ class KilledNights:
 
     def __init__(self, folder: Path, **content: Any) -> None:
         self.folder = folder
-        self.content: dict[str, Any] = {"part_size": 4 << 10, "repeats": "first", **content}
+        self.content: dict[str, Any] = {"part_size": 4 << 10, "repeats": "first", "track_sources": True, **content}
         scene = self.begin()
         self.before = scene.full()
         self.unchanged = self.change(scene)

@@ -24,7 +24,7 @@ WORKERS_END = 2.0
 
 def command(shards: Path, out: Path, *more: str) -> list[str]:
     """Return the command under test: two workers, several parts."""
-    options = ("--jobs", "2", "--part-size", "2M", "--memory", "64M", "--max-rejects", "100%")
+    options = ("--jobs", "2", "--part-size", "2M", "--memory", "64M", "--max-rejects", "100%", "--track-sources")
     return [sys.executable, "-m", "fastrec", "normalize", str(shards), "-o", str(out), *options, *more]
 
 

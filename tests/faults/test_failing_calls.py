@@ -18,6 +18,7 @@ SCENES: dict[str, dict[str, Any]] = {
     "new": {"replace": False},
     "replaced": {"replace": True, "conflicts": "first", "repeats": "first"},
     "two renames": {"replace": True, "compression": "gz"},
+    "sources": {"replace": True, "track_sources": True},
     "rounds": {
         "replace": False,
         "conflicts": "first",
@@ -27,6 +28,7 @@ SCENES: dict[str, dict[str, Any]] = {
 }
 ONLY = {
     "two renames": ("rename", "fsync", "stat", "unlink", "rmdir"),
+    "sources": ("open", "write", "rename", "fsync", "unlink"),
     "rounds": ("open", "close", "pread", "write", "writev", "rename", "unlink"),
 }
 CASES = [(scene, operation) for scene in SCENES for operation in OPERATIONS if operation in ONLY.get(scene, OPERATIONS)]

@@ -69,13 +69,13 @@ def files_of(url: str) -> dict[str, bytes]:
     found = {name.removeprefix(prefix): data for name, data in FakeStore.store.items() if name.startswith(prefix)}
     files = {without_token(name): data.getvalue() for name, data in found.items()}
     assert len(files) == len(found), f"files of several runs: {sorted(found)}"
-    files["manifest.json"] = re.sub(rb"-[0-9a-f]{16}(?=\.json)", b"", files["manifest.json"])
+    files["manifest.json"] = re.sub(rb"-[0-9a-f]{16}(?=\.json|\.sources)", b"", files["manifest.json"])
     return files
 
 
-def check(names: list[str]) -> None:
+def check(names: list[str], **more: Any) -> None:
     """Check that the corpus is that of a full run into the store."""
-    run(names, FULL, Options(**OPTIONS))
+    run(names, FULL, Options(**{**OPTIONS, **more}))
     check_same(files_of(OUT), files_of(FULL))
 
 
@@ -85,21 +85,21 @@ def part_names() -> set[str]:
 
 
 @pytest.mark.usefixtures("store")
-@pytest.mark.parametrize("work_dir", WORK)
-def test_nights_in_a_store(work_dir: str | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("work_dir", "track"), [(None, False), (None, True), ("fake://bucket/work", True)])
+def test_nights_in_a_store(work_dir: str | None, track: bool, tmp_path: Path) -> None:
     """Any changes: after each night, the corpus in the store is that of a full run."""
     pile, dice = Pile(tmp_path / "in", evaluations=3), random.Random(16)
     names = put(pile)
-    night(names, work_dir=work_dir)
+    night(names, work_dir=work_dir, track_sources=track)
     for _ in range(5):
-        unchanged = night(names, work_dir=work_dir)
+        unchanged = night(names, work_dir=work_dir, track_sources=track)
         assert (unchanged.unchanged, unchanged.parts_written) == (len(names), 0)
         for _ in range(3):
             DEEDS[dice.choice(sorted(DEEDS))](pile, dice)
         settle(pile)
         names = put(pile)
-        night(names, work_dir=work_dir)
-        check(names)
+        night(names, work_dir=work_dir, track_sources=track)
+        check(names, track_sources=track)
     assert fastrec.verify(OUT).problems == []
 
 
@@ -123,6 +123,24 @@ def test_unchanged_parts_are_not_sent_again(work_dir: str | None, store: Faults,
     assert 0 < result.parts_written == len(sent(store)) < total / 2
     assert {name for name, count in reads(store).items() if count > 1} == {names[-1][6:]}
     check(names)
+
+
+def test_sources_are_sent_if_a_shard_is_renamed(store: Faults, tmp_path: Path) -> None:
+    """Those of its own parts only, and no parts. On other nights, nothing is sent."""
+    pile = Pile(tmp_path / "in", evaluations=5)
+    night(put(pile), track_sources=True)
+    store.requests.clear()
+    assert night(put(pile), track_sources=True).parts_written == 0
+    assert sent(store) == []
+    pile.rename(pile.paths[0], tmp_path / "in" / "renamed.jsonl")
+    names = put(pile)
+    store.requests.clear()
+    result = night(names, track_sources=True, check="content")
+    assert result.parts_written == 0
+    written = sent(store)
+    assert 0 < len(written) < len(part_names())
+    assert all(".sources.zst" in one for one in written)
+    check(names, track_sources=True)
 
 
 def reads(store: Faults) -> Counter[str]:
