@@ -44,27 +44,27 @@ class AnswerPrinter:
             self._section("reference", reference, most=(1_000, 12))
         self._choices(question.choices)
 
-    def print_answer(self, answer: ShownAnswer, *, indent: str = "") -> None:
+    def print_answer(self, answer: ShownAnswer, label: str = "") -> None:
         """Print an answer: model and verdict on one line, then the conversation."""
-        click.echo(f"{indent}{_headline(answer)}")
+        click.echo(f"{label}{_headline(answer)}")
         for verdict in answer.verdicts:
             for line in _facts(verdict, answer):
-                self._text(line, f"{indent}  ", most=(500, 5))
+                self._text(line, "  ", most=(500, 5))
         if answer.prompt is not None:
             self._fold("another prompt", answer.prompt)
         if answer.choices is not None:
             self._choices(answer.choices)
-        self._turns(answer.turns, f"{indent}  ")
+        self._turns(answer.turns, "  ")
         if self._full:
-            self._details(answer, f"{indent}  ")
+            self._details(answer)
 
-    def _details(self, answer: ShownAnswer, indent: str) -> None:
-        click.echo(
-            click.style(f"{indent}run {safe(answer.evaluation_id)}, sample {safe(str(answer.sample_id))}", dim=True)
-        )
+    def _details(self, answer: ShownAnswer) -> None:
+        """Print the rest of the record."""
+        facts = {"run": answer.evaluation_id, "sample": str(answer.sample_id)}
         for verdict in answer.verdicts:
-            for name, value in (verdict.metadata | verdict.other).items():
-                self._lines(safe_lines(f"{name}: {value}"), indent, dim=True)
+            facts |= verdict.metadata | verdict.other
+        for name, value in facts.items():
+            self._lines(safe_lines(f"{name}: {value}"), "  ", dim=True)
 
     def _turns(self, turns: Sequence[Turn], indent: str) -> None:
         """Print a conversation; a result is printed with its call."""

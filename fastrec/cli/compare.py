@@ -93,7 +93,7 @@ def _print(found: Comparison, *, full: bool) -> None:
     for scope in found.scopes:
         for number, example in enumerate(scope.examples):
             click.echo(f"\n{click.style(_title(scope), bold=True)}, example {number + 1}: {_about(example, scope)}")
-            _print_example(example, printer)
+            _print_example(example, printer, found.a)
     print_hidden(hidden)
     if printer.has_cut:
         print_notice("long texts are cut or folded; --full shows all")
@@ -137,10 +137,10 @@ def _about(example: Example, scope: ComparedScope) -> str:
     return f"{values}, {counted(example.others, 'other model')} {_value(example.others_value, scope)}"
 
 
-def _print_example(example: Example, printer: AnswerPrinter) -> None:
+def _print_example(example: Example, printer: AnswerPrinter, first: str) -> None:
     question = example.question
     click.echo(click.style(f"sample {safe(str(question.sample_id))}, hash {safe(question.sample_hash)}", dim=True))
     printer.print_question(question)
     for answer in question.answers:
         click.echo()
-        printer.print_answer(answer)
+        printer.print_answer(answer, "A  " if answer.model_id == first else "B  ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -89,7 +90,8 @@ def questions(corpus: str, output_format: str, raw_cells: bool, no_progress: boo
         if output_format == "json":
             print_json(found)
         elif output_format == "csv":
-            click.echo(_csv(found, raw_cells=raw_cells), nl=False)
+            # Bytes: of text, click would remove escape sequences, which are part of the values.
+            click.echo(_csv(found, raw_cells=raw_cells).encode(), nl=False)
         else:
             _print(found)
 
@@ -97,15 +99,14 @@ def questions(corpus: str, output_format: str, raw_cells: bool, no_progress: boo
 def _csv(found: Questions, *, raw_cells: bool) -> str:
     from fastrec.csv_writer import CsvWriter
 
+    spell = safe if sys.stdout.isatty() else str
     text = io.StringIO()
     writer = CsvWriter(text, raw_cells=raw_cells)
     writer.writerow(["evaluation_name", "metric", *_FIELDS])
     for table in found.tables:
         for question in table.questions:
-            cells = (getattr(question, field) for field in _FIELDS)
-            writer.writerow(
-                [table.evaluation_name, table.metric or "", *("" if cell is None else cell for cell in cells)]
-            )
+            cells = [table.evaluation_name, table.metric, *(getattr(question, field) for field in _FIELDS)]
+            writer.writerow([spell(cell) if isinstance(cell, str) else "" if cell is None else cell for cell in cells])
     return text.getvalue()
 
 

@@ -22,7 +22,7 @@ class Example(msgspec.Struct, kw_only=True):
     others_value: float | None
     """The mean of their shares of right answers, or of their scores; null if there are none."""
     question: ShownQuestion
-    """The question with the answers of both models."""
+    """The question with the answers of both models, those of A first."""
 
 
 class ComparedScope(msgspec.Struct, kw_only=True):

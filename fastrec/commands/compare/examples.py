@@ -86,8 +86,9 @@ def telling_questions(differences: Differences, number: int) -> list[Example]:
     lost = [one for one in ranked if one.a < one.b]
     turns = [one for one in chain.from_iterable(zip_longest(won, lost)) if one]
     index, query, pair = differences.index, differences.query, differences.pair
-    return [
-        Example(a=one.a, b=one.b, others=one.others, others_value=one.others_value, question=shown)
-        for one in turns[:number]
-        if (shown := read_question(index, [query], one.sample_hash, Filters(), pair))
-    ]
+    examples = []
+    for one in turns[:number]:
+        if shown := read_question(index, [query], one.sample_hash, Filters(), pair):
+            shown.answers.sort(key=lambda answer: pair.index(answer.model_id))
+            examples.append(Example(a=one.a, b=one.b, others=one.others, others_value=one.others_value, question=shown))
+    return examples
