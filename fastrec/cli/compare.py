@@ -8,7 +8,7 @@ import click
 
 from fastrec.cli.answer_text import AnswerPrinter, score_text
 from fastrec.cli.console import allow_broken_pipe, explain_damage, print_json, print_notice
-from fastrec.cli.filters import filter_options
+from fastrec.cli.filters import complete_names, filter_options
 from fastrec.cli.options import Count, choice_option, command, jobs_option, no_progress_option
 from fastrec.cli.progress import make_progress
 from fastrec.cli.spelling import safe, spell_p
@@ -32,8 +32,8 @@ _TESTS: Final = {
 
 @command("Compare two models of a corpus, and show where they differ.")
 @click.argument("corpus", type=click.Path())
-@click.argument("a")
-@click.argument("b")
+@click.argument("a", shell_complete=complete_names("models"))
+@click.argument("b", shell_complete=complete_names("models"))
 @filter_options
 @click.option("--examples", type=Count(min=0), metavar="N", default=2, show_default=True,
               help="Show both answers to N questions of each evaluation and metric.")  # fmt: skip

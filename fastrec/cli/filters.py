@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from fastrec.filters import Filters
 
-__all__ = ["FILTER_NAMES", "filter_options", "take_filters"]
+__all__ = ["FILTER_NAMES", "complete_names", "filter_options", "take_filters"]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _LARGEST: Final = 64 << 20  # bytes of a summary that is read for completion
@@ -51,8 +51,8 @@ def take_filters(options: dict[str, Any]) -> Filters:
     return make_filters(**{name: options.pop(name) for name in FILTER_NAMES})
 
 
-def _complete(kind: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
-    """Return the function that completes the names of one kind."""
+def complete_names(kind: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+    """Return a function that completes the names of one kind: `evaluations`, `metrics` or `models`."""
 
     def complete(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem
@@ -104,7 +104,7 @@ def _word(name: str) -> str:
 
 
 def _pattern_option(name: str, text: str, kind: str | None = None, metavar: str = "PATTERN") -> Any:
-    complete = _complete(kind) if kind else None
+    complete = complete_names(kind) if kind else None
     return click.option(name, multiple=True, metavar=metavar, help=text, shell_complete=complete)
 
 

@@ -56,10 +56,10 @@ def clip(text: str, width: int | None) -> str:
     >>> clip("abcdef", 4), clip("日本語", 5), clip("abc", 3), clip("abc", None)
     ('abc…', '日本…', 'abc', 'abc')
     """
-    # A character takes at least a column, but for combining ones: a prefix is enough to see that a text is too wide.
-    if width is None or (len(text) <= width and width_of(text) <= width):
+    if width is None or width_of(text) <= width:
         return text
-    return f"{next(_pieces(text, width - 1), '')}…"
+    piece = next(_pieces(text, width - 1))
+    return f"{piece}…" if width_of(piece) < width else "…"
 
 
 def wrap(line: str, width: int | None) -> list[str]:
@@ -68,7 +68,7 @@ def wrap(line: str, width: int | None) -> list[str]:
     >>> wrap("to be or not", 6), wrap("  indented", 20), wrap("abcdefgh", 3), wrap("", 5)
     (['to be', 'or not'], ['  indented'], ['abc', 'def', 'gh'], [''])
     """
-    if width is None or (len(line) <= width and width_of(line) <= width):
+    if width is None or width_of(line) <= width:
         return [line]
     lines, current, used = [], "", 0
     for word in _WORDS.findall(line):
@@ -85,7 +85,7 @@ def wrap(line: str, width: int | None) -> list[str]:
 
 
 def _pieces(text: str, width: int) -> Iterator[str]:
-    """Yield pieces of a text that are as wide as possible."""
+    """Yield pieces of a text that are as wide as possible; each has at least one character."""
     start = used = 0
     for position, char in enumerate(text):
         columns = _columns(char)

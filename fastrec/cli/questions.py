@@ -10,12 +10,12 @@ import click
 
 from fastrec.cli.answer_text import score_text
 from fastrec.cli.console import allow_broken_pipe, explain_damage, print_json
-from fastrec.cli.filters import filter_options
+from fastrec.cli.filters import complete_names, filter_options
 from fastrec.cli.layout import clip, terminal_width, width_of
 from fastrec.cli.options import Count, choice_option, command, jobs_option, no_progress_option, raw_cells_option
 from fastrec.cli.progress import make_progress
 from fastrec.cli.spelling import safe
-from fastrec.cli.tables import print_hidden, print_table
+from fastrec.cli.tables import print_hidden, print_more, print_table
 from fastrec.errors import counted
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ __all__ = ["questions"]
 _SORTS: Final = ["hardest", "disagreement", "easiest", "longest-input", "longest-output", "errors", "order"]
 _OPTIONAL: Final = ("input", "output", "errors", "disagreement", "sample")
 """Columns that a narrow terminal hides."""
-_LEAST_EXCERPT: Final = 20
+_LEAST_EXCERPT: Final = 30
 _EXCERPT: Final = 80  # characters, where lines may have any length
 _SAMPLE: Final = 24  # columns of a sample_id
 _FIELDS: Final = (
@@ -42,12 +42,13 @@ _FIELDS: Final = (
 @filter_options
 @choice_option("--sort", _SORTS, f"Order of the questions: {', '.join(_SORTS[:-1])}, or order: as in the corpus.",
                metavar="ORDER")  # fmt: skip
-@click.option("--wrong-by", multiple=True, metavar="PATTERN",
+@click.option("--wrong-by", multiple=True, metavar="PATTERN", shell_complete=complete_names("models"),
               help="Only questions that all of these models get wrong; all: every model that has answered. May be "
               "repeated.")  # fmt: skip
-@click.option("--right-by", multiple=True, metavar="PATTERN",
+@click.option("--right-by", multiple=True, metavar="PATTERN", shell_complete=complete_names("models"),
               help="Only questions that all of these models get right.")  # fmt: skip
-@click.option("--split", nargs=2, metavar="A B", help="Only questions that model A gets right and model B wrong.")
+@click.option("--split", nargs=2, metavar="A B", shell_complete=complete_names("models"),
+              help="Only questions that model A gets right and model B wrong.")  # fmt: skip
 @click.option("--text", default="", metavar="TEXT", help="Only questions with this text in the input or a reference.")
 @click.option("--limit", type=Count(min=1), metavar="N", default=20, show_default=True,
               help="List at most N questions of each evaluation and metric.")  # fmt: skip
@@ -119,8 +120,7 @@ def _print(found: Questions) -> None:
         title = click.style(safe(table.evaluation_name), bold=True)
         click.echo(f"{chr(10) if number else ''}{title}{metric}: {counts}")
         hidden += _print_table(table)
-        if more := table.total - len(table.questions):
-            click.echo(f"  … and {counted(more, 'more question')}; --limit {table.total} lists all")
+        print_more(table.total - len(table.questions), "question", f"--limit {table.total}")
     if not tables:
         click.echo("no question matches")
     print_hidden(hidden)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from fastrec.cli.answer_text import AnswerPrinter, tally_text
 from fastrec.cli.console import allow_broken_pipe, explain_damage, print_json, print_notice
 from fastrec.cli.filters import filter_options
+from fastrec.cli.layout import clip
 from fastrec.cli.options import choice_option, command, jobs_option, no_progress_option
 from fastrec.cli.progress import make_progress
 from fastrec.cli.spelling import safe
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from fastrec.commands.show import Shown
 
 __all__ = ["show"]
+
+_SAMPLE: Final = 100  # columns of a sample_id
 
 
 @command("Show a question with the answers of all models.")
@@ -68,7 +71,7 @@ def _print(found: Shown, *, full: bool) -> None:
     printer = AnswerPrinter(full=full)
     for number, question in enumerate(found.questions):
         name = click.style(safe(question.evaluation_name), bold=True)
-        head = f"{name}, sample {safe(str(question.sample_id))}, hash {safe(question.sample_hash)}"
+        head = f"{name}, sample {clip(safe(str(question.sample_id)), _SAMPLE)}, hash {safe(question.sample_hash)}"
         click.echo(f"{chr(10) if number else ''}{head}")
         for tally in question.tallies:
             click.echo(tally_text(tally))

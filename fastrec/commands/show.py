@@ -102,7 +102,7 @@ def _candidates(rows: Iterable[QuestionRow], head: str) -> str:
     """List the questions of some rows in a message, each once."""
     found = {(row.sample_hash, row.evaluation_name): row for row in rows}
     lines = [
-        f"  {sample_hash}  {name}  {row.sample_id}  {row.excerpt[:_EXCERPT]}"
+        f"  {sample_hash}  {name}  {str(row.sample_id)[:_EXCERPT]}  {row.excerpt[:_EXCERPT]}"
         for (sample_hash, name), row in list(found.items())[:_MOST_LISTED]
     ]
     more = len(found) - len(lines)

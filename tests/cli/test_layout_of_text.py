@@ -1,0 +1,67 @@
+"""Text on a terminal: no line is wider than the terminal, and no character gets lost."""
+
+from __future__ import annotations
+
+import pytest
+from click.shell_completion import ShellComplete
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastrec.cli import cli
+from fastrec.cli.layout import clip, pad, safe_lines, width_of, wrap
+from fastrec.cli.spelling import UNSAFE
+from tests.answers.small import answer, make_corpus
+
+TEXTS = st.text(st.sampled_from("ab  日本é\u0301,"), max_size=60)
+
+
+@given(TEXTS, st.integers(2, 30))
+def test_wrapped_lines_fit_and_keep_every_word(text: str, width: int) -> None:
+    lines = wrap(text, width)
+    assert all(width_of(line) <= width for line in lines)
+    assert "".join("".join(lines).split()) == "".join(text.split())
+    assert wrap(text, None) == [text]
+    if width_of(text) <= width:
+        assert lines == [text]
+
+
+@given(TEXTS, st.integers(2, 30))
+def test_clipped_text_fits_and_says_that_it_is_cut(text: str, width: int) -> None:
+    cut = clip(text, width)
+    assert width_of(cut) <= width
+    assert cut == text or (cut.endswith("…") and text.startswith(cut[:-1]) and width_of(text) > width)
+    assert width_of(pad(cut, width)) == width_of(pad(cut, width, right=True)) == width
+
+
+@given(st.text(max_size=40))
+def test_lines_are_safe(text: str) -> None:
+    assert not any(UNSAFE.search(line) for line in safe_lines(text))
+
+
+def test_words_break_only_if_they_must() -> None:
+    assert wrap("a list:  of things", 8) == ["a list:", "of", "things"]
+    assert wrap("see https://example.org/x now", 10) == ["see", "https://ex", "ample.org/", "x now"]
+    assert wrap("日本語日本語", 5) == ["日本", "語日", "本語"]
+    assert wrap("x" * 1_000_000, 80)[:2] == ["x" * 80, "x" * 80]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "incomplete", "found"),
+    [
+        (["compare", "{}"], "org/", ["org/a", "org/b"]),
+        (["compare", "{}", "org/a"], "", ["org/a", "org/b", "x"]),
+        (["questions", "{}", "--wrong-by"], "x", ["x"]),
+        (["questions", "{}", "--split", "org/a"], "org/b", ["org/b"]),
+        (["questions", "{}", "--model"], "org/a", ["org/a"]),
+        (["show", "{}", "id", "--evaluation"], "", ["exam"]),
+    ],
+)
+def test_models_are_completed_from_the_corpus(
+    arguments: list[str], incomplete: str, found: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    corpus = make_corpus(
+        tmp_path_factory.mktemp("complete"), [answer("exam", "q", model, 1) for model in ("org/a", "org/b", "x")]
+    )
+    complete = ShellComplete(cli, {}, "fastrec", "_FASTREC_COMPLETE")
+    words = [word.format(corpus) for word in arguments]
+    assert [one.value for one in complete.get_completions(words, incomplete)] == found
