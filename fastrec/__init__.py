@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from fastrec.commands.report import report
     from fastrec.commands.show import Shown, show
     from fastrec.commands.stats import stats
+    from fastrec.commands.trend import Trend, trend
     from fastrec.commands.validate import Validation, validate
     from fastrec.commands.verify import Verification, verify
     from fastrec.commands.view import view
@@ -47,6 +48,7 @@ __all__ = ["Finding", "Record", "Verdict", "__version__", "decode", "encode", "j
 __all__ += ["SchemaVersion", "schema_versions"]
 __all__ += ["Cleaned", "Difference", "Exported", "Import", "Rejects", "Stats", "Summary", "Validation", "Verification"]
 __all__ += ["PairCheck", "check_pairs"]
+__all__ += ["Trend", "trend"]
 __all__ += [
     "cat",
     "clean",
@@ -81,6 +83,7 @@ _HOMES = {
         "fastrec.commands.report": ("report",),
         "fastrec.commands.show": ("Shown", "show"),
         "fastrec.commands.stats": ("stats",),
+        "fastrec.commands.trend": ("Trend", "trend"),
         "fastrec.commands.validate": ("Validation", "validate"),
         "fastrec.commands.verify": ("Verification", "verify"),
         "fastrec.commands.view": ("view",),

@@ -24,6 +24,7 @@ ROWS = [
     ["cli"],
     ["api", "commands"],
     ["normalize"],
+    ["trends"],
     ["answers"],
     ["corpus"],
     ["summary"],
@@ -54,6 +55,7 @@ EDGES = {
         "progress",
         "schemas",
         "summary",
+        "trends",
     },
     "api": {"errors", "judge", "schemas", "sources"},
     "commands": {
@@ -76,6 +78,7 @@ EDGES = {
         "sources",
         "storage",
         "summary",
+        "trends",
     },
     "normalize": {
         "arguments",
@@ -94,6 +97,7 @@ EDGES = {
         "storage",
         "summary",
     },
+    "trends": {"answers", "corpus", "errors", "filters", "limits", "progress", "storage", "summary"},
     "answers": {"corpus", "engine", "errors", "filters", "judge", "limits", "progress", "schemas", "storage"},
     "corpus": {
         "engine",

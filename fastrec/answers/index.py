@@ -99,10 +99,13 @@ class Index:
         flags = next(self._database.marks(query, [number]))[1].flags
         return {model: outcome_of(kind) for model, kind in zip(scope.models, flags, strict=True)}
 
-    def values(self, query: Query, models: Sequence[str]) -> dict[str, list[float | None]]:
+    def values(
+        self, query: Query, models: Sequence[str], *, graded: bool | None = None
+    ) -> dict[str, list[float | None]]:
         """Return, for each question (by `sample_hash`), the mean value of each of some models; None without an answer.
 
-        The value is the share of right answers, or the score if the metric is graded.
+        The value is the share of right answers, or the score if the metric is graded; `graded` says so if it must be
+        the same in several corpora.
         """
         scope = self._database.scope(query)
         if scope is None:
@@ -112,7 +115,7 @@ class Index:
         there = [number for number in known if number is not None]
         found = {}
         for sample_hash, marks in self._database.marks(query, self._database.ids(query)):
-            values = iter(values_of(marks, there, graded=scope.graded))
+            values = iter(values_of(marks, there, graded=scope.graded if graded is None else graded))
             ordered = [math.nan if number is None else next(values) for number in known]
             found[sample_hash] = [None if math.isnan(value) else value for value in ordered]
         return found

@@ -25,7 +25,7 @@ from fastrec.errors import FastrecError, shown
 __all__ = ["cli", "main", "python_name", "script"]
 
 _COMMANDS = (
-    "normalize", "import", "stats", "view", "report", "diff", "questions", "show", "compare", "cat", "export",
+    "normalize", "import", "stats", "view", "report", "diff", "trend", "questions", "show", "compare", "cat", "export",
     "verify", "rejects", "validate",
     "check-pairs", "clean", "schema", "generate", "completion",
 )  # fmt: skip

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from fastrec.filters import Filters
 
-__all__ = ["FILTER_NAMES", "complete_names", "filter_options", "take_filters"]
+__all__ = ["FILTER_NAMES", "complete_names", "filter_options", "name_filter_options", "take_filters"]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _LARGEST: Final = 64 << 20  # bytes of a summary that is read for completion
@@ -37,6 +37,14 @@ def filter_options(function: _Command) -> _Command:
     """Add the filters. The function gets one parameter for each of `FILTER_NAMES`; see `take_filters`."""
     for option in reversed(_OPTIONS):
         function = option(function)
+    return function
+
+
+def name_filter_options(function: _Command) -> _Command:
+    """Add the filters by name only, for commands that work on summaries: evaluations, metrics and models."""
+    options = dict(zip(FILTER_NAMES, _OPTIONS, strict=True))
+    for name in reversed(("evaluation", "metric", "model", "exclude_evaluation", "exclude_model")):
+        function = options[name](function)
     return function
 
 

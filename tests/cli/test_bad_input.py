@@ -30,6 +30,7 @@ OF_CORPORA = {
     "questions": ["questions", "{}"],
     "show": ["show", "{}", "0"],
     "compare": ["compare", "{}", "org-0/*", "org-1/*"],
+    "trend": ["trend", "other", "{}"],
     "cat": ["cat", "{}"],
     "export": ["export", "{}", "-o", "tables", "--format", "csv"],
     "verify": ["verify", "{}"],

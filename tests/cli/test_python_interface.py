@@ -26,6 +26,7 @@ NOT_IN_PYTHON = {
     "normalize": {"dry_run"},  # prints a plan
     "stats": {"format", "raw_cells"},
     "view": {"no_browser"},
+    "trend": {"format", "raw_cells"},
     "diff": {"format"},
     "questions": {"format", "raw_cells"},
     "rejects": {"format"},

@@ -29,6 +29,7 @@ from fastrec.normalize.run import NormalizeResult
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.summary.document import Summary
 from fastrec.summary.ranking import Stats
+from fastrec.trends.document import Trend
 from tests.docs.commands import commands_page
 from tests.docs.documents import Struct, cell, fields_table, first_sentence, structs_of
 from tests.docs.folders import folders_table
@@ -96,6 +97,7 @@ DOCUMENTS: dict[str, tuple[Struct, str]] = {
     "questions --format json": (Questions, "On standard output."),
     "show --format json": (Shown, "On standard output."),
     "compare --format json": (Comparison, "On standard output."),
+    "trend --format json": (Trend, "On standard output."),
     "validate --format json": (Validation, "On standard output."),
     "validate --json-log": (LoggedFinding, "In the file that the option names: one object per line."),
     "check-pairs --format json": (PairCheck, "On standard output."),

@@ -1,0 +1,62 @@
+"""`trend`: models over several corpora, such as those of successive nights."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from fastrec.arguments import Strings
+from fastrec.engine import check_jobs
+from fastrec.filters import make_filters
+from fastrec.limits import LIMITS, Limits
+from fastrec.progress import Progress
+from fastrec.trends.collect import collect_trend
+from fastrec.trends.document import Trend
+
+__all__ = ["Trend", "trend"]
+
+
+def trend(
+    corpora: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    *,
+    evaluation: Strings = (),
+    metric: Strings = (),
+    model: Strings = (),
+    exclude_evaluation: Strings = (),
+    exclude_model: Strings = (),
+    p: float = 0.05,
+    jobs: int = 1,
+    progress: Progress | None = None,
+    limits: Limits = LIMITS,
+) -> Trend:
+    """Follow models over several corpora, and find the changes that are more than chance.
+
+    Args:
+        corpora: Directories or URLs that `normalize` published, in order; or directories of such directories, which are
+            taken in the order of their names.
+        evaluation: Only evaluations whose name matches this shell-style pattern, or one of these.
+        metric: Only metrics (`evaluation_result_id`) that match this pattern, or one of these.
+        model: Only models whose id matches this pattern, or one of these.
+        exclude_evaluation: Leave out evaluations that match.
+        exclude_model: Leave out models that match.
+        p: A change is significant if its adjusted p-value is below this.
+        jobs: Processes to use for building an index.
+        progress: Receives the progress of building indexes.
+        limits: Sizes of buffers.
+
+    Raises:
+        UsageError: A path is not a corpus and has none, or a pattern matches nothing.
+        CorpusError: A file of a corpus is damaged.
+        ShardError: A part cannot be read completely.
+    """
+    check_jobs(jobs)
+    filters = make_filters(
+        evaluation=evaluation,
+        metric=metric,
+        model=model,
+        exclude_evaluation=exclude_evaluation,
+        exclude_model=exclude_model,
+    )
+    paths = [corpora] if isinstance(corpora, (str, os.PathLike)) else corpora
+    names = [os.fspath(path) for path in paths]
+    return collect_trend(names, filters=filters, p=p, jobs=jobs, progress=progress, limits=limits)
