@@ -20,14 +20,13 @@ from xxhash import xxh3_128, xxh3_128_hexdigest
 from fastrec.corpus.sources import sources_path
 from fastrec.errors import utf8
 from fastrec.normalize.context import RunContext
+from fastrec.normalize.locations import Locations, names_hash, write_locations
 from fastrec.normalize.pass1_driver import SortedShards
 from fastrec.normalize.pass2 import PartTask, make_part
 from fastrec.normalize.plan import Plan
-from fastrec.normalize.resolve import Locations, names_hash
 from fastrec.normalize.results import Part
 from fastrec.normalize.resume import find_parts
 from fastrec.normalize.sources import complete_sources
-from fastrec.sorting.files import write_blocks
 from fastrec.sorting.gather import RunSlice
 from fastrec.sorting.spill import Run
 from fastrec.sources.shard import Shard
@@ -51,15 +50,7 @@ def make_parts(
 
     If input and parts are the same as in the last run, its summary is still true, and the census is not needed.
     """
-    path, names, locations = "", "", {}
-    if context.options.leaves_out or context.options.track_sources:
-        locations = {
-            counts.piece.number: (at, utf8(shards[counts.piece.shard].path), base)
-            for at, (counts, base) in enumerate(sorted_shards.with_line_bases())
-        }
-        names = _hash_of(sorted(locations.items()))
-        path = context.output.working(f"locations-{names}")
-        write_blocks(path, [locations])
+    locations, path, names = write_locations(context, shards, sorted_shards)
     context.progress.start("merge", sum(run.data_bytes for run in plan.runs))
     parts, census = _PartsMaker(context, plan, path, locations, names, has_same_input).make()
     with_sources = complete_sources(context, parts, plan.base.parts, path)

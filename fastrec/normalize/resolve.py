@@ -9,18 +9,14 @@ other parts, is known only after all parts were counted. Then the parts with los
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, groupby, pairwise
-
-import msgspec
-from xxhash import xxh3_128_hexdigest
 
 from fastrec.corpus.rejects import RejectedLine, RejectsWriter, rejected_line
 from fastrec.judge.batch import InvalidLine
 from fastrec.judge.findings import Finding
+from fastrec.normalize.locations import Locations, names_hash, read_locations
 from fastrec.normalize.options import Choice
-from fastrec.sorting.files import read_blocks
 from fastrec.sorting.gather import Window
 from fastrec.sorting.spill import Sources
 from fastrec.storage.digests import FileDigest, digest_of
@@ -28,30 +24,12 @@ from fastrec.summary.contradictions import Contradictions
 from fastrec.summary.rows import Column
 from fastrec.summary.same_run import body_digest
 
-__all__ = ["Locations", "Resolver", "SameRunFilter", "names_hash", "read_locations", "select", "sources_of"]
+__all__ = ["Resolver", "SameRunFilter", "select", "sources_of"]
 
 _MESSAGES = {
     "conflict": "expected one verdict on this output, found others",
     "repeat": "expected one record of this identity, found others that differ",
 }
-
-
-Locations = Mapping[int, tuple[int, str, int]]
-"""By number of a piece: its position in the order of all pieces, the name of its source, and the lines before it."""
-
-
-@lru_cache(maxsize=1)
-def read_locations(path: str) -> Locations:
-    """Read a file of locations, whose name has a fingerprint of its content. A worker reads it once."""
-    found: Locations = next(read_blocks(path))
-    return found
-
-
-def names_hash(locations: Locations, pieces: Iterable[int]) -> str:
-    """Return a fingerprint of what some pieces are called, and of their order."""
-    found = [(locations[number], number) for number in pieces if number in locations]
-    names = [(name, base, number) for (_, name, base), number in sorted(found)]
-    return xxh3_128_hexdigest(msgspec.msgpack.encode(names))
 
 
 def select(window: Window, records: Sequence[int]) -> Window:

@@ -19,7 +19,7 @@ import msgspec
 from fastrec.corpus.sources import line_begin, sources_path
 from fastrec.corpus.writer import ShardWriter, Written
 from fastrec.normalize.context import RunContext
-from fastrec.normalize.resolve import names_hash, read_locations
+from fastrec.normalize.locations import names_hash, read_locations
 from fastrec.normalize.results import Part, PartSources
 from fastrec.sorting.copies import Copies
 from fastrec.sorting.index import decode_rows, index_reader

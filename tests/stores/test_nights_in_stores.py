@@ -242,6 +242,7 @@ class TestOnACluster:
         """Work that a pool has kept is good for a cluster, and the other way round."""
         pytest.importorskip("distributed", reason="the extra `dask` is not installed")
         scene, dice = Nights(tmp_path, Pile(tmp_path / "in", evaluations=3)), random.Random(4)
+        scene.content["track_sources"] = True
         scene.run()
         with Cluster(workers=2) as running:
             for number in range(4):
