@@ -12,7 +12,7 @@ Names come from records and may have any characters: `names` spells them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, get_args
 from urllib.parse import quote, urlencode
 
@@ -154,6 +154,11 @@ class Addresses:
     def table(self, place: Place) -> str:
         """A table of questions."""
         return self._of("questions", _CHANGE(place, show=(), differences=False, whole=False))
+
+    def questions(self, place: Place) -> Callable[[str], str]:
+        """Return a function that makes the address of a question from its hash; for tables, it is quicker."""
+        state = urlencode(place_pairs(place))
+        return lambda sample_hash: f"{self._prefix}/question/{quote(sample_hash, safe='')}?{state}"
 
     def question(self, place: Place, sample_hash: str) -> str:
         """A question with its answers."""

@@ -68,7 +68,7 @@ def compared(here: QuestionAddresses, left: Shown, right: Shown) -> Html:
     pieces, by_words = differences(*texts)
     note = "Words that only one answer has are marked."
     if not by_words:
-        note = "The answers differ too much to compare them word by word: only an equal beginning or end is not marked."
+        note = "The answers differ too much to compare words: sentences that only one answer has are marked."
     if max(map(len, texts)) > LONGEST:
         note += f" Only the first {LONGEST:,} characters are compared."
     if texts[0] == texts[1]:
@@ -83,9 +83,11 @@ def compared(here: QuestionAddresses, left: Shown, right: Shown) -> Html:
 def _marked(pieces: Sequence[Piece], side: str) -> Html:
     made: list[Child] = []
     for piece in pieces:
-        text = getattr(piece, side)
-        if text:
-            made.append(multiline(text) if piece.equal else tag("mark", multiline(text), class_=side))
+        text: str = getattr(piece, side)
+        marked = "" if piece.equal else text.rstrip() or text  # a mark does not end with white space
+        if marked:
+            made.append(tag("mark", multiline(marked), class_=side))
+        made.append(multiline(text[len(marked) :]))
     return tag("div", *made, class_="text", dir="auto")
 
 

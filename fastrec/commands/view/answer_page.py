@@ -69,7 +69,7 @@ def answer_page(frame: Frame, index: Index, place: Place, row: QuestionRow, show
         f"{answer.model_id} · {title}",
         trail,
         _links(here, index, shown.chosen),
-        tag("div", asked, tag("section", *body, class_="said"), class_="columns"),
+        tag("div", asked, tag("section", *body, class_="said"), class_="columns reading"),
         tools=_search(),
     )
 

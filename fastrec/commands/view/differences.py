@@ -2,7 +2,8 @@
 
 1. Cut both texts into words, each with the white space after it, and single other characters.
 2. Leave out what is equal at both ends. Find the shortest way from one text to the other (Myers, 1986) in the middle.
-   The effort grows with the square of the differences, so it is limited: beyond that, the middle counts as different.
+   The effort grows with the square of the differences, so it is limited. Texts that differ more than that are compared
+   by sentences; if they still do, the middle counts as different.
 3. A few equal words between two differences are noise, and belong to the differences.
 """
 
@@ -18,8 +19,9 @@ __all__ = ["LONGEST", "Piece", "differences"]
 
 LONGEST: Final = 20_000
 """Characters of each text that are compared."""
-_MOST_EDITS: Final = 1_000
+_MOST_EDITS: Final = 1_200
 _WORDS: Final = re.compile(r"\w+\s*|\s+|[^\w\s]\s*")
+_SENTENCES: Final = re.compile(r"[^.!?\n]*[.!?\n]+\s*|[^.!?\n]+")
 _NOISE: Final = 2
 """So many equal words between two differences do not count."""
 
@@ -39,15 +41,24 @@ def differences(left: str, right: str) -> tuple[list[Piece], bool]:
     [Piece(left='It is ', right='It is ', equal=True), Piece(left='42', right='43', equal=False), \
 Piece(left='.', right='.', equal=True)]
     """
-    a, b = _WORDS.findall(left[:LONGEST]), _WORDS.findall(right[:LONGEST])
+    left, right = left[:LONGEST], right[:LONGEST]
+    by_words = _compare(_WORDS.findall(left), _WORDS.findall(right))
+    if by_words is not None:
+        return by_words, True
+    a, b = _SENTENCES.findall(left), _SENTENCES.findall(right)
+    return _compare(a, b) or list(_pieces(a, b, [])), False
+
+
+def _compare(a: Sequence[str], b: Sequence[str]) -> list[Piece] | None:
+    """Compare words or sentences; None if they differ too much."""
     start = _common(a, b)
     a_rest, b_rest = a[start:], b[start:]
     end = _common(a_rest[::-1], b_rest[::-1])
-    a_middle, b_middle = a_rest[: len(a_rest) - end], b_rest[: len(b_rest) - end]
-    runs = _equal_runs(a_middle, b_middle)
-    middle = [(start + i, start + j, length) for i, j, length in runs or ()]
-    blocks = [(0, 0, start), *_without_noise(a, middle), (len(a) - end, len(b) - end, end)]
-    return list(_pieces(a, b, blocks)), runs is not None
+    runs = _equal_runs(a_rest[: len(a_rest) - end], b_rest[: len(b_rest) - end])
+    if runs is None:
+        return None
+    middle = [(start + i, start + j, length) for i, j, length in runs]
+    return list(_pieces(a, b, [(0, 0, start), *_without_noise(a, middle), (len(a) - end, len(b) - end, end)]))
 
 
 def _common(a: Sequence[str], b: Sequence[str]) -> int:
@@ -63,43 +74,47 @@ def _equal_runs(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int, int]
         return None
     x, y = len(a), len(b)
     runs: list[tuple[int, int, int]] = []
-    for edits in range(len(trace) - 1, -1, -1):
+    for edits in range(len(trace) - 1, 0, -1):
         furthest, diagonal = trace[edits], x - y
-        if edits == 0:
-            before_x = before_y = 0
-        else:
-            down = diagonal == -edits or (
-                diagonal != edits and furthest.get(diagonal - 1, -1) < furthest.get(diagonal + 1, -1)
-            )
-            before = diagonal + 1 if down else diagonal - 1
-            before_x = furthest[before]
-            before_y = before_x - before
-        turn_x = before_x if edits == 0 or before_x - before_y > diagonal else before_x + 1
+        below, above = furthest[diagonal - 1 + edits], furthest[diagonal + 1 + edits]
+        down = diagonal == -edits or (diagonal != edits and below < above)
+        before_x, before = (above, diagonal + 1) if down else (below, diagonal - 1)
+        turn_x = before_x if down else before_x + 1
         if x > turn_x:
             runs.append((turn_x, turn_x - diagonal, x - turn_x))
-        x, y = before_x, before_y
+        x, y = before_x, before_x - before
+    if x:
+        runs.append((0, 0, x))
     return runs[::-1]
 
 
-def _trace(a: Sequence[str], b: Sequence[str]) -> list[dict[int, int]] | None:
-    """Return for each number of edits how far each diagonal was reached before; None if there are too many edits."""
-    furthest = {1: 0}
-    trace: list[dict[int, int]] = []
-    most = min(len(a) + len(b), _MOST_EDITS)
+def _trace(a: Sequence[str], b: Sequence[str]) -> list[list[int]] | None:
+    """Return how far each diagonal was reached before each edit; None if there are too many edits.
+
+    Before the edit number d, the diagonals are those from -d to d. The list has one more at its end.
+    """
+    ends = len(a), len(b)
+    numbers: dict[str, int] = {}
+    left, right = ([numbers.setdefault(word, len(numbers)) for word in words] for words in (a, b))
+    left.append(-1)  # equal to no word: the loop below needs no bounds
+    right.append(-2)
+    most = min(sum(ends), _MOST_EDITS)
+    furthest = [0] * (2 * most + 3)
+    trace: list[list[int]] = []
     for edits in range(most + 1):
-        trace.append(furthest)
-        reached: dict[int, int] = {}
+        trace.append(furthest[most - edits : most + edits + 2])
         for diagonal in range(-edits, edits + 1, 2):
-            left, right = furthest.get(diagonal - 1, -1), furthest.get(diagonal + 1, -1)
-            x = right if diagonal == -edits or (diagonal != edits and left < right) else left + 1
+            at = diagonal + most
+            below, above = furthest[at - 1], furthest[at + 1]
+            x = above if diagonal == -edits or (diagonal != edits and below < above) else below + 1
             y = x - diagonal
-            while x < len(a) and y < len(b) and x >= 0 and y >= 0 and a[x] == b[y]:
-                x += 1
-                y += 1
-            reached[diagonal] = x
-            if x >= len(a) and y >= len(b):
+            if 0 <= y <= ends[1] and x <= ends[0]:
+                while left[x] == right[y]:
+                    x += 1
+                    y += 1
+            furthest[at] = x
+            if (x, y) == ends:
                 return trace
-        furthest = reached
     return None
 
 

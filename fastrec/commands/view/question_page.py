@@ -60,7 +60,8 @@ def _about(scope: Scope, row: QuestionRow) -> str:
     else:
         right = f"{row.right:.4g} of {counted(row.models, 'model')} right ({percent(row.share)})"
     errors = f" · {counted(row.errors, 'model')} with errors only" if row.errors else ""
-    return f"{metric_name(scope.metric)} · {right} · disagreement {percent(row.disagreement)}{errors}"
+    metric = "" if scope.metric is None else f"{metric_name(scope.metric)} · "
+    return f"{metric}{right} · disagreement {percent(row.disagreement)}{errors}"
 
 
 def _links(here: QuestionAddresses, index: Index) -> Html:

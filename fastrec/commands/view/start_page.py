@@ -31,7 +31,8 @@ def start_page(frame: Frame, index: Index) -> Html:
         ("records", index.manifest.records),
     )
     rows = [row for scopes in _by_evaluation(index.scopes) for row in _rows(frame, scopes)]
-    heads = tag("tr", *(tag("th", name, scope="col") for name in ("Evaluation", "Metric", "Questions", "Models")))
+    names = {"Evaluation": None, "Metric": None, "Questions": "num", "Models": "num"}
+    heads = tag("tr", *(tag("th", name, scope="col", class_=class_) for name, class_ in names.items()))
     table = tag("table", tag("thead", heads), tag("tbody", *rows), class_="list scopes")
     nothing = tag("p", "This corpus has no records.", class_="soft")
     return frame.page(
@@ -56,6 +57,8 @@ def _rows(frame: Frame, scopes: Sequence[Scope]) -> list[Html]:
         address = frame.addresses.table(Place(query=query))
         name = tag("a", scope.evaluation_name, href=address, class_="row-link") if number == 0 else ""
         metric = tag("a", metric_name(scope.metric), href=address, class_="row-link" if number else None)
+        if scope.metric is None and len(scopes) == 1:
+            metric = tag("span", "–", class_="soft")
         graded = tag("span", " graded", class_="soft", title="Scores are other than 0 and 1") if scope.graded else None
         cells = (
             tag("th", name, scope="row"),

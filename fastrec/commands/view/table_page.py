@@ -37,7 +37,8 @@ def table_page(frame: Frame, index: Index, scope: Scope, place: Place) -> Html:
     found = index.page(query, (place.page - 1) * place.size, place.size)
     plain = Place(query=Query(evaluation_name=query.evaluation_name, metric=query.metric))
     action = frame.addresses.table(plain).partition("?")[0]
-    rows = [_row(frame.addresses, scope, place, row) for row in found.rows]
+    address = frame.addresses.questions(place)
+    rows = [_row(scope, row, address(row.sample_hash)) for row in found.rows]
     table = tag("table", _head(frame.addresses, scope, place), tag("tbody", *rows), class_="list questions")
     nothing = tag(
         "p", "No question matches. ", tag("a", "Show all questions", href=frame.addresses.table(plain)), class_="card"
@@ -88,12 +89,12 @@ def _head(addresses: Addresses, scope: Scope, place: Place) -> Html:
     return tag("thead", tag("tr", *cells))
 
 
-def _row(addresses: Addresses, scope: Scope, place: Place, row: QuestionRow) -> Html:
+def _row(scope: Scope, row: QuestionRow, address: str) -> Html:
     link = tag(
         "a",
         tag("span", str(row.sample_id), class_="id"),
         tag("span", row.excerpt, class_="excerpt", dir="auto"),
-        href=addresses.question(place, row.sample_hash),
+        href=address,
         class_="row-link",
     )
     right = score_text(row.mean_score) if scope.graded else f"{percent(row.share)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from fastrec.answers.answer import Answer
@@ -48,9 +49,12 @@ def score_text(score: float | None) -> str:
 
 def bar(share: float | None, class_: str = "share") -> Html:
     """Draw a share from 0 to 1; empty if there is none."""
-    if share is None:
-        return Html("")
-    filled = tag("rect", class_="fill", width=f"{min(max(share, 0), 1) * _BAR:.1f}", height=8, rx=2)
+    return Html("") if share is None else _bar(round(min(max(share, 0), 1) * _BAR), class_)
+
+
+@lru_cache(maxsize=4 * _BAR)
+def _bar(width: int, class_: str) -> Html:
+    filled = tag("rect", class_="fill", width=width, height=8, rx=2)
     track = tag("rect", class_="track", width=_BAR, height=8, rx=2)
     return tag("svg", track, filled, class_=f"bar {class_}", viewBox=f"0 0 {_BAR} 8", aria_hidden="true")
 

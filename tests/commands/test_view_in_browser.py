@@ -1,0 +1,420 @@
+"""`view` in a real browser: all pages, filters, keys, themes, a phone, no script, and hostile records."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from html import unescape
+from pathlib import Path
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from fastrec.commands.view.server import View
+from tests.commands import test_report_in_browser as report
+from tests.commands.viewing import (
+    MODELS,
+    Client,
+    agent_record,
+    hostile_records,
+    make_corpus,
+    metric_records,
+    plain_records,
+    serving,
+)  # fmt: skip
+
+pytestmark = report.pytestmark
+PHONE = 390
+
+
+def many_answers() -> list[dict[str, Any]]:
+    """A question that 30 models answer at length."""
+    (base, *_) = plain_records()
+    changes = {"evaluation_name": "many", "evaluation_id": "many/1", "output": {"raw": "word " * 1_000}}
+    return [{**base, **changes, "model_id": f"org/m{number:02}"} for number in range(30)]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[View]:
+    records = [*plain_records(), agent_record(), *many_answers(), *hostile_records(), *metric_records()]
+    with serving(make_corpus(tmp_path_factory.mktemp("viewed"), records, "<i>corpus")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """The installed browser; none is downloaded."""
+    with sync_playwright() as playwright:
+        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+        browser = playwright.chromium.launch(executable_path=report.CHROMIUM, args=arguments)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(browser: Browser, server: View) -> Iterator[Any]:
+    """Open the first page; check at the end that nothing was logged, and that every request was to the server."""
+    contexts, said, requests = [], [], []
+
+    def opened(path: str = "", *, width: int = 1280, **options: Any) -> Page:
+        context = browser.new_context(viewport={"width": width, "height": 800}, **options)
+        context.set_default_timeout(5_000)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("request", lambda request: requests.append(request.url))
+        page.goto(server.address + path)
+        return page
+
+    yield opened
+    assert [text for text in said if "404 (Not Found)" not in text] == []
+    assert all(url.startswith(server.address) for url in requests)
+    for context in contexts:
+        context.close()
+
+
+def follow(page: Page, selector: str) -> None:
+    """Click something that opens another page, and wait for it."""
+    with page.expect_navigation():
+        page.click(selector)
+
+
+def press(page: Page, key: str) -> None:
+    """Press a key that opens another page, and wait for it."""
+    with page.expect_navigation():
+        page.keyboard.press(key)
+
+
+def open_question(page: Page, sample_id: str, evaluation: str = "sums") -> None:
+    follow(page, f".row-link >> text={evaluation}")
+    follow(page, f".row-link:has(.id:text-is('{sample_id}'))")
+
+
+def ids(page: Page) -> list[str]:
+    return page.locator(".questions .id").all_inner_texts()
+
+
+def test_from_the_first_page_to_an_answer(open_page: Any) -> None:
+    """Evaluation, table, question, answer, record; and back up by the trail."""
+    page = open_page()
+    assert page.title() == "Evaluations · <i>corpus · fastrec"
+    assert page.locator(".scopes tbody tr").count() == 10
+    follow(page, ".row-link >> text=sums")
+    assert page.locator("h1").inner_text() == "sums"
+    assert sorted(ids(page)) == ["q0", "q1", "q2", "q3", "q4"]
+    row = page.locator(".questions tr", has_text="q2")
+    assert row.locator("td").all_inner_texts()[:2] == ["67%", "94%"]
+    with page.expect_navigation():
+        row.locator("td").nth(4).click(force=True)  # anywhere in the row
+    assert page.locator("h1").inner_text() == "q2"
+    assert "2 x 7 = ?" in page.locator(".asked").inner_text()
+    assert page.locator(".choices li").all_inner_texts() == ["41", "42 ✓ reference"]
+    assert page.locator(".glance a.dot").count() == 3
+    assert page.locator(".answer h3 a").all_inner_texts() == list(MODELS)
+    follow(page, ".answer h3 >> text=org/b")
+    assert page.locator("h1").inner_text() == "org/b"
+    assert "org/b says" in page.locator(".turn.assistant").inner_text()
+    follow(page, "text=The record as JSON")
+    assert page.inner_text("body").startswith('{\n  "schema_version"')
+    page.go_back()
+    follow(page, ".trail >> text=q2")
+    follow(page, ".trail >> text=sums")
+    assert len(ids(page)) == 5
+
+
+def test_filters(open_page: Any) -> None:
+    """The form filters, its state is in the address, and a reload keeps both."""
+    page = open_page()
+    follow(page, ".row-link >> text=sums")
+    page.select_option("select[name=right]", "org/a")
+    page.select_option("select[name=wrong]", "org/b")
+    follow(page, "text=Apply")
+    assert sorted(ids(page)) == ["q2"]
+    assert page.inner_text("#matches") == "1 question"
+    assert urlsplit(page.url).query == "evaluation=sums&right=org%2Fa&wrong=org%2Fb"
+    page.reload()
+    assert sorted(ids(page)) == ["q2"]
+    assert page.input_value("select[name=wrong]") == "org/b"
+    follow(page, "text=Reset")
+    page.select_option("select[name=which]", "disagreement")
+    page.click("text=Models that count")
+    page.check(".checks >> text=org/a")
+    page.check(".checks >> text=org/c")
+    follow(page, "text=Apply")
+    assert sorted(ids(page)) == ["q4"]
+    assert "Models that count: 2 of 3" in page.inner_text(".filters")
+    follow(page, "text=Reset")
+    page.fill("input[name=least]", "0.5")
+    page.fill("input[name=most]", "0.9")
+    press(page, "Enter")
+    assert len(ids(page)) == 3
+    page.fill("input[name=text]", "no such text")
+    press(page, "Enter")
+    assert page.inner_text("#matches") == "0 questions"
+    follow(page, "text=Show all questions")
+    assert len(ids(page)) == 5
+
+
+def test_sort(open_page: Any) -> None:
+    page = open_page()
+    follow(page, ".row-link >> text=sums")
+    head = page.locator("thead th", has_text="Right")
+    follow(page, "thead th >> text=Right")
+    assert ids(page)[0] == "q1"
+    assert head.get_attribute("aria-sort") == "ascending"
+    follow(page, "thead th >> text=Right")
+    assert ids(page)[0] == "q0"
+    assert head.get_attribute("aria-sort") == "descending"
+
+
+def test_differences(open_page: Any) -> None:
+    """Two chosen answers are shown side by side, then with their differences; the address keeps it."""
+    page = open_page()
+    open_question(page, "q2")
+    page.check("[aria-label='Choose org/a']")
+    page.check("[aria-label='Choose org/b']")
+    follow(page, "text=Side by side")
+    assert page.locator(".answer").count() == 2
+    follow(page, "button >> text=Differences")
+    assert page.locator("mark.left").all_inner_texts() == ["a", "14"]
+    assert page.locator("mark.right").all_inner_texts() == ["b", "15"]
+    boxes = [card.bounding_box() for card in page.locator(".answer").all()]
+    assert boxes[0]["y"] == boxes[1]["y"]
+    page.reload()
+    assert page.locator("mark").count() == 4
+    press(page, "k")  # the choice stays for other questions
+    assert "show=org%2Fa&show=org%2Fb" in page.url
+    follow(page, "text=All answers")
+    assert page.locator("mark").count() == 0
+
+
+def test_keys_in_the_table(open_page: Any) -> None:
+    page = open_page()
+    follow(page, ".row-link >> text=sums")
+    order = ids(page)
+    for key in "jnkj":
+        page.keyboard.press(key)
+    focused = page.evaluate("document.activeElement.querySelector('.id').innerText")
+    assert focused == order[1]
+    page.keyboard.press("/")
+    page.keyboard.type("jk 3 x")  # letters are text now
+    assert page.input_value("input[name=text]") == "jk 3 x"
+    page.keyboard.press("Escape")
+    page.keyboard.press("?")
+    assert page.locator("#help").is_visible()
+    assert "next question on which the models disagree" in page.inner_text("#help")
+    page.keyboard.press("Escape")
+    assert not page.locator("#help").is_visible()
+    page.keyboard.press("k")
+    press(page, "Enter")
+    assert "/question/" in page.url
+
+
+def test_keys_between_questions(open_page: Any) -> None:
+    """Next, previous and next disagreement follow the order and the filters of the table; u leads up."""
+    page = open_page("questions?evaluation=sums&sort=hardest")
+    order = ids(page)
+    follow(page, ".row-link >> nth=0")
+    assert page.locator(".button.off").all_inner_texts() == ["← Previous k"]
+    seen = [page.inner_text("h1")]
+    for key in ("j", "n", "k", "p"):
+        press(page, key)
+        seen.append(page.inner_text("h1"))
+    assert seen == [order[0], order[1], order[2], order[1], order[0]]
+    press(page, "d")
+    assert page.inner_text("h1") in {"q2", "q3", "q4"}
+    page.reload()
+    assert page.inner_text("h1") in {"q2", "q3", "q4"}
+    press(page, "u")
+    assert ids(page) == order
+
+
+def test_keys_between_models(open_page: Any) -> None:
+    page = open_page("questions?evaluation=sums")
+    follow(page, ".row-link >> nth=0")
+    follow(page, ".glance a.dot >> nth=0")
+    for key, model in (("l", "org/b"), ("l", "org/c"), ("h", "org/b")):
+        press(page, key)
+        assert page.inner_text("h1") == model
+    press(page, "j")
+    assert page.inner_text("h1") == "org/b"
+
+
+def test_transcript(open_page: Any) -> None:
+    """Reasoning and long results are folded; search unfolds what it finds; e goes from error to error."""
+    page = open_page()
+    open_question(page, "task-1", "agents")
+    follow(page, "text=Transcript: 8 turns, 3 tool calls")
+    thought = page.get_by_text("secret thought")
+    assert not thought.is_visible()
+    page.click("summary >> text=Reasoning")
+    assert thought.is_visible()
+    assert "6 x 7" in page.locator(".call .arguments").first.inner_text()
+    assert "Error: no network" in page.locator(".call.failed").first.inner_text()
+    folded = page.locator("details:has-text('needle')").last
+    assert folded.get_attribute("open") is None
+    page.keyboard.press("/")
+    page.keyboard.type("NEEDLE")
+    assert page.inner_text("#hits") == "1 of 201"
+    assert folded.get_attribute("open") is not None
+    assert page.evaluate("CSS.highlights.get('hits').size") == 201
+    page.keyboard.press("Shift+Enter")
+    assert page.inner_text("#hits") == "201 of 201"
+    page.keyboard.press("Escape")
+    for error in ("#error-1", "#error-2", "#error-1"):
+        page.keyboard.press("e")
+        assert urlsplit(page.url).fragment == error[1:]
+        assert 0 < page.locator(error).bounding_box()["y"] < 800
+
+
+def test_many_answers(open_page: Any) -> None:
+    """A list with one line for each answer, which unfolds; a long answer is cut, with a link to the whole."""
+    page = open_page()
+    open_question(page, "q0", "many")
+    rows = page.locator(".answer-list .answer")
+    assert rows.count() == 30
+    assert rows.nth(3).bounding_box()["height"] < 50
+    rows.nth(3).locator("summary").click()
+    with page.expect_navigation():
+        rows.nth(3).locator("text=more characters").click()
+    assert page.inner_text("h1") == "org/m03"
+    assert len(page.inner_text(".turn")) > 4_900
+
+
+def test_metrics(open_page: Any) -> None:
+    page = open_page()
+    follow(page, ".row-link >> text=graded")
+    follow(page, ".tabs >> text=f1")
+    assert page.locator("tbody td").first.inner_text() == "0.5"
+    follow(page, ".row-link")
+    follow(page, ".tabs >> text=accuracy")
+    assert "1 of 2 models right" in page.inner_text(".asked")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_themes(open_page: Any, scheme: str) -> None:
+    """Text can be read in both themes; the choice stays for other pages and after a reload."""
+    page = open_page(color_scheme=scheme)
+    background = "getComputedStyle(document.body).backgroundColor"
+    own = page.evaluate(background)
+    addresses = [page.url, *page.locator(".row-link").evaluate_all("all => all.slice(0, 2).map((one) => one.href)")]
+    follow(page, ".row-link >> text=sums")
+    follow(page, ".row-link:has(.id:text-is('q3'))")
+    page.check("[aria-label='Choose org/a']")
+    page.check("[aria-label='Choose org/c']")
+    follow(page, "button >> text=Differences")
+    addresses.append(page.url)
+    addresses.append(page.locator(".glance a.dot").nth(0).evaluate("one => one.href"))
+    for address in addresses:
+        page.goto(address)
+        assert page.evaluate(background) == own
+        page.evaluate("document.querySelectorAll('details').forEach((folded) => { folded.open = true; })")
+        contrast, element = page.evaluate(report.CONTRAST)
+        assert contrast >= 4.5, element
+    page.click("#theme")
+    switched = page.evaluate(background)
+    assert switched != own
+    page.reload()
+    assert page.evaluate(background) == switched
+    page.keyboard.press("t")
+    assert page.evaluate(background) == own
+
+
+def hostile_tables(server: View) -> list[str]:
+    """The addresses of the tables of hostile evaluations."""
+    first = Client(server.address).page("/")
+    tables = dict.fromkeys(re.findall(r'href="([^"]*/questions[^"]*)"', first))
+    return [unescape(one) for one in tables if not re.search("=(sums|agents|many|graded)", one)]
+
+
+def hostile_addresses(server: View) -> list[str]:
+    """For each of these evaluations a question, and the answers to it."""
+    client, addresses = Client(server.address), []
+    for table in hostile_tables(server):
+        question = unescape(re.findall(r'href="([^"]*/question/[^"]*)"', client.page(table))[0])
+        answers = re.findall(r'href="([^"]*/answer/[^"]*)" class="model', client.page(question))
+        addresses += [question, *map(unescape, answers[-2:])]
+    return addresses
+
+
+def test_hostile_records(open_page: Any, server: View) -> None:
+    """No script from a record runs, nothing is loaded, and every text can be read, on a phone too."""
+    page = open_page(width=PHONE)
+    addresses = [*hostile_tables(server), *hostile_addresses(server)]
+    assert len(addresses) == 5 * 4
+    for address in addresses:
+        page.goto(urljoin(server.address, address))
+        page.evaluate("document.querySelectorAll('details').forEach((folded) => { folded.open = true; })")
+        assert page.evaluate("window.hacked") is None
+        assert page.locator("script").count() == 1
+        assert page.locator("img, iframe, style, [onmouseover], [onfocus], a[href^=javascript]").count() == 0
+        assert page.evaluate("document.documentElement.scrollWidth") == PHONE, address
+
+
+def test_hostile_names_in_forms(open_page: Any, server: View) -> None:
+    """A model can be chosen by its name, whatever characters it has."""
+    page = open_page()
+    for table in hostile_tables(server):
+        page.goto(urljoin(server.address, table))
+        page.click("summary")
+        page.locator(".checks input").last.check()
+        follow(page, "text=Apply")
+        assert page.locator(".checks input").last.is_checked()
+        assert "Models that count: 1 of 3" in page.inner_text(".filters")
+        assert page.locator(".questions tbody td").first.inner_text() == "0%"  # only the third model is wrong
+        assert page.evaluate("window.hacked") is None
+
+
+def test_phone(open_page: Any) -> None:
+    """Nothing is wider than the screen, and everything is there."""
+    page = open_page(width=PHONE)
+    wide = "document.documentElement.scrollWidth"
+    assert page.evaluate(wide) == PHONE
+    for selector in (".row-link >> text=sums", ".row-link >> nth=0", ".glance a.dot >> nth=0"):
+        follow(page, selector)
+        assert page.evaluate(wide) == PHONE
+    page.goto(page.url.split("/answer/")[0] + "/")
+    open_question(page, "task-1", "agents")
+    follow(page, "text=Transcript:")
+    assert page.evaluate(wide) == PHONE
+    assert page.locator("#within").is_visible()
+
+
+def test_without_script(open_page: Any) -> None:
+    """Everything but keys, themes and search within a page works."""
+    page = open_page(java_script_enabled=False)
+    assert not page.locator("#theme").is_visible()
+    follow(page, ".row-link >> text=sums")
+    page.select_option("select[name=which]", "all-wrong")
+    follow(page, "text=Apply")
+    assert ids(page) == ["q1"]
+    follow(page, ".row-link >> nth=0")
+    page.check("[aria-label='Choose org/a']")
+    page.check("[aria-label='Choose org/b']")
+    follow(page, "button >> text=Differences")
+    assert page.locator("mark").count() == 2
+    page.goto(page.url.split("/question/")[0] + "/")
+    open_question(page, "task-1", "agents")
+    follow(page, "text=Transcript:")
+    assert not page.locator("#within").is_visible()
+    page.click("summary >> text=Reasoning")
+    assert page.get_by_text("secret thought").is_visible()
+    page.click("text=Go to the first")
+    page.click("text=next error ↓")
+    assert urlsplit(page.url).fragment == "error-2"
+
+
+def test_wrong_address(open_page: Any, server: View, browser: Browser) -> None:
+    """Without the token there is only a hint."""
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto("/".join(server.address.split("/")[:3]) + "/")
+    assert "Open the address that `fastrec view` has printed" in page.inner_text("body")
+    context.close()
+    page = open_page("question/00?evaluation=sums")
+    assert "This evaluation has no such question." in page.inner_text("main")
+    assert Path(urlsplit(page.url).path).name == "00"
