@@ -64,9 +64,9 @@ def compare(corpus: str, full: bool, output_format: str, no_progress: bool, **op
 
     \b
     Examples:
-      fastrec compare corpus org/a org/b
-      fastrec compare corpus '*-7b' '*-70b' --evaluation gsm8k --examples 5
-      fastrec compare corpus org/a org/b --format json | jq '.scopes[].adjusted_p'
+      fastrec compare corpus org/model other/model
+      fastrec compare corpus 'org/m*' 'other/*' --evaluation GSM8K --examples 5
+      fastrec compare corpus org/model other/model --format json | jq .scopes[].p
     """
     from fastrec.commands.compare import compare as run
 

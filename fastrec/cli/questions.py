@@ -77,9 +77,9 @@ def questions(corpus: str, output_format: str, raw_cells: bool, no_progress: boo
 
     \b
     Examples:
-      fastrec questions corpus --evaluation gsm8k --wrong-by all
+      fastrec questions corpus --evaluation GSM8K --wrong-by all
       fastrec questions corpus --sort disagreement --limit 5
-      fastrec questions corpus --split org/a org/b
+      fastrec questions corpus --split org/model other/model
       fastrec questions corpus --model 'org/*' --errors --sort errors
       fastrec questions corpus --limit 1000000 --format csv > questions.csv
     """

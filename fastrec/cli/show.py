@@ -51,10 +51,10 @@ def show(corpus: str, question: str, full: bool, output_format: str, no_progress
 
     \b
     Examples:
-      fastrec show corpus 3fa9c2d1
-      fastrec show corpus 17 --evaluation gsm8k --wrong
-      fastrec show corpus 3fa9c2d1 --model org/a --model org/b --full | less
-      fastrec show corpus 17 --format json | jq '.questions[].answers[].model_id'
+      fastrec show corpus 5 --evaluation GSM8K
+      fastrec show corpus 5 --evaluation GSM8K --wrong --full | less
+      fastrec show corpus 5 --model org/model --model other/model
+      fastrec show corpus 5 --format json | jq '.questions[].answers[].model_id'
     """
     from fastrec.commands.show import show as run
 
