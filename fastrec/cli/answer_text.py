@@ -68,7 +68,7 @@ class AnswerPrinter:
 
     def _turns(self, turns: Sequence[Turn], indent: str) -> None:
         """Print a conversation; a result is printed with its call."""
-        shown = [turn for turn in turns if not turn.is_result]
+        shown = [turn for turn in turns if not turn.is_result or turn.calls or turn.reasoning or turn.other]
         most = len(shown) if self._full else _FIRST_TURNS + _LAST_TURNS + 1
         alone = len(turns) == 1
         if len(shown) <= most:
@@ -162,14 +162,16 @@ class AnswerPrinter:
         shown = shown[:lines]
         while is_cut and shown and not shown[-1].strip():
             shown.pop()
-        self._lines(shown, indent)
+        if shown:
+            self._lines(shown, indent)
         if is_cut:
             self._note(f"{indent}… {counted(len(text), 'character')} in all")
 
     def _lines(self, lines: Iterable[str], indent: str, *, dim: bool = False) -> None:
-        for line in lines:
-            for piece in wrap(line, self._width and max(self._width - len(indent), 10)):
-                click.echo(click.style(f"{indent}{piece}".rstrip(), dim=True) if dim else f"{indent}{piece}".rstrip())
+        """Print lines, all at once: a text can have a million of them."""
+        width = self._width and max(self._width - len(indent), 10)
+        text = "\n".join(f"{indent}{piece}".rstrip() for line in lines for piece in wrap(line, width))
+        click.echo(click.style(text, dim=True) if dim else text)
 
 
 def _letter(number: int) -> str:

@@ -7,6 +7,7 @@ import shutil
 import sys
 import unicodedata
 from collections.abc import Iterator
+from functools import lru_cache
 
 from fastrec.cli.spelling import safe
 
@@ -38,6 +39,7 @@ def width_of(text: str) -> int:
     return len(text) if text.isascii() else sum(map(_columns, text))
 
 
+@lru_cache(1 << 14)
 def _columns(char: str) -> int:
     if unicodedata.category(char) in ("Mn", "Me", "Cf"):
         return 0
