@@ -10,8 +10,9 @@ identified by the place of its first record in the corpus, so this is also the o
 from __future__ import annotations
 
 import sqlite3
+import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from heapq import merge
 from itertools import groupby
@@ -23,25 +24,28 @@ from fastrec.answers.questions import Question, Rows, ScopeShape, join, read_bat
 from fastrec.answers.scan import ScanScope, ScanTask, scan_part
 from fastrec.corpus.documents import read_summary
 from fastrec.corpus.manifest import Manifest
-from fastrec.corpus.scan import parts_of, run_in_order, with_progress
+from fastrec.corpus.scan import PartFile, parts_of, run_in_order, with_progress
 from fastrec.limits import Limits
 from fastrec.progress import Progress
+from fastrec.schemas.registry import CORPUS_LABELS
+from fastrec.sorting.keys import FIELDS
+from fastrec.summary.document import EvaluationSummary
 
 __all__ = ["INDEX_FORMAT", "build_index"]
 
-INDEX_FORMAT: Final = 1
+INDEX_FORMAT: Final = 2
 """To be increased whenever the content of an index changes."""
 
 _TABLES: Final = """
 CREATE TABLE scope (
     id INTEGER PRIMARY KEY, evaluation_name BLOB, metric BLOB, questions INTEGER, models BLOB, graded INTEGER,
-    low REAL, high REAL
+    range REAL
 );
 CREATE TABLE asked (id INTEGER PRIMARY KEY, sample_hash BLOB, excerpt BLOB, input_chars INTEGER, ranges BLOB);
 CREATE TABLE search (id INTEGER PRIMARY KEY, text BLOB);
 CREATE TABLE question (
     scope INTEGER, id INTEGER, kinds INTEGER, models INTEGER, right REAL, score REAL, spread REAL, errors INTEGER,
-    output_chars REAL, input_chars INTEGER, PRIMARY KEY (scope, id)
+    output_chars REAL, low REAL, high REAL, input_chars INTEGER, PRIMARY KEY (scope, id)
 ) WITHOUT ROWID;
 CREATE TABLE marks (
     scope INTEGER, id INTEGER, sample_ids BLOB, flags BLOB, shares BLOB, scores BLOB, lengths BLOB,
@@ -54,61 +58,59 @@ CREATE INDEX by_hash ON asked (sample_hash);
 CREATE INDEX by_sample_ids ON marks (sample_ids);
 CREATE INDEX by_sample_id ON several_ids (sample_id);
 """
-_BATCH: Final = 10_000
+_QUESTION_FIELDS: Final = set(FIELDS[:2])
+"""In a corpus sorted by these two fields first, the records of a question are adjacent."""
 
 
 def build_index(
     path: str, corpus: str, manifest: Manifest, *, jobs: int, progress: Progress | None, limits: Limits
 ) -> None:
     """Write the index of a corpus to a new file."""
-    summary = read_summary(corpus, manifest)
-    counts = summary.evaluations
-    scopes = tuple(
-        ScanScope(one.evaluation_name, one.metric, tuple(model.model_id for model in one.by_model), one.graded)
-        for one in counts
-    )
+    evaluations = read_summary(corpus, manifest).evaluations
     parts = parts_of(corpus, manifest)
-    by_question = set(manifest.sort_fields[:2]) == {"evaluation_name", "sample_hash"}
     with (
         tempfile.TemporaryDirectory(prefix="fastrec-") as scratch,
         closing(sqlite3.connect(path, isolation_level=None)) as database,
     ):
-        tasks = [
-            ScanTask(
-                part, number, scopes, by_question, limits, f"{scratch}/rows-{number}", f"{scratch}/pieces-{number}"
-            )
-            for number, part in enumerate(parts)
-        ]
+        tasks = _tasks(parts, manifest, evaluations, scratch, limits)
         for pragma in ("journal_mode = OFF", "synchronous = OFF", "locking_mode = EXCLUSIVE"):
             database.execute(f"PRAGMA {pragma}")  # the file counts only once it is renamed
         database.executescript(_TABLES)
         database.execute("BEGIN")
-        bounds: dict[int, tuple[float, float]] = {}
         results = run_in_order(scan_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
-        for task, scanned in zip(tasks, with_progress(results, parts, progress, "index"), strict=True):
-            for scope, (low, high) in scanned.bounds.items():
-                found = bounds.get(scope, (low, high))
-                bounds[scope] = min(low, found[0]), max(high, found[1])
+        for task, _ in zip(tasks, with_progress(results, parts, progress, "index"), strict=True):
             _insert(database, read_batches(task.rows, Rows))
-        shapes = [ScopeShape(len(scope.models), scope.graded) for scope in scopes]
-        _insert(database, _joined(tasks, shapes))
-        database.executemany(
-            "INSERT INTO scope VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                (
-                    number,
-                    scope.evaluation_name.encode(),
-                    None if scope.metric is None else scope.metric.encode(),
-                    counts[number].questions,
-                    msgspec.json.encode(scope.models),
-                    scope.graded,
-                    *bounds.get(number, (None, None)),
-                )
-                for number, scope in enumerate(scopes)
-            ),
-        )
+        _insert(database, _joined(tasks, [ScopeShape(one.models, one.graded) for one in evaluations]))
+        for number, one in enumerate(evaluations):
+            _insert_scope(database, number, one)
         database.execute("COMMIT")
         database.executescript(_INDEXES)
+
+
+def _tasks(
+    parts: Sequence[PartFile],
+    manifest: Manifest,
+    evaluations: Sequence[EvaluationSummary],
+    scratch: str,
+    limits: Limits,
+) -> list[ScanTask]:
+    scopes = tuple(
+        ScanScope(one.evaluation_name, one.metric, tuple(model.model_id for model in one.by_model), one.graded)
+        for one in evaluations
+    )
+    return [
+        ScanTask(
+            part=part,
+            number=number,
+            scopes=scopes,
+            sorted_by_question=set(manifest.sort_fields[:2]) == _QUESTION_FIELDS,
+            turns_field=CORPUS_LABELS[manifest.schema].turns_field,
+            limits=limits,
+            rows=f"{scratch}/rows-{number}",
+            pieces=f"{scratch}/pieces-{number}",
+        )
+        for number, part in enumerate(parts)
+    ]
 
 
 def _joined(tasks: Iterable[ScanTask], shapes: list[ScopeShape]) -> Iterator[Rows]:
@@ -125,11 +127,22 @@ def _insert(database: sqlite3.Connection, rows: Iterable[Rows]) -> None:
         database.execute("INSERT INTO asked VALUES (?, ?, ?, ?, ?)", (place, sample_hash, excerpt, input_chars, ranges))
         database.execute("INSERT INTO search VALUES (?, ?)", (place, text))
         for scope, _, sample_ids, *columns in row.entries:
-            facts, marks = columns[:7], columns[7:]
+            facts, marks = columns[:9], columns[9:]
             database.execute(
-                "INSERT INTO question VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (scope, place, *facts, input_chars)
+                "INSERT INTO question VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (scope, place, *facts, input_chars)
             )
             database.execute("INSERT INTO marks VALUES (?, ?, ?, ?, ?, ?, ?)", (scope, place, sample_ids, *marks))
             several = msgspec.json.decode(sample_ids, type=list[msgspec.Raw])
             for sample_id in several if len(several) > 1 else ():
                 database.execute("INSERT INTO several_ids VALUES (?, ?, ?)", (bytes(sample_id), scope, place))
+
+
+def _insert_scope(database: sqlite3.Connection, number: int, scope: EvaluationSummary) -> None:
+    """Insert a scope, with the range of its scores."""
+    sql = "SELECT min(low), max(high) FROM question WHERE scope = ?"
+    low, high = database.execute(sql, (number,)).fetchone() if scope.graded else (0.0, 1.0)
+    distance = 1.0 if low is None or low == high else min(high - low, sys.float_info.max)
+    metric = None if scope.metric is None else scope.metric.encode()
+    models = msgspec.json.encode([model.model_id for model in scope.by_model])
+    row = (number, scope.evaluation_name.encode(), metric, scope.questions, models, scope.graded, distance)
+    database.execute("INSERT INTO scope VALUES (?, ?, ?, ?, ?, ?, ?)", row)

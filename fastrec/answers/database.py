@@ -46,7 +46,7 @@ class Database:
         self._choices: OrderedDict[tuple[int, tuple[str, ...]], str] = OrderedDict()
         self._made = 0
         rows = connection.execute(
-            "SELECT evaluation_name, metric, questions, models, graded, low, high FROM scope ORDER BY id"
+            "SELECT evaluation_name, metric, questions, models, graded, range FROM scope ORDER BY id"
         ).fetchall()
         self.scopes = [
             Scope(
@@ -56,9 +56,9 @@ class Database:
                 models=tuple(msgspec.json.decode(models)),
                 graded=bool(graded),
             )
-            for name, metric, questions, models, graded, _, _ in rows
+            for name, metric, questions, models, graded, _ in rows
         ]
-        self._ranges = [_range_of(low, high) if graded else 1.0 for *_, graded, low, high in rows]
+        self._ranges = [row[-1] for row in rows]
         self._numbers = {(scope.evaluation_name, scope.metric): number for number, scope in enumerate(self.scopes)}
 
     def scope(self, query: Query) -> Scope | None:
@@ -102,7 +102,8 @@ class Database:
         return [by_id[one] for one in ids if one in by_id]
 
     def _row(self, number: int, row: tuple[Any, ...]) -> QuestionRow:
-        place, _, models, right, score, spread, errors, output_chars, input_chars, sample_hash, excerpt, ids = row
+        place, _, models, right, score, spread, errors, output_chars, _, _, input_chars, *texts = row
+        sample_hash, excerpt, ids = texts
         scope = self.scopes[number]
         return QuestionRow(
             number=place,
@@ -216,7 +217,7 @@ class Database:
             "FROM marks m JOIN question q ON q.scope = m.scope AND q.id = m.id WHERE m.scope = ?"
         )
         self._connection.executemany(
-            f"INSERT INTO {name} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - a name of ours
+            f"INSERT INTO {name} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - a name of ours
             (
                 (place, *facts_of(Marks(*marks), chosen, graded=graded), input_chars)
                 for place, input_chars, *marks in self._connection.execute(sql, (number,))
@@ -244,10 +245,6 @@ def open_database(path: Path) -> Database | None:
             raise
     except (OSError, sqlite3.Error, ValueError):
         return None
-
-
-def _range_of(low: float | None, high: float | None) -> float:
-    return 1.0 if low is None or high is None or low == high else min(high - low, 1.7976931348623157e308)
 
 
 def _id_test(patterns: Sequence[str]) -> Callable[[bytes], bool]:

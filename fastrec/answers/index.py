@@ -5,7 +5,6 @@ It is found by the checksum of the manifest, so it is never stale, and two copie
 
 from __future__ import annotations
 
-import math
 import os
 from array import array
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from fastrec.answers.answer import Answer
 from fastrec.answers.build import INDEX_FORMAT, build_index
 from fastrec.answers.cache import cache_directory, index_name, mark_used, new_file, remove_unused
 from fastrec.answers.database import Database, open_database
-from fastrec.answers.marks import outcome_of, values_of
+from fastrec.answers.marks import outcome_of, values_or_none
 from fastrec.answers.reading import read_answers
 from fastrec.answers.table import Outcome, Page, Query, QuestionRow, Scope
 from fastrec.corpus.documents import MANIFEST, read_manifest
@@ -111,14 +110,12 @@ class Index:
         if scope is None:
             return {}
         numbers = {model: number for number, model in enumerate(scope.models)}
-        known = [numbers.get(model) for model in models]
-        there = [number for number in known if number is not None]
-        found = {}
-        for sample_hash, marks in self._database.marks(query, self._database.ids(query)):
-            values = iter(values_of(marks, there, graded=scope.graded if graded is None else graded))
-            ordered = [math.nan if number is None else next(values) for number in known]
-            found[sample_hash] = [None if math.isnan(value) else value for value in ordered]
-        return found
+        chosen = [numbers.get(model) for model in models]
+        by_score = scope.graded if graded is None else graded
+        return {
+            sample_hash: values_or_none(marks, chosen, graded=by_score)
+            for sample_hash, marks in self._database.marks(query, self._database.ids(query))
+        }
 
     def answers(self, row: QuestionRow, models: Sequence[str] = ()) -> list[Answer]:
         """Read the answers to a question from the parts, in the order of the corpus; of some models, or of all."""

@@ -1,11 +1,12 @@
 """Marks: what each model of a scope made of a question, packed; and the facts that follow for any choice of models.
 
     flags     one byte per model: 1 if it has a right answer, 2 if it has a wrong one, 4 if it has an error, or a sum
-    shares    the share of right answers of each model; empty if it follows from the flags: no model is right and wrong
+    shares    the share of right answers of each model; empty if the flags tell it: no model is both right and wrong
     scores    the mean score of each model; empty if it is the share
     lengths   the mean length of the outputs of each model
 
-Shares, scores and lengths are doubles, NaN for a model without an answer. Models are in order of their ids.
+Shares, scores and lengths are doubles. Those of a model without an answer mean nothing. Models are in order of their
+ids.
 """
 
 from __future__ import annotations
@@ -13,22 +14,25 @@ from __future__ import annotations
 import math
 import sys
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from fastrec.answers.table import Outcome
 
-__all__ = ["ERROR", "NO_FACTS", "RIGHT", "WRONG", "Facts", "Marks", "RecordMark", "as_double", "facts_of", "mark"]
-__all__ += ["outcome_of", "values_of"]
+__all__ = ["ERROR", "RIGHT", "WRONG", "Facts", "Marks", "RecordMark", "as_double", "facts_of", "mark"]
+__all__ += ["mean_of", "outcome_of", "values_of", "values_or_none"]
 
 RIGHT: Final = 1
 WRONG: Final = 2
 ERROR: Final = 4
 _OUTCOMES: Final[tuple[Outcome, ...]] = ("none", "right", "wrong", "mixed", "error", "right", "wrong", "mixed")
 """By the flags of a model."""
-_SHARES: Final = (math.nan, 1.0, 0.0, math.nan, math.nan, 1.0, 0.0, math.nan)
-"""By the flags of a model, where they say it all."""
+_SHARES: Final = (0.0, 1.0, 0.0, 0.5, 0.0, 1.0, 0.0, 0.5)
+"""By the flags of a model, unless it is right and wrong."""
+_ANSWERS: Final = RIGHT | WRONG
 _LARGEST: Final = sys.float_info.max
+_SQUARED: Final = 1e140  # the squares of smaller scores can be added up
 
 RecordMark = tuple[int, int, float, int]
 """Of a record: the position of its model in the scope, its flag, its score, and the length of its output."""
@@ -56,9 +60,9 @@ class Facts(NamedTuple):
     """Twice the standard deviation of the values of these models."""
     errors: int
     output_chars: float | None
-
-
-NO_FACTS: Final = Facts(0, 0, 0.0, None, None, 0, None)
+    low: float | None
+    """The least of their mean scores."""
+    high: float | None
 
 
 def as_double(score: float) -> float:
@@ -76,64 +80,88 @@ def outcome_of(flags: int) -> Outcome:
 
 def mark(records: Sequence[RecordMark], models: int) -> Marks:
     """Pack the records of a question, given the number of models of its scope."""
+    numbers, kinds, scores, lengths = zip(*records, strict=True)
+    if numbers == _first(models):  # one record of each model
+        rights: Sequence[bool] = [kind == RIGHT for kind in kinds]
+        is_scored = scores != (*rights,)
+        return Marks(bytes(kinds), b"", _pack(scores) if is_scored else b"", _pack(lengths))
+    return _mark(records, models)
+
+
+@lru_cache(maxsize=64)
+def _first(count: int) -> tuple[int, ...]:
+    return tuple(range(count))
+
+
+def _pack(values: Iterable[float]) -> bytes:
+    return array("d", values).tobytes()
+
+
+def _mark(records: Sequence[RecordMark], models: int) -> Marks:
+    """Pack records if some models have several of them, or none."""
     flags = bytearray(models)
     answers: dict[int, list[RecordMark]] = {}
     for record in records:
         flags[record[0]] |= record[1]
         if record[1] != ERROR:
             answers.setdefault(record[0], []).append(record)
-    shares = array("d", [math.nan]) * models
-    scores, lengths = shares[:], shares[:]
-    is_mixed = is_scored = False
+    shares, scores, lengths = ([0.0] * models for _ in range(3))
     for model, found in answers.items():
-        if len(found) == 1:
-            _, flag, score, length = found[0]
-            share, mean_length = float(flag == RIGHT), float(length)
+        count = len(found)
+        if count == 1:
+            _, flag, scores[model], lengths[model] = found[0]
+            shares[model] = float(flag == RIGHT)
         else:
-            count = len(found)
-            share = sum([flag == RIGHT for _, flag, _, _ in found]) / count
-            score = mean_of([score for _, _, score, _ in found])
-            mean_length = sum([length for _, _, _, length in found]) / count
-            is_mixed |= 0.0 < share < 1.0
-        shares[model], scores[model], lengths[model] = share, score, mean_length
-        is_scored |= score != share
+            shares[model] = sum([flag == RIGHT for _, flag, _, _ in found]) / count
+            scores[model] = mean_of([score for _, _, score, _ in found])
+            lengths[model] = sum([length for _, _, _, length in found]) / count
+    is_mixed = any(kind & _ANSWERS == _ANSWERS for kind in flags)
     return Marks(
         bytes(flags),
-        shares.tobytes() if is_mixed else b"",
-        scores.tobytes() if is_scored else b"",
-        lengths.tobytes() if answers else b"",
+        _pack(shares) if is_mixed else b"",
+        _pack(scores) if scores != shares else b"",
+        _pack(lengths),
     )
 
 
 def values_of(marks: Marks, models: Sequence[int], *, graded: bool) -> list[float]:
-    """Return the values of some models: the share of right answers, or the score if the metric is graded."""
-    packed = marks.scores or marks.shares if graded else marks.shares
-    column = array("d", packed) if packed else [_SHARES[flags] for flags in marks.flags]
-    return [column[model] for model in models]
+    """Return the values of models with an answer: the share of right answers, or the score if the metric is graded."""
+    packed = (marks.scores or marks.shares) if graded else marks.shares
+    if packed:
+        column = array("d", packed)
+        return [column[model] for model in models]
+    return [_SHARES[marks.flags[model]] for model in models]
+
+
+def values_or_none(marks: Marks, models: Sequence[int | None], *, graded: bool) -> list[float | None]:
+    """Return the values of some models; None for one that is not in the scope, or has no answer."""
+    flags = marks.flags
+    answering = [model for model in models if model is not None and flags[model] & _ANSWERS]
+    values = dict(zip(answering, values_of(marks, answering, graded=graded), strict=True))
+    return [None if model is None else values.get(model) for model in models]
 
 
 def facts_of(marks: Marks, models: Sequence[int], *, graded: bool) -> Facts:
     """Return the facts about some models."""
-    flags = [marks.flags[model] for model in models]
+    flags = bytes([marks.flags[model] for model in models])
     kinds = 0
     for kind in set(flags):
         kinds |= kind
-    answering = [model for model, kind in zip(models, flags, strict=True) if kind & (RIGHT | WRONG)]
     errors = flags.count(ERROR)
-    if not answering:
-        return Facts(kinds, 0, 0.0, None, None, errors, None)
+    answering = models
+    if errors or 0 in flags:
+        answering = [model for model, kind in zip(models, flags, strict=True) if kind & _ANSWERS]
+    count = len(answering)
+    if not count:
+        return Facts(kinds, 0, 0.0, None, None, errors, None, None, None)
     shares = values_of(marks, answering, graded=False)
-    scores = values_of(marks, answering, graded=True)
+    scores = values_of(marks, answering, graded=True) if marks.scores else shares
+    right = math.fsum(shares)
     lengths = array("d", marks.lengths)
-    return Facts(
-        kinds,
-        len(answering),
-        math.fsum(shares),
-        mean_of(scores),
-        _spread(scores if graded else shares),
-        errors,
-        math.fsum([lengths[model] for model in answering]) / len(answering),
-    )
+    length = math.fsum([lengths[model] for model in answering]) / count
+    score = mean_of(scores) if marks.scores else right / count
+    spread = _spread(scores if graded else shares)
+    return Facts(kinds, count, right, score, spread, errors, length, min(scores), max(scores))
 
 
 def mean_of(values: Sequence[float]) -> float:
@@ -149,8 +177,8 @@ def _spread(values: Sequence[float]) -> float:
     low, high = min(values), max(values)
     if low == high:
         return 0.0
-    unit = max(abs(low), abs(high))  # of very large scores, squares would overflow
-    scaled = [value / unit for value in values]
-    mean = math.fsum(scaled) / len(scaled)
-    root = math.sqrt(math.fsum([(value - mean) ** 2 for value in scaled]) / len(scaled))
-    return min(2 * root * unit, _LARGEST)
+    unit = max(abs(low), abs(high))
+    if unit > _SQUARED:  # squares would overflow
+        return min(unit * _spread([value / unit for value in values]), _LARGEST)
+    mean = math.fsum(values) / len(values)
+    return 2 * math.sqrt(math.fsum([(value - mean) ** 2 for value in values]) / len(values))

@@ -10,7 +10,7 @@ from fastrec.answers.table import Query, Sort, Which
 
 __all__ = ["FACT_COLUMNS", "ids_query"]
 
-FACT_COLUMNS: Final = "id, kinds, models, right, score, spread, errors, output_chars, input_chars"
+FACT_COLUMNS: Final = "id, kinds, models, right, score, spread, errors, output_chars, low, high, input_chars"
 _ANSWERS: Final = RIGHT | WRONG
 _WHICH: Final[dict[Which, str]] = {
     "all": "",

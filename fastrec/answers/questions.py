@@ -17,7 +17,17 @@ import msgspec
 from fastrec.answers.lines import Asked
 from fastrec.answers.marks import RecordMark, facts_of, mark
 
-__all__ = ["AskedRow", "Question", "QuestionEntry", "Rows", "ScopeRecords", "join", "read_batches", "rows_of"]
+__all__ = [
+    "AskedRow",
+    "Question",
+    "QuestionEntry",
+    "Rows",
+    "ScopeRecords",
+    "ScopeShape",
+    "join",
+    "read_batches",
+    "rows_of",
+]
 __all__ += ["write_batches"]
 
 _BATCH: Final = 1_000
@@ -45,6 +55,17 @@ class Question(msgspec.Struct, array_like=True, gc=False):
     ranges: list[tuple[int, int, int]]
     """Where its records are: the number of a part, and the start and end of a stretch of its text."""
     scopes: list[ScopeRecords]
+
+    def records_of(self, scope: int, sample_id: bytes) -> list[RecordMark]:
+        """Return the records in a scope, to add those of a sample_id."""
+        for found in self.scopes:
+            if found.scope == scope:
+                if sample_id not in found.sample_ids:
+                    found.sample_ids.append(sample_id)
+                return found.records
+        found = ScopeRecords(scope, [sample_id], [])
+        self.scopes.append(found)
+        return found.records
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -77,12 +98,9 @@ def join(questions: list[Question]) -> Question:
     first, *others = questions
     for other in others:
         for more in other.scopes:
-            found = next((one for one in first.scopes if one.scope == more.scope), None)
-            if found is None:
-                first.scopes.append(more)
-                continue
-            found.records += more.records
-            found.sample_ids += [one for one in more.sample_ids if one not in found.sample_ids]
+            for sample_id in more.sample_ids:
+                records = first.records_of(more.scope, sample_id)
+            records += more.records
         first.ranges += other.ranges
     return first
 

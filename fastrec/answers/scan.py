@@ -11,20 +11,19 @@ from contextlib import ExitStack
 from typing import BinaryIO, Final
 
 import msgspec
+from msgspec import UNSET
 
-from fastrec.answers.lines import asked_of, read_line
-from fastrec.answers.marks import ERROR
-from fastrec.answers.questions import Question, ScopeRecords, rows_of, write_batches
-from fastrec.answers.questions import ScopeShape as Shape
+from fastrec.answers.lines import Key, LineReader
+from fastrec.answers.marks import RecordMark
+from fastrec.answers.questions import Question, ScopeShape, rows_of, write_batches
 from fastrec.corpus.scan import VERIFY_HINT, PartFile, skim_lines
 from fastrec.errors import CorpusError, shown
 from fastrec.limits import Limits
 
-__all__ = ["PLACE_BITS", "ScanScope", "ScanTask", "Scanned", "scan_part"]
+__all__ = ["PLACE_BITS", "ScanScope", "ScanTask", "scan_part"]
 
 PLACE_BITS: Final = 40
 """Bits of a place for the offset in the text of a part; those above are the number of the part."""
-_BATCH: Final = 256
 
 
 class ScanScope(msgspec.Struct, frozen=True):
@@ -43,6 +42,7 @@ class ScanTask(msgspec.Struct, frozen=True):
     number: int
     scopes: tuple[ScanScope, ...]
     sorted_by_question: bool
+    turns_field: str
     limits: Limits
     rows: str
     """The file for packed questions."""
@@ -51,14 +51,6 @@ class ScanTask(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"reading {shown(self.part.path)}"
-
-
-class Scanned(msgspec.Struct):
-    """What the driver has to know about a part."""
-
-    records: int
-    bounds: dict[int, tuple[float, float]]
-    """By scope, the least and the greatest score of an answer."""
 
 
 class _Scanner:
@@ -70,76 +62,74 @@ class _Scanner:
             (scope.evaluation_name, scope.metric): (number, {model: at for at, model in enumerate(scope.models)})
             for number, scope in enumerate(task.scopes)
         }
+        self._reader = LineReader(task.turns_field)
         self._questions: dict[tuple[str, str], Question] = {}
-        self._last: Question | None = None
+        self._question: Question | None = None
+        self._start = 0  # of the stretch of lines of this question
         self.records = 0
-        self.bounds: dict[int, tuple[float, float]] = {}
 
-    def add(self, line: bytes, start: int, end: int) -> Question | None:
-        """Add a line at this place in the text; return the question before, if the line is of another one."""
+    def questions(self) -> Iterator[Question]:
+        """Yield the questions of the part: in the order of the corpus, or else by name and hash."""
         try:
-            found = read_line(line)
-            scope, models = self._scopes[found.evaluation_name, found.metric]
-            model = models[found.model_id]
+            yield from self._scan()
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
             reason = f"is not a record in normal form: {exc}; {VERIFY_HINT}"
             raise CorpusError(self._task.part.path, reason, self.records + 1) from exc
         except KeyError as exc:
-            reason = f"is not in the summary of the corpus; {VERIFY_HINT}"
+            reason = f"has a model or evaluation that is not in the summary; {VERIFY_HINT}"
             raise CorpusError(self._task.part.path, reason, self.records + 1) from exc
-        self.records += 1
-        if found.flag != ERROR:
-            low, high = self.bounds.get(scope, (found.score, found.score))
-            self.bounds[scope] = min(low, found.score), max(high, found.score)
-        question, before, number = self._last, None, self._task.number
-        if not question or (question.sample_hash, question.evaluation_name) != (
-            found.sample_hash,
-            found.evaluation_name,
-        ):
-            before, key = question, (found.evaluation_name, found.sample_hash)
-            question = self._questions.get(key)
-            if question is None:
-                place = (number << PLACE_BITS) + start
-                question = Question(*key, place, asked_of(found.input), [], [])
-                if not self._task.sorted_by_question:
-                    self._questions[key] = question
-            question.ranges.append((number, start, end))
-            self._last = question
-        else:
-            question.ranges[-1] = (number, question.ranges[-1][1], end)
-        for records in question.scopes:
-            if records.scope == scope:
-                break
-        else:
-            records = ScopeRecords(scope, [], [])
-            question.scopes.append(records)
-        if found.sample_id not in records.sample_ids:
-            records.sample_ids.append(found.sample_id)
-        records.records.append((model, found.flag, found.score, found.length))
-        return before
+        if not self._task.sorted_by_question:
+            yield from sorted(self._questions.values(), key=lambda question: question.key)
 
-    def questions(self) -> Iterator[Question]:
-        """Yield the questions of the part: in the order of the corpus, or else by name and hash."""
-        offset = 0
+    def _scan(self) -> Iterator[Question]:
+        reader, offset = self._reader, 0
+        key: Key | None = None
+        models: dict[str, int] = {}
+        records: list[RecordMark] = []
         for buffer, size in skim_lines(self._task.part, self._task.limits):
             begin = 0
             while begin < size:
-                end = buffer.find(b"\n", begin) + 1
-                before = self.add(bytes(memoryview(buffer)[begin : end - 1]), offset + begin, offset + end)
-                if before is not None and self._task.sorted_by_question:
-                    yield before
+                end = reader.read(buffer, begin)
+                if reader.key is not key:
+                    key = reader.key
+                    name = key.evaluation_name
+                    question = self._question
+                    if not question or question.sample_hash != key.sample_hash or question.evaluation_name != name:
+                        yield from self._end(offset + begin)
+                        question = self._begin(key, offset + begin)
+                    metric = key.evaluation_result_id
+                    scope, models = self._scopes[name, None if metric is UNSET else metric]
+                    records = question.records_of(scope, bytes(key.sample_id))
+                records.append((models[reader.model_id], reader.flag, reader.score, reader.length))
+                self.records += 1
                 begin = end
             offset += size
-        if not self._task.sorted_by_question:
-            yield from sorted(self._questions.values(), key=lambda question: question.key)
-        elif self._last is not None:
-            yield self._last
+        yield from self._end(offset)
+
+    def _begin(self, key: Key, start: int) -> Question:
+        """Begin a stretch of lines of a question."""
+        names = key.evaluation_name, key.sample_hash
+        question = self._questions.get(names)
+        if question is None:
+            place = (self._task.number << PLACE_BITS) + start
+            question = Question(*names, place, self._reader.asked(), [], [])
+            if not self._task.sorted_by_question:
+                self._questions[names] = question
+        self._question, self._start = question, start
+        return question
+
+    def _end(self, end: int) -> Iterator[Question]:
+        """End a stretch of lines; yield the question if it has no more records in this part."""
+        if self._question:
+            self._question.ranges.append((self._task.number, self._start, end))
+            if self._task.sorted_by_question:
+                yield self._question
 
 
-def scan_part(task: ScanTask) -> Scanned:
-    """Scan a part, and write its questions to files."""
+def scan_part(task: ScanTask) -> int:
+    """Scan a part, and write its questions to files; return the number of its records."""
     scanner = _Scanner(task)
-    shapes = [Shape(len(scope.models), scope.graded) for scope in task.scopes]
+    shapes = [ScopeShape(len(scope.models), scope.graded) for scope in task.scopes]
     with ExitStack() as stack:
         rows: BinaryIO = stack.enter_context(open(task.rows, "wb"))  # noqa: PTH123
         pieces: BinaryIO = stack.enter_context(open(task.pieces, "wb"))  # noqa: PTH123
@@ -161,4 +151,4 @@ def scan_part(task: ScanTask) -> Scanned:
         expected = task.part.entry.records
         reason = f"has {scanner.records:,} records, but the manifest says {expected:,}; {VERIFY_HINT}"
         raise CorpusError(task.part.path, reason)
-    return Scanned(scanner.records, scanner.bounds)
+    return scanner.records
