@@ -33,7 +33,7 @@ from fastrec.summary.document import EvaluationSummary
 
 __all__ = ["INDEX_FORMAT", "build_index"]
 
-INDEX_FORMAT: Final = 2
+INDEX_FORMAT: Final = 3
 """To be increased whenever the content of an index changes."""
 
 _TABLES: Final = """

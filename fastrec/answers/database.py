@@ -1,4 +1,4 @@
-"""The SQLite file of an index, open for reading: scopes, questions, and where their records are.
+"""What an index knows: scopes, questions, and where their records are.
 
 Facts about all models of a scope are in the file. For a choice of models they are computed when a query first needs
 them, and kept in a temporary table with the same columns, so that the same SQL works on both.
@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import re
 import sqlite3
-import threading
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from fastrec.answers.index_file import IndexFile
 from fastrec.answers.marks import Marks, facts_of
 from fastrec.answers.queries import FACT_COLUMNS, ids_query
 from fastrec.answers.reading import Range
@@ -26,28 +25,27 @@ from fastrec.answers.table import Query, QuestionRow, Scope
 from fastrec.corpus.line_head import decode_sample_id
 from fastrec.filters import matches_any
 
-__all__ = ["Database", "open_database"]
+__all__ = ["Database"]
 
 _KEPT_QUERIES: Final = 16
 _KEPT_CHOICES: Final = 4
-_HEADER_BYTES: Final = 100
 _INTEGER: Final = re.compile(rb"0|-?[1-9][0-9]*")
 _decode_ranges = msgspec.msgpack.Decoder(list[Range]).decode
 _decode_ids = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 class Database:
-    """An index that is open. May be used by several threads, one at a time."""
+    """The questions of an index. May be used by several threads, one at a time."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-        self._lock = threading.RLock()
+    def __init__(self, file: IndexFile) -> None:
+        self._file = file
         self._kept: OrderedDict[Query, array[int]] = OrderedDict()
         self._choices: OrderedDict[tuple[int, tuple[str, ...]], str] = OrderedDict()
         self._made = 0
-        rows = connection.execute(
-            "SELECT evaluation_name, metric, questions, models, graded, range FROM scope ORDER BY id"
-        ).fetchall()
+        with file.use() as connection:
+            rows = connection.execute(
+                "SELECT evaluation_name, metric, questions, models, graded, range FROM scope ORDER BY id"
+            ).fetchall()
         self.scopes = [
             Scope(
                 evaluation_name=name.decode(),
@@ -71,15 +69,15 @@ class Database:
         number = self._numbers.get((query.evaluation_name, query.metric))
         if number is None:
             return array("q")
-        with self._lock:
+        with self._file.use() as connection:
             if query in self._kept:
                 self._kept.move_to_end(query)
                 return self._kept[query]
             scope = self.scopes[number]
-            sql, values = ids_query(query, self._facts(query), number, scope.models, graded=scope.graded)
-            self._connection.create_function("has_sample_id", 1, _id_test(query.sample_ids))
-            self._connection.create_function("has_hash", 1, _hash_test(query.hashes))
-            found = array("q", (row[0] for row in self._connection.execute(sql, values)))
+            sql, values = ids_query(query, self._facts(connection, query), number, scope.models, graded=scope.graded)
+            connection.create_function("has_sample_id", 1, _id_test(query.sample_ids))
+            connection.create_function("has_hash", 1, _hash_test(query.hashes))
+            found = array("q", (row[0] for row in connection.execute(sql, values)))
             self._kept[query] = found
             while len(self._kept) > _KEPT_QUERIES:
                 self._kept.popitem(last=False)
@@ -91,9 +89,10 @@ class Database:
             return []
         number = self._numbers[query.evaluation_name, query.metric]
         columns = ", ".join(f"q.{column}" for column in FACT_COLUMNS.split(", "))
-        with self._lock:
-            found = self._connection.execute(
-                f"SELECT {columns}, a.sample_hash, a.excerpt, m.sample_ids FROM {self._facts(query)} q "  # noqa: S608
+        with self._file.use() as connection:
+            facts = self._facts(connection, query)
+            found = connection.execute(
+                f"SELECT {columns}, a.sample_hash, a.excerpt, m.sample_ids FROM {facts} q "  # noqa: S608 - of ours
                 "JOIN asked a ON a.id = q.id JOIN marks m ON m.id = q.id AND m.scope = ? "
                 "WHERE q.id IN (SELECT value FROM json_each(?))",
                 (number, msgspec.json.encode(list(ids)).decode()),
@@ -124,7 +123,10 @@ class Database:
 
     def find(self, text: str, limit: int, shortest: int) -> list[QuestionRow]:
         """Return questions by their hash, or else by a sample_id, or else by the beginning of a hash."""
-        prefix = text.encode(errors="replace")
+        try:
+            prefix = text.encode()
+        except UnicodeEncodeError:  # no record has such text
+            return []
         conditions: list[tuple[str, tuple[bytes, ...]]] = [
             ("SELECT id, NULL FROM asked WHERE sample_hash = ? LIMIT ?", (prefix,)),
         ]
@@ -134,12 +136,12 @@ class Database:
         if len(text) >= shortest:
             begins = "SELECT id, NULL FROM asked WHERE sample_hash BETWEEN ? AND ? LIMIT ?"
             conditions += [(begins, (prefix, prefix + b"\xff"))]
-        with self._lock:
+        with self._file.use() as connection:
             for sql, values in conditions if text else ():
-                found = self._connection.execute(sql, (*values, limit)).fetchall()
+                found = connection.execute(sql, (*values, limit)).fetchall()
                 if "marks" in sql:
                     more = "SELECT id, scope FROM several_ids WHERE sample_id IN (?, ?) LIMIT ?"
-                    found += self._connection.execute(more, (*spelled, limit)).fetchall()
+                    found += connection.execute(more, (*spelled, limit)).fetchall()
                 if found:
                     return self._found(found)[:limit]
         return []
@@ -165,8 +167,8 @@ class Database:
         """Return the id of a question of a scope; None if there is none."""
         number = self._numbers.get((query.evaluation_name, query.metric))
         sql = "SELECT a.id FROM asked a JOIN question q ON q.id = a.id AND q.scope = ? WHERE a.sample_hash = ?"
-        with self._lock:
-            row = self._connection.execute(sql, (number, sample_hash.encode(errors="replace"))).fetchone()
+        with self._file.use() as connection:
+            row = connection.execute(sql, (number, sample_hash.encode(errors="replace"))).fetchone()
         return None if row is None else row[0]
 
     def marks(self, query: Query, ids: Sequence[int]) -> Iterator[tuple[str, Marks]]:
@@ -174,23 +176,22 @@ class Database:
         number = self._numbers[query.evaluation_name, query.metric]
         sql = "SELECT a.sample_hash, m.flags, m.shares, m.scores, m.lengths FROM marks m JOIN asked a ON a.id = m.id "
         for place in ids:
-            with self._lock:
-                row = self._connection.execute(f"{sql} WHERE m.scope = ? AND m.id = ?", (number, place)).fetchone()
+            with self._file.use() as connection:
+                row = connection.execute(f"{sql} WHERE m.scope = ? AND m.id = ?", (number, place)).fetchone()
             if row:
                 yield row[0].decode(), Marks(*row[1:])
 
     def ranges(self, place: int) -> list[Range]:
         """Return where the records of a question are."""
-        with self._lock:
-            row = self._connection.execute("SELECT ranges FROM asked WHERE id = ?", (place,)).fetchone()
+        with self._file.use() as connection:
+            row = connection.execute("SELECT ranges FROM asked WHERE id = ?", (place,)).fetchone()
         return _decode_ranges(row[0]) if row else []
 
     def close(self) -> None:
         """Close the file."""
-        with self._lock:
-            self._connection.close()
+        self._file.close()
 
-    def _facts(self, query: Query) -> str:
+    def _facts(self, connection: sqlite3.Connection, query: Query) -> str:
         """Return the table, or what selects from it, with the facts about the models of a query."""
         number = self._numbers[query.evaluation_name, query.metric]
         scope = self.scopes[number]
@@ -199,52 +200,31 @@ class Database:
             return f"(SELECT {FACT_COLUMNS} FROM question WHERE scope = {number})"  # noqa: S608 - a number of ours
         key = number, tuple(scope.models[at] for at in chosen)
         if key not in self._choices:
-            self._choices[key] = self._choose(number, chosen)
+            self._choices[key] = self._choose(connection, number, chosen)
             if len(self._choices) > _KEPT_CHOICES:
-                self._connection.execute(f"DROP TABLE {self._choices.popitem(last=False)[1]}")
+                connection.execute(f"DROP TABLE {self._choices.popitem(last=False)[1]}")
         self._choices.move_to_end(key)
         return self._choices[key]
 
-    def _choose(self, number: int, chosen: Sequence[int]) -> str:
+    def _choose(self, connection: sqlite3.Connection, number: int, chosen: Sequence[int]) -> str:
         """Make a table of the facts about some models of a scope."""
         self._made += 1
         name = f"temp.choice_{self._made}"
         graded = self.scopes[number].graded
         columns = FACT_COLUMNS.replace("id,", "id INTEGER PRIMARY KEY,", 1)
-        self._connection.execute(f"CREATE TABLE {name} ({columns})")
+        connection.execute(f"CREATE TABLE {name} ({columns})")
         sql = (
             "SELECT m.id, q.input_chars, m.flags, m.shares, m.scores, m.lengths "
             "FROM marks m JOIN question q ON q.scope = m.scope AND q.id = m.id WHERE m.scope = ?"
         )
-        self._connection.executemany(
+        connection.executemany(
             f"INSERT INTO {name} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - a name of ours
             (
                 (place, *facts_of(Marks(*marks), chosen, graded=graded), input_chars)
-                for place, input_chars, *marks in self._connection.execute(sql, (number,))
+                for place, input_chars, *marks in connection.execute(sql, (number,))
             ),
         )
         return name
-
-
-def open_database(path: Path) -> Database | None:
-    """Open the file of an index; None if there is none, or if it is damaged."""
-    try:
-        with path.open("rb") as file:
-            header = file.read(_HEADER_BYTES)
-        page_bytes = int.from_bytes(header[16:18], "big")
-        pages = int.from_bytes(header[28:32], "big")
-        if path.stat().st_size != pages * (page_bytes if page_bytes != 1 else 1 << 16):
-            return None
-        connection = sqlite3.connect(
-            f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False, isolation_level=None
-        )
-        try:
-            return Database(connection)
-        except BaseException:
-            connection.close()
-            raise
-    except (OSError, sqlite3.Error, ValueError):
-        return None
 
 
 def _id_test(patterns: Sequence[str]) -> Callable[[bytes], bool]:

@@ -6,8 +6,10 @@ It is found by the checksum of the manifest, so it is never stale, and two copie
 from __future__ import annotations
 
 import os
+import sqlite3
 from array import array
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Self
 
 import msgspec
@@ -15,7 +17,8 @@ import msgspec
 from fastrec.answers.answer import Answer
 from fastrec.answers.build import INDEX_FORMAT, build_index
 from fastrec.answers.cache import cache_directory, index_name, mark_used, new_file, remove_unused
-from fastrec.answers.database import Database, open_database
+from fastrec.answers.database import Database
+from fastrec.answers.index_file import open_file
 from fastrec.answers.marks import outcome_of, values_or_none
 from fastrec.answers.reading import read_answers
 from fastrec.answers.table import Outcome, Page, Query, QuestionRow, Scope
@@ -24,6 +27,7 @@ from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.scan import parts_of
 from fastrec.corpus.sources import has_sources
 from fastrec.engine import check_jobs
+from fastrec.errors import DamagedFileError
 from fastrec.limits import LIMITS, Limits
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
@@ -180,17 +184,29 @@ def open_index(
     parts_of(corpus, manifest)
     directory = cache_directory(cache)
     path = directory / index_name(storage_of(corpus).read_all(join(corpus, MANIFEST)), INDEX_FORMAT)
-    database = open_database(path)
-    if database:
+    if database := _opened(path):
         mark_used(path)
         return Index(corpus, manifest, database, limits)
     remove_unused(directory)
     with new_file(directory) as building:
         build_index(str(building), corpus, manifest, jobs=jobs, progress=progress, limits=limits)
         if building.parent == directory:
-            building.rename(path)
+            building.replace(path)
         else:  # the directory cannot be written
             path = building
-        database = open_database(path)
-    assert database
+        database = _opened(path)
+    if database is None:
+        raise DamagedFileError(str(path), "it cannot be read after it was written")
     return Index(corpus, manifest, database, limits)
+
+
+def _opened(path: Path) -> Database | None:
+    """Open an index; None if there is none, or if it is damaged."""
+    file = open_file(path)
+    if file is None:
+        return None
+    try:
+        return Database(file)
+    except (DamagedFileError, sqlite3.Error, msgspec.MsgspecError, UnicodeDecodeError):
+        file.close()
+        return None

@@ -28,7 +28,9 @@ __all__ = ["EXCERPT_CHARS", "SEARCH_CHARS", "Asked", "LineReader"]
 
 EXCERPT_CHARS: Final = 200
 SEARCH_CHARS: Final = 20_000
-"""Characters of an input, and of its references, that a text search looks at."""
+"""Characters of an input, and of each reference, that a text search looks at."""
+_MOST_TEXTS: Final = 20  # an input and its first references
+_BETWEEN: Final = b"\xff"  # in no text
 
 _MOST_RUNS: Final = 10_000
 _QUESTION: Final = key_mark("evaluation_name")
@@ -216,11 +218,10 @@ class LineReader:
     def asked(self) -> Asked:
         """Return what the last line asks."""
         raw, references = self.input.raw, self.input.reference
-        if not isinstance(references, str):
-            references = "\0".join(references)
-        text = f"{raw[:SEARCH_CHARS]}\0{references[:SEARCH_CHARS]}".casefold()
+        texts = [raw, references] if isinstance(references, str) else [raw, *references]
+        text = _BETWEEN.join([text[:SEARCH_CHARS].casefold().encode() for text in texts[:_MOST_TEXTS]])
         excerpt = " ".join(raw[: 8 * EXCERPT_CHARS].split())[:EXCERPT_CHARS]
-        return Asked(excerpt, text.encode(), len(raw))
+        return Asked(excerpt, text, len(raw))
 
 
 def _total(texts: Sequence[str]) -> int:

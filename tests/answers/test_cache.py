@@ -216,7 +216,7 @@ def test_progress_is_reported(corpus: Path, tmp_path: Path) -> None:
         def start(self, stage: str, total_bytes: int) -> None:
             calls.append((stage, total_bytes > 0))
 
-        def advance(self, size: int, records: int, rejects: int) -> None:
+        def advance(self, size: int, records: int, rejects: int) -> None:  # noqa: ARG002
             calls.append(records)
 
         def finish(self) -> None:
