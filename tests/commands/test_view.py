@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import signal
 import socket
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from html import unescape
 from html.parser import HTMLParser
@@ -257,6 +262,15 @@ def test_sort_and_paging(client: Client) -> None:
     assert [table(client, size=2, page=page) for page in (1, 2, 3, 4)] == [whole[:2], whole[2:4], whole[4:], []]
     page = client.page("/questions?evaluation=sums&size=2&page=2")
     assert "3–4 of 5 questions" in page
+    assert "There are fewer pages" in client.page("/questions?evaluation=sums&page=2")
+
+
+def test_no_more_disagreement(client: Client) -> None:
+    """The link leads back to the question, with a note."""
+    last = table(client, which="disagreement")[-1]
+    address = client.send(f"{client.prefix}/find?text={last}")[1]["location"]
+    status, headers, _ = client.send(address.replace("/question/", "/disagreement/"))
+    assert (status, headers["location"]) == (303, f"{address}#no-more")
 
 
 def test_empty_fields_of_the_form_are_left_out(client: Client) -> None:
@@ -279,7 +293,7 @@ def test_every_link_works(client: Client) -> None:
         kinds[kind] = kinds.get(kind, 0) + 1
         seen.add(address)
         status, headers, body = client.send(address)
-        assert status in (200, 303) or (status == 404 and "/disagreement/" in address), (address, body)
+        assert status in (200, 303), (address, body)
         if status == 200 and headers["content-type"].startswith("text/html"):
             assert all(link.startswith(client.prefix) for link in links_in(body))
             waiting += links_in(body)
@@ -486,3 +500,47 @@ def test_long_texts_are_compared_in_bounded_time() -> None:
     pieces, _ = differences(left, right)
     assert pieces
     assert Addresses("/t").start() == "/t/"
+
+
+# The command
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)])
+def test_command(corpus: Path, tmp_path: Path, signum: int, code: int) -> None:
+    """It prints the address, opens a browser, and ends cleanly."""
+    browser = tmp_path / "browser"
+    browser.write_text('#!/bin/sh\nprintf %s "$1" > "$0.opened"\n')
+    browser.chmod(0o755)
+    command = [sys.executable, "-m", "fastrec", "view", corpus]
+    environment = os.environ | {"BROWSER": f"{browser} %s", "DISPLAY": ":0"}
+    with subprocess.Popen(command, stdout=-1, stderr=-1, text=True, env=environment) as process:
+        assert process.stdout
+        assert process.stderr
+        address = process.stdout.readline().strip()
+        assert "Pick an evaluation" in Client(address).page("/")
+        opened = tmp_path / "browser.opened"
+        until = time.monotonic() + 10
+        while not (opened.exists() and opened.read_text()) and time.monotonic() < until:
+            time.sleep(0.02)
+        assert opened.read_text() == address
+        process.send_signal(signum)
+        assert process.wait(10) == code
+        assert process.stdout.read() == ""
+        said = process.stderr.read()
+    assert said == ("note: ended\n" if code == 0 else "error: terminated\n")
+
+
+def test_corpus_that_was_replaced(corpus: Path, tmp_path: Path) -> None:
+    """A page never shows answers of another corpus: it says that the corpus has changed."""
+    copy = Path(shutil.copytree(corpus, tmp_path / "copy"))
+    with serving(copy) as opened:
+        client = Client(opened.address)
+        path = f"/question/{hash_of(corpus, 'q1')}?evaluation=sums"
+        client.page(path)
+        records = [{**record, "output": {"raw": "another answer"}} for record in plain_records()]
+        make_corpus(tmp_path, records, "other")
+        shutil.rmtree(copy)
+        shutil.copytree(tmp_path / "other", copy)
+        page = client.page(path, 500)
+        assert "another answer" not in page
+        assert "<h1>The corpus cannot be read</h1>" in page

@@ -18,7 +18,7 @@ from fastrec.answers.table import Query, QuestionRow, Scope
 from fastrec.commands.view.addresses import Addresses, Place, place_of
 from fastrec.commands.view.answer_page import answer_page, chosen_answer, record_text
 from fastrec.commands.view.layout import Frame
-from fastrec.commands.view.question_page import question_page
+from fastrec.commands.view.question_page import NO_MORE, question_page
 from fastrec.commands.view.start_page import found_page, start_page
 from fastrec.commands.view.table_page import table_page
 from fastrec.errors import FastrecError, shown
@@ -76,7 +76,8 @@ class _Pages:
         frame = self.frame(request)
         following = self._index.next_disagreement(place.query, row.sample_hash)
         if following is None:
-            raise _MissingError("After this question, there is none on which the models disagree.")
+            address = frame.addresses.question(place, row.sample_hash)
+            return RedirectResponse(f"{address}#{NO_MORE}", 303)
         return RedirectResponse(frame.addresses.question(place, following.sample_hash), 303)
 
     def answer(self, request: Request) -> Response:

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from fastrec.answers.table import Query, Scope
-from fastrec.commands.view.addresses import PAGE_SIZE, Place
+from fastrec.commands.view.addresses import PAGE_SIZE, Place, filter_pairs, scope_pairs
 from fastrec.commands.view.names import name_text
 from fastrec.errors import counted
 from fastrec.html import Child, Exact, Html, joined, tag
 
 __all__ = ["WHICH", "filter_form"]
 
+_FIELDS: Final = {"text", "which", "right", "wrong", "least", "most", "model"}
 WHICH: Final = {
     "all": "all questions",
     "all-wrong": "all models wrong",
@@ -25,11 +26,9 @@ WHICH: Final = {
 def filter_form(scope: Scope, place: Place, action: str, reset: str) -> Html:
     """Make the form; it works without a script."""
     query = place.query
-    hidden = [("evaluation", name_text(query.evaluation_name))]
-    hidden += [] if query.metric is None else [("metric", name_text(query.metric))]
-    hidden += [("sort", query.sort)] if query.sort != "order" else []
+    state = [*scope_pairs(query), *filter_pairs(query)]
+    hidden = [(name, value) for name, value in state if name not in _FIELDS]
     hidden += [("size", str(place.size))] if place.size != PAGE_SIZE else []
-    hidden += [("id", name_text(one)) for one in query.sample_ids]
     text = tag(
         "input", type="search", name="text", value=Exact(query.text), placeholder="text in the input or a reference",
         data_key="/",

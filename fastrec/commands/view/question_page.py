@@ -20,8 +20,10 @@ from fastrec.commands.view.texts import SIGNS, block, percent, score_text
 from fastrec.errors import counted
 from fastrec.html import Exact, Html, joined, tag
 
-__all__ = ["question_card", "question_page"]
+__all__ = ["NO_MORE", "question_card", "question_page"]
 
+NO_MORE: Final = "no-more"
+"""The anchor of a note that is visible only if an address has it."""
 _INPUT: Final = 6_000
 _PROMPT: Final = 3_000
 _CHANGE = msgspec.structs.replace
@@ -49,6 +51,7 @@ def question_page(frame: Frame, index: Index, scope: Scope, place: Place, row: Q
         f"{title} · {query.evaluation_name}",
         [(query.evaluation_name, here.table()), (title, None)],
         _links(here, index),
+        tag("p", "There is no disagreement after this question.", id=NO_MORE, class_="card"),
         other,
         tag("div", tag("section", question, class_="asked"), tag("section", outcomes, answers), class_="columns"),
     )

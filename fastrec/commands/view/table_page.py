@@ -40,9 +40,10 @@ def table_page(frame: Frame, index: Index, scope: Scope, place: Place) -> Html:
     address = frame.addresses.questions(place)
     rows = [_row(scope, row, address(row.sample_hash)) for row in found.rows]
     table = tag("table", _head(frame.addresses, scope, place), tag("tbody", *rows), class_="list questions")
-    nothing = tag(
-        "p", "No question matches. ", tag("a", "Show all questions", href=frame.addresses.table(plain)), class_="card"
-    )
+    said, other, shown = "No question matches. ", "Show all questions", plain
+    if found.total:
+        said, other, shown = "There are fewer pages. ", "Show the first page", _CHANGE(place, page=1)
+    nothing = tag("p", said, tag("a", other, href=frame.addresses.table(shown)), class_="card")
     about = f"{counted(scope.questions, 'question')}, {counted(len(scope.models), 'model')}"
     graded = ". Scores are graded: the mean score stands for the share of right answers" if scope.graded else ""
     return frame.page(
