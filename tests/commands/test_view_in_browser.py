@@ -54,27 +54,44 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture
-def open_page(browser: Browser, server: View) -> Iterator[Any]:
-    """Open the first page; check at the end that nothing was logged, and that every request was to the server."""
-    contexts, said, requests = [], [], []
+class Watched:
+    """Opens pages, and keeps what they log and request."""
 
-    def opened(path: str = "", *, width: int = 1280, **options: Any) -> Page:
-        context = browser.new_context(viewport={"width": width, "height": 800}, **options)
-        context.set_default_timeout(5_000)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: said.append(message.text))
-        page.on("pageerror", lambda error: said.append(str(error)))
-        page.on("request", lambda request: requests.append(request.url))
-        page.goto(server.address + path)
+    def __init__(self, browser: Browser, address: str) -> None:
+        self._browser = browser
+        self._address = address
+        self._plain: Page | None = None  # one for all tests: a new one takes as long as ten clicks
+        self.said: list[str] = []
+        self.requests: list[str] = []
+
+    def open(self, path: str = "", *, width: int = 1280, **options: Any) -> Page:
+        page = self._plain if width == 1280 and not options else None
+        if page is None:
+            context = self._browser.new_context(viewport={"width": width, "height": 800}, **options)
+            context.set_default_timeout(5_000)
+            page = context.new_page()
+            page.on("console", lambda message: self.said.append(message.text))
+            page.on("pageerror", lambda error: self.said.append(str(error)))
+            page.on("request", lambda request: self.requests.append(request.url))
+        if width == 1280 and not options:
+            self._plain = page
+        page.goto(self._address + path)
         return page
 
-    yield opened
-    assert [text for text in said if "404 (Not Found)" not in text] == []
-    assert all(url.startswith(server.address) for url in requests)
-    for context in contexts:
-        context.close()
+
+@pytest.fixture(scope="module")
+def watched(browser: Browser, server: View) -> Watched:
+    return Watched(browser, server.address)
+
+
+@pytest.fixture
+def open_page(watched: Watched, server: View) -> Iterator[Any]:
+    """Open the first page; check at the end that nothing was logged, and that every request was to the server."""
+    yield watched.open
+    assert [text for text in watched.said if "404 (Not Found)" not in text] == []
+    assert all(url.startswith(server.address) for url in watched.requests)
+    watched.said.clear()
+    watched.requests.clear()
 
 
 def follow(page: Page, selector: str) -> None:
@@ -332,12 +349,12 @@ def hostile_tables(server: View) -> list[str]:
 
 
 def hostile_addresses(server: View) -> list[str]:
-    """For each of these evaluations a question, and the answers to it."""
+    """For each of these evaluations a question, and an answer to it."""
     client, addresses = Client(server.address), []
     for table in hostile_tables(server):
         question = unescape(re.findall(r'href="([^"]*/question/[^"]*)"', client.page(table))[0])
         answers = re.findall(r'href="([^"]*/answer/[^"]*)" class="model', client.page(question))
-        addresses += [question, *map(unescape, answers[-2:])]
+        addresses += [question, unescape(answers[-1])]  # the transcript has most kinds of text
     return addresses
 
 
@@ -345,7 +362,7 @@ def test_hostile_records(open_page: Any, server: View) -> None:
     """No script from a record runs, nothing is loaded, and every text can be read, on a phone too."""
     page = open_page(width=PHONE)
     addresses = [*hostile_tables(server), *hostile_addresses(server)]
-    assert len(addresses) == 5 * 4
+    assert len(addresses) == 5 * 3
     for address in addresses:
         page.goto(urljoin(server.address, address))
         page.evaluate("document.querySelectorAll('details').forEach((folded) => { folded.open = true; })")
@@ -358,7 +375,9 @@ def test_hostile_records(open_page: Any, server: View) -> None:
 def test_hostile_names_in_forms(open_page: Any, server: View) -> None:
     """A model can be chosen by its name, whatever characters it has."""
     page = open_page()
-    for table in hostile_tables(server):
+    tables = [table for table in hostile_tables(server) if "%22" in table or "%5C" in table]
+    assert len(tables) == 2
+    for table in tables:
         page.goto(urljoin(server.address, table))
         page.click("summary")
         page.locator(".checks input").last.check()

@@ -13,7 +13,7 @@ from fastrec.answers.transcript import Transcript, Turn, transcript_of
 from fastrec.commands.view.addresses import QuestionAddresses
 from fastrec.commands.view.differences import LONGEST, Piece, differences
 from fastrec.commands.view.names import Chosen, chosen_text
-from fastrec.commands.view.texts import block, facts, short, verdict
+from fastrec.commands.view.texts import FIGURES, block, facts, figures, short, verdict
 from fastrec.errors import counted
 from fastrec.html import Child, Exact, Html, joined, multiline, tag
 
@@ -59,7 +59,11 @@ def cards(here: QuestionAddresses, shown: Sequence[Shown]) -> Html:
         made = (_card(here, one) for one in shown)
         return tag("div", *made, class_="cards")
     rows = (_row(here, one) for one in shown)
-    return tag("div", *rows, class_="answer-list")
+    names = ("verdict", "model", *FIGURES, "start of the answer")
+    head = tag("div", tag("span", *(tag("span", name) for name in names), class_="grid"), class_="list-head")
+    columns = zip(FIGURES, zip(*(figures(one.answer) for one in shown), strict=True), strict=True)
+    empty = [f"no-{name}" for name, values in columns if not any(values)]
+    return tag("div", head, *rows, class_=" ".join(["answer-list", *empty]))
 
 
 def compared(here: QuestionAddresses, left: Shown, right: Shown) -> Html:
@@ -120,8 +124,9 @@ def _row(here: QuestionAddresses, one: Shown) -> Html:
         "summary",
         verdict(answer.outcome),
         tag("span", answer.model_id, f" #{one.chosen.ordinal}" if one.chosen.ordinal > 1 else None, class_="model"),
-        facts(answer),
+        *(tag("span", value, class_="figure") for value in figures(answer)),
         tag("span", short(start, _START), class_="excerpt", dir="auto"),
+        class_="grid",
     )
     link = tag("p", _name(here, one))
     body = _body(here, one, _LISTED_TEXT)
@@ -135,18 +140,19 @@ def _body(here: QuestionAddresses, one: Shown, most: int, text: Html | None = No
     made = []
     if one.answer.error:
         made.append(tag("p", "Error: ", short(one.answer.error, _CARD_TEXT), class_="error-text"))
-    extracted = [value for value in dict.fromkeys(transcript.extracted) if value]
+    said = final_text(transcript)
+    extracted = [value for value in dict.fromkeys(transcript.extracted) if value and not said.startswith(value)]
     if extracted:
         values = joined(*(tag("code", short(value, _EXTRACTED)) for value in extracted[:5]))
         made.append(tag("p", "Extracted: ", values, class_="extracted"))
     reasoning = "\n\n".join(turn.reasoning for turn in transcript.turns if turn.reasoning)
     if reasoning:
         made.append(folded("Reasoning", reasoning, most, address))
-    made.append(text or block(final_text(transcript), most, address))
+    made.append(text or block(said, most, address))
     calls = sum(len(turn.calls) for turn in transcript.turns)
     if len(transcript.turns) > 1 or calls:
-        said = f"Transcript: {counted(len(transcript.turns), 'turn')}, {counted(calls, 'tool call')}"
-        made.append(tag("p", tag("a", said, href=address)))
+        counts = f"Transcript: {counted(len(transcript.turns), 'turn')}, {counted(calls, 'tool call')}"
+        made.append(tag("p", tag("a", counts, href=address)))
     return made
 
 

@@ -80,6 +80,7 @@ def _links(here: QuestionAddresses, index: Index) -> Html:
         key_link("← Previous", "k p", link(before), rel="prev"),
         key_link("Next →", "j n", link(after), rel="next"),
         key_link("Next disagreement", "d", here.disagreement()),
+        tag("a", "Answers ↓", href="#answers", class_="button narrow-only"),
         class_="steps",
         aria_label="Questions",
     )

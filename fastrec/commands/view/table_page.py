@@ -98,7 +98,7 @@ def _row(scope: Scope, row: QuestionRow, address: str) -> Html:
         href=address,
         class_="row-link",
     )
-    right = score_text(row.mean_score) if scope.graded else f"{percent(row.share)}"
+    right = score_text(row.mean_score) if scope.graded else percent(row.share)
     of_models = f"{row.right:.4g} of {counted(row.models, 'model')}"
     disagreement = row.disagreement
     return tag(

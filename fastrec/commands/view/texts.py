@@ -7,12 +7,12 @@ from typing import Final
 
 from fastrec.answers.answer import Answer
 from fastrec.answers.table import Outcome
-from fastrec.errors import counted
-from fastrec.html import Child, Html, joined, multiline, tag
+from fastrec.html import Html, multiline, tag
 
-__all__ = ["SIGNS", "bar", "block", "facts", "percent", "score_text", "short", "verdict"]
+__all__ = ["FIGURES", "SIGNS", "bar", "block", "facts", "figures", "percent", "score_text", "short", "verdict"]
 
 SIGNS: Final[dict[Outcome, str]] = {"right": "✓", "wrong": "✗", "mixed": "±", "error": "!", "none": "·"}
+FIGURES: Final = ("score", "tokens", "latency")
 _BAR: Final = 60
 
 
@@ -35,7 +35,7 @@ def percent(share: float | None) -> str:
 
 
 def score_text(score: float | None) -> str:
-    """Format a score with at most four digits after the point.
+    """Format a score with four digits.
 
     >>> score_text(1.0), score_text(True), score_text(0.33333), score_text(1e-9)
     ('1', 'true', '0.3333', '1e-09')
@@ -44,7 +44,7 @@ def score_text(score: float | None) -> str:
         return "–"
     if isinstance(score, bool):
         return str(score).lower()
-    return f"{score:.4g}"
+    return f"{score:.4g}" if abs(score) < 1_000 else f"{score:,.0f}"
 
 
 def bar(share: float | None, class_: str = "share") -> Html:
@@ -74,21 +74,20 @@ def block(text: str, most: int | None, whole: str | None = None, *, class_: str 
     return tag("div", multiline(text[:most]), more, class_=f"{class_} cut", dir="auto")
 
 
+def figures(answer: Answer) -> tuple[str, str, str]:
+    """Format score, tokens (of the input → of the output) and latency of an answer; empty if there is none."""
+    numbers = (answer.input_tokens, answer.output_tokens)
+    tokens = " → ".join("–" if number is None else f"{number:,}" for number in numbers)
+    latency = "" if answer.latency_ms is None else _seconds(answer.latency_ms)
+    return score_text(answer.score), "" if numbers == (None, None) else tokens, latency
+
+
 def facts(answer: Answer) -> Html:
     """Say score, tokens and latency of an answer in one line."""
-    said: list[tuple[str, Child]] = [("score", score_text(answer.score))]
-    if answer.input_tokens is not None or answer.output_tokens is not None:
-        numbers = (answer.input_tokens, answer.output_tokens)
-        said.append(("tokens", " → ".join("–" if number is None else f"{number:,}" for number in numbers)))
-    if answer.latency_ms is not None:
-        said.append(("latency", _seconds(answer.latency_ms)))
-    return tag("span", joined(*(tag("span", f"{name} ", tag("b", value)) for name, value in said)), class_="facts")
+    named = zip(FIGURES, figures(answer), strict=True)
+    said = (tag("span", f"{name} ", tag("b", value)) for name, value in named if value)
+    return tag("span", *said, class_="facts")
 
 
 def _seconds(milliseconds: float) -> str:
     return f"{milliseconds:.3g} ms" if milliseconds < 1_000 else f"{milliseconds / 1_000:,.1f} s"
-
-
-def characters(count: float | None) -> str:
-    """Format a number of characters."""
-    return "–" if count is None else counted(round(count), "character")
