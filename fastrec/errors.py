@@ -2,6 +2,7 @@
 
     FastrecError                    exit code 3, unless a subclass has another
     ├── UsageError                  the command line or an argument is wrong (exit code 2)
+    │   └── NoMatchError            no record matches the filters
     ├── RefusedError                a corpus was made, but not published (exit code 1): where it is, why, its summary
     ├── InvalidRecordError          in `judge.findings`: a line is not a valid record (exit code 1)
     ├── WorkerDiedError             a task killed its worker process twice, or never ended: the task
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ClusterError", "CorpusError", "FastrecError", "LockedError", "PanicError", "UsageError", "WorkerDiedError"]
 __all__ += ["BadShardsError", "ShardCorruptError", "ShardError", "ShardLimitError", "ShardMissingError"]
-__all__ += ["DamagedFileError", "LogError", "LostLeaseError", "RefusedError", "ShardTruncatedError"]
+__all__ += ["DamagedFileError", "LogError", "LostLeaseError", "NoMatchError", "RefusedError", "ShardTruncatedError"]
 __all__ += ["counted", "naming", "out_of_memory", "shown", "utf8", "without_secrets"]
 
 # Up to the last @ before the path. A password may contain /, as keys of stores do; a port has digits only.
@@ -102,6 +103,10 @@ class UsageError(FastrecError):
     """The caller asked for something impossible; the message says what to do instead."""
 
     exit_code = 2
+
+
+class NoMatchError(UsageError):
+    """No record matches the filters."""
 
 
 class RefusedError(FastrecError):

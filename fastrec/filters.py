@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
+from shlex import quote
 from typing import Any, TypedDict
 
 import msgspec
@@ -41,6 +42,18 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
 
     def __bool__(self) -> bool:
         return self != _NONE
+
+    def __str__(self) -> str:
+        """Return the filters as options of a command line.
+
+        >>> str(Filters(model=("org/*", "m"), wrong=True))
+        "--model 'org/*' --model m --wrong"
+        """
+        words: list[str] = []
+        for name in self.__struct_fields__:
+            option, value = f"--{name.replace('_', '-')}", getattr(self, name)
+            words += [option] if value is True else [f"{option} {quote(one)}" for one in value or ()]
+        return " ".join(words)
 
     @property
     def choose_outcomes(self) -> bool:

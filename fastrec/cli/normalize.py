@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastrec.cli.console import allow_broken_pipe, print_json, print_notice, print_stderr, print_warning
+from fastrec.cli.filters import filter_options
 from fastrec.cli.options import (
     Size,
     choice_option,
@@ -67,7 +68,8 @@ class MaxRejects(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @choice_option("--schema", ["auto", "0.2.0", "0.3.0"],
                "Schema version of the corpus; auto: 0.2.0 if all valid records are of that version, else "
                "0.3.0.")  # fmt: skip
-@choice_option("--hash", ["sha256", "xxh3_128"], "Algorithm of sample_hash.")
+@choice_option("--hash-algorithm", ["sha256", "xxh3_128"], "Algorithm of sample_hash. --hash sha256 and --hash "
+               "xxh3_128 do the same, as in earlier releases.")  # fmt: skip
 @choice_option("--sample-hash", ["replace", "fill", "verify"],
                "What to do if a record's sample_hash is wrong: replace it, keep it (fill), or reject the record "
                "(verify).")  # fmt: skip
@@ -99,6 +101,7 @@ class MaxRejects(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @click.option("--work-dir", type=click.Path(), envvar="FASTREC_WORK_DIR", show_envvar=True,
               show_default="next to the output; TMPDIR for a store, without --scheduler and --incremental",
               help="Directory or URL for temporary files and kept work.")  # fmt: skip
+@filter_options
 @reading_options
 @click.option("--dry-run", is_flag=True,
               help="Show what would be read, and stop. With --incremental, judge new and changed shards in a temporary "
@@ -109,9 +112,8 @@ class MaxRejects(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @click.option("-v", "--verbose", count=True,
               help="Print a table of models too; with -vv, a traceback for unexpected errors.")  # fmt: skip
 def normalize(
-    *, paths: tuple[str, ...], files_from: str | None, output: str, sort_by: str | None, repair: tuple[str, ...],
-    dry_run: bool, as_json: bool, quiet: bool, no_progress: bool, verbose: int,
-    **given: Any,
+    *, paths: tuple[str, ...], files_from: str | None, output: str, dry_run: bool, as_json: bool, quiet: bool,
+    no_progress: bool, verbose: int, **given: Any,
 ) -> None:  # fmt: skip
     """Turn any number of shards into one clean, sorted corpus.
 
@@ -125,7 +127,7 @@ def normalize(
       1     done and published, but lines were rejected (without --max-rejects);
             or refused, and put at OUTPUT.refused: more than --max-rejects lines
             were rejected, or no records would replace a corpus with records
-      2     the command line is wrong
+      2     the command line is wrong, or no record matches the filters
       3     failed, nothing published: a bad shard, a full disk, or a worker that
             kept dying
       130   interrupted; the next run reuses finished work
@@ -138,16 +140,14 @@ def normalize(
       fastrec normalize runs/ -o corpus --overwrite --dry-run
       fastrec normalize runs/ -o corpus --overwrite --incremental
       fastrec normalize runs/ -o repaired --schema 0.3.0 --repair all
+      fastrec normalize corpus -o smaller --exclude-model org/old
       zcat old.gz | fastrec normalize - -o old-corpus
     """
-    from fastrec.arguments import field_names
     from fastrec.corpus.manifest import skipped_lines
-    from fastrec.judge.repair import repair_codes
-    from fastrec.normalize.options import Options
+    from fastrec.normalize.options import make_options
     from fastrec.normalize.run import run
 
-    repairs = repair_codes(field_names("repair", repair))
-    options = Options(**given, sort_by=field_names("sort_by", sort_by or ()), repair=repairs)
+    options = make_options(**given)
     if dry_run:
         from fastrec.normalize.dry_run import plan
 
@@ -216,11 +216,12 @@ def _closing_line(result: NormalizeResult) -> str:
     summary, counts = result.summary, result.summary.line_counts
     contradictions = counted(summary.contradictions.identities, "contradiction")
     repaired = f"{summary.repaired.lines:,} repaired; " if summary.repaired.lines else ""
+    filtered = f"{result.filtered:,} filtered out; " if result.filtered else ""
     # The size of a stream is unknown.
     size = spell_bytes(result.input_bytes) if result.input_bytes else f"{spell_bytes(result.text_bytes)} of text"
     return (
         f"{counted(counts.lines, 'line')}: {counts.kept:,} kept, {counted(counts.duplicates, 'duplicate')}, "
-        f"{counts.rejected:,} rejected, {counts.blank:,} blank; {repaired}{contradictions}, "
+        f"{counts.rejected:,} rejected, {counts.blank:,} blank; {filtered}{repaired}{contradictions}, "
         f"{counted(summary.repeats.identities, 'repeat')}; "
         f"{_spell_parts(result)}, {size} → {spell_bytes(result.output_bytes)} "
         f"{spell_speed(result.text_bytes, result.seconds)}"

@@ -121,7 +121,7 @@ class InputEntry(msgspec.Struct, kw_only=True):
     text_bytes: int
     """Size of the decompressed text."""
     lines: int
-    """Lines, including blank ones."""
+    """Lines, including blank ones, without those that filters left out."""
     kept: int
     """Records that are in the corpus."""
     duplicates: int
@@ -132,6 +132,8 @@ class InputEntry(msgspec.Struct, kw_only=True):
     """Lines with nothing but white space."""
     repaired: dict[str, int] = msgspec.field(default_factory=dict)
     """By code, valid lines that were repaired; a line may have several repairs."""
+    filtered: int = 0
+    """Records that filters left out; they are not among the lines."""
 
 
 class Manifest(msgspec.Struct, kw_only=True):
@@ -165,6 +167,8 @@ class Manifest(msgspec.Struct, kw_only=True):
     """SHA-256 of the summary."""
     inputs: list[InputEntry]
     """Shards that were read."""
+    filtered: int = 0
+    """Records of all inputs that filters left out."""
     skipped: list[str]
     """Shards that were left out because they could not be read."""
     refused: str | None = None

@@ -8,6 +8,7 @@ from typing import Final, Self
 
 import msgspec
 
+from fastrec.judge.filtering import LeftOut
 from fastrec.judge.findings import Finding
 from fastrec.schemas.recipes import ABSENT
 from fastrec.schemas.registry import Record
@@ -69,7 +70,7 @@ class RepairedLine(msgspec.Struct, frozen=True):
 
 
 class Batch(msgspec.Struct):
-    """The judged lines of a chunk. `lines == valid + len(rejected) + blank`, always.
+    """The judged lines of a chunk. `lines == valid + len(rejected) + blank + filtered`, always.
 
     If only verdicts were asked for, the lists with an item for each record are empty, except perhaps `records` and
     `numbers`.
@@ -96,6 +97,8 @@ class Batch(msgspec.Struct):
     """Records whose `sample_hash` was wrong."""
     repaired: list[RepairedLine] = msgspec.field(default_factory=list)
     """Records that were repaired."""
+    left_out: Counter[LeftOut] = msgspec.field(default_factory=Counter)
+    """The names of the records that the filters leave out; nothing else has these records."""
     slow: int = 0
     """Valid records that took the slow path."""
 
@@ -103,6 +106,11 @@ class Batch(msgspec.Struct):
     def valid(self) -> int:
         """Number of valid records."""
         return self.versions.total()
+
+    @property
+    def filtered(self) -> int:
+        """Number of records that the filters leave out."""
+        return self.left_out.total()
 
     @property
     def verified(self) -> int:

@@ -24,9 +24,11 @@ import msgspec
 from msgspec import UNSET
 from stringzilla import count, find
 
+from fastrec.filters import Filters
 from fastrec.judge.batch import Batch, HashReplaced
 from fastrec.judge.chunk import OpenChunk
 from fastrec.judge.colons import count_colons
+from fastrec.judge.filtering import RecordFilter
 from fastrec.judge.known_inputs import KNOWN_INPUT_BYTES, PLACEHOLDER_BYTES, KnownInput, KnownInputs
 from fastrec.judge.lanes import REFUSALS, Lane, Lanes
 from fastrec.judge.parse import spell
@@ -71,6 +73,7 @@ class Judge:
         repairs: frozenset[str] = frozenset(),
         is_guess: bool = False,
         known_input_bytes: int = KNOWN_INPUT_BYTES,
+        filters: Filters | None = None,
     ) -> None:
         """Make a judge that computes `sample_hash` with `algorithm`.
 
@@ -87,6 +90,8 @@ class Judge:
 
         `known_input_bytes` is the memory for known inputs. They make judging faster, but records with them have no
         `input` of their own. With 0, there are none.
+
+        Valid records that do not match the filters are counted, and are otherwise not there; this needs a target.
         """
         assert normal or target is None
         self._target = target
@@ -94,6 +99,7 @@ class Judge:
         self._warnings = warnings
         self._normal = normal
         self._records = records
+        self._filter = RecordFilter(filters, target) if filters and target else None
         # Without normal forms, known inputs save no more than it costs to find them.
         self._known_inputs = KnownInputs(known_input_bytes if normal else 0)
         self._find_recipe: FindRecipe = RecipeFinder().find if any_recipe else _no_recipe
@@ -112,6 +118,7 @@ class Judge:
             records=records,
             repairs=repairs,
             is_guess=is_guess,
+            record_filter=self._filter,
         ).judge
 
     def judge_chunk(self, data: bytes, into: bytearray, *, line: int = 1, offset: int = 0) -> Batch:
@@ -164,6 +171,11 @@ class Judge:
         position, number, saved, excess = chunk.position, chunk.number, chunk.saved, chunk.excess
         next_null, before, stop = chunk.next_null(), number, _Stop.END
         count_strings = _none if normal else decoder.count_strings
+        leaves_out = leaves_out_hash = None
+        if asks := self._filter:
+            leaves_out, has_metrics = asks.leaves_out, asks.has_metrics(schema)
+            leaves_out_hash = asks.leaves_out_hash if asks.chooses_hashes else None
+        filtered = 0
         while position < size:
             end = next_newline(b"\n", position)
             if end < 0:
@@ -184,6 +196,18 @@ class Judge:
             except REFUSALS:
                 break
             stop = _Stop.SLOW
+            if leaves_out and (left_out := leaves_out(record, has_metrics)):
+                own_colons = _colons_if_whole(record, known, view[position:end])
+                if own_colons is None:
+                    break
+                batch.left_out[left_out] += 1
+                filtered += 1
+                excess += own_colons
+                if known:
+                    saved += len(known.text) - PLACEHOLDER_BYTES
+                position = end + 1
+                number += 1
+                continue
             if target is not schema:
                 balance, length, colons = excess, len(into), count_colons(view[position:end])
                 upgraded = self._upgraded(record, known, colons, schema)
@@ -211,6 +235,24 @@ class Judge:
                         batch.replaced.append(HashReplaced(*names, given, computed))
                     if mode != "fill":
                         record.sample_hash = computed
+            if leaves_out_hash and (left_out := leaves_out_hash(record)):
+                if recipe == WRONG:
+                    batch.replaced.pop()
+                excess += given is UNSET
+                if target is schema:
+                    record.sample_hash = given
+                    own_colons = _colons_if_whole(record, known, view[position:end])
+                    if own_colons is None:
+                        break
+                    balance, colons = excess, own_colons
+                batch.left_out[left_out] += 1
+                filtered += 1
+                excess = balance + colons
+                if known:
+                    saved += len(known.text) - PLACEHOLDER_BYTES
+                position = end + 1
+                number += 1
+                continue
             if with_warnings and (recipe == WRONG or not is_sure or gives_reason(record, target)):
                 for finding in warnings_of(record, target, label, schema, wrong_hash=recipe == WRONG):
                     batch.warnings.append((chunk.line + number, finding))
@@ -247,7 +289,7 @@ class Judge:
         else:
             stop = _Stop.END
         chunk.position, chunk.number, chunk.saved, chunk.excess = position, number, saved, excess
-        batch.versions[schema.name] += number - before
+        batch.versions[schema.name] += number - before - filtered
         return stop
 
     def _judge_refused(self, stop: _Stop, chunk: OpenChunk, into: bytearray, batch: Batch) -> None:
@@ -312,6 +354,14 @@ class Judge:
         if len(given) <= len(known.sample_hash):  # others are wrong, and may be long
             known.recipe = given, recipe
         return recipe
+
+
+def _colons_if_whole(record: Any, known: KnownInput | None, line: memoryview) -> int | None:
+    """Count the colons of a line whose record is left out; None if a key was dropped. The record changes."""
+    if known:
+        record.input = 0
+    colons = count_colons(line)
+    return colons if count(spell(record), b":") == colons else None
 
 
 def _refuse(line: memoryview) -> Any:  # noqa: ARG001 - it stands for a decoder

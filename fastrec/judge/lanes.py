@@ -54,17 +54,18 @@ class Lanes:
         self._schemas = [schema] if schema else list(SCHEMAS.values())
         self._target = target
         self._algorithm = algorithm
-        self._lanes: dict[str, Lane] = {}
+        self._lanes: dict[tuple[str, str], Lane] = {}
 
     @property
     def first(self) -> Lane:
         """The lane of the first version."""
         return self.of(self._schemas[0])
 
-    def of(self, schema: Schema) -> Lane:
-        """Return the lane of a version."""
-        lane = self._lanes.get(schema.name)
-        return lane or self._lanes.setdefault(schema.name, self._make(schema))
+    def of(self, schema: Schema, target: Schema | None = None) -> Lane:
+        """Return the lane of a version, to that of the lanes or to another target."""
+        target = target or self._target or schema
+        lane = self._lanes.get((schema.name, target.name))
+        return lane or self._lanes.setdefault((schema.name, target.name), self._make(schema, target))
 
     def find(self, line: memoryview, but: Lane) -> Lane | None:
         """Return the lane of another version than that of a lane that a line is surely a record of; None if none is."""
@@ -80,8 +81,7 @@ class Lanes:
                 return lane
         return None
 
-    def _make(self, schema: Schema) -> Lane:
-        target = self._target or schema
+    def _make(self, schema: Schema, target: Schema) -> Lane:
         # A record with `messages` may be of two versions at once, which only the slow path can tell.
         decoder = LearningDecoder(schema.record, never=() if self._is_pinned else ("messages",))
         compute_hash = target.hashes[self._algorithm]

@@ -13,6 +13,7 @@ from msgspec import UNSET
 
 from fastrec.judge.arbiter import judge_value, normal_form
 from fastrec.judge.batch import Batch, HashReplaced, InvalidLine, RepairedLine
+from fastrec.judge.filtering import LeftOut, RecordFilter
 from fastrec.judge.findings import Errors, Finding, describe
 from fastrec.judge.lanes import REFUSALS, Lane, Lanes
 from fastrec.judge.null_id import NULL_ID, is_only_later, without_null_id
@@ -69,6 +70,7 @@ class SlowPath:
         records: bool,
         repairs: frozenset[str],
         is_guess: bool,
+        record_filter: RecordFilter | None = None,
     ) -> None:
         self._lanes = lanes
         self._judge_fast = judge_fast
@@ -81,6 +83,7 @@ class SlowPath:
         self._records = records
         self._repairs = repairs
         self._is_guess = is_guess
+        self._filter = record_filter
 
     def judge(self, raw: bytes, into: bytearray, batch: Batch, line: int, offset: int) -> None:
         """Judge one line and add the result to the batch."""
@@ -95,6 +98,8 @@ class SlowPath:
             prepared = self._prepare(*judged)
             if isinstance(prepared, Finding):
                 batch.rejected.append(InvalidLine(line, offset, (prepared,), raw, version=judged[1].name))
+            elif isinstance(prepared, LeftOut):
+                batch.left_out[prepared] += 1
             else:
                 self._add(prepared, into, batch, line)
             return
@@ -108,6 +113,9 @@ class SlowPath:
                 tried = self._prepare(value, repaired.schema) if is_prepared else self._too_new(repaired.schema)
                 if is_allowed and isinstance(tried, _Prepared):
                     self._add(tried, into, batch, line, repaired.repairs)
+                    return
+                if is_allowed and isinstance(tried, LeftOut):
+                    batch.left_out[tried] += 1
                     return
                 problem = tried.code if isinstance(tried, Finding) else None
                 is_later = is_allowed and repaired.schema is not DEFAULT_SCHEMA
@@ -143,6 +151,9 @@ class SlowPath:
         judged = self._judge_fast(cut, into, line, offset, lane)
         if judged is None:
             return False
+        if judged.left_out:
+            batch += judged
+            return True
         judged.slow = 1
         judged.notes[NULL_ID.code] += 1
         judged.repaired.append(
@@ -159,18 +170,31 @@ class SlowPath:
         problem = f"expected a record of {target.name}, found one of {schema.name}"
         return Finding("version.newer", "$", f"{problem}: give --schema {NEWEST_SCHEMA.name} or auto")
 
-    def _prepare(self, value: dict[str, Any], schema: Schema) -> _Prepared | Finding:
+    def _prepare(self, value: dict[str, Any], schema: Schema) -> _Prepared | Finding | LeftOut:
         """Upgrade a valid record and compute its hash, or say why it cannot be kept although it is valid."""
-        target = self._target or schema
+        if self._filter and (left_out := self._filter.leaves_out_value(value, schema)):
+            return left_out
+        chooses_hashes = self._filter and self._filter.chooses_hashes
+        problem = self._too_new(schema)
+        if problem and not chooses_hashes:
+            return problem
+        target = NEWEST_SCHEMA if problem else self._target or schema
+        prepared = self._prepare_for(target, value, schema)
+        if self._filter and chooses_hashes and isinstance(prepared, _Prepared):
+            left_out = self._filter.leaves_out_normal(prepared.normal)
+            if left_out:
+                return left_out
+        return problem or prepared
+
+    def _prepare_for(self, target: Schema, value: dict[str, Any], schema: Schema) -> _Prepared | Finding:
+        """Upgrade a valid record to a version."""
         unknown: dict[str, set[str]] = {}
         label = value["schema_version"]
         notes = [] if label in schema.labels else [label_code(label)]
-        if problem := self._too_new(schema):
-            return problem
         if target is not schema:
             value, upgrades = upgrade_value(normal_form(value, schema.shape, unknown), schema)
             notes += upgrades
-        lane = self._lanes.of(schema)
+        lane = self._lanes.of(schema, target)
         asked = value["input"]
         computed = lane.compute_hash(asked["raw"], asked["reference"])
         given = value.get("sample_hash")

@@ -59,7 +59,10 @@ __all__ = ["Corpus", "make_corpus", "purpose_of"]
 
 def purpose_of(options: Options, *, is_auto: bool = False) -> dict[str, Any]:
     """Return everything besides the records that determines the bytes of a corpus."""
-    recorded = {name: getattr(options, name) for name in (*RECORDED, "max_window", "sort_fields")}
+    recorded = {name: options.recorded[name] for name in RECORDED}
+    recorded |= {name: getattr(options, name) for name in ("max_window", "sort_fields")}
+    if options.filters:
+        recorded["filters"] = str(options.filters)
     limits = options.limits
     cuts = (limits.most_borders, limits.most_parts, limits.fewest_parts, limits.least_part)
     schema = f"auto ({options.target.name})" if is_auto else options.target.name
@@ -221,6 +224,7 @@ def _write_documents(
         summary_file=summary_file,
         summary_sha256=sha256(document).hexdigest(),
         inputs=inputs,
+        filtered=sum(entry.filtered for entry in inputs),
         skipped=skipped,
         refused=refused,
     )

@@ -12,6 +12,7 @@ from msgspec.structs import asdict
 from fastrec.corpus.manifest import InputEntry
 from fastrec.engine.base import Engine
 from fastrec.errors import FastrecError, utf8
+from fastrec.normalize.left_out import LeftOutNames
 from fastrec.normalize.options import Options
 from fastrec.normalize.repairs import RepairCounts
 from fastrec.normalize.results import Part, PieceCounts, PieceStatistics, SortResult, WrongHash, hash_examples
@@ -46,6 +47,7 @@ class LineStatistics(Sums):
     recipes: Recipes = msgspec.field(default_factory=Counter)
     wrong_hashes: list[WrongHash] = msgspec.field(default_factory=list)
     repairs: RepairCounts = msgspec.field(default_factory=RepairCounts)
+    left_out: LeftOutNames = msgspec.field(default_factory=LeftOutNames)
 
     def __iadd__(self, other: Self) -> Self:
         super().__iadd__(other)
@@ -79,6 +81,7 @@ def _read_statistics(wanted: Iterable[tuple[str, frozenset[int]]]) -> LineStatis
                     total.recipes[evaluation, model, recipe] += count
                 total.wrong_hashes = hash_examples(total.wrong_hashes + one.wrong_hashes)
                 total.repairs += one.repairs
+                total.left_out += one.left_out
     total.versions = +total.versions  # without versions that were only tried
     return total
 
@@ -92,7 +95,7 @@ def hash_document(lines: LineStatistics, options: Options) -> SampleHashes:
         HashExample(**asdict(example) | {"sample_id": json_safe(sample_id_of(example.sample_id))})
         for example in lines.wrong_hashes
     ]
-    return hash_counts(options.hash, options.target, lines.recipes, examples)
+    return hash_counts(options.hash_algorithm, options.target, lines.recipes, examples)
 
 
 def input_entries(
@@ -105,7 +108,11 @@ def input_entries(
     for counts in pieces:
         shard = shard_of[counts.piece.number] = counts.piece.shard
         totals[shard].update(
-            text_bytes=counts.read.text_bytes, lines=counts.lines, blank=counts.blank, rejected=counts.rejected
+            text_bytes=counts.read.text_bytes,
+            lines=counts.lines - counts.filtered,
+            blank=counts.blank,
+            rejected=counts.rejected,
+            filtered=counts.filtered,
         )
         repaired[shard].update(counts.repaired)
     for shard, stats in decompressed.items():
@@ -119,7 +126,7 @@ def input_entries(
             path=utf8(shard.path),
             format=shard.format.value if shard.format else "stream",
             bytes=shard.size,
-            **{name: total[name] for name in ("text_bytes", *LineCounts.__struct_fields__)},
+            **{name: total[name] for name in ("text_bytes", *LineCounts.__struct_fields__, "filtered")},
             repaired=dict(sorted(repairs.items())),
         )
         for shard, total, repairs in zip(shards, totals, repaired, strict=True)

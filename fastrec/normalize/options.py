@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from collections.abc import Mapping
+from typing import Any, Final, Literal
 
 import msgspec
 
+from fastrec.arguments import field_names, several
 from fastrec.corpus.writer import COMPRESSIONS
 from fastrec.errors import UsageError
+from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.judge.codes import REPAIRS
 from fastrec.judge.known_inputs import KNOWN_INPUT_BYTES
+from fastrec.judge.repair import repair_codes
 from fastrec.limits import LIMITS, Limits
 from fastrec.normalize.gate import MaxRejects, parse_max_rejects
 from fastrec.schemas.hashes import HASHES
@@ -19,13 +23,26 @@ from fastrec.sorting.keys import METRIC_FIELDS, sort_order
 from fastrec.sources.formats import MAX_WINDOW
 from fastrec.sources.lines import MAX_LINE_BYTES
 
-__all__ = ["AUTO", "MEMORY_PER_JOB", "PART_BYTES", "RECORDED", "RECORDED_IF_SET", "Choice", "Options"]
+__all__ = [
+    "AUTO",
+    "MEMORY_PER_JOB",
+    "PART_BYTES",
+    "RECORDED",
+    "RECORDED_IF_SET",
+    "Choice",
+    "Options",
+    "make_options",
+    "options_from",
+]
 
 MEMORY_PER_JOB: Final = 512 << 20
 PART_BYTES: Final = 64 << 20
 
 AUTO: Final = "auto"
 """The `schema` that follows from the content."""
+
+_FIELDS: Final = {"hash": "hash_algorithm"}
+"""Recorded options that have another name in `Options`."""
 
 Choice = Literal["keep", "first", "reject"]
 """Which of several records to keep: all, the first in the sort order, or none."""
@@ -45,9 +62,9 @@ RECORDED: Final = (
     "level",
     "max_line_bytes",
 )
-"""Options that the manifest records."""
-RECORDED_IF_SET: Final = ("track_sources",)
-"""Options that it records if they are given. Neither records nor summary depend on them."""
+"""Options that the manifest records; `hash` is the algorithm of `sample_hash`."""
+RECORDED_IF_SET: Final = ("filters", "track_sources")
+"""Options that it records if they are given."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +72,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     schema: str = AUTO
     """The schema version of the corpus, or `auto`."""
-    hash: str = "sha256"
+    hash_algorithm: str = "sha256"
     sample_hash: Literal["replace", "fill", "verify"] = "replace"
     repair: tuple[str, ...] = ()
     """Codes of the repairs to make."""
@@ -68,6 +85,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     level: int = 3
     max_line_bytes: int = MAX_LINE_BYTES
     max_window: int = MAX_WINDOW
+    filters: Filters = Filters()
+    """Only records that match these; all other lines are treated as ever."""
     track_sources: bool = False  # write the shard and the line of each record to a file beside its part
 
     jobs: int = 1
@@ -81,6 +100,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     incremental: bool = False  # keep work for the next run, and reuse what the last one kept
     check: Literal["stat", "content"] = "stat"  # how to tell whether a file changed since the last incremental run
     work_dir: str | None = None
+    may_be_empty: bool = False  # make a corpus even if no record matches the filters
     limits: Limits = LIMITS
     """Bounds of the work. Only tests change them."""
 
@@ -95,7 +115,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         if self.scheduler and self.engine != "dask":
             raise UsageError("a scheduler needs the engine dask: give --engine dask")
         _one_of("schema", self.schema, (*TARGETS, AUTO))
-        _one_of("hash", self.hash, tuple(HASHES))
+        _one_of("hash_algorithm", self.hash_algorithm, tuple(HASHES))
         _one_of("sample_hash", self.sample_hash, ("replace", "fill", "verify"))
         _one_of("same_run", self.same_run, ("keep", "ignore"))
         _one_of("conflicts", self.conflicts, ("keep", "first", "reject"))
@@ -139,7 +159,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     def recorded(self) -> dict[str, object]:
         """The options that the manifest records."""
         given = [name for name in RECORDED_IF_SET if getattr(self, name)]
-        return {name: getattr(self, name) for name in (*RECORDED, *given)}
+        recorded = {name: getattr(self, _FIELDS.get(name, name)) for name in (*RECORDED, *given)}
+        if self.filters:
+            filters = msgspec.structs.asdict(self.filters)
+            recorded["filters"] = {name: value for name, value in filters.items() if value}
+        return recorded
 
     @property
     def leaves_out(self) -> bool:
@@ -189,6 +213,31 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     def fan_in(self) -> int:
         """Runs that can be merged at a time without reads that are too small."""
         return max(self.memory_per_job // 4 // (self.limits.read_bytes // 4), 2)
+
+
+def make_options(**given: Any) -> Options:
+    """Make options from the arguments of `normalize`, which has the filters as arguments of their own.
+
+    `hash` is a filter, unless it is the name of an algorithm: that was its meaning in earlier releases.
+    """
+    given["sort_by"] = field_names("sort_by", given.get("sort_by") or ())
+    given["repair"] = repair_codes(field_names("repair", given.get("repair") or ()))
+    patterns = several("hash", given.pop("hash", ()))
+    if algorithms := [one for one in patterns if one in HASHES]:
+        given["hash_algorithm"] = algorithms[-1]
+    given["hash"] = [one for one in patterns if one not in HASHES]
+    filters = make_filters(**{name: given.pop(name) for name in FilterArguments.__annotations__ if name in given})
+    return Options(**given, filters=filters)
+
+
+def options_from(recorded: Mapping[str, object], **more: Any) -> Options:
+    """Return the options that a manifest records, with some others.
+
+    Raises:
+        msgspec.ValidationError: A value has a wrong type.
+        UsageError: A value is not allowed.
+    """
+    return msgspec.convert({_FIELDS.get(name, name): value for name, value in recorded.items()} | more, Options)
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

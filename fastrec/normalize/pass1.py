@@ -170,7 +170,7 @@ class _Sorter:
     def _read(self, piece: Piece, rejects: RejectsWriter) -> tuple[PieceCounts, PieceStatistics]:
         options, buffer, source = self._task.options, self._buffer, utf8(piece.source)
         invalid = [invalid_line(line, options.max_line_bytes) for line in piece.long_lines]
-        stats, blank, rejected, is_later = ReadStats(), 0, 0, False
+        stats, blank, rejected, filtered, is_later = ReadStats(), 0, 0, 0, False
         codes, versions, notes, repaired = (Counter[str]() for _ in range(4))
         recipes: Counter[tuple[str, str, str]] = Counter()
         statistics = PieceStatistics(piece.number)
@@ -200,6 +200,9 @@ class _Sorter:
             if is_later and self._task.stops:
                 self._is_stopped = True
                 break
+            if batch.left_out:
+                statistics.left_out.add(batch.left_out)
+                filtered += batch.filtered
             blank += batch.blank
             invalid += batch.rejected
             if invalid:
@@ -213,6 +216,7 @@ class _Sorter:
             read=stats,
             blank=blank,
             rejected=rejected,
+            filtered=filtered,
             repaired=repaired,
             is_later=is_later,
             first=lowest,

@@ -10,6 +10,8 @@ import msgspec
 from fastrec.errors import BadShardsError, ShardError, utf8
 from fastrec.normalize.base import Base
 from fastrec.normalize.context import RunContext
+from fastrec.normalize.left_out import nothing_matches
+from fastrec.normalize.line_counts import count_lines
 from fastrec.normalize.pass1 import SortTask, sort_pieces
 from fastrec.normalize.pass1_tasks import SortTasks
 from fastrec.normalize.results import MergedRun, Part, PieceCounts, SortResult
@@ -106,6 +108,7 @@ class _Pass1:
             number for number, task in self._finished.items() if any(one.piece.shard in bad for one in task.pieces)
         }
         self._finished = {number: task.without(bad) for number, task in self._finished.items()}
+        self._check_matches()
         self._settle_target()
         self._context.progress.finish()
         self._report_marks()
@@ -126,6 +129,16 @@ class _Pass1:
         if self._is_stopped:
             self._context.progress.finish()
             raise WrongTargetError(NEWEST_SCHEMA)
+
+    def _check_matches(self) -> None:
+        """Check that a record matches the filters, if there are any."""
+        options, results = self._context.options, [*self._base.tasks, *self._finished.values()]
+        if not options.filters or options.may_be_empty:
+            return
+        pieces = [counts for result in results for counts in result.pieces]
+        if all(one.lines == one.blank + one.rejected + one.filtered for one in pieces):
+            lines = count_lines(results, self._context.engine, options.limits.part_counts_per_task)
+            raise nothing_matches(options.filters, lines.left_out)
 
     def _settle_target(self) -> None:
         """Start again if there is no record of the target's version, but only of the default one."""

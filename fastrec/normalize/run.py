@@ -21,7 +21,6 @@ from typing import Any
 
 import msgspec
 
-from fastrec.arguments import field_names
 from fastrec.corpus.output import CORPUS, KEPT, Output
 from fastrec.corpus.publish import (
     check_inputs_not_in,
@@ -31,13 +30,12 @@ from fastrec.corpus.publish import (
     work_root_of,
 )
 from fastrec.engine import is_small, make_engine
-from fastrec.errors import RefusedError, UsageError, shown, utf8
-from fastrec.judge.repair import repair_codes
+from fastrec.errors import NoMatchError, RefusedError, UsageError, shown, utf8
 from fastrec.normalize.attempts import Attempts, find_kept
 from fastrec.normalize.driver import Corpus, make_corpus
 from fastrec.normalize.inputs import find_records
 from fastrec.normalize.kept import Kept, settle_kept
-from fastrec.normalize.options import Options
+from fastrec.normalize.options import Options, make_options
 from fastrec.progress import Progress
 from fastrec.sources.shard import Shard
 from fastrec.sources.tasks import total_text
@@ -77,6 +75,8 @@ class NormalizeResult(msgspec.Struct, kw_only=True):
     """Their size."""
     text_bytes: int
     """Their size after decompression."""
+    filtered: int
+    """Records that the filters left out; they are not among the lines of the summary."""
     output_bytes: int
     """Size of the parts."""
     seconds: float
@@ -103,20 +103,19 @@ def normalize(
         files_from: A file with further paths, one per line.
         progress: Receives the progress of the run.
         **options: The fields of `Options`: `jobs`, `memory`, `part_size`, `level`, `compression`, `schema`,
-            `sort_by`, `hash`, `sample_hash`, `repair`, `same_run`, `conflicts`, `repeats`, `track_sources`,
+            `sort_by`, `hash_algorithm`, `sample_hash`, `repair`, `same_run`, `conflicts`, `repeats`, `track_sources`,
             `max_rejects`, `skip_bad_shards`, `fresh`, `overwrite`, `incremental`, `check`, `work_dir`,
-            `max_line_bytes`, `max_window`, `engine`, `scheduler`.
+            `max_line_bytes`, `max_window`, `engine`, `scheduler`; and the filters (`FilterArguments`): `evaluation`,
+            `metric`, `model`, `sample_id`, `hash`, `exclude_evaluation`, `exclude_model`, `right`, `wrong`, `errors`.
 
     Raises:
-        UsageError: An argument is wrong; nothing was done.
+        UsageError: An argument is wrong, or no record matches the filters; nothing was done.
         BadShardsError: Some shards could not be read completely. It lists all of them; nothing was published.
         RefusedError: More than `max_rejects` lines were rejected, or an empty corpus would replace one with records.
             The old corpus stays; the new one is at `output` + `.refused`.
     """
     names = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-    options["sort_by"] = field_names("sort_by", options.get("sort_by", ()))
-    options["repair"] = repair_codes(field_names("repair", options.get("repair", ())))
-    result = run(names, output, Options(**options), files_from=files_from, progress=progress)
+    result = run(names, output, make_options(**options), files_from=files_from, progress=progress)
     if result.refused:
         raise RefusedError(os.fspath(output), result.output, result.refused, result.summary)
     return result.summary
@@ -182,6 +181,7 @@ def run(
         gone=corpus.gone,
         input_bytes=sum(shard.size for shard in shards),
         text_bytes=sum(entry.text_bytes for entry in manifest.inputs),
+        filtered=manifest.filtered,
         output_bytes=sum(part.bytes for part in manifest.parts),
         seconds=time.perf_counter() - started,
         skipped=manifest.skipped,
@@ -232,7 +232,9 @@ def _resumable(output: Output) -> Iterator[None]:
     try:
         yield
     except BaseException as exc:
-        if output.holds_work():
+        if isinstance(exc, NoMatchError) and not storage_of(output.kept_path).exists(output.kept_path):
+            output.clear()  # the same command would find the same
+        elif output.holds_work():
             exc.add_note(
                 f"Finished work is kept in {shown(output.work_root)}: the same command resumes from there, "
                 "or starts over with --fresh."

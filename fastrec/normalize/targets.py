@@ -16,7 +16,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
+import msgspec
+
 from fastrec.errors import ShardError
+from fastrec.filters import Filters
 from fastrec.judge.batch import Batch
 from fastrec.judge.judge import Judge, SampleHashMode
 from fastrec.normalize.options import AUTO, Options
@@ -55,13 +58,26 @@ def judge_for(target: Schema, options: Options, *, is_auto: bool) -> Judge:
     """Return the judge of this process for a target. What it learns from the first lines serves pass 1, too."""
     repairs = frozenset(options.repair)
     return _judge(
-        target.name, options.hash, options.sample_hash, repairs, is_auto=is_auto, memory=options.known_input_bytes
+        target.name,
+        options.hash_algorithm,
+        options.sample_hash,
+        repairs,
+        options.filters,
+        is_auto=is_auto,
+        memory=options.known_input_bytes,
     )
 
 
 @lru_cache(maxsize=4)
 def _judge(
-    target: str, algorithm: str, mode: SampleHashMode, repairs: frozenset[str], *, is_auto: bool, memory: int
+    target: str,
+    algorithm: str,
+    mode: SampleHashMode,
+    repairs: frozenset[str],
+    filters: Filters,
+    *,
+    is_auto: bool,
+    memory: int,
 ) -> Judge:
     return Judge(
         target=TARGETS[target],
@@ -70,6 +86,7 @@ def _judge(
         repairs=repairs,
         is_guess=is_auto,
         known_input_bytes=memory,
+        filters=filters,
     )
 
 
@@ -91,7 +108,8 @@ def guess_target(shards: Sequence[Shard], options: Options) -> Schema:
         return options.target
     files = [shard for shard in shards if not shard.stream]
     count = min(len(files), _PEEKED_SHARDS)
-    judge = judge_for(DEFAULT_SCHEMA, options, is_auto=True)
+    # Without filters: what matches is rarely among the first lines, and mostly of the same version as other records.
+    judge = judge_for(DEFAULT_SCHEMA, msgspec.structs.replace(options, filters=Filters()), is_auto=True)
     for number in range(count):
         # An unreadable shard is reported when it is read completely.
         with contextlib.suppress(ShardError, OSError, MemoryError):
@@ -105,7 +123,7 @@ def prepare_judge(target: Schema, shards: Sequence[Shard], options: Options) -> 
     is_auto = options.schema == AUTO
     judge = judge_for(target, options, is_auto=is_auto)
     first = next((shard for shard in shards if not shard.stream), None)
-    if first and not (is_auto and target is DEFAULT_SCHEMA):  # else it has made the guess
+    if first and not (is_auto and target is DEFAULT_SCHEMA and not options.filters):  # else it has made the guess
         with contextlib.suppress(ShardError, OSError, MemoryError):
             _begins_with_later(first, judge, options)
 

@@ -35,7 +35,7 @@ CONTENT: tuple[dict[str, Any], ...] = (
     {"part_size": 8 << 10, "conflicts": "first", "repeats": "first"},
     {"part_size": 3 << 10, "conflicts": "reject", "repeats": "reject", "same_run": "ignore"},
     {"part_size": 2 << 10, "same_run": "ignore", "compression": "gz", "level": 1},
-    {"part_size": 6 << 10, "sort_by": ("model_id",), "hash": "xxh3_128", "repeats": "first"},
+    {"part_size": 6 << 10, "sort_by": ("model_id",), "hash_algorithm": "xxh3_128", "repeats": "first"},
     {"part_size": 64 << 20, "conflicts": "first"},
     {"part_size": 4 << 10, "schema": "0.3.0", "compression": "none", "sort_by": ("sample_hash",)},
     {"part_size": 4 << 10, "track_sources": True},

@@ -17,7 +17,7 @@ import zstandard
 from xxhash import xxh3_128_hexdigest
 
 import fastrec
-from fastrec.normalize.options import Options
+from fastrec.normalize.options import make_options
 from fastrec.normalize.run import NormalizeResult, run
 from fastrec.progress import Progress
 from fastrec.sources.formats import Format
@@ -103,7 +103,7 @@ def without_long(lines: Iterable[bytes], longest: int = 6_000) -> list[bytes]:
 def normalized(inputs: Any, output: Path, progress: Any = None, **options: Any) -> Corpus:
     """Normalize, and audit the published corpus."""
     names = [inputs] if isinstance(inputs, (str, Path)) else list(inputs)
-    report = run(names, output, Options(**options), progress=progress or Progress())
+    report = run(names, output, make_options(**options), progress=progress or Progress())
     return audited(output, report)
 
 

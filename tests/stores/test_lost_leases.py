@@ -285,7 +285,11 @@ def test_a_run_that_lost_its_lease_does_not_mislead_the_next_one(store: Faults, 
 
     def attempt(algorithm: Literal["sha256", "xxh3_128"]) -> None:
         limits = PATIENT if algorithm == "xxh3_128" else HASTY
-        run([shards["a"]], OUT, Options(**OPTIONS, limits=limits, hash=algorithm, work_dir="fake://bucket/tmp"))
+        run(
+            [shards["a"]],
+            OUT,
+            Options(**OPTIONS, limits=limits, hash_algorithm=algorithm, work_dir="fake://bucket/tmp"),
+        )
 
     def die(request: str) -> None:
         if "/summary-" in request:

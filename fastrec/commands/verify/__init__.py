@@ -30,7 +30,7 @@ from fastrec.corpus.store_names import is_of_a_run
 from fastrec.engine import check_jobs
 from fastrec.errors import CorpusError, UsageError, counted, utf8
 from fastrec.limits import LIMITS, Limits
-from fastrec.normalize.options import RECORDED, RECORDED_IF_SET, Options
+from fastrec.normalize.options import RECORDED, RECORDED_IF_SET, Options, options_from
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.storage import is_url, join, storage_of
@@ -108,7 +108,7 @@ def _options_of(manifest: Manifest) -> Options | str:
         return f"expected only {', '.join(known)}, found {', '.join(unknown)}"
     schema = CORPUS_LABELS[manifest.schema].name
     try:
-        options = msgspec.convert({**manifest.options, "sort_by": manifest.sort_fields, "schema": schema}, Options)
+        options = options_from(manifest.options, sort_by=manifest.sort_fields, schema=schema)
     except (msgspec.ValidationError, UsageError) as exc:
         return str(exc)
     if options.sort_fields != manifest.sort_fields:

@@ -139,7 +139,7 @@ def _check_statistics(
     found = summarize(
         msgspec.structs.replace(summary.line_counts, kept=tally.interaction_types.total()),
         summary.rejected_by_code,
-        msgspec.structs.replace(summary.sample_hash, algorithm=options.hash),
+        msgspec.structs.replace(summary.sample_hash, algorithm=options.hash_algorithm),
         tally,
         read_census(statistics),
         schema=schema,

@@ -79,7 +79,7 @@ def check_part(task: CheckTask) -> CheckedPart:
     problems = Problems(task.part.entry.file)
     lines = _LineChecker(options, problems)
     # A wrong hash is an error in a corpus, unless given hashes were to be left as they are.
-    judge = _judge(options.schema, options.hash, "fill" if options.sample_hash == "fill" else "verify")
+    judge = _judge(options.schema, options.hash_algorithm, "fill" if options.sample_hash == "fill" else "verify")
     longest = max(task.part.entry.text_bytes, options.max_line_bytes)
     stats, text_digest = ReadStats(), text_hasher(text_hash(task.part.entry)[0])
     size, digest, read = 0, "", False
