@@ -124,7 +124,7 @@ EDGES = {
         "storage",
         "summary",
     },
-    "summary": {"engine", "errors", "limits", "schemas", "sorting", "storage"},
+    "summary": {"engine", "errors", "filters", "limits", "schemas", "sorting", "storage"},
     "sorting": {"errors", "limits", "schemas", "sources", "storage"},
     "judge": {"errors", "filters", "limits", "schemas", "sources"},
     "harnesses": {"errors", "schemas", "sources", "storage"},

@@ -8,6 +8,7 @@ import click
 
 from fastrec.cli.console import allow_broken_pipe, explain_damage, print_json, print_notice, print_stderr
 from fastrec.cli.diff_tables import markdown_of, outcome_of, print_tables
+from fastrec.cli.filters import filter_options
 from fastrec.cli.options import Count, Number, choice_option, command, jobs_option
 from fastrec.cli.spelling import safe
 
@@ -54,6 +55,7 @@ class Percentage(Number):
               help="List this many flips per model, and this many records of each kind.")  # fmt: skip
 @choice_option("--format", ["table", "json", "markdown"], "Output format; markdown suits a pull request.",
                to="output_format")  # fmt: skip
+@filter_options
 @jobs_option
 def diff(old: str, new: str, by: str, examples: int | None, output_format: str, **options: Any) -> None:
     """Compare two corpora: records, fields, and how many questions were answered better or worse.
@@ -75,7 +77,8 @@ def diff(old: str, new: str, by: str, examples: int | None, output_format: str, 
     Exit codes:
       0     no regression
       1     with --fail-on: a model regressed, is missing, or is incomplete
-      2     the command line is wrong, or these corpora cannot be compared
+      2     the command line is wrong, these corpora cannot be compared, or no
+            record of them matches the filters
       3     a corpus could not be read
 
     \b
@@ -85,6 +88,7 @@ def diff(old: str, new: str, by: str, examples: int | None, output_format: str, 
       fastrec diff old-corpus corpus --fail-on 0.5 --allow-missing 'org/old-*'
       fastrec diff corpus-monday corpus-tuesday --format markdown > comment.md
       fastrec diff corpus-monday corpus-tuesday --format json | jq .counts
+      fastrec diff corpus-monday corpus-tuesday --evaluation 'mmlu*'
     """
     from fastrec.commands.diff import diff as run
 

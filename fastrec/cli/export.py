@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from fastrec.cli.console import allow_broken_pipe, explain_damage, print_notice
+from fastrec.cli.filters import filter_options, given_filters
 from fastrec.cli.options import choice_option, command, jobs_option, no_progress_option, raw_cells_option
 from fastrec.cli.progress import make_progress
 from fastrec.cli.spelling import safe, spell_bytes, spell_speed
@@ -19,6 +20,7 @@ __all__ = ["export"]
 @click.argument("corpus", type=click.Path())
 @click.option("-o", "--output", type=click.Path(), required=True, help="Directory to publish the tables as.")
 @choice_option("--format", ["parquet", "csv", "matrix"], "Format of the tables.")
+@filter_options
 @jobs_option
 @click.option("--overwrite", is_flag=True, help="Replace an existing export.")
 @raw_cells_option
@@ -42,7 +44,8 @@ def export(corpus: str, output: str, quiet: bool, no_progress: bool, **options: 
     \b
     Exit codes:
       0     done
-      2     the command line is wrong, or CORPUS is not a corpus
+      2     the command line is wrong, CORPUS is not a corpus, or no record
+            matches the filters
       3     failed, nothing published
 
     \b
@@ -50,10 +53,12 @@ def export(corpus: str, output: str, quiet: bool, no_progress: bool, **options: 
       fastrec export corpus -o tables
       fastrec export corpus -o flat --format csv
       fastrec export corpus -o matrix --format matrix
+      fastrec export corpus -o wrong --wrong --model 'org/*'
     """
     from fastrec.commands.export import export as run
 
-    with make_progress("write", quiet=quiet or no_progress) as progress, explain_damage(corpus):
+    stages = ("sort", "merge", "write") if given_filters(options) else ("write",)
+    with make_progress(*stages, quiet=quiet or no_progress) as progress, explain_damage(corpus):
         done = run(corpus, output, **options, progress=progress)
     if quiet:
         return

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from fastrec.filters import Filters
 
-__all__ = ["FILTER_NAMES", "complete_names", "filter_options", "name_filter_options", "take_filters"]
+__all__ = ["FILTER_NAMES", "complete_names", "filter_options", "given_filters", "name_filter_options", "take_filters"]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _LARGEST: Final = 64 << 20  # bytes of a summary that is read for completion
@@ -57,6 +57,11 @@ def take_filters(options: dict[str, Any]) -> Filters:
     from fastrec.filters import make_filters
 
     return make_filters(**{name: options.pop(name) for name in FILTER_NAMES})
+
+
+def given_filters(options: Mapping[str, Any]) -> bool:
+    """Return whether any filter is given among the parameters of a command, which keep them."""
+    return any(options[name] for name in FILTER_NAMES)
 
 
 def complete_names(kind: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:

@@ -112,8 +112,8 @@ class MaxRejects(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @click.option("-v", "--verbose", count=True,
               help="Print a table of models too; with -vv, a traceback for unexpected errors.")  # fmt: skip
 def normalize(
-    *, paths: tuple[str, ...], files_from: str | None, output: str, dry_run: bool, as_json: bool, quiet: bool,
-    no_progress: bool, verbose: int, **given: Any,
+    *, paths: tuple[str, ...], files_from: str | None, output: str, sort_by: str | None, dry_run: bool, as_json: bool,
+    quiet: bool, no_progress: bool, verbose: int, **given: Any,
 ) -> None:  # fmt: skip
     """Turn any number of shards into one clean, sorted corpus.
 
@@ -147,7 +147,7 @@ def normalize(
     from fastrec.normalize.options import make_options
     from fastrec.normalize.run import run
 
-    options = make_options(**given)
+    options = make_options(**given, sort_by=sort_by or ())
     if dry_run:
         from fastrec.normalize.dry_run import plan
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from fastrec.cli.console import allow_broken_pipe, explain_damage
-from fastrec.cli.options import accuracy_option, command, errors_as_wrong_option
+from fastrec.cli.filters import filter_options
+from fastrec.cli.options import accuracy_option, command, errors_as_wrong_option, jobs_option
 from fastrec.cli.spelling import spell_bytes
 from fastrec.errors import shown
 
@@ -19,7 +22,9 @@ __all__ = ["report"]
 @click.option("--overwrite", is_flag=True, help="Replace an existing file.")
 @accuracy_option
 @errors_as_wrong_option
-def report(corpus: str, output: str, overwrite: bool, accuracy: bool, errors_as_wrong: bool) -> None:
+@filter_options
+@jobs_option
+def report(corpus: str, output: str, overwrite: bool, **options: Any) -> None:
     """Write an HTML page about CORPUS: line counts, versions, models and evaluations, repeats, hashes, rejected lines.
 
     The page is one self-contained file: it can be mailed, put on any server, and opened offline. Its tables can be
@@ -28,24 +33,26 @@ def report(corpus: str, output: str, overwrite: bool, accuracy: bool, errors_as_
     \b
     Exit codes:
       0     done
-      2     the command line is wrong, CORPUS is not a corpus, or OUTPUT exists
+      2     the command line is wrong, CORPUS is not a corpus, OUTPUT exists, or
+            no record matches the filters
       3     something could not be read or written
 
     \b
     Examples:
       fastrec report corpus -o report.html
       fastrec report corpus -o - | gzip > report.html.gz
+      fastrec report corpus -o ours.html --model 'org/*' --exclude-model org/old
     """
     from fastrec.commands.report import make_page
     from fastrec.commands.report import report as run
 
     if output == "-":
         with explain_damage(corpus):
-            page = make_page(corpus, accuracy=accuracy, errors_as_wrong=errors_as_wrong)
+            page = make_page(corpus, **options)
         with allow_broken_pipe():
             click.echo(page, nl=False)
         return
     with explain_damage(corpus):
-        size = run(corpus, output, overwrite=overwrite, accuracy=accuracy, errors_as_wrong=errors_as_wrong)
+        size = run(corpus, output, overwrite=overwrite, **options)
     with allow_broken_pipe():
         click.echo(f"{shown(output)}: {spell_bytes(size)}", err=True)

@@ -13,6 +13,7 @@ from fastrec.cli.console import (
     print_notice,
     print_warning,
 )
+from fastrec.cli.filters import filter_options
 from fastrec.cli.options import (
     accuracy_option,
     choice_option,
@@ -37,12 +38,7 @@ _RANKINGS: Final = ["accuracy", "score", "coverage", "errors", "tokens", "latenc
 @click.argument("paths", nargs=-1, type=click.Path())
 @click.option("--by", type=click.Choice(_RANKINGS), show_default="accuracy; score where scores are not only 0 and 1",
               help="Rank models by this, best first; tokens are per record, latency is the median.")  # fmt: skip
-@click.option("--evaluation", multiple=True, metavar="PATTERN",
-              help="Only evaluations whose name matches, for example 'mmlu*'; may be repeated.")  # fmt: skip
-@click.option("--metric", multiple=True, metavar="PATTERN",
-              help="Only metrics (evaluation_result_id) that match, such as 'exact*'; may be repeated.")  # fmt: skip
-@click.option("--model", multiple=True, metavar="PATTERN",
-              help="Only models whose id matches, for example 'org/*'; may be repeated.")  # fmt: skip
+@filter_options
 @accuracy_option
 @click.option("--common", is_flag=True, help="Count only questions that all of these models answered.")
 @click.option("--hashes", is_flag=True,
@@ -54,7 +50,7 @@ _RANKINGS: Final = ["accuracy", "score", "coverage", "errors", "tokens", "latenc
 @raw_cells_option
 @jobs_option
 @click.option("--work-dir", type=click.Path(file_okay=False), envvar="FASTREC_WORK_DIR",
-              show_envvar=True, help="Directory for temporary files, if PATHS are shards.")  # fmt: skip
+              show_envvar=True, help="Directory for temporary files.")  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="Print only the statistics and errors.")
 @no_progress_option
 def stats(
@@ -72,6 +68,9 @@ def stats(
 
     A metric is an evaluation_result_id. Each metric has its own table. If a metric has scores other than 0 and 1, its
     table shows the mean score and its interval instead of the accuracy, and models are ranked by score.
+
+    Filters by name choose rows of these tables, which stay the same. With --sample-id, --hash, --right, --wrong or
+    --errors, all numbers are those of the matching records alone.
 
     --hashes and --joins show other tables instead. --joins reads the whole corpus. Models were asked the same question
     if the sample_hash is the same. If only the sample_id is the same, it shows what differs: the prompt (input.raw),

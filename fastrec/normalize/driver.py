@@ -61,8 +61,7 @@ def purpose_of(options: Options, *, is_auto: bool = False) -> dict[str, Any]:
     """Return everything besides the records that determines the bytes of a corpus."""
     recorded = {name: options.recorded[name] for name in RECORDED}
     recorded |= {name: getattr(options, name) for name in ("max_window", "sort_fields")}
-    if options.filters:
-        recorded["filters"] = str(options.filters)
+    recorded["filters"] = str(options.filters) or "none"
     limits = options.limits
     cuts = (limits.most_borders, limits.most_parts, limits.fewest_parts, limits.least_part)
     schema = f"auto ({options.target.name})" if is_auto else options.target.name

@@ -33,6 +33,7 @@ __all__ = ["Journal", "JournalEntry", "difference", "framed", "purpose_in", "unf
 
 _HEAD: Final = 12  # bytes before an entry: its length and fingerprint
 _COPIED: Final = 4 << 20  # bytes of another journal that are copied at a time
+_OPTIONS: Final = {"sort_fields": "sort_by", "hash": "hash_algorithm"}  # options that users know by another name
 _SIZES: Final = ("part_size", "max_line_bytes", "max_window")  # options that are numbers of bytes
 
 
@@ -160,7 +161,7 @@ def _flat(purpose: dict[str, Any]) -> dict[str, Any]:
             flat[name] = ",".join(map(str, value)) or "none"
         elif name in _SIZES:
             flat[name] = _spell_size(value)
-    return {"sort_by" if name == "sort_fields" else name: value for name, value in flat.items()}
+    return {_OPTIONS.get(name, name): value for name, value in flat.items()}
 
 
 def _spell_size(size: int) -> str:

@@ -220,8 +220,8 @@ def make_options(**given: Any) -> Options:
 
     `hash` is a filter, unless it is the name of an algorithm: that was its meaning in earlier releases.
     """
-    given["sort_by"] = field_names("sort_by", given.get("sort_by") or ())
-    given["repair"] = repair_codes(field_names("repair", given.get("repair") or ()))
+    given["sort_by"] = field_names("sort_by", given.get("sort_by", ()))
+    given["repair"] = repair_codes(field_names("repair", given.get("repair", ())))
     patterns = several("hash", given.pop("hash", ()))
     if algorithms := [one for one in patterns if one in HASHES]:
         given["hash_algorithm"] = algorithms[-1]

@@ -116,7 +116,7 @@ def test_max_rejects(most: str, code: int) -> None:
         (["--compression", "xz"], "'zst', 'gz', 'none'"),
         (["--level", "99"], "level must be from -7 to 22"),
         (["--sort-by", "model_id,score"], "sort_by must be one of evaluation_name"),
-        (["--hash", "md5"], "'sha256', 'xxh3_128'"),
+        (["--hash-algorithm", "md5"], "'sha256', 'xxh3_128'"),
         (["--sample-hash", "ignore"], "'replace', 'fill', 'verify'"),
         (["--conflicts", "last"], "'keep', 'first', 'reject'"),
         (["--repeats", "last"], "'keep', 'first', 'reject'"),

@@ -34,7 +34,7 @@ NOT_IN_PYTHON = {
     "schema": {"list"},  # fastrec.schema_versions()
     "validate": {"format", "strict"},  # strict: the exit code
 }
-NOT_ON_THE_COMMAND_LINE = {"progress", "notice", "limits"}
+NOT_ON_THE_COMMAND_LINE = {"progress", "notice", "limits", "may_be_empty"}
 MODELS = ("org-0/*", "org-1/*")  # of generated records
 COMMANDS = [name for name in cli.list_commands(None) if name != "completion"]  # type: ignore[arg-type]
 
@@ -97,6 +97,10 @@ def call(name: str, key: str, value: Any, corpus: Path, out: Path) -> Any:
         return function(ROOT / "corpora" / "logs", out, **{key: value})
     if name == "normalize":
         return function(corpus.parent / "in", out, overwrite=True, **{key: value})
+    if name == "report":
+        return function(corpus, out, overwrite=True, **{key: value})
+    if name == "export":
+        return function(corpus, out, overwrite=True, format="csv", **{key: value})
     if name == "compare":
         return function(corpus, *MODELS, **{key: value})
     if name == "show":
@@ -126,7 +130,7 @@ def test_one_string_or_several(name: str, key: str, corpus: Path, tmp_path: Path
     value = "acc*" if name == "import" else value_for(key, corpus)
     several = value.split(",") if key in ("by", "repair", "sort_by") else [value]
     one, listed = (call(name, key, given, corpus, tmp_path / "out") for given in (value, several))
-    if name in ("diff", "validate"):
+    if name in ("diff", "export", "validate"):
         one.seconds = listed.seconds
     assert one == listed
     assert one or (name, key) == ("cat", "metric")  # this corpus has no metrics

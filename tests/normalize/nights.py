@@ -21,6 +21,7 @@ import msgspec
 from hypothesis import strategies as st
 
 import fastrec
+from fastrec.filters import Filters
 from fastrec.limits import Limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import NormalizeResult, run
@@ -40,6 +41,8 @@ CONTENT: tuple[dict[str, Any], ...] = (
     {"part_size": 4 << 10, "schema": "0.3.0", "compression": "none", "sort_by": ("sample_hash",)},
     {"part_size": 4 << 10, "track_sources": True},
     {"part_size": 3 << 10, "track_sources": True, "conflicts": "reject", "repeats": "first", "same_run": "ignore"},
+    {"part_size": 4 << 10, "filters": Filters(model=("org/*",)), "repeats": "first", "may_be_empty": True},
+    {"part_size": 3 << 10, "filters": Filters(hash=("[0-9]*",)), "track_sources": True, "may_be_empty": True},
 )
 """Options that influence the corpus."""
 

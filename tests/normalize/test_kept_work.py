@@ -18,6 +18,7 @@ import pytest
 from fastrec import build
 from fastrec.commands.generate.stream import Recipe, lines
 from fastrec.errors import BadShardsError
+from fastrec.filters import Filters
 from fastrec.judge.repair import repair_codes
 from fastrec.limits import Limits
 from fastrec.normalize import driver
@@ -166,7 +167,8 @@ def test_clean_removes_kept_work(scene: Nights) -> None:
 
 OTHER: tuple[dict[str, Any], ...] = (
     {"part_size": 5 << 10},
-    {"hash": "xxh3_128"},
+    {"hash_algorithm": "xxh3_128"},
+    {"filters": Filters(exclude_model=("none",))},
     {"schema": "0.3.0"},
     {"sort_by": ("model_id",)},
     {"sample_hash": "fill"},

@@ -161,7 +161,7 @@ def test_compression_does_not_change_the_text(compression: str, level: int, mixe
     ("options", "said"),
     [
         ({"jobs": 0}, "jobs must be at least 1"),
-        ({"hash": "md5"}, "hash must be one of sha256, xxh3_128"),
+        ({"hash_algorithm": "md5"}, "hash_algorithm must be one of sha256, xxh3_128"),
         ({"sample_hash": "keep"}, "sample_hash must be one of"),
         ({"conflicts": "last"}, "conflicts must be one of"),
         ({"repeats": "last"}, "repeats must be one of"),

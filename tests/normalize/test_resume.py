@@ -204,7 +204,14 @@ def test_fresh_reuses_nothing(shards: Path, tmp_path: Path, sorted_tasks: list[l
 
 
 @pytest.mark.parametrize(
-    "options", [{"hash": "xxh3_128"}, {"level": 5}, {"sort_by": ("model_id",)}, {"max_line_bytes": 10_000}]
+    "options",
+    [
+        {"hash_algorithm": "xxh3_128"},
+        {"level": 5},
+        {"sort_by": ("model_id",)},
+        {"max_line_bytes": 10_000},
+        {"exclude_model": "none"},
+    ],
 )
 def test_work_for_other_options_is_not_reused(
     options: dict[str, Any], shards: Path, tmp_path: Path, sorted_tasks: list[list[str]]

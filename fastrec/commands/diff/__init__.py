@@ -9,10 +9,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, Unpack
 
 from fastrec.arguments import Strings, field_names, several
 from fastrec.commands.diff.changes import Changes
@@ -20,11 +21,13 @@ from fastrec.commands.diff.document import ChangedField, Counts, Difference, Exa
 from fastrec.commands.diff.gate import Gate, find_scopes
 from fastrec.commands.diff.merge import compare_range
 from fastrec.commands.diff.models import compare_models
-from fastrec.commands.diff.plan import BY, check_by, make_plan, read_corpus
+from fastrec.commands.diff.plan import BY, Corpus, check_by, make_plan, read_corpus
 from fastrec.corpus.scan import run_in_order
 from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, utf8
+from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.limits import LIMITS, Limits
+from fastrec.normalize.filtered import filtered_corpus
 
 __all__ = ["Difference", "ModelDifference", "diff"]
 
@@ -45,6 +48,7 @@ def diff(
     examples: int = 10,
     jobs: int = 1,
     limits: Limits = LIMITS,
+    **filters: Unpack[FilterArguments],
 ) -> Difference:
     """Compare two corpora that `normalize` published.
 
@@ -67,9 +71,11 @@ def diff(
         examples: Flips to list per direction, evaluation and model, and records to list per kind of change.
         jobs: Processes to use; small corpora are compared in this process.
         limits: Sizes of buffers and ranges.
+        **filters: Compare only records that match these (`FilterArguments`).
 
     Raises:
-        UsageError: A path is not a corpus, the corpora cannot be compared, or another argument is invalid.
+        UsageError: A path is not a corpus, the corpora cannot be compared, no record matches, or another argument is
+            invalid.
         CorpusError: A file of a corpus is damaged.
         ShardError: A part cannot be read completely.
     """
@@ -81,12 +87,16 @@ def diff(
     gate = Gate(fail_on=fail_on, p=p, p_adjust=p_adjust, min_compared=min_compared, allow_missing=allowed)
     gate.check()
     match_by = check_by(field_names("by", by))
-    before, after = read_corpus(os.fspath(old)), read_corpus(os.fspath(new))
-    scored = frozenset() if accuracy else before.graded | after.graded
-    plan = make_plan(before, after, match_by, scored, errors_as_wrong=errors_as_wrong, examples=examples, limits=limits)
-    changes = Changes(scored)
-    for result in run_in_order(compare_range, plan.tasks, text_bytes=plan.text_bytes, jobs=jobs, limits=limits):
-        changes.add(result, examples)
+    wanted = make_filters(**filters)
+    with contextlib.ExitStack() as stack:
+        before, after = _read(stack, os.fspath(old), os.fspath(new), wanted, jobs=jobs, limits=limits)
+        scored = frozenset() if accuracy else before.graded | after.graded
+        plan = make_plan(
+            before, after, match_by, scored, errors_as_wrong=errors_as_wrong, examples=examples, limits=limits
+        )
+        changes = Changes(scored)
+        for result in run_in_order(compare_range, plan.tasks, text_bytes=plan.text_bytes, jobs=jobs, limits=limits):
+            changes.add(result, examples)
     lower_scopes, lower_notices = find_scopes(lower, scored)
     models = compare_models(
         before,
@@ -126,11 +136,29 @@ def diff(
         models=models,
         fields=[ChangedField(path=path, records=records) for path, records in changed],
         examples=Examples(**{kind: changes.examples[kind] for kind in Examples.__struct_fields__}),
-        notices=[*plan.notices, *lower_notices, *gate.notices(models)],
+        filters=str(wanted),
+        notices=[
+            *([f"only records that match {wanted}"] if wanted else []),
+            *plan.notices,
+            *lower_notices,
+            *gate.notices(models),
+        ],
         text_bytes=before.manifest.text_bytes + after.manifest.text_bytes,
         parts_skipped=plan.skipped,
         seconds=time.perf_counter() - started,
     )
+
+
+def _read(
+    stack: contextlib.ExitStack, old: str, new: str, filters: Filters, *, jobs: int, limits: Limits
+) -> tuple[Corpus, Corpus]:
+    """Read both corpora, or what matches of them. One of them may have no matching record: its models are missing."""
+    found: list[Corpus] = []
+    for path in (old, new):
+        may_be_empty = not found or found[0].manifest.records > 0
+        matching = filtered_corpus(path, filters, jobs=jobs, may_be_empty=may_be_empty, limits=limits)
+        found.append(read_corpus(stack.enter_context(matching), path))
+    return found[0], found[1]
 
 
 def total(models: Sequence[ModelDifference]) -> Counts:

@@ -219,6 +219,8 @@ class Difference(msgspec.Struct, kw_only=True):
     """`--min-compared`: the percentage of the questions that a model answered in OLD that must be compared."""
     allow_missing: tuple[str, ...]
     """`--allow-missing`: patterns of models that may be missing or incomplete."""
+    filters: str = ""
+    """The filters, as options: only matching records were compared. Empty if there are none."""
     failures: list[Failure]
     """Why the exit code is 1; empty without `--fail-on`."""
     counts: Counts

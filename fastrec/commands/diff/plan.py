@@ -78,11 +78,14 @@ class Plan(msgspec.Struct):
     notices: list[str]
 
 
-def read_corpus(path: str) -> Corpus:
-    """Read the manifest and the summary; UsageError if the path is not a corpus, CorpusError if it is damaged."""
-    manifest = read_manifest(path)
-    parts = parts_of(path, manifest)
-    summary = read_summary(path, manifest)
+def read_corpus(directory: str, path: str) -> Corpus:
+    """Read the manifest and the summary; UsageError if it is not a corpus, CorpusError if it is damaged.
+
+    `path` is what the user gave: the directory may have only the matching records.
+    """
+    manifest = read_manifest(directory)
+    parts = parts_of(directory, manifest)
+    summary = read_summary(directory, manifest)
     models: dict[ModelName, ModelSummary] = {}
     metrics: dict[str, list[str | None]] = {}
     for evaluation in summary.evaluations:
@@ -232,7 +235,7 @@ def _position_fields(old: Corpus, new: Corpus, by: Sequence[str]) -> tuple[str, 
     if algorithm != other and "sample_hash" in by:
         raise UsageError(
             f"{shown(old.path)} has {algorithm} hashes and {shown(new.path)} has {other} hashes: normalize one of them "
-            f"again, for example with `fastrec normalize {shown(new.path)} -o NEW --hash {algorithm}`"
+            f"again, for example with `fastrec normalize {shown(new.path)} -o NEW --hash-algorithm {algorithm}`"
         )
     ours, theirs = (_sample_fields(corpus.manifest.sort_fields, by) for corpus in (old, new))
     if ours != theirs:

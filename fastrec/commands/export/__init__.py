@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Final, Unpack
 
 import msgspec
 
@@ -32,7 +32,9 @@ from fastrec.corpus.publish import check_output
 from fastrec.corpus.scan import parts_of, run_in_order, with_progress
 from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, counted, shown
+from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.limits import LIMITS, Limits
+from fastrec.normalize.filtered import filtered_corpus
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.schemas.schema import Schema
@@ -67,6 +69,7 @@ def export(
     raw_cells: bool = False,
     progress: Progress | None = None,
     limits: Limits = LIMITS,
+    **filters: Unpack[FilterArguments],
 ) -> Exported:
     """Write a corpus as tables.
 
@@ -79,10 +82,11 @@ def export(
         raw_cells: Whether text in CSV stays as it is, even if a spreadsheet would evaluate it (see `csv_writer`).
         progress: Receives the progress.
         limits: Sizes of buffers.
+        **filters: Export only records that match these (`FilterArguments`).
 
     Raises:
-        UsageError: The directory is not a corpus, another argument is invalid, or a package that the format needs is
-            not installed. Nothing was done.
+        UsageError: The directory is not a corpus, no record matches, another argument is invalid, or a package that the
+            format needs is not installed. Nothing was done.
         CorpusError: A part is not what fastrec writes. Nothing was published.
         ShardError: A part cannot be read completely. Nothing was published.
     """
@@ -91,14 +95,17 @@ def export(
     directory, target = os.fspath(corpus), os.fspath(output)
     if is_url(target):
         raise UsageError(f"tables must be written to a local directory, not to {shown(target)}: copy them there")
-    manifest = read_manifest(directory)
-    parts = parts_of(directory, manifest)
-    schema = CORPUS_LABELS[manifest.schema]
-    graded = _graded_scopes(directory, manifest) if format == "matrix" and has_metrics(schema) else None
+    wanted = make_filters(**filters)
+    read_manifest(directory)  # raises UsageError if it is not a corpus, before anything is done
     check_output(target, [directory])
     kind = Kind("an export", _MARKER, _listed_files)
     with open_local_output(target, kind, overwrite=overwrite, fresh=True) as made, contextlib.ExitStack() as stack:
         stack.callback(made.clear)  # after a failure too: the next run cannot use its files
+        source = stack.enter_context(filtered_corpus(directory, wanted, jobs=jobs, progress=progress, limits=limits))
+        manifest = read_manifest(source)
+        parts = parts_of(source, manifest)
+        schema = CORPUS_LABELS[manifest.schema]
+        graded = _graded_scopes(source, manifest) if format == "matrix" and has_metrics(schema) else None
         task, folder, suffix = _plan(format, made)
         folder.mkdir(exist_ok=True)
         tasks = [
@@ -109,8 +116,9 @@ def export(
         list(with_progress(done, parts, progress, "write"))
         skipped = " ".join(map(str.strip, skipped_lines(manifest.skipped)))
         notices = [skipped] if skipped else []
+        notices += [f"only records that match {wanted}"] if wanted else []
         notices += _finish(format, made, [task.output for task in tasks], schema, graded, raw_cells=raw_cells)
-        files = _describe(format, made.staging, manifest, notices, raw_cells=raw_cells)
+        files = _describe(format, made.staging, manifest, notices, wanted, raw_cells=raw_cells)
         made.publish()
     return Exported(
         output=os.fspath(output),
@@ -204,7 +212,9 @@ def _matrix_notices(left_out: LeftOut) -> Iterator[str]:
         )
 
 
-def _describe(form: str, staging: Path, manifest: Manifest, notices: list[str], *, raw_cells: bool) -> dict[str, int]:
+def _describe(
+    form: str, staging: Path, manifest: Manifest, notices: list[str], filters: Filters, *, raw_cells: bool
+) -> dict[str, int]:
     """Write the README and `export.json`, flush all files to disk, and return the sizes of the tables."""
     files = {str(path.relative_to(staging)): path.stat().st_size for path in sorted(staging.rglob("*.*"))}
     hash_name, text = text_hash(manifest)
@@ -214,6 +224,7 @@ def _describe(form: str, staging: Path, manifest: Manifest, notices: list[str], 
         "records": manifest.records,
         hash_name: text,
         "files": files,
+        **({"filters": manifest.options["filters"]} if filters else {}),
     }
     (staging / "README.md").write_text(card(form, manifest, notices, raw_cells=raw_cells), encoding="utf-8")
     (staging / _MARKER).write_bytes(msgspec.json.format(msgspec.json.encode(about), indent=2) + b"\n")

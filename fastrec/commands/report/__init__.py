@@ -14,17 +14,30 @@ import os
 from base64 import b64encode
 from hashlib import sha256
 from pathlib import Path
+from typing import Unpack
 
 from fastrec._version import __version__
 from fastrec.commands.report.dot_plots import dot_plots
 from fastrec.commands.report.evaluations import evaluation_tables, histograms, tokens
 from fastrec.commands.report.heat_maps import heat_maps
 from fastrec.commands.report.rejected import examples, rejected_lines, repaired_lines
-from fastrec.commands.report.sections import hashes, inputs, line_counts, not_judged, repeats, skipped, versions
+from fastrec.commands.report.sections import (
+    hashes,
+    inputs,
+    line_counts,
+    not_judged,
+    only_matching,
+    repeats,
+    skipped,
+    versions,
+)
 from fastrec.corpus.documents import read_manifest, read_summary
+from fastrec.engine import check_jobs
 from fastrec.errors import FastrecError, UsageError, counted, shown
+from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.html import Html, fill, joined, tag
 from fastrec.limits import LIMITS, Limits
+from fastrec.normalize.filtered import filtered_corpus
 from fastrec.storage import is_url, parent_and_name
 from fastrec.storage.local import LOCAL
 from fastrec.summary.choosing import choose
@@ -41,14 +54,17 @@ def report(
     overwrite: bool = False,
     accuracy: bool = False,
     errors_as_wrong: bool = False,
+    jobs: int = 1,
+    **filters: Unpack[FilterArguments],
 ) -> int:
     """Write the report about a corpus to a file, and return its size.
 
     With `accuracy`, the accuracy is shown even where scores are other than 0 and 1. With `errors_as_wrong`, records
-    with an error count as wrong answers. By default they do not count.
+    with an error count as wrong answers. By default they do not count. With `filters`, the report is about the matching
+    records alone, which `jobs` processes find.
 
     Raises:
-        UsageError: The directory is not a corpus, or the file exists or is inside the corpus.
+        UsageError: The directory is not a corpus, no record matches, or the file exists or is inside the corpus.
         CorpusError: The manifest, the summary or the rejects file is damaged.
         ShardError: The rejects file could not be read completely.
         FastrecError: The file cannot be written.
@@ -60,7 +76,7 @@ def report(
         raise UsageError(f"{shown(str(target))} exists; choose another file, or add --overwrite to replace it")
     if not is_url(os.fspath(corpus)) and Path(corpus).resolve() in target.resolve().parents:
         raise UsageError(f"{shown(str(target))} is inside the corpus; choose a file outside of it")
-    page = make_page(corpus, accuracy=accuracy, errors_as_wrong=errors_as_wrong)
+    page = make_page(corpus, accuracy=accuracy, errors_as_wrong=errors_as_wrong, jobs=jobs, **filters)
     try:
         LOCAL.write_all(str(target.resolve()), page)  # replaces the file that a symbolic link points to, not the link
     except OSError as exc:
@@ -69,10 +85,26 @@ def report(
 
 
 def make_page(
-    corpus: str | os.PathLike[str], limits: Limits = LIMITS, *, accuracy: bool = False, errors_as_wrong: bool = False
+    corpus: str | os.PathLike[str],
+    limits: Limits = LIMITS,
+    *,
+    accuracy: bool = False,
+    errors_as_wrong: bool = False,
+    jobs: int = 1,
+    **filters: Unpack[FilterArguments],
 ) -> bytes:
     """Make the report about a corpus. It depends on the corpus alone: no time, no host name."""
-    directory = os.fspath(corpus)
+    check_jobs(jobs)
+    path, wanted = os.fspath(corpus), make_filters(**filters)
+    name = parent_and_name(path)[1] if is_url(path) else Path(path).resolve().name
+    with filtered_corpus(path, wanted, jobs=jobs, limits=limits) as directory:
+        return _make_page(directory, name, wanted, limits, accuracy=accuracy, errors_as_wrong=errors_as_wrong)
+
+
+def _make_page(
+    directory: str, name: str, filters: Filters, limits: Limits, *, accuracy: bool, errors_as_wrong: bool
+) -> bytes:
+    """Make the report about a corpus in a directory, which has the records that match the filters."""
     manifest = read_manifest(directory)
     summary = read_summary(directory, manifest)
     chosen = choose(summary, errors_as_wrong=errors_as_wrong)
@@ -110,9 +142,9 @@ def make_page(
         policy=f"default-src 'none'; style-src {_allowed(style)}; script-src {_allowed(script)}",
         style=style,
         script=script,
-        name=parent_and_name(directory)[1] if is_url(directory) else Path(directory).resolve().name,
+        name=name,
         about=about,
-        banner=joined(skipped(manifest), not_judged(found)),
+        banner=joined(only_matching(filters), skipped(manifest), not_judged(found)),
         nav=joined(*(tag("a", title, href=f"#{anchor}") for title, anchor, _ in shown_sections)),
         sections=joined(*(tag("section", tag("h2", title), body, id=anchor) for title, anchor, body in shown_sections)),
         version=__version__,

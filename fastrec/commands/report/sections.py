@@ -9,18 +9,27 @@ from fastrec.commands.report.charts import stacked
 from fastrec.commands.report.rejected import meaning
 from fastrec.corpus.manifest import Manifest, skipped_lines
 from fastrec.errors import counted
+from fastrec.filters import Filters
 from fastrec.html import Html, code, counts_table, joined, num, row, table, tag, tiles
 from fastrec.summary.document import Identities, SameRun, SampleHashes, Summary
 from fastrec.summary.facts import facts_of
 from fastrec.summary.ranking import Stats
 from fastrec.summary.titles import titles
 
-__all__ = ["hashes", "inputs", "line_counts", "not_judged", "repeats", "skipped", "versions"]
+__all__ = ["hashes", "inputs", "line_counts", "not_judged", "only_matching", "repeats", "skipped", "versions"]
 
 _MOST_ROWS: Final = 5_000
 _MOST_TITLES: Final = 10  # evaluations in the banner
 _MOST_NAMES: Final = 10  # models of each of them
 _COUNTS: Final = ("kept", "duplicates", "rejected", "blank")
+
+
+def only_matching(filters: Filters) -> Html:
+    """Show at the top which filters were given; nothing if there are none."""
+    if not filters:
+        return joined()
+    about = tag("p", "All numbers on this page are those of the matching records.")
+    return tag("div", tag("strong", f"only records that match {filters}"), about, class_="banner", role="note")
 
 
 def skipped(manifest: Manifest) -> Html:

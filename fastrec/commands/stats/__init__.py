@@ -3,7 +3,8 @@
 1. The input is either one published corpus, whose summary has all the numbers, or any shards. Shards go through both
    passes of `normalize` in a scratch directory, so that duplicates count once and every number is the one that their
    corpus would have. Nothing is published.
-2. Choose evaluations, metrics and models (`summary.choosing`).
+2. Choose evaluations, metrics and models (`summary.choosing`). Filters by sample, hash or outcome need the records:
+   they make a corpus of the matching ones first.
 3. With `common`, recount the chosen models on the questions that all of them answered (`common`).
 4. Rank the models (`summary.ranking`).
 5. With `joins`, find out which questions the chosen models have in common (`joins`).
@@ -17,11 +18,10 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Unpack
 
 import msgspec
 
-from fastrec.arguments import Strings, several
 from fastrec.commands.stats.common import only_common
 from fastrec.commands.stats.joins import find_joins
 from fastrec.corpus.documents import MANIFEST, read_manifest, read_summary
@@ -29,7 +29,9 @@ from fastrec.corpus.local_output import LocalOutput
 from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.output import CORPUS
 from fastrec.errors import BadShardsError, FastrecError, UsageError, counted
+from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.limits import LIMITS, Limits
+from fastrec.normalize.filtered import filtered_corpus
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run_passes
 from fastrec.progress import Progress
@@ -45,6 +47,8 @@ from fastrec.summary.ranking import RANKINGS, Stats, rank
 __all__ = ["stats"]
 
 _LEVEL: Final = -1  # compression level of the scratch corpus, which is read only once
+_NAMES: Final = ("evaluation", "metric", "model", "exclude_evaluation", "exclude_model")
+"""Filters that the summary suffices for."""
 _QUESTION_FIELDS: Final = set(FIELDS[:2])
 """In a corpus sorted by these two fields first, the records of a question are adjacent."""
 
@@ -53,9 +57,6 @@ def stats(
     paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
     *,
     by: str | None = None,
-    evaluation: Strings = (),
-    metric: Strings = (),
-    model: Strings = (),
     accuracy: bool = False,
     common: bool = False,
     hashes: bool = False,
@@ -66,15 +67,13 @@ def stats(
     progress: Progress | None = None,
     notice: Callable[[str], None] | None = None,
     limits: Limits = LIMITS,
+    **filters: Unpack[FilterArguments],
 ) -> Stats:
     """Compare the models of each evaluation and metric.
 
     Args:
         paths: One corpus that `normalize` published; or shards: files, directories, globs, or `-`.
         by: What to rank by, one of `RANKINGS`; by default accuracy, or score where scores are other than 0 and 1.
-        evaluation: Only evaluations whose name matches this shell-style pattern, or one of these.
-        metric: Only metrics (`evaluation_result_id`) that match this pattern, or one of these.
-        model: Only models whose id matches this pattern, or one of these.
         accuracy: Tables show the accuracy even where scores are other than 0 and 1.
         common: Count only questions that all of the chosen models of an evaluation have answered.
         hashes: Also list the recipes of the hashes that the lines of each chosen model had (`Stats.hashes`).
@@ -86,6 +85,7 @@ def stats(
         progress: Receives the progress.
         notice: Receives notices for the user.
         limits: Bounds of the work.
+        **filters: Only records that match these (`FilterArguments`).
 
     Raises:
         UsageError: An argument is wrong, or a pattern matches nothing.
@@ -96,12 +96,17 @@ def stats(
     if by is not None and by not in RANKINGS:
         raise UsageError(f"by must be one of {', '.join(RANKINGS)}, not {by!r}")
     names = [os.fspath(name) for name in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
-    patterns = several("evaluation", evaluation), several("model", model), several("metric", metric)
+    wanted = make_filters(**filters)
+    by_record = msgspec.structs.replace(wanted, **dict.fromkeys(_NAMES, ()))
+    if hashes and by_record:
+        raise UsageError(f"the hashes of producers are counted for all records of a model: leave out {by_record}")
     note = notice or (lambda _message: None)
-    options = Options(level=_LEVEL, jobs=jobs, work_dir=None if work_dir is None else os.fspath(work_dir))
+    scratch = None if work_dir is None else os.fspath(work_dir)
+    options = Options(level=_LEVEL, jobs=jobs, work_dir=scratch, filters=by_record)
     with contextlib.ExitStack() as stack:
         if len(names) == 1 and storage_of(names[0]).exists(join(names[0], MANIFEST)):
-            corpus = names[0]
+            made = filtered_corpus(names[0], by_record, jobs=jobs, work_dir=scratch, progress=progress)
+            corpus = stack.enter_context(made)
             manifest = read_manifest(corpus)
             summary = read_summary(corpus, manifest)
         else:
@@ -111,7 +116,7 @@ def stats(
                 note(f"{counts.rejected:,} of {counts.lines:,} lines are invalid and do not count")
             if saved := summary.repairable.lines:
                 note(f"`fastrec normalize --repair all` would keep {saved:,} of them")
-        chosen = choose(summary, *patterns, errors_as_wrong=errors_as_wrong)
+        chosen = choose(summary, wanted, errors_as_wrong=errors_as_wrong)
         ranked = partial(
             rank,
             corpus=facts_of(summary),
@@ -132,7 +137,8 @@ def stats(
             order = ", ".join(manifest.sort_fields[:2])
             note(f"the corpus is sorted by {order}; sorting it again to find the common questions")
             schema = CORPUS_LABELS[manifest.schema].name
-            options = msgspec.structs.replace(options, schema=schema, sample_hash="fill")  # keeps versions and hashes
+            # Keeps versions and hashes.
+            options = msgspec.structs.replace(options, schema=schema, sample_hash="fill", filters=Filters())
             corpus, manifest, _ = stack.enter_context(_sorted([corpus], options, progress=progress, notice=note))
         recounted = only_common(
             chosen, corpus, manifest, errors_as_wrong=errors_as_wrong, jobs=jobs, progress=progress, limits=limits
