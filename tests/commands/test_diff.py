@@ -563,7 +563,7 @@ def test_a_sort_order_that_separates_matches_is_refused(tmp_path: Path) -> None:
 def test_different_hash_algorithms_are_refused(old: Path, tmp_path: Path) -> None:
     """Their sample_hashes never agree. Without sample_hash the corpora can be compared."""
     other = corpus_of(records_of(), tmp_path / "other", hash="xxh3_128")
-    with pytest.raises(UsageError, match=r"has sha256 hashes and .* has xxh3_128 hashes: .* --hash sha256"):
+    with pytest.raises(UsageError, match=r"has sha256 hashes and .* has xxh3_128 hashes: .* --hash-algorithm sha256"):
         diff(old, other)
     by = ("evaluation_name", "model_id", "sample_id")
     pair = [
