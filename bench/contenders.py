@@ -14,13 +14,15 @@ from bench.job import Command, Contender, Job
 from bench.logs import LogRecompression
 from bench.peers import NORMALIZERS, Decompression
 from bench.validators import VALIDATORS
+from bench.viewing import Indexing, Viewing
 
-__all__ = ["CAT", "CONTENDERS", "DIFF", "EXPORT", "FLOOR", "IMPORT", "LOG_FLOOR", "NORMALIZE", "READING", "VALIDATE"]
-__all__ += ["command_of"]
+__all__ = ["CAT", "CONTENDERS", "DIFF", "EXPORT", "FLOOR", "IMPORT", "INDEX", "LOG_FLOOR", "NORMALIZE", "READING"]
+__all__ += ["VALIDATE", "VIEW", "command_of"]
 
 NORMALIZE, VALIDATE, FLOOR = "fastrec normalize", "fastrec validate", "bare recompression"
 CAT, EXPORT, DIFF, READING = "fastrec cat", "fastrec export", "fastrec diff", "bare decompression"
 IMPORT, LOG_FLOOR = "fastrec import", LogRecompression.label
+INDEX, VIEW = Indexing.label, Viewing.label
 
 
 class Fastrec:
@@ -53,6 +55,8 @@ _ALL: tuple[Contender, ...] = (
     *map(Fastrec, ("normalize", "validate", "cat", "export", "diff", "import")),
     Decompression(),
     LogRecompression(),
+    Indexing(),
+    Viewing(),
     *NORMALIZERS,
     *VALIDATORS,
 )

@@ -1,6 +1,6 @@
 """The table of figures: how each is computed from trials, and its target.
 
-`use_figures` has the set `use`, `import_figures` the set `import`.
+`use_figures` has the set `use`, `import_figures` the set `import`, `view_figures` the set `view`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from bench.measure import Measured
 from bench.trials import Trial
 from bench.use_figures import USE_FIGURES
 from bench.values import Figure, Set
+from bench.view_figures import VIEW_FIGURES
 
 __all__ = ["FIGURES", "figures_of", "trials_of"]
 
@@ -218,6 +219,7 @@ FIGURES: Final[tuple[Figure, ...]] = (
     _cluster("mixed-x10", 1.25),
     *USE_FIGURES,
     *IMPORT_FIGURES,
+    *VIEW_FIGURES,
 )
 
 

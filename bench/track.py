@@ -30,7 +30,7 @@ from bench.values import SETS, Figure, Value, better_stage, stage_values, trial_
 
 __all__ = ["main"]
 
-_ROUNDS: Final = {"track": 5, "peers": 5, "import": 5}  # of the other sets: 2, because they take long
+_ROUNDS: Final = {"track": 5, "peers": 5, "import": 5, "view": 5}  # of the other sets: 2, because they take long
 _BUSY: Final = 0.5
 _ROOT: Final = Path(__file__).parents[1]
 _ASSETS: Final = _ROOT / "docs" / "assets"

@@ -151,11 +151,11 @@ BENCH_ROWS = [
     ["night_runs", "tables"],
     ["compare"],
     ["figures", "history"],
-    ["import_figures", "use_figures"],
+    ["import_figures", "use_figures", "view_figures"],
     ["values"],
     ["piles", "stages", "trials"],
     ["contenders", "corpora"],
-    ["logs", "nights", "peers", "plans", "real", "scale_workers", "shapes", "validators"],
+    ["logs", "nights", "peers", "plans", "real", "scale_workers", "shapes", "validators", "viewing"],
     ["bar_plot", "calibrate", "job", "measure", "night_states", "plot", "pydantic_record", "scale_corpus"],
     ["helm_logs", "inspect_logs", "lm_eval_logs"],
 ]
