@@ -72,7 +72,7 @@ def given() -> dict[str, Path]:
     ]
     (root / "old.gz").write_bytes(gzip.compress(b"\n".join(night)))
     fastrec.normalize(root / "old.gz", root / "corpus-tuesday")
-    fastrec.normalize([root / "runs", root / "messy"], root / "corpus")
+    fastrec.normalize([root / "runs", root / "messy"], root / "corpus", track_sources=True)
     fastrec.generate(root / "new", records=100, seed=3, shards=1, schema="0.3.0", mix="single_turn")
     fastrec.normalize(root / "new", root / "new-corpus")
     (root / "old-corpus").symlink_to("corpus-monday")
