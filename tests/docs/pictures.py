@@ -2,20 +2,26 @@
 
 1. `run.svg`: a terminal after the commands below.
 2. `report.png`: the HTML report of that corpus, in the installed Chromium.
+3. `view-table.png`, `view-question.png` and `view-transcript.png`: pages of `fastrec view` of that corpus.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tests.docs.reference import DOCS, ROOT
 from tests.systems import in_terminal
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 ASSETS: Final = DOCS / "assets"
 _COMMANDS: Final = (
@@ -54,18 +60,53 @@ def as_svg(text: str) -> str:
     return re.sub(r"\s*@font-face \{.*?\}", "", svg, flags=re.DOTALL)
 
 
-def screenshot(page: Path, target: Path) -> None:
-    """Take a screenshot of the top of a page, at desktop width."""
+@contextlib.contextmanager
+def window() -> Iterator[Page]:
+    """A window of the installed browser, at desktop width."""
     from playwright.sync_api import sync_playwright  # noqa: PLC0415
 
     from tests.commands.test_report_in_browser import CHROMIUM  # noqa: PLC0415
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        window = browser.new_page(viewport={"width": 1200, "height": 1000}, color_scheme="light")
-        window.goto(page.as_uri())
-        window.screenshot(path=target)
+        yield browser.new_page(viewport={"width": 1200, "height": 1000}, color_scheme="light")
         browser.close()
+
+
+def report_picture(page: Path) -> None:
+    """Take a picture of the top of the report."""
+    with window() as shown:
+        shown.goto(page.as_uri())
+        shown.screenshot(path=ASSETS / "report.png")
+
+
+def view_pictures(corpus: Path) -> None:
+    """Take pictures of the pages of `view`: the questions, the most disputed one, and a transcript."""
+    from tests.commands.viewing import serving  # noqa: PLC0415
+
+    with serving(corpus) as opened, window() as shown:
+        shown.set_viewport_size({"width": 1200, "height": 760})
+        shown.goto(f"{opened.address}questions?evaluation=word_problems")
+        shown.screenshot(path=ASSETS / "view-table.png")
+        _follow(shown, "thead a >> text=Disagree")
+        _follow(shown, ".questions .row-link")
+        for outcome, number in (("right", 0), ("wrong", 0), ("right", 1), ("wrong", 1)):
+            shown.locator(f".answer.{outcome} input").nth(number).check()
+        _follow(shown, "button >> text=Side by side")
+        shown.screenshot(path=ASSETS / "view-question.png")
+        shown.goto(f"{opened.address}questions?evaluation=booking_agent&sort=hardest")
+        _follow(shown, ".questions .row-link")
+        answers = shown.locator(".glance a.dot").evaluate_all("all => all.map((one) => one.href)")
+        for answer in answers:  # one with a call that failed, if there is one
+            shown.goto(answer)
+            if shown.locator(".call.failed").count():
+                break
+        shown.screenshot(path=ASSETS / "view-transcript.png")
+
+
+def _follow(page: Page, selector: str) -> None:
+    with page.expect_navigation():
+        page.locator(selector).first.click()
 
 
 def main() -> None:
@@ -74,7 +115,8 @@ def main() -> None:
         folder = Path(name)
         shown = "".join(_PROMPT.format(command) + typed(command, folder) for command in _COMMANDS)
         (ASSETS / "run.svg").write_text(as_svg(shown.rstrip()))
-        screenshot(folder / "report.html", ASSETS / "report.png")
+        report_picture(folder / "report.html")
+        view_pictures(folder / "corpus")
 
 
 if __name__ == "__main__":

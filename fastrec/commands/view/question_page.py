@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from string import ascii_uppercase
 from typing import Final
 
 import msgspec
@@ -92,7 +93,8 @@ def question_card(here: QuestionAddresses, transcript: Transcript) -> Html:
     most = None if here.place.whole else _INPUT
     parts = [tag("h2", "Question"), block(transcript.question, most, whole)]
     if transcript.choices:
-        items = (_choice(choice, transcript.references) for choice in transcript.choices)
+        expected = _expected(transcript)
+        items = (_choice(choice, expected=number in expected) for number, choice in enumerate(transcript.choices))
         parts += [tag("h2", "Choices"), tag("ol", *items, class_="choices")]
     references = [block(reference, most, whole, class_="text reference") for reference in transcript.references]
     parts += [tag("h2", "Reference" if len(references) == 1 else "References"), *references]
@@ -104,8 +106,15 @@ def question_card(here: QuestionAddresses, transcript: Transcript) -> Html:
     return tag("div", *parts, class_="card")
 
 
-def _choice(choice: str, references: Sequence[str]) -> Html:
-    expected = choice in references
+def _expected(transcript: Transcript) -> set[int]:
+    """Return the positions of choices that a reference names, by their text or else by their letter."""
+    choices, references = transcript.choices, transcript.references
+    by_text = {number for number, choice in enumerate(choices) if choice in references}
+    letters = list(ascii_uppercase[: len(choices)])
+    return by_text or {letters.index(one) for one in references if one in letters}
+
+
+def _choice(choice: str, *, expected: bool) -> Html:
     note = tag("span", " ✓ reference", class_="note") if expected else None
     return tag("li", block(choice, _PROMPT, class_="text"), note, class_="expected" if expected else None)
 
