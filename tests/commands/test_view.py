@@ -24,6 +24,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastrec
+from fastrec.answers.index import Index
 from fastrec.answers.table import SORTS, Query
 from fastrec.commands.view.addresses import LARGEST_PAGE, Addresses, Place, place_of, place_pairs
 from fastrec.commands.view.differences import differences
@@ -385,6 +386,15 @@ def test_transcript(client: Client, corpus: Path) -> None:
     assert record.startswith('{\n  "schema_version"')
 
 
+def test_sources(tmp_path: Path) -> None:
+    """If the corpus has tracked it, an answer says which line of which shard it comes from."""
+    make_corpus(tmp_path, plain_records())
+    fastrec.normalize(tmp_path / "corpus.jsonl", tmp_path / "tracked", track_sources=True)
+    with serving(tmp_path / "tracked") as opened:
+        page = Client(opened.address).page(f"/answer/{hash_of(tmp_path / 'tracked', 'q1')}?evaluation=sums&show=org/b")
+    assert re.search(r"source <code>[^<]*corpus\.jsonl, line 5</code>", page)
+
+
 def test_metrics(tmp_path: Path) -> None:
     """A page links to the same in other metrics; of a graded one it shows scores."""
     with serving(make_corpus(tmp_path, metric_records())) as opened:
@@ -435,6 +445,19 @@ def test_damaged_corpus(corpus: Path, tmp_path: Path) -> None:
         assert "<h1>The corpus cannot be read</h1>" in page
         assert "Traceback" not in page
         client.page("/questions?evaluation=sums")  # the index is enough
+
+
+def test_a_bug_is_a_page(client: Client, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """An unexpected error is a readable page, and nothing is printed."""
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError("<b>unexpected</b>")
+
+    monkeypatch.setattr(Index, "page", fail)
+    page = client.page("/questions?evaluation=sums", 500)
+    assert "RuntimeError: &lt;b&gt;unexpected&lt;/b&gt;" in page
+    assert HEADERS.items() <= client.send(f"{client.prefix}/questions?evaluation=sums")[1].items()
+    assert capfd.readouterr() == ("", "")
 
 
 def test_corpus_in_a_store(corpus: Path) -> None:
