@@ -11,14 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from shlex import quote
-from typing import Any, TypedDict
+from typing import Any, Final, TypedDict
 
 import msgspec
 
 from fastrec.arguments import Strings, several
 from fastrec.errors import UsageError
 
-__all__ = ["FilterArguments", "Filters", "make_filters", "matches_any"]
+__all__ = ["NAME_FILTERS", "FilterArguments", "Filters", "make_filters", "matches_any"]
+
+NAME_FILTERS: Final = ("evaluation", "metric", "model", "exclude_evaluation", "exclude_model")
+"""The filters by name, for commands that work on summaries."""
 
 
 class Filters(msgspec.Struct, frozen=True, kw_only=True):

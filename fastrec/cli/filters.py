@@ -42,8 +42,10 @@ def filter_options(function: _Command) -> _Command:
 
 def name_filter_options(function: _Command) -> _Command:
     """Add the filters by name only, for commands that work on summaries: evaluations, metrics and models."""
+    from fastrec.filters import NAME_FILTERS
+
     options = dict(zip(FILTER_NAMES, _OPTIONS, strict=True))
-    for name in reversed(("evaluation", "metric", "model", "exclude_evaluation", "exclude_model")):
+    for name in reversed(NAME_FILTERS):
         function = options[name](function)
     return function
 

@@ -8,7 +8,16 @@ import click
 
 from fastrec.cli.console import allow_broken_pipe, explain_damage
 from fastrec.cli.filters import filter_options
-from fastrec.cli.options import accuracy_option, command, errors_as_wrong_option, jobs_option
+from fastrec.cli.options import (
+    Count,
+    accuracy_option,
+    command,
+    errors_as_wrong_option,
+    jobs_option,
+    no_progress_option,
+    prepare_reading,
+)
+from fastrec.cli.progress import make_progress
 from fastrec.cli.spelling import spell_bytes
 from fastrec.errors import shown
 
@@ -22,13 +31,20 @@ __all__ = ["report"]
 @click.option("--overwrite", is_flag=True, help="Replace an existing file.")
 @accuracy_option
 @errors_as_wrong_option
+@click.option("--questions", type=Count(min=0), default=20, show_default=True, metavar="N",
+              help="Show this many of the hardest and most disputed questions, with answers; 0 for none.")  # fmt: skip
+@click.option("--trend", type=click.Path(), multiple=True, metavar="PATH",
+              help="Draw the results of models over these corpora; a directory stands for the corpora in it. May be "
+                   "repeated.")  # fmt: skip
 @filter_options
 @jobs_option
-def report(corpus: str, output: str, overwrite: bool, **options: Any) -> None:
+@no_progress_option
+def report(corpus: str, output: str, overwrite: bool, no_progress: bool, **options: Any) -> None:
     """Write an HTML page about CORPUS: line counts, versions, models and evaluations, repeats, hashes, rejected lines.
 
     The page is one self-contained file: it can be mailed, put on any server, and opened offline. Its tables can be
-    sorted and searched. It depends on the corpus alone, and is written atomically.
+    sorted and searched. It depends on the corpus alone, and is written atomically. Questions come from the index of the
+    corpus, which is built once and kept in the cache directory.
 
     \b
     Exit codes:
@@ -40,19 +56,21 @@ def report(corpus: str, output: str, overwrite: bool, **options: Any) -> None:
     \b
     Examples:
       fastrec report corpus -o report.html
+      fastrec report nights/2026-11-08 -o report.html --trend nights/
       fastrec report corpus -o - | gzip > report.html.gz
       fastrec report corpus -o ours.html --model 'org/*' --exclude-model org/old
     """
     from fastrec.commands.report import make_page
     from fastrec.commands.report import report as run
 
-    if output == "-":
-        with explain_damage(corpus):
-            page = make_page(corpus, **options)
-        with allow_broken_pipe():
-            click.echo(page, nl=False)
-        return
-    with explain_damage(corpus):
-        size = run(corpus, output, overwrite=overwrite, **options)
+    prepare_reading(options["jobs"])
+    with make_progress("index", quiet=no_progress) as progress, explain_damage(corpus, *options["trend"]):
+        if output == "-":
+            page = make_page(corpus, **options, progress=progress)
+        else:
+            size = run(corpus, output, overwrite=overwrite, **options, progress=progress)
     with allow_broken_pipe():
-        click.echo(f"{shown(output)}: {spell_bytes(size)}", err=True)
+        if output == "-":
+            click.echo(page, nl=False)
+        else:
+            click.echo(f"{shown(output)}: {spell_bytes(size)}", err=True)

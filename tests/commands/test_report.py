@@ -49,7 +49,16 @@ def copy(demo: Path, tmp_path: Path) -> Path:
 def hostile_corpus(folder: Path) -> Path:
     """Make a corpus in which every text on the page tries to be markup."""
     records = [
-        sample(model_id=name, evaluation_name=name, evaluation_id=name, sample_id=name, sample_hash=name, error=None)
+        sample(
+            model_id=name,
+            evaluation_name=name,
+            evaluation_id=name,
+            sample_id=name,
+            sample_hash=name,
+            error=None,
+            input={"raw": name, "reference": name},
+            output={"raw": name},
+        )
         for name in (MARKUP, QUOTES, STEERING, "m" * 3_000)
     ]
     records += [{**record, "evaluation": {"score": 0.5, "is_correct": False}} for record in records]  # conflicts
@@ -183,7 +192,7 @@ def test_dot_plots(demo: Path, tmp_path: Path) -> None:
         assert spots
         assert [int(x) for x in re.findall(r"M(\d+) \d+h0", spots[1])] == [round(1000 * value) for value in values]
         assert evaluation["evaluation_name"] in text
-    many = make_page(wide_corpus(tmp_path, models=60, evaluations=1)).decode()
+    many = make_page(wide_corpus(tmp_path, models=60, evaluations=1), questions=0).decode()
     assert "The 25 best have a name; 35 others have a dot only." in many
     assert len(re.findall(r"M\d+ \d+h0", many)) == 60
 
@@ -193,6 +202,112 @@ def test_plus_minus_is_explained(demo: Path) -> None:
     text = Page(make_page(demo)).text
     shown = len(re.findall("±: one standard error of the mean score, over questions.", text))
     assert 0 < shown == sum(" ± " in part for part in text.split("95% interval")[1:])
+
+
+def marked(models: dict[str, str], **changes: Any) -> list[dict[str, Any]]:
+    """Records of models that have questions right, wrong, or an error; answers say which."""
+    return [
+        sample(
+            model_id=model,
+            sample_id=number,
+            input={"raw": f"Question {number}?\nThink.", "reference": f"reference-{number}"},
+            output={"raw": f"{model} says {mark}{number}"},
+            answer_attribution=[],
+            evaluation={"score": float(mark == "+"), "is_correct": mark == "+"},
+            error="timeout" if mark == "!" else None,
+            **changes,
+        )
+        for model, marks in models.items()
+        for number, mark in enumerate(marks)
+    ]
+
+
+def corpus_of(folder: Path, name: str, records: list[dict[str, Any]]) -> Path:
+    (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, records)))
+    fastrec.normalize(folder / f"{name}.jsonl", folder / name)
+    return folder / name
+
+
+def test_questions(tmp_path: Path) -> None:
+    """The hardest and the most disputed questions, with the answers of models that are right and wrong."""
+    models = {"a": "+-+-!", "b": "+-+-!", "c": "+--+!", "d": "+--+!", "e": "+--+!"}
+    corpus = corpus_of(tmp_path, "corpus", marked(models))
+    text = Page(make_page(corpus)).text
+    hardest = text.split("Hardest questions")[1]
+    order = [int(number) for number in re.findall(r"Question (\d)\?", hardest)]
+    assert order == [1, 2, 3]  # 0 %, 40 %, 60 % right; all have the first one right, and nobody answered the last
+    assert "0% right: 0 of 5 models; disagreement 0.00; sample 1Question 1?\nThink.Reference: reference-1" in hardest
+    assert [f"wrong {model} {model} says -1" in hardest for model in "abcde"] == [True] * 4 + [False]
+    assert "right a a says +2right b b says +2wrong e e says -2wrong d d says -2All answers: " in hardest
+    assert "Most disputed questions" not in text  # they are shown already
+    one = Page(make_page(corpus, questions=1)).text
+    assert "Question 1?" in one
+    assert "Question 2?" not in one
+    assert "Most disputed questions" not in one
+    two = Page(make_page(corpus, questions=2)).text.split("Most disputed questions")
+    assert "Question 1?" in two[0]
+    assert "40% right: 2 of 5 models" in two[1] or "60% right: 3 of 5 models" in two[1]
+    none = Page(make_page(corpus, questions=0)).text
+    assert "Hardest questions" not in none
+    with pytest.raises(UsageError, match="questions must be at least 0, not -1"):
+        make_page(corpus, questions=-1)
+    assert invoke(corpus, "-o", "-", "--questions", "1").stdout_bytes == make_page(corpus, questions=1)
+
+
+def test_each_evaluation_has_a_question_before_any_has_two(tmp_path: Path) -> None:
+    """A hard evaluation does not take all the places."""
+    records = marked({"a": "----", "b": "----"}, evaluation_name="hard")
+    records += marked({"a": "++-+", "b": "++++"}, evaluation_name="easy")
+    text = Page(make_page(corpus_of(tmp_path, "corpus", records), questions=3)).text
+    asked = re.findall(r"(hard|easy)(\d+)% right", text.split("Hardest questions")[1])
+    assert asked == [("hard", "0"), ("easy", "50"), ("hard", "0")]
+
+
+def test_long_answers_are_cut(tmp_path: Path) -> None:
+    """With a note that names the command that shows all; a megabyte stays out of the page."""
+    records = marked({"a": "-", "b": "+"})
+    for record in records:
+        record["output"] = {"raw": "x" * 1_000_000}
+        record["input"] = {"raw": "q" * 1_000_000, "reference": "r" * 1_000_000}
+    corpus = corpus_of(tmp_path, "my corpus", records)
+    page = make_page(corpus)
+    assert len(page) < 100_000
+    text = Page(page).text
+    sample_hash = json.loads((corpus / "manifest.json").read_bytes())["parts"][0]["first"]["sample_hash"]
+    assert f"The text is cut. All answers, in full: fastrec show 'my corpus' {sample_hash[:16]}" in text
+    assert "q" * 600 + " …" in text
+
+
+def test_graded_questions_and_conversations(tmp_path: Path) -> None:
+    """Graded answers are shown with their score, conversations with the last thing that the model said."""
+    records = []
+    for model, score in (("a", 0.25), ("b", 0.75)):
+        record = sample("multi_turn", model_id=model, error=None, answer_attribution=[])
+        record["evaluation"] = {"score": score, "is_correct": False, "num_turns": 2, "tool_calls_count": 0}
+        records.append(record)
+    text = Page(make_page(corpus_of(tmp_path, "corpus", records))).text
+    assert "mean score 0.5 of 2 models; disagreement 1.00" in text
+    assert "0.75 b the last of 2 turnsworld0.25 a the last of 2 turnsworld" in text
+
+
+def test_trend(tmp_path: Path) -> None:
+    """Lines over corpora, with rings at changes, a table of changes, and line counts."""
+    for night, marks in {"n1": "+" * 12, "n2": "+" * 12, "n3": "-" * 12}.items():
+        corpus_of(tmp_path, night, marked({f"falls{MARKUP}": marks, "steady": "+-" * 6}))
+    markup = make_page(tmp_path / "n3", trend=[tmp_path / "n1", tmp_path / "n2", tmp_path / "n3"])
+    text = Page(markup).text
+    assert "3 corpora, from n1 to n3." in text
+    assert "p < 0.05, adjusted for 4 comparisons." in text
+    assert f"arithmeticfalls{MARKUP}n2n3100.0%0.0%120120.002" in text
+    assert "▼ n3: 100.0% → 0.0%" in text
+    assert markup.count(b'class="ring') == 1
+    assert b'd="M0 8L500 8L1000 152"' in markup  # 100 %, 100 %, 0 %
+    assert b'd="M0 80L500 80L1000 80"' in markup
+    done = invoke(tmp_path / "n3", "-o", "-", "--trend", tmp_path / "n1", "--trend", tmp_path / "n2")
+    assert done.stdout_bytes == make_page(tmp_path / "n3", trend=[tmp_path / "n1", tmp_path / "n2"])
+    assert "No change is more than chance." in Page(done.stdout_bytes).text
+    with pytest.raises(UsageError, match="missing is not a corpus"):
+        make_page(tmp_path / "n3", trend=tmp_path / "missing")
 
 
 def test_lines_that_repairs_would_keep(tmp_path: Path) -> None:
@@ -298,7 +413,7 @@ def wide_corpus(folder: Path, *, models: int, evaluations: int) -> Path:
 
 def test_size_of_a_large_page(tmp_path: Path) -> None:
     """240 models × 60 evaluations take less than 5 MB, and all of them are there without a script."""
-    page = make_page(wide_corpus(tmp_path, models=240, evaluations=60))
+    page = make_page(wide_corpus(tmp_path, models=240, evaluations=60), questions=0)
     assert len(page) < 4_000_000
     assert page.count(b"a-model-7-instruct</span>") >= 62  # 2 heat maps, and a table for each evaluation
     assert page.count(b"<noscript>") == 62
@@ -333,10 +448,14 @@ def test_tag_escapes() -> None:
 
 def test_page_uses_no_network(demo: Path) -> None:
     """It contains no address, and its policy forbids requests."""
-    page = make_page(demo)
+    page = make_page(demo, questions=0)
     assert b"http:" not in page
     assert b"https:" not in page
     assert b"default-src &#x27;none&#x27;" in page
+    with_questions = make_page(demo)
+    assert b"https:" in with_questions  # in the text of a question
+    assert not [value for _, value in Page(with_questions).attributes if value and "//" in value]
+    assert b"default-src &#x27;none&#x27;" in with_questions
 
 
 # Writing

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 import fastrec
 from fastrec.commands.report import make_page
 from fastrec.limits import Limits
-from tests.commands.test_report import MARKUP, ROOT, hostile_corpus
+from tests.commands.test_report import MARKUP, ROOT, corpus_of, hostile_corpus, marked
 from tests.samples import sample
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -263,6 +263,48 @@ def test_late_tables_without_script(open_page: Any, report: Path, large: Path) -
     """They are there from the beginning."""
     rows = [open_page(path, java_script_enabled=False).locator("tbody tr").count() for path in (report, large)]
     assert rows[0] == rows[1]
+
+
+@pytest.fixture(scope="module")
+def trend(report: Path) -> Path:
+    """A report with the results over three corpora."""
+    folder = report.parent
+    for night, marks in {"n1": "+" * 12, "n2": "+" * 12, "n3": "-" * 12}.items():
+        corpus_of(folder, night, marked({"falls": marks, "steady": "+-" * 6}))
+    nights = [folder / name for name in ("n1", "n2", "n3")]
+    fastrec.report(nights[-1], folder / "trend.html", trend=nights)
+    return folder / "trend.html"
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_plots_and_questions(open_page: Any, trend: Path, width: int) -> None:
+    """Plots keep within their cards, names are beside their dots, and questions can be read and searched."""
+    page = open_page(trend, width=width)
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    for card in (".dots", ".trend"):
+        outer = page.locator(card).first.bounding_box()
+        inner = page.locator(f"{card} svg").first.bounding_box()
+        assert inner["width"] > 100
+        assert outer["x"] < inner["x"] < inner["x"] + inner["width"] < outer["x"] + outer["width"]
+    names = [item.bounding_box()["y"] for item in page.locator(".dots").first.locator("li").all()]
+    height = page.locator(".dots svg").first.bounding_box()["height"]
+    assert names[1] - names[0] == 20 == height / len(names)
+    assert page.locator(".ring").count() == 1
+    text = page.locator(".question .text").first
+    assert text.text_content().endswith("?\nThink.")
+    assert text.evaluate("one => getComputedStyle(one).whiteSpace") == "pre-wrap"
+    page.fill("#search", "reference-3")
+    assert page.locator(".question:visible").count() == 1
+    assert page.locator(".trend:visible").count() == 0
+
+
+def test_contrast_of_plots_and_questions(open_page: Any, trend: Path) -> None:
+    """At least 4.5 to 1, in both themes."""
+    page = open_page(trend)
+    for _ in range(2):
+        contrast, element = page.evaluate(CONTRAST)
+        assert contrast >= 4.5, element
+        page.click("#theme")
 
 
 def test_hostile_records(open_page: Any, tmp_path: Path) -> None:

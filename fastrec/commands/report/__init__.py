@@ -1,8 +1,8 @@
 """`report`: one self-contained HTML page about a corpus.
 
-1. Read the manifest, the summary, and a few examples of rejected lines for each code.
-2. Make the sections (`sections`, `evaluations`, `rejected`): HTML that works without a script and is escaped by
-   construction (`html`), with small charts (`charts`).
+1. Read the manifest, the summary, a few examples of rejected lines for each code, and some questions with answers.
+2. Make the sections (`sections`, `heat_maps`, `dot_plots`, `trends`, `evaluations`, `questions`, `rejected`): HTML that
+   works without a script and is escaped by construction (`html`), with small charts (`charts`).
 3. Fill the template `page.html` with the sections, the style, and the script, which sorts, searches and switches the
    theme. The page's content security policy allows only this script and this style, by their hashes, and no network.
 4. Write the file atomically.
@@ -16,10 +16,15 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Unpack
 
+import msgspec
+
 from fastrec._version import __version__
+from fastrec.answers.index import open_index
+from fastrec.arguments import Paths, several_paths
 from fastrec.commands.report.dot_plots import dot_plots
 from fastrec.commands.report.evaluations import evaluation_tables, histograms, tokens
 from fastrec.commands.report.heat_maps import heat_maps
+from fastrec.commands.report.questions import question_cards
 from fastrec.commands.report.rejected import examples, rejected_lines, repaired_lines
 from fastrec.commands.report.sections import (
     hashes,
@@ -31,20 +36,38 @@ from fastrec.commands.report.sections import (
     skipped,
     versions,
 )
+from fastrec.commands.report.trends import trend_plots
 from fastrec.corpus.documents import read_manifest, read_summary
+from fastrec.corpus.manifest import Manifest
 from fastrec.engine import check_jobs
 from fastrec.errors import FastrecError, UsageError, counted, shown
-from fastrec.filters import FilterArguments, Filters, make_filters
+from fastrec.filters import NAME_FILTERS, FilterArguments, Filters, make_filters
 from fastrec.html import Html, fill, joined, tag
 from fastrec.limits import LIMITS, Limits
 from fastrec.normalize.filtered import filtered_corpus
+from fastrec.progress import Progress
 from fastrec.storage import is_url, parent_and_name
 from fastrec.storage.local import LOCAL
 from fastrec.summary.choosing import choose
+from fastrec.summary.document import Summary
 from fastrec.summary.facts import facts_of
 from fastrec.summary.ranking import rank
+from fastrec.trends.collect import collect_trend
 
 __all__ = ["make_page", "report"]
+
+
+class _Wanted(msgspec.Struct, kw_only=True):
+    """What a report is to show."""
+
+    accuracy: bool
+    errors_as_wrong: bool
+    questions: int
+    trend: tuple[str, ...]
+    filters: Filters
+    jobs: int
+    progress: Progress | None
+    limits: Limits
 
 
 def report(
@@ -54,19 +77,30 @@ def report(
     overwrite: bool = False,
     accuracy: bool = False,
     errors_as_wrong: bool = False,
+    questions: int = 20,
+    trend: Paths = (),
     jobs: int = 1,
+    progress: Progress | None = None,
     **filters: Unpack[FilterArguments],
 ) -> int:
     """Write the report about a corpus to a file, and return its size.
 
-    With `accuracy`, the accuracy is shown even where scores are other than 0 and 1. With `errors_as_wrong`, records
-    with an error count as wrong answers. By default they do not count. With `filters`, the report is about the matching
-    records alone, which `jobs` processes find.
+    Args:
+        corpus: A directory or URL that `normalize` published.
+        output: The file to write.
+        overwrite: Replace an existing file.
+        accuracy: Show the accuracy even where scores are other than 0 and 1.
+        errors_as_wrong: Count records with an error as wrong answers. By default they do not count.
+        questions: How many of the hardest and most disputed questions to show, together.
+        trend: Corpora, or directories of corpora, to draw the results of models over; see `trend`.
+        jobs: Processes to use for finding matching records, and for building an index.
+        progress: Receives the progress of building indexes.
+        filters: The report is about the matching records alone; see `Filters`.
 
     Raises:
         UsageError: The directory is not a corpus, no record matches, or the file exists or is inside the corpus.
-        CorpusError: The manifest, the summary or the rejects file is damaged.
-        ShardError: The rejects file could not be read completely.
+        CorpusError: A file of a corpus is damaged.
+        ShardError: A file of a corpus could not be read completely.
         FastrecError: The file cannot be written.
     """
     target = Path(output)
@@ -76,7 +110,16 @@ def report(
         raise UsageError(f"{shown(str(target))} exists; choose another file, or add --overwrite to replace it")
     if not is_url(os.fspath(corpus)) and Path(corpus).resolve() in target.resolve().parents:
         raise UsageError(f"{shown(str(target))} is inside the corpus; choose a file outside of it")
-    page = make_page(corpus, accuracy=accuracy, errors_as_wrong=errors_as_wrong, jobs=jobs, **filters)
+    page = make_page(
+        corpus,
+        accuracy=accuracy,
+        errors_as_wrong=errors_as_wrong,
+        questions=questions,
+        trend=trend,
+        jobs=jobs,
+        progress=progress,
+        **filters,
+    )
     try:
         LOCAL.write_all(str(target.resolve()), page)  # replaces the file that a symbolic link points to, not the link
     except OSError as exc:
@@ -90,65 +133,107 @@ def make_page(
     *,
     accuracy: bool = False,
     errors_as_wrong: bool = False,
+    questions: int = 20,
+    trend: Paths = (),
     jobs: int = 1,
+    progress: Progress | None = None,
     **filters: Unpack[FilterArguments],
 ) -> bytes:
-    """Make the report about a corpus. It depends on the corpus alone: no time, no host name."""
+    """Make the report about a corpus. It depends on the corpora alone: no time, no host name."""
     check_jobs(jobs)
-    path, wanted = os.fspath(corpus), make_filters(**filters)
+    if questions < 0:
+        raise UsageError(f"questions must be at least 0, not {questions}")
+    wanted = _Wanted(
+        accuracy=accuracy,
+        errors_as_wrong=errors_as_wrong,
+        questions=questions,
+        trend=several_paths("trend", trend),
+        filters=make_filters(**filters),
+        jobs=jobs,
+        progress=progress,
+        limits=limits,
+    )
+    path = os.fspath(corpus)
     name = parent_and_name(path)[1] if is_url(path) else Path(path).resolve().name
-    with filtered_corpus(path, wanted, jobs=jobs, limits=limits) as directory:
-        return _make_page(directory, name, wanted, limits, accuracy=accuracy, errors_as_wrong=errors_as_wrong)
+    with filtered_corpus(path, wanted.filters, jobs=jobs, limits=limits) as directory:
+        return _make_page(directory, name, wanted)
 
 
-def _make_page(
-    directory: str, name: str, filters: Filters, limits: Limits, *, accuracy: bool, errors_as_wrong: bool
-) -> bytes:
+def _questions(directory: str, name: str, wanted: _Wanted) -> Html:
+    """Show questions. The index of matching records is kept next to them, since both are removed afterwards."""
+    if not wanted.questions:
+        return Html("")
+    cache = Path(directory).with_name("index") if wanted.filters else None
+    with open_index(directory, jobs=wanted.jobs, cache=cache, progress=wanted.progress, limits=wanted.limits) as index:
+        return question_cards(index, wanted.questions, name)
+
+
+def _trend(wanted: _Wanted) -> Html:
+    """Show the results over corpora, of the evaluations, metrics and models that match the filters."""
+    if not wanted.trend:
+        return Html("")
+    names = {name: getattr(wanted.filters, name) for name in NAME_FILTERS}
+    found = collect_trend(
+        wanted.trend, filters=Filters(**names), jobs=wanted.jobs, progress=wanted.progress, limits=wanted.limits
+    )
+    return trend_plots(found, wanted.limits)
+
+
+def _make_page(directory: str, name: str, wanted: _Wanted) -> bytes:
     """Make the report about a corpus in a directory, which has the records that match the filters."""
+    limits = wanted.limits
     manifest = read_manifest(directory)
     summary = read_summary(directory, manifest)
-    chosen = choose(summary, errors_as_wrong=errors_as_wrong)
-    found = rank(chosen, facts_of(summary), accuracy=accuracy, errors_as_wrong=errors_as_wrong)
+    chosen = choose(summary, errors_as_wrong=wanted.errors_as_wrong)
+    facts = facts_of(summary)
+    found = rank(chosen, facts, accuracy=wanted.accuracy, errors_as_wrong=wanted.errors_as_wrong)
+    rejects = examples(directory, manifest)
     sections = [
         ("Line counts", line_counts(summary, manifest)),
         ("Schema versions", versions(summary)),
         ("Evaluations × models", heat_maps(found, limits)),
         ("Accuracy with intervals", dot_plots(found, limits)),
+        ("Trend", _trend(wanted)),
         ("Models by evaluation", evaluation_tables(found, limits)),
+        ("Questions", _questions(directory, name, wanted)),
         ("Distributions", histograms(found, limits)),
         ("Tokens", tokens(summary, limits)),
         ("Duplicates and repeats", repeats(summary)),
         ("Hashes and ids", hashes(summary)),
         ("Repaired lines", repaired_lines(summary)),
-        ("Rejected lines", rejected_lines(summary, examples(directory, manifest))),
+        ("Rejected lines", rejected_lines(summary, rejects)),
         ("Inputs", inputs(manifest)),
     ]
-    models = len({model.model_id for evaluation in summary.evaluations for model in evaluation.by_model})
-    evaluations = counted(len({one.evaluation_name for one in summary.evaluations}), "evaluation")
-    metrics = len({one.metric for one in summary.evaluations} - {None})
-    with_metrics = f" with {counted(metrics, 'metric')}" if metrics else ""
-    about = (
-        f"{summary.line_counts.kept:,} records of {counted(models, 'model')} on {evaluations}{with_metrics}; "
-        f"{counted(len(manifest.parts), 'part')} of "
-        f"{sum(part.bytes for part in manifest.parts) / 1e6:,.1f} MB, {manifest.text_bytes / 1e6:,.1f} MB of text; "
-        f"made by fastrec {manifest.fastrec}, schema {manifest.schema}"
-    )
+    shown_sections = [(title, f"s{number}", body) for number, (title, body) in enumerate(sections) if body]
     template, style, script = (
         Html(Path(__file__).with_name(f"page.{kind}").read_text(encoding="utf-8")) for kind in ("html", "css", "js")
     )
-    shown_sections = [(title, f"s{number}", body) for number, (title, body) in enumerate(sections) if body]
     return fill(
         template,
         policy=f"default-src 'none'; style-src {_allowed(style)}; script-src {_allowed(script)}",
         style=style,
         script=script,
         name=name,
-        about=about,
-        banner=joined(only_matching(filters), skipped(manifest), not_judged(found)),
+        about=_about(summary, manifest),
+        banner=joined(only_matching(wanted.filters), skipped(manifest), not_judged(found)),
         nav=joined(*(tag("a", title, href=f"#{anchor}") for title, anchor, _ in shown_sections)),
         sections=joined(*(tag("section", tag("h2", title), body, id=anchor) for title, anchor, body in shown_sections)),
         version=__version__,
     ).encode()
+
+
+def _about(summary: Summary, manifest: Manifest) -> str:
+    """Describe a corpus in one line."""
+    models = len({model.model_id for evaluation in summary.evaluations for model in evaluation.by_model})
+    evaluations = counted(len({one.evaluation_name for one in summary.evaluations}), "evaluation")
+    metrics = len({one.metric for one in summary.evaluations} - {None})
+    with_metrics = f" with {counted(metrics, 'metric')}" if metrics else ""
+    return (
+        f"{summary.line_counts.kept:,} records of {counted(models, 'model')} on {evaluations}{with_metrics}; "
+        f"{counted(len(manifest.parts), 'part')} of "
+        f"{sum(part.bytes for part in manifest.parts) / 1e6:,.1f} MB, {manifest.text_bytes / 1e6:,.1f} MB of text; "
+        f"made by fastrec {manifest.fastrec}, schema {manifest.schema}"
+    )
 
 
 def _allowed(text: str) -> str:
