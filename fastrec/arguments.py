@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+from typing import Any
 
 from fastrec.errors import UsageError
 
-__all__ = ["Strings", "field_names", "several"]
+__all__ = ["Paths", "Strings", "field_names", "several", "several_paths"]
 
 Strings = str | Iterable[str]
 """One string, or several."""
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+"""One path, or several."""
 
 
 def several(name: str, values: Strings) -> tuple[str, ...]:
@@ -23,6 +27,13 @@ def several(name: str, values: Strings) -> tuple[str, ...]:
         if not isinstance(value, str):
             raise UsageError(f"{name} must be a string or a list of strings, not {value!r}")
     return tuple(dict.fromkeys(found))
+
+
+def several_paths(name: str, values: Paths) -> tuple[str, ...]:
+    """Return the paths of an argument, each once; UsageError if one of them is neither a string nor a path."""
+    is_one = isinstance(values, (str, bytes, os.PathLike)) or not isinstance(values, Iterable)
+    found: Any = [values] if is_one else values
+    return several(name, [os.fspath(one) if isinstance(one, os.PathLike) else one for one in found])
 
 
 def field_names(name: str, values: Strings) -> tuple[str, ...]:

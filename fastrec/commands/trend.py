@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable
-
-from fastrec.arguments import Strings
+from fastrec.arguments import Paths, Strings, several_paths
 from fastrec.engine import check_jobs
 from fastrec.filters import make_filters
 from fastrec.limits import LIMITS, Limits
@@ -17,7 +14,7 @@ __all__ = ["Trend", "trend"]
 
 
 def trend(
-    corpora: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    corpora: Paths,
     *,
     evaluation: Strings = (),
     metric: Strings = (),
@@ -57,6 +54,5 @@ def trend(
         exclude_evaluation=exclude_evaluation,
         exclude_model=exclude_model,
     )
-    paths = [corpora] if isinstance(corpora, (str, os.PathLike)) else corpora
-    names = [os.fspath(path) for path in paths]
-    return collect_trend(names, filters=filters, p=p, jobs=jobs, progress=progress, limits=limits)
+    paths = several_paths("corpora", corpora)
+    return collect_trend(paths, filters=filters, p=p, jobs=jobs, progress=progress, limits=limits)

@@ -95,6 +95,8 @@ def call(name: str, key: str, value: Any, corpus: Path, out: Path) -> Any:
         return function(corpus, corpus, **{key: value})
     if name == "import":
         return function(ROOT / "corpora" / "logs", out, **{key: value})
+    if name == "report":
+        return function(corpus, out, overwrite=True, **{key: value})
     if name == "normalize":
         return function(corpus.parent / "in", out, overwrite=True, **{key: value})
     if name == "report":
@@ -118,6 +120,7 @@ def value_for(key: str, corpus: Path) -> str:
     (code, *_) = fastrec.rejects(corpus).codes
     values = {"evaluation": record["evaluation_name"], "model": record["model_id"], "hash": record["sample_hash"]}
     values |= {"sample_id": str(record["sample_id"]), "code": code, "sort_by": "model_id,sample_id"}
+    values |= {"trend": str(corpus)}
     values |= {"repair": "null,nan_score", "metric": record["evaluation_result_id"]}
     values |= {"wrong_by": record["model_id"], "right_by": "all"}
     values |= {"exclude_evaluation": "none", "exclude_model": "none"}
