@@ -102,6 +102,15 @@ def test_the_order_of_shards_decides(shards: list[Path], expected: Corpus, tmp_p
     assert corpus.sources != expected.sources
 
 
+@pytest.mark.parametrize("way", [{}, {"limits": SMALL_RUNS}, DECOMPRESS_IN_DRIVER], ids=["whole", "small", "chunks"])
+def test_lines_are_those_of_the_shard_with_filters(way: dict[str, Any], shards: list[Path], tmp_path: Path) -> None:
+    """Records that filters leave out count as lines of their shard, before the records that match and after them."""
+    corpus = normalized(shards[2:], tmp_path / "out", part_size=PART, track_sources=True, model=MODELS[3], **way)
+    (counts,) = [entry for entry in corpus.manifest["inputs"] if entry["kept"]]
+    assert max(line for _, line in corpus.sources) > counts["lines"]
+    assert fastrec.verify(corpus.path).problems == []
+
+
 def test_the_manifest_lists_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """File, size and checksum, beside the part."""
     monkeypatch.chdir(tmp_path)

@@ -90,7 +90,7 @@ def check_inputs(checked: Sequence[CheckedSources], manifest: Manifest) -> Itera
     lines: Counter[str] = Counter()  # names that are not UTF-8 may be the same
     kept: Counter[str] = Counter()
     for entry in manifest.inputs:
-        lines[entry.path] += entry.lines
+        lines[entry.path] += entry.lines + entry.filtered
         kept[entry.path] += entry.kept
     found: Counter[str] = Counter()
     for sources in checked:
