@@ -55,8 +55,7 @@ def bar(share: float | None, class_: str = "share") -> Html:
 @lru_cache(maxsize=4 * _BAR)
 def _bar(width: int, class_: str) -> Html:
     filled = tag("rect", class_="fill", width=width, height=8, rx=2)
-    track = tag("rect", class_="track", width=_BAR, height=8, rx=2)
-    return tag("svg", track, filled, class_=f"bar {class_}", viewBox=f"0 0 {_BAR} 8", aria_hidden="true")
+    return tag("svg", filled, class_=f"bar {class_}", viewBox=f"0 0 {_BAR} 8", aria_hidden="true")
 
 
 def short(text: str, most: int) -> str:
