@@ -43,6 +43,7 @@ _GIVEN: Final = (
     "old-corpus",
     "old.gz",
     "new-corpus",
+    "nights",
 )
 # Blocks in these languages are jobs for every night. On the first night there is nothing but the shards.
 _JOBS: Final = ("bash", "crontab", "ini")
@@ -64,15 +65,18 @@ def given() -> dict[str, Path]:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{path.name}.zst").write_bytes(zstandard.compress(text))
     fastrec.normalize(root / "runs", root / "corpus-monday")
-    night = [
+    changed = [
         line.replace(b'"is_correct":true', b'"is_correct":false')
         if b"GSM8K" in line and b"other/model" in line
         else line
         for line in fastrec.cat(root / "corpus-monday")
     ]
-    (root / "old.gz").write_bytes(gzip.compress(b"\n".join(night)))
+    (root / "old.gz").write_bytes(gzip.compress(b"\n".join(changed)))
     fastrec.normalize(root / "old.gz", root / "corpus-tuesday")
     fastrec.normalize([root / "runs", root / "messy"], root / "corpus", track_sources=True)
+    (root / "nights").mkdir()
+    for night, corpus in (("2026-11-16", "corpus-monday"), ("2026-11-17", "corpus-tuesday")):
+        shutil.copytree(root / corpus, root / "nights" / night)
     fastrec.generate(root / "new", records=100, seed=3, shards=1, schema="0.3.0", mix="single_turn")
     fastrec.normalize(root / "new", root / "new-corpus")
     (root / "old-corpus").symlink_to("corpus-monday")
