@@ -97,6 +97,7 @@ def cli(context: click.Context, config: str | None) -> None:
       fastrec validate runs/                 # check every record in a directory
       fastrec normalize runs/ -o corpus      # make one clean, sorted corpus
       fastrec stats corpus                   # compare models on each evaluation
+      fastrec view corpus                    # look at the answers in a browser
       fastrec report corpus -o report.html   # show the corpus on one HTML page
 
     \b
@@ -114,6 +115,7 @@ def cli(context: click.Context, config: str | None) -> None:
       FASTREC_ENGINE            same as --engine
       FASTREC_SCHEDULER         same as --scheduler
       FASTREC_NO_PROGRESS=1     same as --no-progress
+      FASTREC_CACHE             directory of the indexes of corpora
       NO_COLOR=1                no colours
 
     \b
