@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Final, NamedTuple
 
@@ -45,17 +46,12 @@ def compare_pairs(pairs: Iterable[tuple[float | None, float | None]], *, graded:
     questions = sum(both.values())
     if not questions:
         return Paired(0, only_first, only_second, 0, 0, None, None, None, None, None)
-    totals = [Fraction(), Fraction()]
-    squares = Fraction()
     differences: Counter[Fraction] = Counter()
-    for pair, number in both.items():
-        old, new = (_exact(value, graded=graded) for value in pair)
-        totals[0] += number * old
-        totals[1] += number * new
+    for (old, new), number in both.items():
         if old != new:
-            differences[new - old] += number
-            squares += number * (new - old) ** 2
-    gain = totals[1] - totals[0]
+            differences[_exact(new, graded=graded) - _exact(old, graded=graded)] += number
+    gain = sum((number * size for size, number in differences.items()), Fraction())
+    squares = sum((number * size**2 for size, number in differences.items()), Fraction())
     test, p = paired_test(
         differences if len(differences) <= _MOST_SIZES else None,
         questions,
@@ -63,7 +59,7 @@ def compare_pairs(pairs: Iterable[tuple[float | None, float | None]], *, graded:
         squares=squares,
         binary=not graded and all(value in (0, 1) for pair in both for value in pair),
     )
-    first, second, difference = (to_double(total / questions) for total in (*totals, gain))
+    first, second = (_mean(both, side, questions) for side in (0, 1))
     return Paired(
         questions,
         only_first,
@@ -72,10 +68,22 @@ def compare_pairs(pairs: Iterable[tuple[float | None, float | None]], *, graded:
         sum(number for size, number in differences.items() if size < 0),
         first,
         second,
-        difference,
+        to_double(gain / questions),
         test,
         p,
     )
+
+
+def _mean(pairs: Mapping[tuple[float, float], int], side: int, questions: int) -> float:
+    """Return the mean of the first or of the second values."""
+    values = [(pair[side], number) for pair, number in pairs.items()]
+    try:
+        total = math.fsum(value * number for value, number in values)
+    except OverflowError:
+        total = math.inf
+    if math.isfinite(total):
+        return total / questions
+    return to_double(sum((Fraction(value) * number for value, number in values), Fraction()) / questions)
 
 
 def _exact(value: float, *, graded: bool) -> Fraction:

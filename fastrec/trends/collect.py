@@ -10,15 +10,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from itertools import pairwise
-from typing import Final
 
 import msgspec
 
 from fastrec.answers.choosing import choose_scopes
-from fastrec.answers.index import Index, open_index
-from fastrec.answers.table import Query, Scope
+from fastrec.answers.table import Scope
 from fastrec.corpus.documents import read_manifest, read_summary
 from fastrec.corpus.manifest import Manifest
 from fastrec.errors import UsageError, utf8
@@ -26,15 +23,13 @@ from fastrec.filters import Filters
 from fastrec.limits import LIMITS, Limits
 from fastrec.progress import Progress
 from fastrec.summary.document import ModelSummary, Summary
-from fastrec.summary.paired import compare_pairs
 from fastrec.summary.significance import adjust
 from fastrec.summary.titles import metrics_of
+from fastrec.trends.compare import compare_corpora
 from fastrec.trends.document import Change, EvaluationTrend, ModelTrend, Night, Point, Trend
 from fastrec.trends.nights import Found, find_nights
 
 __all__ = ["collect_trend"]
-
-_CELLS: Final = 4_000_000  # values of questions and models to hold at a time, of each of two corpora
 
 
 class _Corpus(msgspec.Struct):
@@ -55,17 +50,6 @@ class _Corpus(msgspec.Struct):
             for one in summary.evaluations
         }
         return cls(found, manifest, summary, models)
-
-    def all_models(self) -> set[str]:
-        return {model for models in self.models.values() for model in models}
-
-
-class _Comparison(msgspec.Struct):
-    """A change to compute."""
-
-    trend: EvaluationTrend
-    model: ModelTrend
-    change: Change
 
 
 def collect_trend(
@@ -88,7 +72,7 @@ def collect_trend(
         _evaluation(scope, query.models or scope.models, metrics[scope.evaluation_name], corpora)
         for scope, query in choose_scopes(scopes, filters or Filters())
     ]
-    comparisons = _compare(corpora, evaluations, jobs=jobs, progress=progress, limits=limits)
+    comparisons = compare_corpora(found, evaluations, jobs=jobs, progress=progress, limits=limits)
     tested = [(change, change.p) for change in comparisons if change.p is not None]
     for (change, _), adjusted in zip(tested, adjust([value for _, value in tested]), strict=True):
         change.p_adjusted = adjusted
@@ -96,7 +80,7 @@ def collect_trend(
     return Trend(
         p=p,
         comparisons=len(tested),
-        nights=list(_nights(corpora)),
+        nights=list(_nights(corpora, evaluations)),
         evaluations=evaluations,
         notices=[*notices, *_mismatches(corpora)],
     )
@@ -158,69 +142,16 @@ def _no_change(before: str, after: str) -> Change:
     )  # fmt: skip
 
 
-def _compare(
-    corpora: Sequence[_Corpus],
-    evaluations: Sequence[EvaluationTrend],
-    *,
-    jobs: int,
-    progress: Progress | None,
-    limits: Limits,
-) -> list[Change]:
-    """Compute all changes, pair of corpora by pair, and return them. At most a few indexes are open at a time."""
-    numbers = {corpus.found.name: number for number, corpus in enumerate(corpora)}
-    pairs: dict[tuple[int, int], list[_Comparison]] = {}
-    for trend in evaluations:
-        for model in trend.models:
-            for change in model.changes:
-                pair = numbers[change.after], numbers[change.before]
-                pairs.setdefault(pair, []).append(_Comparison(trend, model, change))
-    last_use = {number: pair for pair in sorted(pairs) for number in pair}
-    with ExitStack() as stack:
-        opened: dict[int, Index] = {}
-        for pair in sorted(pairs):
-            for number in pair:
-                if number not in opened:
-                    path = corpora[number].found.path
-                    index = open_index(path, jobs=jobs, progress=progress, limits=limits)
-                    opened[number] = stack.enter_context(index)
-            _compare_pair(opened[pair[1]], opened[pair[0]], pairs[pair])
-            for number in [number for number in opened if last_use[number] == pair]:
-                opened.pop(number).close()
-    return [one.change for pair in sorted(pairs) for one in pairs[pair]]
-
-
-def _compare_pair(old: Index, new: Index, comparisons: Sequence[_Comparison]) -> None:
-    """Compute the changes between two corpora."""
-    by_scope: dict[int, list[_Comparison]] = {}
-    for one in comparisons:
-        by_scope.setdefault(id(one.trend), []).append(one)
-    for some in by_scope.values():
-        trend = some[0].trend
-        query = Query(evaluation_name=trend.evaluation_name, metric=trend.metric)
-        questions = max([scope.questions for index in (old, new) for scope in index.scopes if _is(scope, trend)])
-        step = max(_CELLS // questions, 1)
-        for start in range(0, len(some), step):
-            batch = some[start : start + step]
-            models = [one.model.model_id for one in batch]
-            before, after = (index.values(query, models, graded=trend.graded) for index in (old, new))
-            common = [(before[name], after[name]) for name in before.keys() & after.keys()]
-            for column, one in enumerate(batch):
-                pairs = ((first[column], second[column]) for first, second in common)
-                found = compare_pairs(pairs, graded=trend.graded)
-                change = one.change
-                change.questions, change.better, change.worse = found.questions, found.rose, found.fell
-                change.old, change.new, change.difference = found.first, found.second, found.difference
-                change.test, change.p = found.test, found.p
-
-
-def _is(scope: Scope, trend: EvaluationTrend) -> bool:
-    return (scope.evaluation_name, scope.metric) == (trend.evaluation_name, trend.metric)
-
-
-def _nights(corpora: Sequence[_Corpus]) -> Iterator[Night]:
+def _nights(corpora: Sequence[_Corpus], evaluations: Sequence[EvaluationTrend]) -> Iterator[Night]:
+    """Describe each corpus, with the chosen models that it has and the one before has not, and the other way round."""
+    there: dict[str, set[str]] = {corpus.found.name: set() for corpus in corpora}
+    for evaluation in evaluations:
+        for model in evaluation.models:
+            for point in model.points:
+                there[point.night].add(model.model_id)
     before: set[str] | None = None
     for corpus in corpora:
-        models = corpus.all_models()
+        models = there[corpus.found.name]
         yield Night(
             name=corpus.found.name,
             corpus=utf8(corpus.found.path),

@@ -26,11 +26,11 @@ class Night(msgspec.Struct, kw_only=True):
     skipped: int
     """Shards that it lacks because they could not be read."""
     models: int
-    """Models that have records, whatever was chosen."""
+    """Chosen models that have records in it."""
     appeared: list[str]
-    """Models that have records in it and none in the corpus before."""
+    """Chosen models that have records in it and none in the corpus before."""
     disappeared: list[str]
-    """Models that have records in the corpus before and none in it."""
+    """Chosen models that have records in the corpus before and none in it."""
 
 
 class Point(msgspec.Struct, kw_only=True):

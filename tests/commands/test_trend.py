@@ -103,6 +103,8 @@ def test_line_counts_and_models_that_come_and_go(nights: Path) -> None:
         assert fastrec.Summary.from_json(json.dumps(summary).encode()).line_counts == night.line_counts
     assert [night.appeared for night in found.nights] == [[], ["new"], [], ["falls"]]
     assert [night.disappeared for night in found.nights] == [[], [], ["falls"], []]
+    steady = fastrec.trend(nights, model="steady")
+    assert [(night.models, night.appeared, night.disappeared) for night in steady.nights] == [(1, [], [])] * 4
 
 
 def test_paths_and_filters(nights: Path) -> None:
@@ -160,6 +162,13 @@ def test_graded_pairs_are_those_of_scipy() -> None:
     found = compare_pairs(pairs, graded=True)
     assert found.test == "t"
     assert found.p == pytest.approx(stats.ttest_rel(*zip(*pairs, strict=True)).pvalue)
+
+
+def test_huge_scores() -> None:
+    """Sums beyond the range of doubles have means within it."""
+    found = compare_pairs([(1.5e308, 1e308), (1.5e308, 1e308), (-1.5e308, 1e308)], graded=True)
+    assert (found.rose, found.fell) == (1, 2)
+    assert (found.first, found.second, found.difference) == pytest.approx((0.5e308, 1e308, 0.5e308))
 
 
 def test_a_metric_that_becomes_graded(tmp_path: Path) -> None:

@@ -25,10 +25,10 @@ def trend_plots(trend: Trend, limits: Limits) -> Html:
     """Show how models changed over corpora: plots, a table of changes, and the line counts of each corpus."""
     shown = trend.evaluations[: limits.report_charts]
     cards = [_card(trend, one) for one in shown]
-    first, last = trend.nights[0].name, trend.nights[-1].name
-    corpora = "1 corpus" if len(trend.nights) == 1 else f"{len(trend.nights):,} corpora"
+    ends = _ends(trend)
+    corpora = f"1 corpus, {ends[0]}" if len(ends) == 1 else f"{len(trend.nights):,} corpora, from {' to '.join(ends)}"
     about = (
-        f"{corpora}, from {first} to {last}. Lines: models that changed by more than chance, then the best. A ring "
+        f"{corpora}. Lines: models that changed by more than chance, then the best. A ring "
         f"marks such a change: p < {trend.p:g}, adjusted for {counted(trend.comparisons, 'comparison')}. A model is "
         "compared with its last corpus before, on the questions that it answered in both."
     )
