@@ -17,12 +17,11 @@ import msgspec
 from fastrec.answers.choosing import choose_scopes
 from fastrec.answers.table import Scope
 from fastrec.corpus.documents import read_manifest, read_summary
-from fastrec.corpus.manifest import Manifest
 from fastrec.errors import UsageError, utf8
 from fastrec.filters import Filters
 from fastrec.limits import LIMITS, Limits
 from fastrec.progress import Progress
-from fastrec.summary.document import ModelSummary, Summary
+from fastrec.summary.document import LineCounts
 from fastrec.summary.significance import adjust
 from fastrec.summary.titles import metrics_of
 from fastrec.trends.compare import compare_corpora
@@ -32,13 +31,26 @@ from fastrec.trends.nights import Found, find_nights
 __all__ = ["collect_trend"]
 
 
+class _Cell(msgspec.Struct, frozen=True, gc=False):
+    """What is needed of a model in a summary: there may be thousands of models in hundreds of corpora."""
+
+    records: int
+    errors: int
+    answered: int
+    accuracy: float | None
+    mean_score: float | None
+
+
 class _Corpus(msgspec.Struct):
-    """A corpus and what its summary says."""
+    """What is needed of the documents of a corpus."""
 
     found: Found
-    manifest: Manifest
-    summary: Summary
-    models: dict[tuple[str, str | None], dict[str, ModelSummary]]
+    line_counts: LineCounts
+    skipped: int
+    hashes: str
+    """The kind of its hashes: questions of corpora with other ones cannot be matched."""
+    scopes: list[Scope]
+    models: dict[tuple[str, str | None], dict[str, _Cell]]
     """By evaluation and metric."""
 
     @classmethod
@@ -46,10 +58,26 @@ class _Corpus(msgspec.Struct):
         manifest = read_manifest(found.path)
         summary = read_summary(found.path, manifest)
         models = {
-            (one.evaluation_name, one.metric): {model.model_id: model for model in one.by_model}
+            (one.evaluation_name, one.metric): {
+                model.model_id: _Cell(
+                    model.records, model.errors, model.questions_answered, model.accuracy, model.mean_score
+                )
+                for model in one.by_model
+            }
             for one in summary.evaluations
         }
-        return cls(found, manifest, summary, models)
+        scopes = [
+            Scope(
+                evaluation_name=one.evaluation_name,
+                metric=one.metric,
+                questions=one.questions,
+                models=tuple(models[one.evaluation_name, one.metric]),
+                graded=one.graded,
+            )
+            for one in summary.evaluations
+        ]
+        hashes = f"schema {summary.schema} and {summary.sample_hash.algorithm} hashes"
+        return cls(found, summary.line_counts, len(manifest.skipped), hashes, scopes, models)
 
 
 def collect_trend(
@@ -89,17 +117,15 @@ def collect_trend(
 def _merged(corpora: Sequence[_Corpus]) -> list[Scope]:
     """Return all evaluations and metrics of all corpora, with all of their models."""
     merged: dict[tuple[str, str | None], Scope] = {}
-    for corpus in corpora:
-        for one in corpus.summary.evaluations:
-            name = one.evaluation_name, one.metric
-            known = merged.get(name)
-            merged[name] = Scope(
-                evaluation_name=one.evaluation_name,
-                metric=one.metric,
-                questions=max(one.questions, known.questions if known else 0),
-                models=tuple(sorted({*corpus.models[name], *(known.models if known else ())})),
-                graded=one.graded or (known is not None and known.graded),
-            )
+    for one in [scope for corpus in corpora for scope in corpus.scopes]:
+        known = merged.get((one.evaluation_name, one.metric), one)
+        merged[one.evaluation_name, one.metric] = Scope(
+            evaluation_name=one.evaluation_name,
+            metric=one.metric,
+            questions=max(one.questions, known.questions),
+            models=tuple(sorted({*one.models, *known.models})),
+            graded=one.graded or known.graded,
+        )
     return sorted(merged.values(), key=lambda one: (one.evaluation_name, one.metric is not None, one.metric or ""))
 
 
@@ -114,7 +140,7 @@ def _evaluation(scope: Scope, models: Sequence[str], metrics: int, corpora: Sequ
                 continue
             night = corpus.found.name
             points.append(_point(night, model, graded=scope.graded))
-            if model.questions_answered:
+            if model.answered:
                 if last is not None:
                     changes.append(_no_change(last, night))
                 last = night
@@ -124,12 +150,12 @@ def _evaluation(scope: Scope, models: Sequence[str], metrics: int, corpora: Sequ
     )
 
 
-def _point(night: str, model: ModelSummary, *, graded: bool) -> Point:
+def _point(night: str, model: _Cell, *, graded: bool) -> Point:
     return Point(
         night=night,
         records=model.records,
         errors=model.errors,
-        questions=model.questions_answered,
+        questions=model.answered,
         value=model.mean_score if graded else model.accuracy,
     )
 
@@ -155,8 +181,8 @@ def _nights(corpora: Sequence[_Corpus], evaluations: Sequence[EvaluationTrend]) 
         yield Night(
             name=corpus.found.name,
             corpus=utf8(corpus.found.path),
-            line_counts=corpus.summary.line_counts,
-            skipped=len(corpus.manifest.skipped),
+            line_counts=corpus.line_counts,
+            skipped=corpus.skipped,
             models=len(models),
             appeared=[] if before is None else sorted(models - before),
             disappeared=[] if before is None else sorted(before - models),
@@ -167,11 +193,8 @@ def _nights(corpora: Sequence[_Corpus], evaluations: Sequence[EvaluationTrend]) 
 def _mismatches(corpora: Sequence[_Corpus]) -> Iterator[str]:
     """Yield a notice for each pair of neighbours whose hashes differ, so that no question has the same one."""
     for old, new in pairwise(corpora):
-        ours, theirs = (
-            f"schema {one.summary.schema} and {one.summary.sample_hash.algorithm} hashes" for one in (old, new)
-        )
-        if ours != theirs:
+        if old.hashes != new.hashes:
             yield (
-                f"{old.found.name} has {ours}, {new.found.name} has {theirs}: their questions cannot be matched, so "
-                "nothing is compared"
+                f"{old.found.name} has {old.hashes}, {new.found.name} has {new.hashes}: their questions cannot be "
+                "matched, so nothing is compared"
             )

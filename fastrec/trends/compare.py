@@ -18,7 +18,7 @@ from fastrec.trends.nights import Found
 
 __all__ = ["compare_corpora"]
 
-_CELLS: Final = 4_000_000  # values of questions and models to hold at a time, of each of two corpora
+_CELLS: Final = 1_000_000  # values of questions and models to hold at a time, of each of two corpora
 
 
 class _Comparison(msgspec.Struct):
