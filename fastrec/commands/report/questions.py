@@ -56,7 +56,7 @@ def question_cards(index: Index, number: int, corpus: str) -> Html:
     command = tag("code", f"fastrec questions {shlex.quote(corpus)}")
     about = (
         "Hardest: the smallest share of models is right. Most disputed: about half of them are, or scores differ most. "
-        "Of every evaluation, one comes before a second one. All questions: "
+        "Each evaluation has one before any has two. All questions: "
     )
     return joined(tag("p", about, command, class_="soft"), *groups)
 

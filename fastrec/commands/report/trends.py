@@ -29,8 +29,8 @@ def trend_plots(trend: Trend, limits: Limits) -> Html:
     corpora = f"1 corpus, {ends[0]}" if len(ends) == 1 else f"{len(trend.nights):,} corpora, from {' to '.join(ends)}"
     about = (
         f"{corpora}. Lines: models that changed by more than chance, then the best. A ring "
-        f"marks such a change: p < {trend.p:g}, adjusted for {counted(trend.comparisons, 'comparison')}. A model is "
-        "compared with its last corpus before, on the questions that it answered in both."
+        f"marks such a change: p < {trend.p:g}, adjusted for {counted(trend.comparisons, 'comparison')}. Each model "
+        "is compared with the last corpus before in which it has answers, on the questions that it answered in both."
     )
     hidden = len(trend.evaluations) - len(shown)
     return joined(
