@@ -24,6 +24,7 @@ from fastrec.commands.cat.select import Finder, Selection, SortRange, _overlaps
 from fastrec.commands.generate.stream import Recipe, lines
 from fastrec.corpus.documents import read_manifest
 from fastrec.errors import CorpusError, ShardError, UsageError
+from fastrec.filters import Filters
 from fastrec.limits import Limits
 from tests.normalize.normalizing import Corpus, normalized, sort_position, without_long, write
 from tests.running import run_command
@@ -32,7 +33,7 @@ from tests.samples import sample, sample_of
 FILTERS = {"evaluation": "evaluation_name", "model": "model_id", "sample_id": "sample_id", "hash": "sample_hash"}
 
 
-def reference(corpus: Corpus, *, limit: int | None = None, where_error: bool = False, **asked: Any) -> list[bytes]:
+def reference(corpus: Corpus, *, limit: int | None = None, errors: bool = False, **asked: Any) -> list[bytes]:
     """The matching lines of a corpus, found with the stdlib: every line decoded, every filter checked."""
     found = []
     for line, record in zip(corpus.lines, decoded(corpus), strict=True):
@@ -40,7 +41,7 @@ def reference(corpus: Corpus, *, limit: int | None = None, where_error: bool = F
             str(record[FILTERS[name]]) in (map(str, value) if isinstance(value, list) else [str(value)])
             for name, value in asked.items()
         )
-        if matches and (record.get("error") or not where_error):
+        if matches and (record.get("error") or not errors):
             found.append(line)
     return found[:limit]
 
@@ -142,7 +143,7 @@ def one_or_several(values: list[Any]) -> st.SearchStrategy[Any]:
             "hash": one_or_several(
                 [fastrec.sample_hash(f"question {number}", "42") for number in (0, 3, 11, 99)] + ["0", "f" * 64]
             ),
-            "where_error": st.booleans(),
+            "errors": st.booleans(),
             "limit": st.integers(1, 40),
         },
     )
@@ -172,7 +173,7 @@ def test_a_filter_of_another_type_is_refused(name: str, value: Any, plain: Corpu
 
 
 @pytest.mark.parametrize(
-    "asked", [{"model": "org/1"}, {"sample_id": 5, "limit": 7}, {"where_error": True}, {"model": "x"}, {"limit": 3}]
+    "asked", [{"model": "org/1"}, {"sample_id": 5, "limit": 7}, {"errors": True}, {"model": "x"}, {"limit": 3}]
 )
 def test_a_pool_prints_the_same_in_the_same_order(
     corpus: Corpus, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -191,7 +192,7 @@ def test_every_value_of_generated_records_is_found(tmp_path: Path) -> None:
     for name, field in FILTERS.items():
         for value in sorted({str(record[field]) for record in decoded(corpus)})[:25]:
             assert list(fastrec.cat(corpus.path, **{name: value})) == reference(corpus, **{name: value})
-    assert list(fastrec.cat(corpus.path, where_error=True)) == reference(corpus, where_error=True)
+    assert list(fastrec.cat(corpus.path, errors=True)) == reference(corpus, errors=True)
 
 
 def test_a_sample_id_matches_the_integer_and_the_string(tmp_path: Path) -> None:
@@ -305,14 +306,14 @@ def test_needles_in_strings_are_not_taken_for_fields() -> None:
     assert found(Selection(evaluation=("z",)), line) == []
     silent = fastrec.judge(json.dumps(sample(error=None, zz=[{}, {"error": "inner"}])).encode()).normal + b"\n"
     assert b'"error":"inner"' in silent
-    assert found(Selection(where_error=True), silent) == []
+    assert found(Selection(errors=True), silent) == []
 
 
 @pytest.mark.parametrize("size", range(1, 40))
 def test_buffers_may_end_anywhere(plain: Corpus, size: int) -> None:
     """A line that does not fit into a buffer is found once, completely."""
     limits = Limits(skim_bytes=size if size > 20 else size * 97)
-    for asked in ({"model": "org/1"}, {"evaluation": "sums"}, {"sample_id": 5, "where_error": True}):
+    for asked in ({"model": "org/1"}, {"evaluation": "sums"}, {"sample_id": 5, "errors": True}):
         assert list(fastrec.cat(plain.path, **asked, limits=limits)) == reference(plain, **asked)
 
 
@@ -320,8 +321,8 @@ def test_buffers_may_end_anywhere(plain: Corpus, size: int) -> None:
 def test_blocks_are_whole_lines(plain: Corpus, jobs: int) -> None:
     """Whatever their length: joining pieces of lines would take quadratic time."""
     limits = Limits(skim_bytes=100, cat_block_bytes=100, small_input=0)
-    for selection in (Selection(), Selection(model=("org/1",)), Selection(where_error=True)):
-        blocks = list(module.cat_blocks(plain.path, selection, jobs=jobs, limits=limits))
+    for filters in (Filters(), Filters(model=("org/1",)), Filters(errors=True)):
+        blocks = list(module.cat_blocks(plain.path, filters, jobs=jobs, limits=limits))
         assert len(blocks) > len(plain.parts)
         assert all(block.endswith(b"\n") for block in blocks)
 
@@ -398,7 +399,7 @@ def test_a_worker_reports_a_damaged_part(damaged: Path) -> None:
     part = sorted(damaged.glob("part-*"))[3]
     part.write_bytes(part.read_bytes()[:-6])
     with pytest.raises(ShardError, match="ends inside"):
-        list(fastrec.cat(damaged, where_error=True, jobs=2, limits=Limits(small_input=0)))
+        list(fastrec.cat(damaged, errors=True, jobs=2, limits=Limits(small_input=0)))
 
 
 def test_a_part_that_was_edited_is_an_error(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ CHOICES: list[dict[str, Any]] = [
     {"evaluation": "sums", "model": "org/3", "limit": 7},
     {"model": ["org/1", "org/2"]},
     {"sample_id": 5},
-    {"where_error": True, "limit": 30},
+    {"errors": True, "limit": 30},
     {"model": "nobody"},
 ]
 

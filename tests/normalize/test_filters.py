@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from hypothesis import Phase, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastrec
@@ -144,7 +144,7 @@ def matching(lines: list[bytes], filters: Filters, options: dict[str, Any]) -> t
 PIECES = Limits(small_input=0, task_bytes=3_000, run_bytes=6_000, decompressed_chunk_bytes=4_000)
 
 
-@settings(max_examples=60, phases=[Phase.generate])
+@settings(max_examples=40)
 @given(dice, st.sampled_from([VERSIONS, VERSIONS[:1], VERSIONS[-1:], VERSIONS[::3]]), asked_for, modes, st.booleans())
 def test_the_corpus_is_that_of_the_matching_lines(
     rng: random.Random, versions: tuple[str, ...], asked: dict[str, Any], options: dict[str, Any], in_pieces: bool

@@ -242,7 +242,7 @@ COMMANDS: dict[str, list[str]] = {
     "stats": ["stats", "CORPUS", "--format", "json"],
     "stats of common samples": ["stats", "CORPUS", "--common", "--format", "json"],
     "cat": ["cat", "CORPUS"],
-    "cat in a search": ["cat", "CORPUS", "--where-error"],
+    "cat in a search": ["cat", "CORPUS", "--errors"],
     "verify": ["verify", "CORPUS"],
     "rejects": ["rejects", "CORPUS"],
     "diff": ["diff", "CORPUS", "LOCAL", "--format", "json"],

@@ -1,36 +1,40 @@
 """`cat`: print the lines of a corpus in order, byte for byte, all of them or those that match a selection.
 
-1. Choose the parts that can hold a matching record, by the first and last keys in the manifest (`select`).
-2. Search them. If the matching records are contiguous, or there is little text, this process does it. Otherwise one
+1. Turn patterns of names into the names that the summary has (`resolve`).
+2. Choose the parts that can hold a matching record, by the first and last keys in the manifest (`select`).
+3. Search them. If the matching records are contiguous, or there is little text, this process does it. Otherwise one
    task per part writes what it finds to a file, and the files are copied out in order.
 
-Only the heads of candidates are decoded, and the head of the last line in each buffer, to see if a match can follow.
+Mostly, only the heads of candidates are decoded, and the head of the last line in each buffer, to see if a match can
+follow.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Final
+from typing import Final, Unpack
 
 import msgspec
 from stringzilla import count
 
-from fastrec.arguments import Strings, several
+from fastrec.commands.cat.resolve import needs_summary, resolve
 from fastrec.commands.cat.select import Finder, Selection, SortRange
 from fastrec.commands.cat.sources import SourceLabels
-from fastrec.corpus.documents import read_manifest
+from fastrec.corpus.documents import read_manifest, read_summary
 from fastrec.corpus.line_head import read_head
 from fastrec.corpus.scan import VERIFY_HINT, PartFile, parts_of, run_in_order, skim_lines
 from fastrec.corpus.sources import need_sources, sources_file
 from fastrec.engine import check_jobs, jobs_for
-from fastrec.errors import CorpusError, UsageError, shown
+from fastrec.errors import CorpusError, FastrecError, UsageError, shown
+from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.limits import LIMITS, Limits
 
-__all__ = ["Selection", "cat", "cat_blocks"]
+__all__ = ["cat", "cat_blocks"]
 
 _SPEED: Final = 4  # searching is 4 times faster than other work on text, so a pool pays only for 4 times as much
 
@@ -38,32 +42,22 @@ _SPEED: Final = 4  # searching is 4 times faster than other work on text, so a p
 def cat(
     corpus: str | os.PathLike[str],
     *,
-    evaluation: Strings = (),
-    metric: Strings = (),
-    model: Strings = (),
-    sample_id: int | str | Iterable[int | str] = (),
-    hash: Strings = (),  # noqa: A002 - the name of the option
-    where_error: bool = False,
     limit: int | None = None,
     source: bool = False,
     jobs: int = 1,
     limits: Limits = LIMITS,
+    **filters: Unpack[FilterArguments],
 ) -> Iterator[bytes]:
     """Yield the lines of a corpus in order, without newlines: all records, or only those that match every filter.
 
     Args:
         corpus: A directory that `normalize` published.
-        evaluation: Only records with this `evaluation_name`, or one of these.
-        metric: Only records with this `evaluation_result_id`, or one of these.
-        model: Only records with this `model_id`, or one of these.
-        sample_id: Only records with this `sample_id`, or one of these; 5 and "5" match the integer and the string.
-        hash: Only records with this `sample_hash`, or one of these.
-        where_error: Only records with an `error` that is not empty.
         limit: Stop after this many lines.
         source: Yield `{"source": …, "line": …, "record": {…}}` instead: the shard and the line that a record comes
             from, and the record, byte for byte. The corpus needs `normalize --track-sources`.
         jobs: Processes to use if every part has to be searched.
         limits: Sizes of buffers.
+        **filters: Only records that match these (`FilterArguments`).
 
     Raises:
         UsageError: The directory is not a corpus, it does not have the sources of its records, or another argument is
@@ -71,22 +65,13 @@ def cat(
         CorpusError: The manifest, a line or a source is not what fastrec writes.
         ShardError: A part cannot be read.
     """
-    ids = sample_id if isinstance(sample_id, Iterable) and not isinstance(sample_id, (str, bytes)) else [sample_id]
-    selection = Selection(
-        evaluation=several("evaluation", evaluation),
-        metric=several("metric", metric),
-        model=several("model", model),
-        sample_id=several("sample_id", [str(one) if type(one) is int else one for one in ids]),  # type: ignore[misc]
-        hash=several("hash", hash),
-        where_error=where_error,
-    )
-    for block in cat_blocks(corpus, selection, limit=limit, source=source, jobs=jobs, limits=limits):
+    for block in cat_blocks(corpus, make_filters(**filters), limit=limit, source=source, jobs=jobs, limits=limits):
         yield from block.removesuffix(b"\n").split(b"\n")
 
 
 def cat_blocks(
     corpus: str | os.PathLike[str],
-    selection: Selection,
+    filters: Filters,
     *,
     limit: int | None = None,
     source: bool = False,
@@ -97,11 +82,17 @@ def cat_blocks(
     check_jobs(jobs)
     if limit is not None and limit < 1:
         raise UsageError(f"the limit must be at least one line, not {limit}")
-    Finder(selection)  # raises UsageError for text that no record can hold, before anything is read
     directory = os.fspath(corpus)
     manifest = read_manifest(directory)
     if source:
         need_sources(directory, manifest)
+    summary = None
+    if needs_summary(filters):
+        with contextlib.suppress(FastrecError, OSError):  # without a summary, every line is looked at
+            summary = read_summary(directory, manifest)
+    selection = resolve(filters, summary)
+    if selection is None:
+        return iter(())
     wanted = SortRange(selection, manifest.sort_fields)
     tasks = [
         _SearchTask(

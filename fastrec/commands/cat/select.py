@@ -6,20 +6,25 @@ A *needle* is a wanted field, with its value and the key of the next field:
                                          \__ needle of a model __________/
 
 Lines that contain the needle are candidates. The decoded head of a candidate decides.
+
+The outcome of a record is found in two places. Every record has `"is_correct":`, so if a line has it once, that is it.
+An `error` comes after an object; what follows it up to the end of the line is decoded as an object, which succeeds only
+if it belongs to the record itself. Otherwise the line is decoded.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
-from stringzilla import find
+from stringzilla import find, rfind
 
-from fastrec.corpus.line_head import LineHead, Position, field_bytes, position_maker, read_head
+from fastrec.corpus.line_head import LineHead, Position, field_bytes, key_mark, position_maker, read_head
 from fastrec.corpus.manifest import PartEntry
 from fastrec.errors import UsageError
+from fastrec.filters import Filters
 from fastrec.sorting.keys import METRIC
 
 __all__ = ["Finder", "Selection", "SortRange"]
@@ -27,11 +32,15 @@ __all__ = ["Finder", "Selection", "SortRange"]
 _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,4000}")
 _HEXADECIMAL: Final = re.compile(r"-?0x[0-9a-f]+")
 _ERROR: Final = b'},"error":"'  # the field before `error` is always an object
+_CORRECT: Final = b'"is_correct":'
+_TRUE: Final = ord("t")
+_MOST_NAMES: Final = 16  # more needles than this are slower than decoding every head
+_SPECIAL: Final = re.compile(r"[*?\[]")
 _RAREST_FIRST: Final = ("sample_hash", "sample_id", METRIC, "model_id", "evaluation_name")
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """The filters that a record must match: its value is one of these. An empty filter matches every record."""
+    """What a record must match: its value is one of these. No values match every record."""
 
     evaluation: tuple[str, ...] = ()
     """The `evaluation_name`."""
@@ -41,8 +50,17 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     sample_id: tuple[str, ...] = ()
     """The string, or the integer with these digits."""
     hash: tuple[str, ...] = ()
-    where_error: bool = False
-    """Whether the record must have an `error` that is not empty."""
+    right: bool = False
+    wrong: bool = False
+    errors: bool = False
+    """Outcomes, any of which will do; a record with an `error` that is not empty is neither right nor wrong."""
+    rest: Filters = Filters()
+    """Patterns that a record must match, too: of ids and hashes, and of names that are not known."""
+
+    @property
+    def chooses_outcomes(self) -> bool:
+        """Whether the outcome of a record matters."""
+        return self.right or self.wrong or self.errors
 
     def values(self) -> dict[str, tuple[int | str, ...]]:
         """Return the values that match, by field of the head; fields without a filter are left out."""
@@ -72,7 +90,8 @@ class SortRange:
         self._position_of = position_maker(sort_fields)
         self._allowed = [wanted.get(field) for field in sort_fields]
         leading = self._allowed[: len(wanted)]
-        self.is_contiguous = not selection.where_error and all(values and len(values) == 1 for values in leading)
+        is_exact = not selection.chooses_outcomes and not selection.rest
+        self.is_contiguous = is_exact and all(values and len(values) == 1 for values in leading)
         """Whether the matching records are exactly those of one stretch of the corpus."""
         self.can_end_early = any(self._allowed[:2])
         """Whether checking for the last possible match is worth its time."""
@@ -113,11 +132,20 @@ def _overlaps(allowed: Sequence[Sequence[Any] | None], low: Position | None, hig
     )
 
 
-class _Error(msgspec.Struct):
+class _Evaluation(msgspec.Struct):
+    is_correct: bool
+
+
+class _Tail(msgspec.Struct):
     error: str = ""
 
 
-_decode_error = msgspec.json.Decoder(_Error).decode
+class _Outcome(_Tail, kw_only=True):
+    evaluation: _Evaluation
+
+
+_decode_error = msgspec.json.Decoder(_Tail).decode
+_decode_outcome = msgspec.json.Decoder(_Outcome).decode
 
 
 class Finder:
@@ -128,12 +156,15 @@ class Finder:
         spelled = {field: [_spell(value) for value in values] for field, values in wanted.items()}
         self._sample_ids = spelled.get("sample_id")
         self._texts = [(field, frozenset(values)) for field, values in wanted.items() if field != "sample_id"]
-        self._error = selection.where_error
-        rarest = next((field for field in _RAREST_FIRST if field in spelled), None)
-        self._needles = [field_bytes(rarest, value) for value in spelled[rarest]] if rarest else [_ERROR]
+        self._rest = selection.rest
+        self._outcomes = Filters(right=selection.right, wrong=selection.wrong, errors=selection.errors)
+        self._needles = _needles(spelled, selection)
 
     def lines(self, data: bytearray, end: int) -> Iterator[bytes]:
         """Yield the matching lines of a buffer, with their newlines."""
+        if not self._needles:
+            yield from self._all_lines(data, end)
+            return
         found = [find(data, needle, 0, end) for needle in self._needles]
         while (nearest := min((offset for offset in found if offset >= 0), default=-1)) >= 0:
             first = data.rfind(b"\n", 0, nearest) + 1
@@ -144,14 +175,73 @@ class Finder:
                 if 0 <= offset < beyond:
                     found[number] = find(data, self._needles[number], beyond, end)
 
+    def _all_lines(self, data: bytearray, end: int) -> Iterator[bytes]:
+        """Do the same without needles: look at every line. Matching lines that are adjacent come in one piece."""
+        first = start = 0
+        while start < end:
+            beyond = data.find(b"\n", start, end) + 1
+            if not self.matches(data, start, beyond):
+                if first < start:
+                    yield bytes(memoryview(data)[first:start])
+                first = beyond
+            start = beyond
+        if first < end:
+            yield bytes(memoryview(data)[first:end])
+
     def matches(self, data: bytearray, start: int, end: int) -> bool:
         """Return whether a line matches every filter."""
         head = read_head(data, start)
         return (
             all(getattr(head, field) in texts for field, texts in self._texts)
             and (self._sample_ids is None or bytes(head.sample_id) in self._sample_ids)
-            and (not self._error or _decode_error(data[start:end]).error != "")
+            and (not self._rest or self._accepts(head))
+            and (not self._outcomes or self._accepts_outcome(data, start, end))
         )
+
+    def _accepts(self, head: LineHead) -> bool:
+        """Return whether the patterns match."""
+        rest, metric = self._rest, head.evaluation_result_id
+        return (
+            rest.accepts_evaluation(head.evaluation_name)
+            and rest.accepts_metric(metric if isinstance(metric, str) else None)
+            and rest.accepts_model(head.model_id)
+            and rest.accepts_hash(head.sample_hash)
+            and (not rest.sample_id or rest.accepts_sample_id(head.decoded_sample_id()))
+        )
+
+    def _accepts_outcome(self, data: bytearray, start: int, end: int) -> bool:
+        """Return whether the outcome of a line matches."""
+        accepts, error = self._outcomes.accepts_outcome, rfind(data, _ERROR, start, end)
+        try:
+            has_error = error >= 0 and _decode_error(b"{" + data[error + 2 : end]).error != ""
+            if has_error:
+                return accepts(is_correct=False, has_error=True)
+            found = find(data, _CORRECT, start, end)
+            after = found + len(_CORRECT)
+            if found >= 0 and find(data, _CORRECT, after, end) < 0:
+                return accepts(is_correct=data[after] == _TRUE, has_error=False)
+        except msgspec.MsgspecError:
+            pass  # the error of an inner object
+        record = _decode_outcome(memoryview(data)[start:end])
+        return accepts(is_correct=record.evaluation.is_correct, has_error=bool(record.error))
+
+
+def _needles(spelled: Mapping[str, Sequence[bytes]], selection: Selection) -> list[bytes]:
+    """Return what every matching line has one of; empty if nothing is worth searching for."""
+    rest = selection.rest
+    for field in _RAREST_FIRST:
+        values = spelled.get(field, ())
+        if values and (len(values) <= _MOST_NAMES or field in ("sample_hash", "sample_id")):
+            return [field_bytes(field, value) for value in values]
+        patterns = rest.hash if field == "sample_hash" else rest.sample_id if field == "sample_id" else ()
+        starts = [_spell(_SPECIAL.split(pattern, maxsplit=1)[0])[:-1] for pattern in patterns]
+        if patterns and all(len(start) > 1 for start in starts):
+            numbers = [start[1:] for start in starts] if field == "sample_id" else []
+            return [key_mark(field)[1:] + start for start in (*starts, *numbers)]
+    needles = [_ERROR] if selection.errors else []
+    if selection.right != selection.wrong:
+        needles.append(_CORRECT + (b"true" if selection.right else b"false"))
+    return [] if selection.right and selection.wrong else needles
 
 
 def _spell(value: int | str) -> bytes:
