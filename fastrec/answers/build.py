@@ -15,11 +15,12 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from heapq import merge
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Final
 
 import msgspec
 
+from fastrec.answers.marks import Facts
 from fastrec.answers.questions import Question, Rows, ScopeShape, join, read_batches, rows_of
 from fastrec.answers.scan import ScanScope, ScanTask, scan_part
 from fastrec.corpus.documents import read_summary
@@ -58,6 +59,9 @@ CREATE INDEX by_hash ON asked (sample_hash);
 CREATE INDEX by_sample_ids ON marks (sample_ids);
 CREATE INDEX by_sample_id ON several_ids (sample_id);
 """
+_BATCH: Final = 1_000
+_FACTS_END: Final = 3 + len(Facts._fields)  # in a `QuestionEntry`
+_decode_ids = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _QUESTION_FIELDS: Final = set(FIELDS[:2])
 """In a corpus sorted by these two fields first, the records of a question are adjacent."""
 
@@ -122,19 +126,23 @@ def _joined(tasks: Iterable[ScanTask], shapes: list[ScopeShape]) -> Iterator[Row
 
 def _insert(database: sqlite3.Connection, rows: Iterable[Rows]) -> None:
     """Insert packed questions."""
-    for row in rows:
-        place, sample_hash, excerpt, input_chars, ranges, text = row.asked
-        database.execute("INSERT INTO asked VALUES (?, ?, ?, ?, ?)", (place, sample_hash, excerpt, input_chars, ranges))
-        database.execute("INSERT INTO search VALUES (?, ?)", (place, text))
-        for scope, _, sample_ids, *columns in row.entries:
-            facts, marks = columns[:9], columns[9:]
-            database.execute(
-                "INSERT INTO question VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (scope, place, *facts, input_chars)
-            )
-            database.execute("INSERT INTO marks VALUES (?, ?, ?, ?, ?, ?, ?)", (scope, place, sample_ids, *marks))
-            several = msgspec.json.decode(sample_ids, type=list[msgspec.Raw])
-            for sample_id in several if len(several) > 1 else ():
-                database.execute("INSERT INTO several_ids VALUES (?, ?, ?)", (bytes(sample_id), scope, place))
+    iterator = iter(rows)
+    while batch := list(islice(iterator, _BATCH)):
+        database.executemany("INSERT INTO asked VALUES (?, ?, ?, ?, ?)", [row.asked[:5] for row in batch])
+        database.executemany("INSERT INTO search VALUES (?, ?)", [(row.asked[0], row.asked[5]) for row in batch])
+        entries = [(entry, row.asked[3]) for row in batch for entry in row.entries]
+        database.executemany(
+            "INSERT INTO question VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [(*entry[:2], *entry[3:_FACTS_END], input_chars) for entry, input_chars in entries],
+        )
+        database.executemany(
+            "INSERT INTO marks VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [(*entry[:3], *entry[_FACTS_END:]) for entry, _ in entries],
+        )
+        for entry, _ in entries:
+            if entry[2].count(b",") and len(several := _decode_ids(entry[2])) > 1:
+                ids = [(bytes(sample_id), *entry[:2]) for sample_id in several]
+                database.executemany("INSERT INTO several_ids VALUES (?, ?, ?)", ids)
 
 
 def _insert_scope(database: sqlite3.Connection, number: int, scope: EvaluationSummary) -> None:

@@ -8,7 +8,6 @@ The ids that a query chooses are kept, so that the next page, and the questions 
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from array import array
 from collections import OrderedDict
@@ -19,7 +18,7 @@ import msgspec
 
 from fastrec.answers.index_file import IndexFile
 from fastrec.answers.marks import Marks, facts_of
-from fastrec.answers.queries import FACT_COLUMNS, ids_query
+from fastrec.answers.queries import FACT_COLUMNS, ids_query, spelled_ids
 from fastrec.answers.reading import Range
 from fastrec.answers.table import Query, QuestionRow, Scope
 from fastrec.corpus.line_head import decode_sample_id
@@ -29,8 +28,13 @@ __all__ = ["Database"]
 
 _KEPT_QUERIES: Final = 16
 _KEPT_CHOICES: Final = 4
-_INTEGER: Final = re.compile(rb"0|-?[1-9][0-9]*")
+_BATCH: Final = 1_000
 _decode_ranges = msgspec.msgpack.Decoder(list[Range]).decode
+_BY_SAMPLE_ID: Final = (
+    "SELECT id, scope FROM marks WHERE sample_ids IN (?, ?) "
+    "UNION SELECT id, scope FROM several_ids WHERE sample_id IN (?, ?)"
+)
+_decode_numbers = msgspec.json.Decoder(list[int]).decode
 _decode_ids = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
@@ -77,7 +81,9 @@ class Database:
             sql, values = ids_query(query, self._facts(connection, query), number, scope.models, graded=scope.graded)
             connection.create_function("has_sample_id", 1, _id_test(query.sample_ids))
             connection.create_function("has_hash", 1, _hash_test(query.hashes))
-            found = array("q", (row[0] for row in connection.execute(sql, values)))
+            # One text with all ids: stepping through a million rows in Python takes longer.
+            (text,) = connection.execute(f"SELECT json_group_array(id) FROM ({sql})", values).fetchone()  # noqa: S608
+            found = array("q", _decode_numbers(text))
             self._kept[query] = found
             while len(self._kept) > _KEPT_QUERIES:
                 self._kept.popitem(last=False)
@@ -95,7 +101,7 @@ class Database:
                 f"SELECT {columns}, a.sample_hash, a.excerpt, m.sample_ids FROM {facts} q "  # noqa: S608 - of ours
                 "JOIN asked a ON a.id = q.id JOIN marks m ON m.id = q.id AND m.scope = ? "
                 "WHERE q.id IN (SELECT value FROM json_each(?))",
-                (number, msgspec.json.encode(list(ids)).decode()),
+                (number, _spelled(ids)),
             ).fetchall()
         by_id = {row[0]: self._row(number, row) for row in found}
         return [by_id[one] for one in ids if one in by_id]
@@ -123,25 +129,21 @@ class Database:
 
     def find(self, text: str, limit: int, shortest: int) -> list[QuestionRow]:
         """Return questions by their hash, or else by a sample_id, or else by the beginning of a hash."""
-        try:
-            prefix = text.encode()
-        except UnicodeEncodeError:  # no record has such text
+        spelled = spelled_ids(text)
+        if not text or not spelled:
             return []
-        conditions: list[tuple[str, tuple[bytes, ...]]] = [
-            ("SELECT id, NULL FROM asked WHERE sample_hash = ? LIMIT ?", (prefix,)),
+        first, last = spelled[0], spelled[-1]  # the same, unless it may be an integer
+        prefix = text.encode()
+        searches: list[tuple[str, tuple[bytes, ...]]] = [
+            ("SELECT id, NULL FROM asked WHERE sample_hash = ?", (prefix,)),
+            (_BY_SAMPLE_ID, (b"[" + first + b"]", b"[" + last + b"]", first, last)),
         ]
-        spelled = [msgspec.json.encode(text), prefix if _INTEGER.fullmatch(prefix) else b""]
-        single = tuple(b"[" + one + b"]" for one in spelled)
-        conditions += [("SELECT id, scope FROM marks WHERE sample_ids IN (?, ?) LIMIT ?", single)]
         if len(text) >= shortest:
-            begins = "SELECT id, NULL FROM asked WHERE sample_hash BETWEEN ? AND ? LIMIT ?"
-            conditions += [(begins, (prefix, prefix + b"\xff"))]
+            beyond = prefix + b"\xff"
+            searches += [("SELECT id, NULL FROM asked WHERE sample_hash BETWEEN ? AND ?", (prefix, beyond))]
         with self._file.use() as connection:
-            for sql, values in conditions if text else ():
-                found = connection.execute(sql, (*values, limit)).fetchall()
-                if "marks" in sql:
-                    more = "SELECT id, scope FROM several_ids WHERE sample_id IN (?, ?) LIMIT ?"
-                    found += connection.execute(more, (*spelled, limit)).fetchall()
+            for sql, values in searches:
+                found = connection.execute(f"{sql} ORDER BY id LIMIT ?", (*values, limit)).fetchall()
                 if found:
                     return self._found(found)[:limit]
         return []
@@ -168,18 +170,36 @@ class Database:
         number = self._numbers.get((query.evaluation_name, query.metric))
         sql = "SELECT a.id FROM asked a JOIN question q ON q.id = a.id AND q.scope = ? WHERE a.sample_hash = ?"
         with self._file.use() as connection:
-            row = connection.execute(sql, (number, sample_hash.encode(errors="replace"))).fetchone()
+            row = connection.execute(sql, (number, sample_hash.encode(errors="surrogatepass"))).fetchone()
         return None if row is None else row[0]
 
     def marks(self, query: Query, ids: Sequence[int]) -> Iterator[tuple[str, Marks]]:
         """Yield the hashes and marks of some questions of a scope, in the given order."""
         number = self._numbers[query.evaluation_name, query.metric]
-        sql = "SELECT a.sample_hash, m.flags, m.shares, m.scores, m.lengths FROM marks m JOIN asked a ON a.id = m.id "
-        for place in ids:
+        sql = (
+            "SELECT m.id, a.sample_hash, m.flags, m.shares, m.scores, m.lengths FROM marks m "
+            "JOIN asked a ON a.id = m.id WHERE m.scope = ? AND m.id IN (SELECT value FROM json_each(?))"
+        )
+        for start in range(0, len(ids), _BATCH):
+            some = ids[start : start + _BATCH]
             with self._file.use() as connection:
-                row = connection.execute(f"{sql} WHERE m.scope = ? AND m.id = ?", (number, place)).fetchone()
-            if row:
-                yield row[0].decode(), Marks(*row[1:])
+                rows = connection.execute(sql, (number, _spelled(some))).fetchall()
+            by_id = {row[0]: row for row in rows}
+            for place in some:
+                _, sample_hash, *marks = by_id[place]
+                yield sample_hash.decode(), Marks(*marks)
+
+    def first_disputed(self, query: Query, ids: Sequence[int]) -> int | None:
+        """Return the first of some questions on which the models of a query disagree."""
+        for start in range(0, len(ids), _BATCH):
+            some = ids[start : start + _BATCH]
+            with self._file.use() as connection:
+                facts = self._facts(connection, query)
+                sql = f"SELECT id FROM {facts} WHERE spread > 0 AND id IN (SELECT value FROM json_each(?))"  # noqa: S608
+                disputed = {row[0] for row in connection.execute(sql, (_spelled(some),))}
+            if disputed:
+                return next(place for place in some if place in disputed)
+        return None
 
     def ranges(self, place: int) -> list[Range]:
         """Return where the records of a question are."""
@@ -225,6 +245,10 @@ class Database:
             ),
         )
         return name
+
+
+def _spelled(ids: Sequence[int]) -> str:
+    return str(list(ids))
 
 
 def _id_test(patterns: Sequence[str]) -> Callable[[bytes], bool]:

@@ -89,9 +89,7 @@ class Index:
         The first one if the query does not choose the question.
         """
         ids, at = self._position(query, sample_hash)
-        disputed = set(self._database.ids(msgspec.structs.replace(query, which="disagreement")))
-        following = range(0 if at is None else at + 1, len(ids))
-        found = next((ids[later] for later in following if ids[later] in disputed), None)
+        found = self._database.first_disputed(query, ids[0 if at is None else at + 1 :])
         return None if found is None else self._row(query, found)
 
     def outcomes(self, query: Query, sample_hash: str) -> dict[str, Outcome]:

@@ -65,6 +65,9 @@ class Facts(NamedTuple):
     high: float | None
 
 
+_LENGTH: Final = Facts._fields.index("output_chars")
+
+
 def as_double(score: float) -> float:
     """Return a score as a double; one beyond the range of doubles becomes the largest."""
     try:
@@ -144,24 +147,42 @@ def values_or_none(marks: Marks, models: Sequence[int | None], *, graded: bool) 
 def facts_of(marks: Marks, models: Sequence[int], *, graded: bool) -> Facts:
     """Return the facts about some models."""
     flags = bytes([marks.flags[model] for model in models])
+    facts = _facts_of_flags(flags)
+    if not facts.models:
+        return facts
+    answering = models
+    if facts.errors or 0 in flags:
+        answering = [model for model, kind in zip(models, flags, strict=True) if kind & _ANSWERS]
+    lengths = array("d", marks.lengths)
+    length = math.fsum([lengths[model] for model in answering]) / facts.models
+    if not marks.shares and not marks.scores:
+        return Facts(*facts[:_LENGTH], length, *facts[_LENGTH + 1 :])
+    shares = values_of(marks, answering, graded=False)
+    scores = values_of(marks, answering, graded=True)
+    return facts._replace(
+        right=math.fsum(shares),
+        score=mean_of(scores),
+        spread=_spread(scores if graded else shares),
+        output_chars=length,
+        low=min(scores),
+        high=max(scores),
+    )
+
+
+@lru_cache(maxsize=1 << 12)  # of few models, most questions have the same flags as another one
+def _facts_of_flags(flags: bytes) -> Facts:
+    """Return the facts about models, given their flags, if their scores follow from them."""
     kinds = 0
     for kind in set(flags):
         kinds |= kind
+    shares = [_SHARES[kind] for kind in flags if kind & _ANSWERS]
     errors = flags.count(ERROR)
-    answering = models
-    if errors or 0 in flags:
-        answering = [model for model, kind in zip(models, flags, strict=True) if kind & _ANSWERS]
-    count = len(answering)
-    if not count:
+    if not shares:
         return Facts(kinds, 0, 0.0, None, None, errors, None, None, None)
-    shares = values_of(marks, answering, graded=False)
-    scores = values_of(marks, answering, graded=True) if marks.scores else shares
     right = math.fsum(shares)
-    lengths = array("d", marks.lengths)
-    length = math.fsum([lengths[model] for model in answering]) / count
-    score = mean_of(scores) if marks.scores else right / count
-    spread = _spread(scores if graded else shares)
-    return Facts(kinds, count, right, score, spread, errors, length, min(scores), max(scores))
+    return Facts(
+        kinds, len(shares), right, right / len(shares), _spread(shares), errors, None, min(shares), max(shares)
+    )
 
 
 def mean_of(values: Sequence[float]) -> float:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final
+
+import msgspec
 
 from fastrec.answers.marks import ERROR, RIGHT, WRONG
 from fastrec.answers.table import Query, Sort, Which
 
-__all__ = ["FACT_COLUMNS", "ids_query"]
+__all__ = ["FACT_COLUMNS", "ids_query", "spelled_ids"]
 
 FACT_COLUMNS: Final = "id, kinds, models, right, score, spread, errors, output_chars, low, high, input_chars"
+_INTEGER: Final = re.compile("0|-?[1-9][0-9]*", re.ASCII)
+_MOST_NAMES: Final = 1_000  # values in a statement
 _ANSWERS: Final = RIGHT | WRONG
 _WHICH: Final[dict[Which, str]] = {
     "all": "",
@@ -49,28 +54,57 @@ def ids_query(query: Query, table: str, scope: int, models: Sequence[str], *, gr
     for names, flag in ((query.right, RIGHT), (query.wrong, WRONG)):
         for name in names:
             if name not in models:
-                return "SELECT 0 WHERE 0", []
+                return "SELECT 0 AS id WHERE 0", []
             at = models.index(name) + 1
             tests.append(f"substr(m.flags, {at}, 1) IN (x'{flag:02x}', x'{flag | ERROR:02x}')")
     for bound, sign in ((query.least_score, ">="), (query.most_score, "<=")):
         if bound is not None:
             tests.append(f"q.score {sign} ?")
             values.append(bound)
-    if query.sample_ids:
-        tests.append("has_sample_id(m.sample_ids)")
-    if query.hashes:
-        tests.append("has_hash(a.sample_hash)")
     if query.text:
         tests.append("instr(s.text, ?)")
-        values.append(query.text.casefold().encode())
+        values.append(query.text.casefold().encode(errors="surrogatepass"))
+    for test, more in (_sample_id_test(query.sample_ids, scope), _hash_test(query.hashes)):
+        tests += [test] if test else []
+        values += more
+    text = " AND ".join(tests)
     tables = [f"{table} q"]
-    if query.right or query.wrong or query.sample_ids:
-        tables.append(f"JOIN marks m ON m.scope = {scope} AND m.id = q.id")
-    if query.hashes:
-        tables.append("JOIN asked a ON a.id = q.id")
-    if query.text:
-        tables.append("JOIN search s ON s.id = q.id")
+    tables += [f"JOIN marks m ON m.scope = {scope} AND m.id = q.id"] if "m." in text else []
+    tables += ["JOIN asked a ON a.id = q.id"] if "a.sample_hash" in text else []
+    tables += ["JOIN search s ON s.id = q.id"] if query.text else []
     value = "q.score" if graded else "q.right / q.models"
     order = _ORDERS[query.sort].format(value=value)
-    chosen = f"FROM {' '.join(tables)} WHERE {' AND '.join(tests)}"
-    return f"SELECT q.id {chosen} ORDER BY {order} q.id", values
+    return f"SELECT q.id FROM {' '.join(tables)} WHERE {text} ORDER BY {order} q.id", values  # noqa: S608 - all ours
+
+
+def _sample_id_test(patterns: Sequence[str], scope: int) -> tuple[str, list[bytes]]:
+    """Return a test of ids, which uses an index if these are no patterns."""
+    if not patterns or _has_wildcards(patterns):
+        return ("has_sample_id(m.sample_ids)" if patterns else ""), []
+    spelled = [one for pattern in patterns for one in spelled_ids(pattern)]
+    marks = ", ".join("?" * len(spelled))
+    test = (
+        f"q.id IN (SELECT id FROM marks WHERE sample_ids IN ({marks}) AND scope = {scope} "  # noqa: S608
+        f"UNION SELECT id FROM several_ids WHERE sample_id IN ({marks}) AND scope = {scope})"
+    )
+    return test, [b"[" + one + b"]" for one in spelled] + spelled
+
+
+def _hash_test(patterns: Sequence[str]) -> tuple[str, list[bytes]]:
+    if not patterns or _has_wildcards(patterns):
+        return ("has_hash(a.sample_hash)" if patterns else ""), []
+    hashes = [pattern.encode(errors="surrogatepass") for pattern in patterns]
+    return f"q.id IN (SELECT id FROM asked WHERE sample_hash IN ({', '.join('?' * len(hashes))}))", hashes  # noqa: S608
+
+
+def _has_wildcards(patterns: Sequence[str]) -> bool:
+    return len(patterns) > _MOST_NAMES or any(char in pattern for pattern in patterns for char in "*?[")
+
+
+def spelled_ids(text: str) -> list[bytes]:
+    """Return how JSON spells the `sample_id` that a text stands for: a string, or an integer."""
+    try:
+        spelled = [msgspec.json.encode(text)]
+    except UnicodeEncodeError:  # no record has such text
+        return []
+    return [*spelled, text.encode()] if _INTEGER.fullmatch(text) else spelled
