@@ -156,7 +156,7 @@ def facts_of(marks: Marks, models: Sequence[int], *, graded: bool) -> Facts:
     lengths = array("d", marks.lengths)
     length = math.fsum([lengths[model] for model in answering]) / facts.models
     if not marks.shares and not marks.scores:
-        return Facts(*facts[:_LENGTH], length, *facts[_LENGTH + 1 :])
+        return Facts._make((*facts[:_LENGTH], length, *facts[_LENGTH + 1 :]))
     shares = values_of(marks, answering, graded=False)
     scores = values_of(marks, answering, graded=True)
     return facts._replace(
