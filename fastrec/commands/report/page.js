@@ -68,7 +68,8 @@ if (late.length) {
     if (entry.isIntersecting) parse(entry.target);
   }), { rootMargin: "300px" });
   late.forEach((lazy) => near.observe(lazy));
-  if (window.requestIdleCallback) addEventListener("load", () => requestIdleCallback(parseNext));
+  // Not at once: the first second belongs to the reader.
+  if (window.requestIdleCallback) addEventListener("load", () => setTimeout(() => requestIdleCallback(parseNext), 1500));
 }
 
 // Searching: shows the rows that contain all words, in their cells or in the title of their table.
