@@ -61,7 +61,7 @@ def test_judge_slow_path(measure: Measure, plain: Text) -> None:
 
 def test_judge_rejects(measure: Measure) -> None:
     """Judge invalid lines of every code."""
-    text = [b"\n".join(lines(Recipe(records=600, seed=1, rejects=1.0))) + b"\n"]
+    text = [b"\n".join(lines(Recipe(text="words", records=600, seed=1, rejects=1.0))) + b"\n"]
     measure(lambda: judge_all(text), text)
 
 

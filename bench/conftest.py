@@ -39,13 +39,13 @@ def chunks_of(stream: Iterator[bytes]) -> Text:
 @pytest.fixture(scope="session")
 def plain() -> Text:
     """Mixed records with known keys only."""
-    return chunks_of(lines(Recipe(records=RECORDS, seed=1)))
+    return chunks_of(lines(Recipe(text="words", records=RECORDS, seed=1)))
 
 
 @pytest.fixture(scope="session")
 def unknown() -> Text:
     """The same records, each with unknown keys."""
-    return chunks_of(lines(Recipe(records=RECORDS, seed=1, unknown_keys=1.0)))
+    return chunks_of(lines(Recipe(text="words", records=RECORDS, seed=1, unknown_keys=1.0)))
 
 
 @pytest.fixture(scope="session")

@@ -72,17 +72,17 @@ class Nights(msgspec.Struct, frozen=True, tag=True):
 Plan = Generated | Shaped | Resharded | Copied | Logged | Real | Published | Nights
 
 CORPORA: Final[dict[str, Plan]] = {
-    "mixed": Generated(Recipe(records=30_000, seed=1), 24),
-    "small": Generated(Recipe(records=200_000, seed=2, mix="single_turn"), 16, small=True),
-    "agentic": Generated(Recipe(records=5_000, seed=3, mix="agentic"), 16),
-    "unknown-keys": Generated(Recipe(records=20_000, seed=4, unknown_keys=1.0), 16),
-    "half-duplicates": Generated(Recipe(records=30_000, seed=5, duplicates=0.5), 16),
+    "mixed": Generated(Recipe(text="words", records=30_000, seed=1), 24),
+    "small": Generated(Recipe(text="words", records=200_000, seed=2, mix="single_turn"), 16, small=True),
+    "agentic": Generated(Recipe(text="words", records=5_000, seed=3, mix="agentic"), 16),
+    "unknown-keys": Generated(Recipe(text="words", records=20_000, seed=4, unknown_keys=1.0), 16),
+    "half-duplicates": Generated(Recipe(text="words", records=30_000, seed=5, duplicates=0.5), 16),
     "many-evaluations": Shaped("many-evaluations", seed=8),
     "transcripts": Shaped("transcripts", seed=9),
     "giant-shard": Resharded("mixed", 1),
     "2000-shards": Resharded("small", 2_000),
     "2-shards": Resharded("small", 2),
-    "ten-lines": Generated(Recipe(records=10, seed=6), 1),
+    "ten-lines": Generated(Recipe(text="words", records=10, seed=6), 1),
     "real": Real(1),
     "real-x10": Real(10),
     "alpaca-x10": Real(10, only="alpaca"),  # Polars can read it: all values of a key have one type

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from fastrec.commands.generate import stream, text
+from fastrec.commands.generate import text, words
 
 try:
     import resource
@@ -38,7 +38,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # The phrases of one seed take 0.2 s. A program needs one seed, the tests take turns with a dozen.
-stream.phrase_tables = cache(text.phrase_tables.__wrapped__)
+words.phrase_tables = cache(text.phrase_tables.__wrapped__)
 
 
 def _memory_for_files() -> Path | None:

@@ -26,6 +26,7 @@ _share = partial(click.option, type=Number(0, 1), metavar="SHARE", default=0.0, 
 @click.option("--shards", type=Count(min=1), metavar="N", default=8, show_default=True, help="Number of files.")
 @choice_option("--compression", ["zst", "gz", "none", "mixed"], "Compression of the files.")
 @choice_option("--mix", ["mixed", "single_turn", "agentic"], "Interaction types of the records.")
+@choice_option("--text", ["evaluation", "words"], "Questions and answers that can be read, or long random words.")
 @click.option("--schema", metavar="VERSION", show_default="0.2.0",
               help="Version of the records: 0.2.0, 0.2.0-released, 0.2.1, 0.3.0, or `mixed` for all of them. Records "
                    "after 0.2.0 have several metrics and epochs, wrong labels, and hashes of all recipes.")  # fmt: skip
@@ -37,6 +38,9 @@ _share = partial(click.option, type=Number(0, 1), metavar="SHARE", default=0.0, 
 @_share("--warnings", help="Share of records with a warning, besides a wrong sample_hash in one record of a thousand.")
 def generate(output: str, schema: str | None, **options: Any) -> None:
     """Make synthetic shards: many models that answer the same questions, in many JSON spellings.
+
+    The questions are word problems, facts with choices, open questions, conversations and tasks for agents, in several
+    languages. Large models answer more of them correctly.
 
     \b
     Exit codes:

@@ -49,6 +49,7 @@ ARGUMENTS: dict[str, Deed] = {
     r"is not empty, and its files would mix with the new shards": generate,
     r"in\.jsonl is not a directory; choose another output": lambda path: generate(path / "in.jsonl"),
     r"mix must be one of .*, not 'none'": lambda path: generate(path / "new", mix="none"),
+    r"text must be one of evaluation, words, not 'poems'": lambda path: generate(path / "new", text="poems"),
     r"a share must be between 0 and 1": lambda path: generate(path / "new", rejects=1.5),
     r"the number of shards must be at least 1": lambda path: generate(path / "new", shards=0),
     r"hash must be one of sha256, xxh3_128, not 'md5'": lambda path: validate(path / "in.jsonl", hash="md5"),

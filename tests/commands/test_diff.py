@@ -455,7 +455,7 @@ def test_an_empty_corpus_can_be_compared(old: Path, tmp_path: Path) -> None:
 
 def test_jobs_do_not_change_the_result(tmp_path: Path) -> None:
     """One process and two give the same document, for generated corpora with all kinds of changes."""
-    recipe = Recipe(records=300, seed=5, conflicts=0.1, unknown_keys=0.2, mix="single_turn")
+    recipe = Recipe(records=300, seed=5, conflicts=0.1, unknown_keys=0.2, mix="single_turn", text="words")
     every = list(lines(recipe))
     dice = random.Random(1)
     flip = {b'"is_correct":true': b'"is_correct":false', b'"is_correct": true': b'"is_correct": false'}

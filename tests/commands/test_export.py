@@ -209,7 +209,10 @@ def test_all_files_have_the_same_columns(tmp_path: Path) -> None:
 
 def test_every_reader_restores_generated_records(tmp_path: Path) -> None:
     """With unknown keys and repeats, written by two processes."""
-    write(tmp_path / "a.jsonl", without_long(lines(Recipe(records=300, seed=4, unknown_keys=0.3, conflicts=0.1))))
+    write(
+        tmp_path / "a.jsonl",
+        without_long(lines(Recipe(records=300, seed=4, unknown_keys=0.3, conflicts=0.1, text="words"))),
+    )
     corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus", part_size=200_000)
     assert len(corpus.parts) > 2
     assert_equal(corpus, exported(corpus, tmp_path / "tables", jobs=2, limits=Limits(small_input=0)))
@@ -227,7 +230,7 @@ def test_any_records_can_be_restored(records: list[dict[str, Any]]) -> None:
 
 def test_parquet_suits_viewers(tmp_path: Path) -> None:
     """Row groups have a moderate size and a page index, and the config of the dataset card names the files."""
-    write(tmp_path / "a.jsonl", list(lines(Recipe(records=1_500, seed=3))))
+    write(tmp_path / "a.jsonl", list(lines(Recipe(records=1_500, seed=3, text="words"))))
     corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus")
     output = exported(corpus, tmp_path / "tables", limits=Limits(parquet_group_bytes=3 << 20))
     about = pq.ParquetFile(output / "data" / "part-00000.parquet").metadata

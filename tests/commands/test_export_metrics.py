@@ -63,7 +63,9 @@ def test_every_reader_restores_odd_records(tmp_path: Path) -> None:
 
 def test_every_reader_restores_generated_records(tmp_path: Path) -> None:
     """Of all versions, upgraded to the latest, in several parts."""
-    write(tmp_path / "a.jsonl", list(lines(Recipe(records=300, seed=4, schema="mixed", unknown_keys=0.3))))
+    write(
+        tmp_path / "a.jsonl", list(lines(Recipe(records=300, seed=4, schema="mixed", unknown_keys=0.3, text="words")))
+    )
     corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus", part_size=200_000, schema="0.3.0")
     assert len(corpus.parts) > 2
     assert len(corpus.lines) > 250

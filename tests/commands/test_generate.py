@@ -47,19 +47,32 @@ def corpus():
     return list(labelled_lines(Recipe(**EVERYTHING)))
 
 
+@pytest.fixture(scope="module", params=["evaluation", "words"])
+def plain(request):
+    """Lines of the default recipe, with either text."""
+    return list(lines(Recipe(records=2000, seed=3, text=request.param)))
+
+
 @pytest.fixture(scope="module")
-def plain():
-    """Lines of the default recipe."""
-    return list(lines(Recipe(records=2000, seed=3)))
+def bulk():
+    """Lines of random words."""
+    return list(lines(Recipe(records=2000, seed=3, text="words")))
 
 
 # Determinism
 
 
-def test_text_is_stable():
+@pytest.mark.parametrize(
+    ("text", "digest"),
+    [
+        ("evaluation", "9e60d120ab86c6b76d089b3c7e4836778db7b4c9ff9463f28ecee17b1e4ba516"),
+        ("words", "db04d16c44105ecb9bbfb23dfb27d317d9f52a2d07efedf661a8fc72ee644eae"),
+    ],
+)
+def test_text_is_stable(text, digest):
     """A seed gives the same text on every platform and Python version."""
-    text = b"\n".join(lines(Recipe(**{**EVERYTHING, "records": 400})))
-    assert sha256(text).hexdigest() == "db04d16c44105ecb9bbfb23dfb27d317d9f52a2d07efedf661a8fc72ee644eae"
+    found = b"\n".join(lines(Recipe(**{**EVERYTHING, "records": 400}, text=text)))
+    assert sha256(found).hexdigest() == digest
 
 
 def test_seed_matters():
@@ -117,16 +130,16 @@ def test_mix_of_one_type(mix):
     assert {json.loads(line)["interaction_type"] for line in lines(recipe)} == {mix}
 
 
-def test_sizes(plain):
-    """The median line has one to five kilobytes, and the largest have more than fifty."""
-    sizes = sorted(map(len, plain))
+def test_sizes(bulk):
+    """The median line of random words has one to five kilobytes, and the largest have more than fifty."""
+    sizes = sorted(map(len, bulk))
     assert 1_000 <= sizes[len(sizes) // 2] <= 5_000
     assert sizes[-1] > 50_000
 
 
-def test_compressibility(plain):
-    """zstd level 3 shrinks the text about as much as real corpora."""
-    text = b"\n".join(plain)
+def test_compressibility(bulk):
+    """zstd level 3 shrinks random words about as much as real corpora."""
+    text = b"\n".join(bulk)
     assert 3 <= len(text) / len(zstandard.ZstdCompressor(level=3).compress(text)) <= 5
 
 
@@ -501,7 +514,7 @@ def test_unusual_shards(tmp_path):
 
 def test_zstd_frames(tmp_path):
     """A shard of several megabytes has several frames, each with a declared size and a checksum."""
-    found = generate(tmp_path, records=150, shards=1, mix="agentic")
+    found = generate(tmp_path, records=150, shards=1, mix="agentic", text="words")
     data, frames = Path(found.paths[0]).read_bytes(), 0
     while data:
         header = zstandard.get_frame_parameters(data)
@@ -527,6 +540,7 @@ def test_more_shards_than_lines(tmp_path):
         {"shards": 0},
         {"compression": "bz2"},
         {"mix": "chat"},
+        {"text": "poems"},
         {"rejects": 1.5},
         {"warnings": -0.1},
         {"duplicates": 0.6, "conflicts": 0.6},

@@ -117,7 +117,7 @@ def test_repairs_fix_the_mistakes_of_known_producers():
             for kind in row.types if row.fits(schema) else ():
                 question = source.bank.next(kind)[1]
                 author = source.producer(list(SCHEMAS).index(schema.name))
-                answer = _Answer(compose(source.rng, source.tables, author, question), question, author, schema)
+                answer = _Answer(compose(source.rng, source.writer, author, question), question, author, schema)
                 line = row.line(answer.written(), schema, author.spelling)
                 fixed = row in REPAIRABLE or row.code == "json.number"  # a score that is NaN, in all versions
                 kept[fixed, len(judge.judge_chunk(line, bytearray()).records)] += 1

@@ -393,7 +393,7 @@ def test_large_tables_are_cut(demo: Path) -> None:
     """The page says how many models and evaluations it leaves out."""
     few = Limits(report_cells=24, report_columns=6, report_rows=3, report_charts=2)
     text = Page(make_page(demo, few)).text
-    assert "Shown: 4 of 10 models with the most records; `fastrec stats` lists all." in text
+    assert "Shown: 4 of 18 models with the most records; `fastrec stats` lists all." in text
     assert "Shown: 6 of 8 evaluations with the most records; `fastrec stats` lists all." in text
     assert "Shown: 2 of 8 evaluations; `fastrec stats` lists all." in text
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -145,17 +146,17 @@ def test_sort(open_page: Any) -> None:
     assert [int(text) for text in column(page, "trivia_choice", 5)] == sorted(largest_first)
     assert head.get_attribute("aria-sort") == "ascending"
     table.locator("thead button").nth(0).click()
-    assert column(page, "trivia_choice", 1) == sorted(before)
+    assert column(page, "trivia_choice", 1) == sorted(before, key=lambda name: list(map(int, re.findall(r"\d+", name))))
     assert head.get_attribute("aria-sort") is None
 
 
 def test_empty_cells_sort_last(open_page: Any) -> None:
     """In both directions."""
     page = open_page()
-    head = page.locator('table[aria-label^="Accuracy"] thead th', has_text="booking_agent").locator("button")
+    head = page.locator('table[aria-label^="Accuracy"] thead th', has_text="help_desk").locator("button")
     for _ in range(2):
         head.click()
-        cells = column(page, "Accuracy", 2)
+        cells = column(page, "Accuracy", 3)
         numbers = [cell for cell in cells if cell]
         assert 0 < len(numbers) < len(cells)
         assert cells == numbers + [""] * (len(cells) - len(numbers))
@@ -165,7 +166,7 @@ def test_search(open_page: Any) -> None:
     """Rows that contain all words stay visible; an empty box shows everything again."""
     page = open_page()
     everything = page.locator("tbody tr:visible").count()
-    page.fill("#search", "TRIVIA  model-13b")
+    page.fill("#search", "TRIVIA  org-3/model-13b")
     assert column(page, "trivia_choice", 1) == ["org-3/model-13b"]
     assert not page.locator('table[aria-label^="word_problems"]').is_visible()
     assert not page.locator("h2 >> text=Tokens").is_visible()
@@ -254,7 +255,7 @@ def test_late_tables(open_page: Any, report: Path, large: Path) -> None:
     largest_first = [int(text) for text in column(page, "trivia_choice", 5)]
     assert largest_first == sorted(largest_first, reverse=True)
     other = open_page(large)
-    other.fill("#search", "TRIVIA  model-13b")
+    other.fill("#search", "TRIVIA  org-3/model-13b")
     assert other.locator("noscript").count() == 0
     assert column(other, "trivia_choice", 1) == ["org-3/model-13b"]
 

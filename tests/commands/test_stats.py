@@ -23,7 +23,7 @@ from fastrec.cli import cli
 from fastrec.cli.stats import _RANKINGS
 from fastrec.commands.generate.stream import Recipe, lines
 from fastrec.commands.stats import stats
-from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError
+from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError, counted
 from fastrec.limits import Limits
 from fastrec.sorting.keys import sort_order
 from fastrec.sources.formats import Format
@@ -314,7 +314,7 @@ def test_table_output(corpus: Path) -> None:
     done = invoke(corpus, "--evaluation", "trivia_choice")
     lines = done.stdout.splitlines()
     (evaluation,) = stats(corpus, evaluation=["trivia_choice"]).evaluations
-    errors = f"{evaluation.errors} error, " if evaluation.errors else ""
+    errors = f"{counted(evaluation.errors, 'error')}, " if evaluation.errors else ""
     assert lines[0].startswith(f"trivia_choice: {evaluation.records} records, {errors}{evaluation.models} models, ")
     assert lines[0].endswith(f"{evaluation.questions} questions, {evaluation.common_questions} answered by all models")
     assert lines[1].split()[:5] == ["model", "questions", "answers", "answers/question", "coverage"]

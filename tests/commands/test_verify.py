@@ -42,6 +42,7 @@ RECIPE = Recipe(
     blanks=0.03,
     warnings=0.2,
     mix="single_turn",
+    text="words",
 )
 PART_SIZE = 1 << 16
 MIDDLE = "part-00001.jsonl.zst"

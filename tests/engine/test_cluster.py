@@ -65,7 +65,20 @@ def own() -> Iterator[Cluster]:
 def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Shards for many tasks and parts."""
     folder = tmp_path_factory.mktemp("shards")
-    command = [sys.executable, "-m", "fastrec", "generate", "-n", "400", "--shards", "12", "-o", str(folder / "in")]
+    command = [
+        sys.executable,
+        "-m",
+        "fastrec",
+        "generate",
+        "--text",
+        "words",
+        "-n",
+        "400",
+        "--shards",
+        "12",
+        "-o",
+        str(folder / "in"),
+    ]
     subprocess.run(command, check=True, capture_output=True)
     return folder / "in"
 

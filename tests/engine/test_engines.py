@@ -118,7 +118,7 @@ def test_a_dead_worker_costs_only_time(engine: Engine, tmp_path: Path) -> None:
 def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Shards with duplicates, conflicts and rejected lines."""
     folder = tmp_path_factory.mktemp("shards")
-    every = without_long(lines(Recipe(records=300, seed=4, duplicates=0.1, conflicts=0.1, rejects=0.1)))
+    every = without_long(lines(Recipe(records=300, seed=4, text="words", duplicates=0.1, conflicts=0.1, rejects=0.1)))
     for number in range(6):
         write(folder / f"shard-{number}.jsonl", every[number::6])
     return folder

@@ -34,7 +34,7 @@ def generate(folder: Path, records: int = 2_000, shards: int = 12, seed: int = 1
     where = ("-n", str(records), "--seed", str(seed), "-o", str(folder), "--shards", str(shards), "--compression", kind)
     shares = ("--duplicates", "0.1", "--conflicts", "0.02", "--rejects", "0.02", "--unknown-keys", "0.05")
     subprocess.run(
-        [sys.executable, "-m", "fastrec", "generate", *where, *shares],
+        [sys.executable, "-m", "fastrec", "generate", "--text", "words", *where, *shares],
         check=True,
         timeout=TIMEOUT,
         capture_output=True,

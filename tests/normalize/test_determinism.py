@@ -32,7 +32,7 @@ from tests.samples import question, sample
 
 MIB = 1 << 20
 PART = 20_000
-LINES = without_long(lines(Recipe(records=460, seed=11, warnings=0.1, **EVERYTHING)))
+LINES = without_long(lines(Recipe(records=460, seed=11, text="words", warnings=0.1, **EVERYTHING)))
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def test_small_runs_and_windows_do_not_change_the_corpus(conflicts: str, pile: l
 
 def test_many_runs_in_many_processes(tmp_path: Path) -> None:
     """Ranges of files, decompressed chunks and small shards in two processes give the same corpus as one task."""
-    several = without_long(lines(Recipe(records=600, seed=11, **EVERYTHING)))
+    several = without_long(lines(Recipe(records=600, seed=11, text="words", **EVERYTHING)))
     shards = [
         write(tmp_path / "plain.jsonl", several[:200]),
         write(tmp_path / "fed.jsonl", several[200:400], Format.ZSTD),

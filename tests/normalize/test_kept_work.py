@@ -67,7 +67,7 @@ def first_night(folder: Path, **options: Any) -> Nights:
 @pytest.mark.parametrize("limits", [Limits(), Limits(task_bytes=100_000, unmerged_runs=4, merged_runs=2)])
 def test_kept_work_is_at_most_half_of_the_text(limits: Limits, tmp_path: Path) -> None:
     """The links to parts included, after the first night and after the second one."""
-    every = without_long(lines(Recipe(records=900, seed=3, duplicates=0.05, conflicts=0.02)))
+    every = without_long(lines(Recipe(records=900, seed=3, duplicates=0.05, conflicts=0.02, text="words")))
     shards = list(shuffled_shards(every, 9, tmp_path / "in"))
     options = Options(incremental=True, overwrite=True, part_size=200_000, limits=limits)
     for count in (8, 9):

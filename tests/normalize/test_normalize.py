@@ -42,7 +42,7 @@ SCHEMA = Path(fastrec.__file__).parent / "summary" / "summary.schema.json"
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Generated shards with all kinds of lines."""
     folder = tmp_path_factory.mktemp("mixed") / "in"
-    generate(folder, records=300, seed=5, shards=3, compression="mixed", **EVERYTHING)
+    generate(folder, records=300, seed=5, text="words", shards=3, compression="mixed", **EVERYTHING)
     return folder
 
 
@@ -228,7 +228,7 @@ def test_normalize_returns_the_summary(mixed: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_standard_input_is_a_shard(jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Standard input, compressed or not, gives the same corpus as a file with these lines."""
-    several = list(lines(Recipe(records=60, seed=2, **EVERYTHING)))
+    several = list(lines(Recipe(records=60, seed=2, text="words", **EVERYTHING)))
     expected = normalized(write(tmp_path / "in.jsonl", several), tmp_path / "expected")
     data = write(tmp_path / "packed.jsonl", several, Format.ZSTD).read_bytes()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
@@ -366,7 +366,9 @@ def check_model(model: dict[str, Any], own: list[dict[str, Any]]) -> None:
 def usual(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Shards without unknown keys, which confuse readers that infer types from values."""
     folder = tmp_path_factory.mktemp("usual") / "in"
-    generate(folder, records=300, seed=8, shards=3, compression="mixed", **{**EVERYTHING, "unknown_keys": 0.0})
+    generate(
+        folder, records=300, seed=8, text="words", shards=3, compression="mixed", **{**EVERYTHING, "unknown_keys": 0.0}
+    )
     return folder
 
 

@@ -38,7 +38,7 @@ def s3(server: S3, monkeypatch: pytest.MonkeyPatch) -> S3:
 def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Shards of all formats, with duplicates, conflicts, rejected and blank lines."""
     directory = tmp_path_factory.mktemp("shards")
-    recipe = Recipe(records=360, seed=11, duplicates=0.1, conflicts=0.05, rejects=0.1, blanks=0.03)
+    recipe = Recipe(records=360, seed=11, duplicates=0.1, conflicts=0.05, rejects=0.1, blanks=0.03, text="words")
     every = without_long(lines(recipe))
     for number, format_ in enumerate(Format):
         write(directory / f"shard-{number}.jsonl", every[number :: len(Format)], format_)

@@ -1,8 +1,9 @@
 """Synthetic shards from a seed: any size, every spelling, every kind of invalid line, the same text everywhere.
 
-    words.toml → text → questions ─┐
-    text → producers ──────────────┼─▶ records ─▶ variations, invalid ─▶ stream ─▶ shards on disk (here)
-                                   └─▶ versions ─▶ mistakes ───────────▶
+    tasks → evaluation ─┐
+    text → words ───────┴─▶ questions ─┐
+    producers ─────────────────────────┼─▶ records ─▶ variations, invalid ─▶ stream ─▶ shards on disk (here)
+                                       └─▶ versions ─▶ mistakes ───────────▶
 
 `labelled_lines` names the kind of each line, so a test knows what a run must find. The same recipe gives the same text
 on every platform and Python version. Compressed bytes may change with the version of zstd or zlib.
@@ -61,6 +62,7 @@ def generate(
     warnings: float = 0.0,
     mix: str = "mixed",
     schema: str = DEFAULT_SCHEMA.name,
+    text: str = "evaluation",
 ) -> Generated:
     """Write synthetic shards into the directory `output`, which must be empty or not exist.
 
@@ -84,13 +86,15 @@ def generate(
         schema: The version of the records, or `mixed`: each producer has one of the versions, so that most shards have
             records of several. Versions after the oldest one have several metrics and epochs, labels of other versions,
             and hashes of all recipes; their invalid lines are mistakes of known producers.
+        text: `evaluation` for questions and answers that can be read, or `words` for random words, which give longer
+            lines, as in benchmarks.
 
     Raises:
         UsageError: An argument is wrong, or the directory is not empty.
     """
     recipe = Recipe(
         records=records, seed=seed, duplicates=duplicates, conflicts=conflicts, unknown_keys=unknown_keys,
-        rejects=rejects, blanks=blanks, warnings=warnings, mix=mix, schema=schema,
+        rejects=rejects, blanks=blanks, warnings=warnings, mix=mix, schema=schema, text=text,
     )  # fmt: skip
     if shards < 1:
         raise UsageError("the number of shards must be at least 1")
@@ -111,9 +115,9 @@ def generate(
         suffix, compress = COMPRESSORS[formats[number % len(formats)]]
         path = folder / f"shard-{number:05d}.jsonl{suffix}"
         with path.open("wb") as file:
-            for text in _frames(islice(stream, count), number, kinds):
-                text_bytes += len(text)
-                file_bytes += file.write(compress(text))
+            for frame in _frames(islice(stream, count), number, kinds):
+                text_bytes += len(frame)
+                file_bytes += file.write(compress(frame))
         paths.append(str(path))
     return Generated(tuple(paths), records, text_bytes, file_bytes, dict(sorted(kinds.items())))
 

@@ -95,6 +95,8 @@ class Producer(msgspec.Struct, frozen=True):
     spelling: Spelling
     score: Callable[[bool], float]
     habits: frozenset[str]
+    ability: float
+    """How good the model is, from about 0 to 1; large models are better, and organisations differ."""
 
 
 def producer(seed: int, number: int) -> Producer:
@@ -119,6 +121,7 @@ def producer(seed: int, number: int) -> Producer:
         ),
         score=(bool, int, float)[number % 3],
         habits=habits,
+        ability=(place % len(SIZES)) * 0.11 + (place * 7 % ORGANISATIONS) * 0.02 + min(version, 5) * 0.03 + 0.12,
     )
 
 

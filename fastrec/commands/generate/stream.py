@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from itertools import cycle
+from typing import Final
 
 import msgspec
 
+from fastrec.commands.generate.evaluation import EvaluationText
 from fastrec.commands.generate.invalid import INVALID_LINES
 from fastrec.commands.generate.mistakes import MISTAKES
 from fastrec.commands.generate.producers import Producer, Record, producer, respelling
-from fastrec.commands.generate.questions import MIXES, Question, QuestionBank
+from fastrec.commands.generate.questions import MIXES, QuestionBank
 from fastrec.commands.generate.records import compose
-from fastrec.commands.generate.text import Rng, phrase_tables
+from fastrec.commands.generate.text import Rng
 from fastrec.commands.generate.variations import WARNINGS, add_unknown_keys, answered_again, respelled
 from fastrec.commands.generate.versions import (
     VERSIONS,
@@ -31,6 +33,8 @@ from fastrec.commands.generate.versions import (
     schema_of,
     toggled,
 )
+from fastrec.commands.generate.words import Words
+from fastrec.commands.generate.writer import Question, Writer
 from fastrec.errors import UsageError
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.schema import Schema
@@ -39,6 +43,7 @@ __all__ = ["Recipe", "labelled_lines", "lines"]
 
 POOL = 256
 BLANKS = (b"", b" ", b"\t", b"   ")
+TEXTS: Final[dict[str, Callable[[int], Writer]]] = {"evaluation": EvaluationText, "words": Words}
 HALF = re.compile(rb'("score": ?)0\.5(?=[,}])')  # never matches inside a string, where quotes are escaped
 
 
@@ -59,12 +64,15 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     warnings: float = 0.0
     mix: str = "mixed"
     schema: str = DEFAULT_SCHEMA.name
+    text: str = "evaluation"
 
     def __post_init__(self) -> None:
         if self.records < 0 or self.seed < 0:
             raise UsageError("the number of records and the seed must not be negative")
         if self.mix not in MIXES:
             raise UsageError(f"mix must be one of {', '.join(MIXES)}, not {self.mix!r}")
+        if self.text not in TEXTS:
+            raise UsageError(f"text must be one of {', '.join(TEXTS)}, not {self.text!r}")
         if self.schema not in VERSIONS:
             raise UsageError(f"schema must be one of {', '.join(VERSIONS)}, not {self.schema!r}")
         kinds = (self.duplicates, self.conflicts, self.rejects, self.blanks)
@@ -137,10 +145,10 @@ class _Source:
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
         self.rng = Rng(recipe.seed)
-        self.tables = phrase_tables(recipe.seed)
+        self.writer = TEXTS[recipe.text](recipe.seed)
         # One answer in a later version has two records on average, one per metric and epoch.
         answers = recipe.records // 2 if is_later(recipe.schema) else recipe.records
-        self.bank = QuestionBank(self.rng, self.tables, answers, recipe.mix)
+        self.bank = QuestionBank(self.rng, self.writer, answers, recipe.mix)
         self.pool: list[tuple[_Answer, bytes]] = []
         self.waiting: deque[_Answer] = deque()
         """Further records of the last answer: other metrics and epochs."""
@@ -152,7 +160,7 @@ class _Source:
     def compose(self, kind: str) -> _Answer:
         number, question = self.bank.next(kind)
         author = self.producer(number)
-        record = compose(self.rng, self.tables, author, question)
+        record = compose(self.rng, self.writer, author, question)
         return _Answer(record, question, author, schema_of(self.recipe.schema, author))
 
     def record(self) -> tuple[str, bytes]:
@@ -188,8 +196,8 @@ class _Source:
         """Yield the records of an answer in a later version: one per metric and epoch."""
         rng, question = self.rng, answer.question
         for epoch in range(1, question.evaluation.epochs + 1):
-            again = compose(rng, self.tables, answer.author, question) if epoch > 1 else answer.record
-            for record in later_records(rng, again, question, answer.schema, epoch):
+            again = compose(rng, self.writer, answer.author, question) if epoch > 1 else answer.record
+            for record in later_records(rng, self.writer, again, question, answer.schema, epoch=epoch):
                 yield answer.with_record(record)
 
     def duplicate(self) -> tuple[str, bytes]:
@@ -204,7 +212,7 @@ class _Source:
         answer, _ = self.rng.choice(self.pool)
         if is_later(answer.schema.name) and self.rng.chance(0.5):
             return "conflict", answer.with_record(contradicted(answer.record)).line()
-        again = answered_again(self.rng, answer.record, answer.question)
+        again = answered_again(self.rng, self.writer, answer.record, answer.question)
         return "conflict", answer.with_record(again).line()
 
     def invalid(self) -> tuple[str, bytes]:

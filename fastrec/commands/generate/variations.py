@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from fastrec.commands.generate.producers import Record
-from fastrec.commands.generate.questions import Question
 from fastrec.commands.generate.records import WRONG_HASH
 from fastrec.commands.generate.text import Rng
+from fastrec.commands.generate.writer import Question, Writer
 
 __all__ = ["WARNINGS", "WarningRow", "add_unknown_keys", "answered_again", "respelled"]
 
@@ -105,15 +105,15 @@ def respelled(record: Record, question: Question) -> Record:
     return copy
 
 
-def answered_again(rng: Rng, record: Record, question: Question) -> Record:
+def answered_again(rng: Rng, writer: Writer, record: Record, question: Question) -> Record:
     """Return a record with the same identity and another answer: a conflict."""
-    copy = dict(record)
-    answer = f"{question.table.write(rng, rng.long_tail(40, 400))} ({rng.bits(32):08x})"
+    correct = not record["evaluation"]["is_correct"]
+    answer, changes = writer.another_answer(rng, question, correct=correct)
+    copy = {**record, **changes}
     if record["interaction_type"] == "single_turn":
         copy["output"] = {**record["output"], "raw": answer}
     else:
         *turns, last = record["interactions"]
         copy["interactions"] = [*turns, {**last, "content": answer}]
-    correct = not record["evaluation"]["is_correct"]
     copy["evaluation"] = {**record["evaluation"], "score": correct, "is_correct": correct}
     return copy

@@ -17,9 +17,9 @@ from hashlib import sha256
 from typing import Any, Final
 
 from fastrec.commands.generate.producers import Producer, Record
-from fastrec.commands.generate.questions import Question
 from fastrec.commands.generate.records import WRONG_HASH
 from fastrec.commands.generate.text import Rng
+from fastrec.commands.generate.writer import Question, Writer
 from fastrec.schemas.recipes import RECIPES
 from fastrec.schemas.registry import DEFAULT_SCHEMA, SCHEMAS
 from fastrec.schemas.schema import Schema
@@ -56,7 +56,9 @@ def schema_of(version: str, producer: Producer) -> Schema:
     return SCHEMAS[version]
 
 
-def later_records(rng: Rng, record: Record, question: Question, schema: Schema, epoch: int) -> Iterator[Record]:
+def later_records(
+    rng: Rng, writer: Writer, record: Record, question: Question, schema: Schema, *, epoch: int
+) -> Iterator[Record]:
     """Yield one record per metric of the evaluation; all of them are in the form of the oldest version."""
     if question.evaluation.epochs > 1:
         record["metadata"] = {**(record.get("metadata") or {}), "epoch": epoch}
@@ -66,7 +68,7 @@ def later_records(rng: Rng, record: Record, question: Question, schema: Schema, 
     for number, (metric, highest) in enumerate(metrics.items()):
         evaluation = dict(record["evaluation"])
         if number:
-            score: float = round(rng.random() * highest, 4) if highest else rng.below(2)
+            score = writer.further_score(rng, evaluation["score"], highest)
             evaluation.update(score=score, is_correct=score >= (highest or 1) / 2)
         yield {**record, METRIC: metric, "evaluation": evaluation}
 
@@ -129,8 +131,8 @@ def _input(asked: Record, question: Question, producer: Producer) -> Record:
     """Ask the question as this producer asks it, with a list of references."""
     result = dict(asked)
     references = [question.reference]
-    if question.evaluation.graded:
-        references.append(question.reference.partition(" ")[0])
+    if question.also:
+        references.append(question.also)
     elif question.evaluation.world and len(question.raw) % 3 == 0:
         references = []
     if "few-shot prompts" in producer.habits:
