@@ -43,6 +43,7 @@ _CODE_POINT: Final = b"\\u"
 _AROUND_TEXT: Final = len('{"raw":""}')
 _ATTRIBUTION: Final = key_mark("answer_attribution") + b"["
 _EVALUATION: Final = key_mark("evaluation") + b"{"
+_NO_RUN: Final = b"\n", ""  # no line begins so
 _SINGLE: Final = _TYPE + b'"single_turn"' + _INPUT
 
 
@@ -129,7 +130,8 @@ class LineReader:
 
     def __init__(self, turns_field: str) -> None:
         self._turns = key_mark(turns_field) + b"["
-        self._models: dict[bytes, str] = {}
+        self._run = b""  # the beginning of the last line, up to the mark that follows
+        self._following: dict[bytes, tuple[bytes, str]] = {}  # by it, that of the line that came next, and its model
         self._known = b"\n"  # question and input of the last line, and the mark of the field that follows
         self._question = b""  # the question, as it is spelled there
         self._single = True  # whether the field that follows is an output
@@ -140,12 +142,13 @@ class LineReader:
         Raises:
             MsgspecError, UnicodeDecodeError, RecursionError: It is not a record.
         """
-        question_at = find(data, _QUESTION, begin)
-        run = bytes(memoryview(data)[begin:question_at])
+        # The next line mostly has the same model as when this one came last, for another question.
+        run, model = self._following.get(self._run, _NO_RUN)
         try:
-            model = self._models.get(run)
-            if model is None:
-                model = self._read_run(run)
+            if not data.startswith(run, begin):
+                run, model = self._read_run(data, begin)
+            self._run = run
+            question_at = begin + len(run) - len(_QUESTION)
             if not data.startswith(self._known, question_at):
                 self._read_question(data, question_at)
             answer_at = question_at + len(self._known) - 1
@@ -168,19 +171,26 @@ class LineReader:
         text = data[start:end]
         if not self._single:
             return _total_of_turns(_decode_turns(text))
-        if text.startswith(_TEXT) and find(text, _NEXT_KEY) < 0 and find(text, _CODE_POINT) < 0:
-            # The text is the only value. Each escape has one character more than what it stands for.
-            escapes: int = count(text, b"\\") - count(text, b"\\\\")
-            return (len(text) if text.isascii() else len(text.decode())) - escapes - _AROUND_TEXT
+        if text.startswith(_TEXT) and find(text, _NEXT_KEY) < 0:  # the text is the only value
+            chars = (len(text) if text.isascii() else len(text.decode())) - _AROUND_TEXT
+            backslashes: int = count(text, b"\\")
+            if not backslashes:
+                return chars
+            if find(text, _CODE_POINT) < 0:  # each escape has one character more than what it stands for
+                pairs: int = count(text, b"\\\\")
+                return chars - backslashes + pairs
         raw = _decode_output(text).raw
         return len(raw) if isinstance(raw, str) else _total(raw)
 
-    def _read_run(self, run: bytes) -> str:
+    def _read_run(self, data: bytearray, begin: int) -> tuple[bytes, str]:
         """Decode the beginning of a line."""
-        if len(self._models) > _MOST_RUNS:
-            self._models.clear()
-        self._models[run] = model = _decode_model(run + b"}").model_id
-        return model
+        end = find(data, _QUESTION, begin)
+        run = bytes(memoryview(data)[begin : end + len(_QUESTION)])
+        model = _decode_model(run[: -len(_QUESTION)] + b"}").model_id
+        if len(self._following) > _MOST_RUNS:
+            self._following.clear()
+        self._following[self._run] = run, model
+        return run, model
 
     def _read_question(self, data: bytearray, start: int) -> None:
         """Decode another question, or another input, and look for the field that follows it."""
