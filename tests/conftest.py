@@ -137,7 +137,7 @@ def _forked_workers(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-FORKING = ("check_pairs", "commands", "normalize")
+FORKING = ("answers", "check_pairs", "commands", "normalize")
 REAL = Path(__file__).parents[2] / "shared" / "real"
 
 

@@ -19,6 +19,7 @@ from fastrec.answers import index as module
 from fastrec.answers.index import Index, open_index
 from fastrec.answers.table import SORTS, Query
 from fastrec.errors import CorpusError, FastrecError, UsageError
+from fastrec.limits import Limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
 from fastrec.progress import Progress
@@ -207,6 +208,29 @@ def test_threads_share_an_index(corpus: Path) -> None:
             return rows == expected[at] and len(index.answers(rows[number % len(rows)])) == 3
 
         assert all(threads.map(ask, range(4 * len(queries))))
+
+
+def test_several_processes_build_the_same_index(corpus: Path, tmp_path: Path) -> None:
+    """Byte for byte, whatever their number."""
+    limits = Limits(small_input=0)
+    for jobs in (1, 2):
+        open_index(corpus, cache=tmp_path / str(jobs), jobs=jobs, limits=limits).close()
+    one, two = (next((tmp_path / str(jobs)).iterdir()) for jobs in (1, 2))
+    assert one.name == two.name
+    assert one.read_bytes() == two.read_bytes()
+
+
+def test_two_builds_at_once_are_harmless(corpus: Path, tmp_path: Path, builds: list[str]) -> None:
+    barrier = threading.Barrier(2)
+
+    def build() -> int:
+        barrier.wait()
+        return total(corpus, tmp_path)
+
+    with ThreadPoolExecutor(2) as threads:
+        assert [future.result() for future in [threads.submit(build) for _ in range(2)]] == [30, 30]
+    assert 1 <= len(builds) <= 2
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_progress_is_reported(corpus: Path, tmp_path: Path) -> None:
