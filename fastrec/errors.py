@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["ClusterError", "CorpusError", "FastrecError", "LockedError", "PanicError", "UsageError", "WorkerDiedError"]
 __all__ += ["BadShardsError", "ShardCorruptError", "ShardError", "ShardLimitError", "ShardMissingError"]
 __all__ += ["DamagedFileError", "LogError", "LostLeaseError", "NoMatchError", "RefusedError", "ShardTruncatedError"]
-__all__ += ["counted", "naming", "out_of_memory", "shown", "utf8", "without_secrets"]
+__all__ += ["counted", "listed", "naming", "out_of_memory", "shown", "utf8", "without_secrets"]
 
 # Up to the last @ before the path. A password may contain /, as keys of stores do; a port has digits only.
 _USER = re.compile(r"://(?:[^/\s]*|[^\s/@:]+:(?!\d*/)[^\s@]*)@")
@@ -75,6 +75,16 @@ def counted(number: int, noun: str) -> str:
     ('1 part', '1,200 lines')
     """
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def listed(names: Sequence[str], most: int = 10) -> str:
+    """List the first names for a message, and count the others.
+
+    >>> listed(["a", "b"]), listed(["a", "b", "c"], most=2)
+    ('a, b', 'a, b and 1 more')
+    """
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def utf8(path: str) -> str:

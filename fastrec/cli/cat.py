@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from fastrec.cli.console import allow_broken_pipe, explain_damage, print_notice
 from fastrec.cli.filters import filter_options, take_filters
 from fastrec.cli.options import Count, command, jobs_option
-from fastrec.errors import FastrecError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from fastrec.errors import FastrecError, listed
 
 __all__ = ["cat"]
-
-_MOST_NAMES = 10  # in a message
 
 
 @command("Print the records of a corpus, or some of them.")
@@ -49,6 +44,7 @@ def cat(corpus: str, limit: int | None, source: bool, jobs: int, **options: Any)
     """
     from fastrec.commands.cat import cat_blocks
     from fastrec.corpus.documents import read_manifest, read_summary
+    from fastrec.summary.names import names_of
 
     found, filters = False, take_filters(options)
     with allow_broken_pipe(), explain_damage(corpus):
@@ -58,17 +54,10 @@ def cat(corpus: str, limit: int | None, source: bool, jobs: int, **options: Any)
         if not found:
             hint = ""
             with contextlib.suppress(FastrecError):  # the records were read, so a damaged summary is no error here
-                scopes = read_summary(corpus, read_manifest(corpus)).evaluations
-                hint = f"; evaluations in this corpus: {_some(one.evaluation_name for one in scopes)}"
+                names = names_of(read_summary(corpus, read_manifest(corpus)).evaluations)
+                hint = f"; evaluations in this corpus: {listed(names.evaluations) or 'none'}"
                 if filters.metric:
-                    hint += f"; metrics: {_some(one.metric for one in scopes if one.metric is not None)}"
+                    hint += f"; metrics: {listed([name for name in names.metrics if name]) or 'none'}"
                 if filters.model or filters.exclude_model:
-                    hint += f"; models: {_some(model.model_id for one in scopes for model in one.by_model)}"
+                    hint += f"; models: {listed(sorted(names.models)) or 'none'}"
             print_notice(f"no record matches{hint}")
-
-
-def _some(names: Iterable[str]) -> str:
-    """The first few different names, for a message."""
-    different = list(dict.fromkeys(names))
-    more = ", …" if len(different) > _MOST_NAMES else ""
-    return (", ".join(different[:_MOST_NAMES]) or "none") + more

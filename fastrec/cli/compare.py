@@ -13,7 +13,7 @@ from fastrec.cli.options import Count, choice_option, command, jobs_option, no_p
 from fastrec.cli.progress import make_progress
 from fastrec.cli.spelling import safe, spell_p
 from fastrec.cli.tables import print_hidden, print_table
-from fastrec.errors import counted
+from fastrec.errors import counted, listed
 
 if TYPE_CHECKING:
     from fastrec.commands.compare.document import ComparedScope, Comparison, Example
@@ -22,7 +22,6 @@ __all__ = ["compare"]
 
 _OPTIONAL: Final = ("ties", "p", "questions", "A", "B")
 """Columns that a narrow terminal hides."""
-_MOST_NAMES: Final = 5  # in a sentence
 _TESTS: Final = {
     "mcnemar": "exact McNemar test",
     "sign-flip": "exact sign-flip test over questions",
@@ -110,15 +109,16 @@ def _print_remarks(found: Comparison) -> None:
     if any(alone):
         click.echo(f"  not compared: {counted(alone[0], 'question')} that only A has answered, {alone[1]:,} only B")
     if names := sorted({one.evaluation_name for one in found.uncompared}):
-        some = f"{', '.join(map(safe, names[:_MOST_NAMES]))}{', …' if len(names) > _MOST_NAMES else ''}"
-        click.echo(f"  not compared: {counted(len(names), 'evaluation')} without records of both models: {some}")
+        click.echo(
+            f"  not compared: {counted(len(names), 'evaluation')} without records of both models: {safe(listed(names))}"
+        )
 
 
 def _row(scope: ComparedScope) -> list[str]:
     points = "–" if scope.difference is None else f"{100 * scope.difference:+.2f}" if scope.difference else "0.00"
     values = [_value(value, scope) for value in (scope.a, scope.b)]
     counts = [f"{number:,}" for number in (scope.wins, scope.losses, scope.ties)]
-    p_values = [spell_p(p) for p in (scope.p, scope.adjusted_p)]
+    p_values = [spell_p(p) for p in (scope.p, scope.p_adjusted)]
     return [_title(scope) + ("*" if scope.graded else ""), f"{scope.questions:,}", *values, points, *counts, *p_values]
 
 

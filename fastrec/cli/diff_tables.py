@@ -12,7 +12,7 @@ import click
 
 from fastrec.cli.spelling import safe, spell_bytes, spell_p, spell_speed
 from fastrec.cli.tables import markdown_table, print_hidden, print_more, print_table
-from fastrec.errors import counted
+from fastrec.errors import counted, listed
 from fastrec.summary.titles import title_of
 
 if TYPE_CHECKING:
@@ -216,8 +216,7 @@ def outcome_of(found: Difference, spell: Callable[[str], str]) -> tuple[str, str
             f"{spell(failure.model_id)} on {spell(titles[failure.evaluation_name, failure.metric])}"
             for failure in group
         ]
-        more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
-        reasons.append(f"{', '.join(names[:_MOST_NAMES])}{more} {_plural(message) if len(names) > 1 else message}")
+        reasons.append(f"{listed(names, _MOST_NAMES)} {_plural(message) if len(names) > 1 else message}")
     more = f"; and {len(reasons) - _MOST_NAMES:,} more" if len(reasons) > _MOST_NAMES else ""
     return _WORDS[found.failures[0].reason], f"{'; '.join(reasons[:_MOST_NAMES])}{more}; {numbers}"
 

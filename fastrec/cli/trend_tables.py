@@ -10,7 +10,7 @@ import click
 
 from fastrec.cli.spelling import safe
 from fastrec.cli.tables import print_hidden, print_more, print_table
-from fastrec.errors import counted
+from fastrec.errors import counted, listed
 
 if TYPE_CHECKING:
     from fastrec.trends.document import Change, EvaluationTrend, ModelTrend, Trend
@@ -19,7 +19,6 @@ __all__ = ["csv_trend", "print_trend"]
 
 _MOST_NIGHTS: Final = 8  # columns of a table
 _MOST_CHANGES: Final = 50
-_MOST_NAMES: Final = 10
 _LONGEST: Final = 20  # characters of the name of a corpus at the head of a column
 _COUNTS: Final = ("lines", "kept", "duplicates", "rejected", "blank")
 
@@ -129,12 +128,7 @@ def _print_nights(found: Trend) -> None:
         for what, models in (("appear", night.appeared), ("disappear", night.disappeared)):
             if models:
                 verb = f"{what}s" if len(models) == 1 else what
-                click.echo(f"  {safe(night.name)}: {counted(len(models), 'model')} {verb}: {_listed(models)}")
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _MOST_NAMES
-    return ", ".join(map(safe, names[:_MOST_NAMES])) + (f" and {more:,} more" if more > 0 else "")
+                click.echo(f"  {safe(night.name)}: {counted(len(models), 'model')} {verb}: {safe(listed(models))}")
 
 
 def csv_trend(found: Trend, *, raw_cells: bool) -> str:

@@ -8,11 +8,11 @@ from typing import Final, Unpack
 
 import msgspec
 
-from fastrec.answers.choosing import choose_scopes, some_names
+from fastrec.answers.choosing import choose_scopes
 from fastrec.answers.index import Index, open_index
 from fastrec.answers.shown import ShownQuestion, read_question
 from fastrec.answers.table import Query, QuestionRow
-from fastrec.errors import UsageError, counted
+from fastrec.errors import UsageError, counted, listed
 from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.limits import LIMITS, Limits
 from fastrec.progress import Progress
@@ -88,7 +88,7 @@ def _find(index: Index, text: str, queries: Sequence[Query], filters: Filters) -
         if (row.evaluation_name, row.metric) in scopes and filters.accepts_hash(row.sample_hash)
     ]
     if not rows:
-        names = some_names({row.evaluation_name for row in everywhere})
+        names = listed(sorted({row.evaluation_name for row in everywhere}))
         raise UsageError(f"the filters leave out the question {text!r}; it belongs to these evaluations: {names}")
     hashes = {row.sample_hash for row in rows}
     if len(hashes) > 1 and all(one.startswith(text) for one in hashes):

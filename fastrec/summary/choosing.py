@@ -1,20 +1,20 @@
-"""Choose evaluations, metrics and models of a summary by patterns."""
+"""Choose evaluations, metrics and models by name. If a pattern matches nothing, the error lists what there is."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Sequence
+from typing import TypeVar
 
 import msgspec
 
-from fastrec.errors import UsageError
+from fastrec.errors import NoMatchError, UsageError, listed
 from fastrec.filters import Filters, matches_any
 from fastrec.summary.document import EvaluationSummary, ModelSummary, Summary
-from fastrec.summary.titles import metrics_of
+from fastrec.summary.titles import Scope, metrics_of
 
-__all__ = ["Chosen", "choose"]
+__all__ = ["Chosen", "check_patterns", "choose", "matching_scopes"]
 
-_MOST_NAMES: Final = 10  # listed in a message
+_Scope = TypeVar("_Scope", bound=Scope)
 
 
 class Chosen(msgspec.Struct):
@@ -41,60 +41,65 @@ def choose(summary: Summary, filters: Filters | None = None, *, errors_as_wrong:
     Raises:
         UsageError: A pattern matches nothing, or nothing is left.
     """
-    filters = filters or Filters()
-    evaluations, models, metrics = filters.evaluation, filters.model, filters.metric
-    _check("evaluation", evaluations, {one.evaluation_name for one in summary.evaluations})
-    found = [one for one in summary.evaluations if filters.accepts_evaluation(one.evaluation_name)]
-    _check_metrics(metrics, found)
-    found = [one for one in found if matches_any(one.metric or "", metrics)]
     counts = metrics_of(summary.evaluations)
-    _check("model", models, {model.model_id for one in found for model in one.by_model}, summary.evaluations)
     chosen = []
-    for one in found:
-        some = [model for model in one.by_model if filters.accepts_model(model.model_id)]
-        if some:
-            answering = sum(errors_as_wrong or model.answers > 0 for model in some)
-            common = one.questions_all_models if errors_as_wrong else one.questions_answered_by_all
-            known = common if len(some) == one.models else None
-            chosen.append(Chosen(one, counts[one.evaluation_name], len(some), answering, some, known))
-    if summary.evaluations and not chosen:
-        names = {one.evaluation_name for one in summary.evaluations}
-        ids = {model.model_id for one in summary.evaluations for model in one.by_model}
-        raise UsageError(f"nothing is left; evaluations: {_some(names)}; models: {_some(ids)}")
+    for one, names in matching_scopes(summary.evaluations, filters or Filters(), _models_of):
+        models = [model for model in one.by_model if model.model_id in names]
+        answering = sum(errors_as_wrong or model.answers > 0 for model in models)
+        common = one.questions_all_models if errors_as_wrong else one.questions_answered_by_all
+        known = common if len(models) == one.models else None
+        chosen.append(Chosen(one, counts[one.evaluation_name], len(models), answering, models, known))
     return chosen
 
 
-def _check_metrics(patterns: Sequence[str], evaluations: Sequence[EvaluationSummary]) -> None:
-    """Check that each pattern matches a metric of these evaluations."""
-    names = {one.metric for one in evaluations if one.metric is not None}
+def _models_of(evaluation: EvaluationSummary) -> list[str]:
+    return [model.model_id for model in evaluation.by_model]
+
+
+def matching_scopes(
+    scopes: Sequence[_Scope], filters: Filters, models_of: Callable[[_Scope], Collection[str]]
+) -> list[tuple[_Scope, set[str]]]:
+    """Return the evaluations and metrics whose names match the filters, each with its matching models.
+
+    Raises:
+        UsageError: A pattern matches nothing, or nothing is left.
+    """
+    check_patterns("evaluation", filters.evaluation, {one.evaluation_name for one in scopes})
+    found = [one for one in scopes if filters.accepts_evaluation(one.evaluation_name)]
+    where = " of the chosen evaluations" if len(found) < len(scopes) else ""
+    check_patterns("metric", filters.metric, {one.metric or "" for one in found}, where)
+    found = [one for one in found if filters.accepts_metric(one.metric)]
+    models = {model for one in found for model in models_of(one)}
+    for pattern in [pattern for pattern in filters.model if not _matches(pattern, models)]:
+        elsewhere = {one.evaluation_name for one in scopes if _matches(pattern, models_of(one))}
+        if elsewhere:
+            raise UsageError(
+                f"no model of the chosen evaluations matches {pattern!r}; {_available('model', models)}. It matches "
+                f"models of other evaluations: {listed(sorted(elsewhere))}"
+            )
+    check_patterns("model", filters.model, models)
+    chosen = [(one, set(filter(filters.accepts_model, models_of(one)))) for one in found]
+    chosen = [(one, names) for one, names in chosen if names]
+    if scopes and not chosen:
+        evaluations = listed(sorted({one.evaluation_name for one in scopes}))
+        ids = listed(sorted({model for one in scopes for model in models_of(one)}))
+        raise NoMatchError(f"no record matches {filters}; evaluations: {evaluations}; models: {ids}")
+    return chosen
+
+
+def check_patterns(kind: str, patterns: Sequence[str], names: Collection[str], where: str = "") -> None:
+    """Raise a UsageError if a pattern matches no name of a kind; an empty name stands for none."""
     for pattern in patterns:
-        if not any(matches_any(one.metric or "", [pattern]) for one in evaluations):
-            available = f"available: {_some(names)}" if names else "the records name no metric (evaluation_result_id)"
-            raise UsageError(f"no metric of the chosen evaluations matches {pattern!r}; {available}")
+        if not _matches(pattern, names):
+            raise UsageError(f"no {kind}{where} matches {pattern!r}; {_available(kind, names)}")
 
 
-def _check(
-    kind: str, patterns: Sequence[str], names: Collection[str], everywhere: Sequence[EvaluationSummary] = ()
-) -> None:
-    """Check that each pattern matches a name; `everywhere` has the evaluations that were not chosen too."""
-    for pattern in patterns:
-        if any(matches_any(name, [pattern]) for name in names):
-            continue
-        available = f"available: {_some(names)}" if names else f"there are no {kind}s"
-        others = {
-            one.evaluation_name
-            for one in everywhere
-            if any(matches_any(model.model_id, [pattern]) for model in one.by_model)
-        }
-        if not others:
-            raise UsageError(f"no {kind} matches {pattern!r}; {available}")
-        raise UsageError(
-            f"no {kind} of the chosen evaluations matches {pattern!r}; {available}. "
-            f"It matches {kind}s of other evaluations: {_some(others)}"
-        )
+def _matches(pattern: str, names: Collection[str]) -> bool:
+    return any(matches_any(name, [pattern]) for name in names)
 
 
-def _some(names: Collection[str]) -> str:
-    """List the first names in order, and count the others."""
-    first = sorted(names)[:_MOST_NAMES]
-    return ", ".join(first) + (f" and {len(names) - len(first):,} more" if len(names) > len(first) else "")
+def _available(kind: str, names: Collection[str]) -> str:
+    named = sorted(filter(None, names))
+    if not named and kind == "metric":
+        return "the records name no metric (evaluation_result_id)"
+    return f"available: {listed(named)}" if named else f"there are no {kind}s"

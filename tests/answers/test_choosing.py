@@ -52,9 +52,15 @@ def test_ids_hashes_and_outcomes_choose_questions() -> None:
     [
         ({"evaluation": "x"}, "no evaluation matches 'x'; available: gsm8k, mt"),
         ({"metric": "x"}, "no metric matches 'x'; available: bleu, chrf"),
-        ({"metric": "x", "evaluation": "gsm8k"}, "no metric matches 'x'; the records name no metric"),
+        (
+            {"metric": "x", "evaluation": "gsm8k"},
+            "no metric of the chosen evaluations matches 'x'; the records name no metric (evaluation_result_id)",
+        ),
         ({"model": ["org/*", "no"]}, "no model matches 'no'; available: org/a, org/b, x[1]"),
-        ({"exclude_model": "*"}, "no record matches all filters; evaluations in this corpus: gsm8k, mt; models: org/a"),
+        (
+            {"exclude_model": "*"},
+            "no record matches --exclude-model '*'; evaluations: gsm8k, mt; models: org/a, org/b, x[1]",
+        ),
     ],
 )
 def test_what_matches_nothing_says_what_there_is(filters: dict[str, str], message: str) -> None:

@@ -102,7 +102,7 @@ def test_the_p_values_are_those_of_scipy(corpus: Path) -> None:
             assert one.p == pytest.approx(as_far.mean(), abs=0.01)
     tested = [one for one in found.scopes if one.p is not None]
     adjusted = stats.false_discovery_control([one.p for one in tested])
-    assert [one.adjusted_p for one in tested] == pytest.approx(list(adjusted))
+    assert [one.p_adjusted for one in tested] == pytest.approx(list(adjusted))
 
 
 def test_shares_of_several_answers_are_exact(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_without_common_questions_there_is_no_p_value(corpus: Path) -> None:
     found = fastrec.compare(corpus, A, B, evaluation=["alone", "errors"])
     assert [(one.evaluation_name, one.missing) for one in found.uncompared] == [("alone", [B])]
     (errors,) = found.scopes
-    assert (errors.questions, errors.p, errors.adjusted_p, errors.a, errors.examples) == (0, None, None, None, [])
+    assert (errors.questions, errors.p, errors.p_adjusted, errors.a, errors.examples) == (0, None, None, None, [])
 
 
 @pytest.mark.parametrize(

@@ -294,7 +294,10 @@ def test_what_matches_nothing_says_what_there_is(
 def test_stats_say_what_there_is(corpus: Corpus) -> None:
     for arguments, said in (
         (["--model", "none"], "error: no model matches 'none'; available: lab/[d], lab/c, org/a, org/b, é"),
-        (["--exclude-model", "*"], "error: nothing is left; evaluations: sums, sums hard, zoo; models: lab/[d], lab/c"),
+        (
+            ["--exclude-model", "*"],
+            "error: no record matches --exclude-model '*'; evaluations: sums, sums hard, zoo; models: lab/[d], lab/c",
+        ),
         (["--hash", "none"], f"error: no record matches --hash none; {WHAT_THERE_IS}"),
     ):
         done = run_command("stats", corpus.path, *arguments)

@@ -6,19 +6,17 @@ their beginning can be searched for, up to the first special character.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import msgspec
 
-from fastrec.commands.cat.select import Selection
+from fastrec.commands.cat.select import SPECIAL, Selection
 from fastrec.filters import Filters
 from fastrec.summary.document import Summary
+from fastrec.summary.names import names_of
 
 __all__ = ["needs_summary", "resolve"]
 
-_SPECIAL: Final = re.compile(r"[*?\[]")
 _KINDS: Final = ("evaluation", "metric", "model")
 
 
@@ -38,7 +36,8 @@ def resolve(filters: Filters, summary: Summary | None) -> Selection | None:
         elif summary is None:
             rest |= _only(filters, kind)
         else:
-            names, accepts = _names(filters, kind, summary)
+            names = getattr(names_of(summary.evaluations), f"{kind}s")
+            accepts = getattr(filters, f"accepts_{kind}")
             found = tuple(name for name in names if accepts(name))
             if not found:
                 return None
@@ -50,14 +49,14 @@ def resolve(filters: Filters, summary: Summary | None) -> Selection | None:
                 exact[kind] = found
     for kind in ("sample_id", "hash"):
         patterns = getattr(filters, kind)
-        (rest if any(map(_SPECIAL.search, patterns)) else exact)[kind] = patterns
+        (rest if any(map(SPECIAL.search, patterns)) else exact)[kind] = patterns
     return Selection(**exact, rest=Filters(**rest))
 
 
 def _is_open(filters: Filters, kind: str) -> bool:
     """Return whether other values match than those that are given. An empty metric means that there is none."""
     patterns: tuple[str, ...] = getattr(filters, kind)
-    return bool(getattr(filters, f"exclude_{kind}", ())) or any(_SPECIAL.search(one) for one in patterns) or (
+    return bool(getattr(filters, f"exclude_{kind}", ())) or any(SPECIAL.search(one) for one in patterns) or (
         kind == "metric" and "" in patterns
     )  # fmt: skip
 
@@ -66,17 +65,3 @@ def _only(filters: Filters, kind: str) -> dict[str, tuple[str, ...]]:
     """Return the filters of one kind."""
     names = (kind, f"exclude_{kind}")
     return {name: value for name, value in msgspec.structs.asdict(filters).items() if name in names}
-
-
-def _names(filters: Filters, kind: str, summary: Summary) -> tuple[list[Any], Callable[[Any], bool]]:
-    """Return all names of a kind, and the function that accepts one."""
-    scopes = summary.evaluations
-    if kind == "model":
-        return _different(model.model_id for one in scopes for model in one.by_model), filters.accepts_model
-    if kind == "metric":
-        return _different(one.metric for one in scopes), filters.accepts_metric
-    return _different(one.evaluation_name for one in scopes), filters.accepts_evaluation
-
-
-def _different(names: Iterable[Any]) -> list[Any]:
-    return list(dict.fromkeys(names))

@@ -27,7 +27,10 @@ from fastrec.errors import UsageError
 from fastrec.filters import Filters
 from fastrec.sorting.keys import METRIC
 
-__all__ = ["Finder", "Selection", "SortRange"]
+__all__ = ["SPECIAL", "Finder", "Selection", "SortRange"]
+
+SPECIAL: Final = re.compile(r"[*?\[]")
+"""The characters that make a name a pattern."""
 
 _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,4000}")
 _HEXADECIMAL: Final = re.compile(r"-?0x[0-9a-f]+")
@@ -35,7 +38,6 @@ _ERROR: Final = b'},"error":"'  # the field before `error` is always an object
 _CORRECT: Final = b'"is_correct":'
 _TRUE: Final = ord("t")
 _MOST_NAMES: Final = 16  # more needles than this are slower than decoding every head
-_SPECIAL: Final = re.compile(r"[*?\[]")
 _RAREST_FIRST: Final = ("sample_hash", "sample_id", METRIC, "model_id", "evaluation_name")
 
 
@@ -234,7 +236,7 @@ def _needles(spelled: Mapping[str, Sequence[bytes]], selection: Selection) -> li
         if values and (len(values) <= _MOST_NAMES or field in ("sample_hash", "sample_id")):
             return [field_bytes(field, value) for value in values]
         patterns = rest.hash if field == "sample_hash" else rest.sample_id if field == "sample_id" else ()
-        starts = [_spell(_SPECIAL.split(pattern, maxsplit=1)[0])[:-1] for pattern in patterns]
+        starts = [_spell(SPECIAL.split(pattern, maxsplit=1)[0])[:-1] for pattern in patterns]
         if patterns and all(len(start) > 1 for start in starts):
             numbers = [start[1:] for start in starts] if field == "sample_id" else []
             return [key_mark(field)[1:] + start for start in (*starts, *numbers)]

@@ -67,7 +67,7 @@ def compare(
                 compared.append(_compare_scope(index, scope, query, (first, second), examples))
     tested = [one for one in compared if one.p is not None]
     for one, adjusted in zip(tested, adjust([one.p for one in tested if one.p is not None]), strict=True):
-        one.adjusted_p = adjusted
+        one.p_adjusted = adjusted
     return Comparison(first, second, compared, uncompared)
 
 

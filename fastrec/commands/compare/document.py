@@ -56,7 +56,7 @@ class ComparedScope(msgspec.Struct, kw_only=True):
     """The test: `mcnemar`, `sign-flip` or `t`; null without common questions."""
     p: float | None
     """Its p-value: how likely so large a difference is if both models are equally good."""
-    adjusted_p: float | None
+    p_adjusted: float | None
     """The p-value, adjusted for the number of evaluations and metrics by the method of Benjamini and Hochberg."""
     examples: list[Example]
     """The most telling questions."""

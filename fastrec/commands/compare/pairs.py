@@ -29,6 +29,6 @@ def compare_values(scope: Scope, values: Iterable[Sequence[float | None]]) -> Co
         difference=found.difference,
         test=found.test,
         p=found.p,
-        adjusted_p=None,
+        p_adjusted=None,
         examples=[],
     )

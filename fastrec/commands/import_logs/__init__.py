@@ -19,7 +19,7 @@ from fastrec.commands.import_logs.document import BadLog, Comparison, Import, Im
 from fastrec.commands.import_logs.output import open_output
 from fastrec.commands.import_logs.pipeline import Pipeline
 from fastrec.engine import check_jobs, is_small, make_engine
-from fastrec.errors import UsageError
+from fastrec.errors import UsageError, listed
 from fastrec.harnesses.registry import HARNESS_NAMES
 from fastrec.limits import LIMITS, Limits
 from fastrec.progress import Progress
@@ -81,5 +81,4 @@ def _check_patterns(patterns: tuple[str, ...], result: Import) -> None:
     if patterns and result.logs and not any(log.records for log in result.logs):
         known = sorted({name for log in result.logs for name in log.metrics_left_out})
         named = ", ".join(repr(pattern) for pattern in patterns)
-        more = f" and {len(known) - _MOST_METRICS:,} more" if len(known) > _MOST_METRICS else ""
-        raise UsageError(f"no metric matches {named}; the logs have {', '.join(known[:_MOST_METRICS])}{more}")
+        raise UsageError(f"no metric matches {named}; the logs have {listed(known, _MOST_METRICS)}")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from fastrec.commands.report.charts import stacked
 from fastrec.commands.report.rejected import meaning
 from fastrec.corpus.manifest import Manifest, skipped_lines
-from fastrec.errors import counted
+from fastrec.errors import counted, listed
 from fastrec.filters import Filters
 from fastrec.html import Html, code, counts_table, joined, num, row, table, tag, tiles
 from fastrec.summary.document import Identities, SameRun, SampleHashes, Summary
@@ -20,7 +19,6 @@ __all__ = ["hashes", "inputs", "line_counts", "not_judged", "only_matching", "re
 
 _MOST_ROWS: Final = 5_000
 _MOST_TITLES: Final = 10  # evaluations in the banner
-_MOST_NAMES: Final = 10  # models of each of them
 _COUNTS: Final = ("kept", "duplicates", "rejected", "blank")
 
 
@@ -49,18 +47,13 @@ def not_judged(stats: Stats) -> Html:
     }
     if not found:
         return joined()
-    first = [f"{title}: {_listed(names)}" for title, names in list(found.items())[:_MOST_TITLES]]
+    first = [f"{title}: {listed(names)}" for title, names in list(found.items())[:_MOST_TITLES]]
     if len(found) > _MOST_TITLES:
         first.append(f"… and on {counted(len(found) - _MOST_TITLES, 'more evaluation')}")
     models = counted(len({name for names in found.values() for name in names}), "model")
     about = tag("p", "All their records have an error, so they have no accuracy and no score there.")
     strong = tag("strong", f"not judged: {models}, on {counted(len(found), 'evaluation')}")
     return tag("div", strong, tag("ul", *(tag("li", line) for line in first)), about, class_="banner", role="note")
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def line_counts(summary: Summary, manifest: Manifest) -> Html:

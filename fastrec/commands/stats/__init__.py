@@ -29,7 +29,7 @@ from fastrec.corpus.local_output import LocalOutput
 from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.output import CORPUS
 from fastrec.errors import BadShardsError, FastrecError, UsageError, counted
-from fastrec.filters import FilterArguments, Filters, make_filters
+from fastrec.filters import NAME_FILTERS, FilterArguments, Filters, make_filters
 from fastrec.limits import LIMITS, Limits
 from fastrec.normalize.filtered import filtered_corpus
 from fastrec.normalize.options import Options
@@ -47,8 +47,6 @@ from fastrec.summary.ranking import RANKINGS, Stats, rank
 __all__ = ["stats"]
 
 _LEVEL: Final = -1  # compression level of the scratch corpus, which is read only once
-_NAMES: Final = ("evaluation", "metric", "model", "exclude_evaluation", "exclude_model")
-"""Filters that the summary suffices for."""
 _QUESTION_FIELDS: Final = set(FIELDS[:2])
 """In a corpus sorted by these two fields first, the records of a question are adjacent."""
 
@@ -97,7 +95,7 @@ def stats(
         raise UsageError(f"by must be one of {', '.join(RANKINGS)}, not {by!r}")
     names = [os.fspath(name) for name in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
     wanted = make_filters(**filters)
-    by_record = msgspec.structs.replace(wanted, **dict.fromkeys(_NAMES, ()))
+    by_record = msgspec.structs.replace(wanted, **dict.fromkeys(NAME_FILTERS, ()))
     if hashes and by_record:
         raise UsageError(f"the hashes of producers are counted for all records of a model: leave out {by_record}")
     note = notice or (lambda _message: None)
