@@ -94,12 +94,13 @@ def test_make_targets_in_pages_exist() -> None:
 
 
 def test_pictures_are_small_and_self_contained() -> None:
-    """The README shows every picture with an alternative text, and pictures load nothing."""
-    shown = dict(re.findall(r"!\[([^\]]*)\]\((docs/assets/[^)]*)\)", README.read_text()))
-    assert set(shown.values()) == {named(path) for path in (DOCS / "assets").iterdir()}
-    assert all(len(text) > 20 for text in shown)
+    """The README or another page shows every picture with an alternative text, and pictures load nothing."""
+    found = [(page, *one) for page in DOCUMENTS for one in re.findall(r"!\[([^\]]*)\]\(([^)]*)\)", page.read_text())]
+    assert {(page.parent / target).resolve() for page, _, target in found} == set((DOCS / "assets").iterdir())
+    assert all(len(text) > 20 for _, text, _ in found)
     assert (DOCS / "assets" / "run.svg").stat().st_size < 100_000
     assert (DOCS / "assets" / "report.png").stat().st_size < 150_000
+    assert all(path.stat().st_size < 200_000 for path in (DOCS / "assets").glob("view-*.png"))
     assert not re.search(r"(?:href|src|url)\W+https?:", (DOCS / "assets" / "run.svg").read_text())
 
 
