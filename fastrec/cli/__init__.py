@@ -97,7 +97,7 @@ def cli(context: click.Context, config: str | None) -> None:
       fastrec validate runs/                 # check every record in a directory
       fastrec normalize runs/ -o corpus      # make one clean, sorted corpus
       fastrec stats corpus                   # compare models on each evaluation
-      fastrec view corpus                    # look at the answers in a browser
+      fastrec questions corpus               # the hardest questions (or `view`)
       fastrec report corpus -o report.html   # show the corpus on one HTML page
 
     \b

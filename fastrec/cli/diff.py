@@ -88,7 +88,7 @@ def diff(old: str, new: str, by: str, examples: int | None, output_format: str, 
       fastrec diff old-corpus corpus --fail-on 0.5 --allow-missing 'org/old-*'
       fastrec diff corpus-monday corpus-tuesday --format markdown > comment.md
       fastrec diff corpus-monday corpus-tuesday --format json | jq .counts
-      fastrec diff corpus-monday corpus-tuesday --evaluation 'mmlu*'
+      fastrec diff corpus-monday corpus-tuesday --evaluation 'GSM*'
     """
     from fastrec.commands.diff import diff as run
 

@@ -56,9 +56,9 @@ def report(corpus: str, output: str, overwrite: bool, no_progress: bool, **optio
     \b
     Examples:
       fastrec report corpus -o report.html
-      fastrec report nights/2026-11-08 -o report.html --trend nights/
+      fastrec report nights/2026-11-17 -o night.html --trend nights/
       fastrec report corpus -o - | gzip > report.html.gz
-      fastrec report corpus -o ours.html --model 'org/*' --exclude-model org/old
+      fastrec report corpus -o ours.html --model 'org/*' --exclude-evaluation 'trivia*'
     """
     from fastrec.commands.report import make_page
     from fastrec.commands.report import report as run

@@ -56,7 +56,7 @@ def trend(corpora: tuple[str, ...], output_format: str, raw_cells: bool, no_prog
     Examples:
       fastrec trend nights/
       fastrec trend corpus-monday corpus-tuesday --model 'org/*'
-      fastrec trend nights/ --evaluation gsm8k --p 0.01
+      fastrec trend nights/ --evaluation GSM8K --p 0.01
       fastrec trend nights/ --format csv > nights.csv
     """
     from fastrec.commands.trend import trend as run

@@ -53,6 +53,8 @@ def _about(command: click.Command, name: str) -> Iterator[str]:
             yield _option(option, context)
     yield ""
     yield from (*_table("Exit codes", titled["Exit codes"]), "")
+    if name == "fastrec view":
+        yield "<!-- test: skip, it runs until it is stopped -->"
     yield from ("```sh", *(row.strip() for row in titled["Examples"]), "```", "")
 
 

@@ -25,6 +25,12 @@ NOT_RUN = {
     ("README.md", "python3 -m venv /opt/fastrec && /opt/fastrec/bin/pip install '.[parquet]'"): (
         "skip, it installs from the network"
     ),
+    (
+        "README.md",
+        "fastrec view corpus     # answers and transcripts on a local page; needs pip install starlette uvicorn",
+    ): "skip, it runs until it is stopped; the next block is tested",
+    ("docs/answers.md", "pip install starlette uvicorn      # once"): "skip, it runs until it is stopped",
+    ("docs/commands.md", "fastrec view corpus"): "skip, it runs until it is stopped",
     ("docs/deployment.md", "# dags/evaluations.py"): (
         "compile, the tests do not install Airflow; the function of the task runs above"
     ),
