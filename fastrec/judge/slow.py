@@ -173,6 +173,9 @@ class SlowPath:
     def _prepare(self, value: dict[str, Any], schema: Schema) -> _Prepared | Finding | LeftOut:
         """Upgrade a valid record and compute its hash, or say why it cannot be kept although it is valid."""
         if self._filter and (left_out := self._filter.leaves_out_value(value, schema)):
+            unknown: dict[str, set[str]] = {}
+            normal_form(value, schema.shape, unknown)
+            self._learn(unknown, schema)
             return left_out
         chooses_hashes = self._filter and self._filter.chooses_hashes
         problem = self._too_new(schema)
@@ -180,11 +183,17 @@ class SlowPath:
             return problem
         target = NEWEST_SCHEMA if problem else self._target or schema
         prepared = self._prepare_for(target, value, schema)
-        if self._filter and chooses_hashes and isinstance(prepared, _Prepared):
+        if isinstance(prepared, _Prepared) and self._filter and chooses_hashes:
             left_out = self._filter.leaves_out_normal(prepared.normal)
             if left_out:
+                self._learn(prepared.unknown, schema)
                 return left_out
         return problem or prepared
+
+    def _learn(self, unknown: dict[str, set[str]], schema: Schema) -> None:
+        """Let the fast path decode the unknown keys of a record that is left out, in those that follow."""
+        if unknown:
+            self._lanes.of(schema).decoder.learn(unknown)
 
     def _prepare_for(self, target: Schema, value: dict[str, Any], schema: Schema) -> _Prepared | Finding:
         """Upgrade a valid record to a version."""

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastrec
+from fastrec.errors import NoMatchError
 from fastrec.filters import Filters, make_filters
 from fastrec.judge.judge import Judge
 from fastrec.limits import Limits
@@ -22,7 +24,8 @@ from fastrec.normalize.options import make_options
 from fastrec.normalize.run import run
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, TARGETS
 from fastrec.schemas.schema import Schema
-from tests.normalize.normalizing import audited, write
+from tests.faults.failing import contents
+from tests.normalize.normalizing import StopAfter, audited, write
 from tests.samples import question, sample, sample_of
 from tests.strategies import dice, respelled
 
@@ -170,3 +173,60 @@ def test_the_corpus_is_that_of_the_matching_lines(
         assert corpus.manifest["filtered"] == result.filtered == len(lines) - len(expected)
         assert [entry["filtered"] for entry in corpus.manifest["inputs"]] == [result.filtered]
         assert fastrec.verify(folder / "filtered").ok
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> Path:
+    rng = random.Random(5)
+    (tmp_path / "in").mkdir()
+    for number in range(6):
+        write(tmp_path / "in" / f"{number}.jsonl", [make_line(rng, VERSIONS) for _ in range(30)])
+    return tmp_path / "in"
+
+
+ASKED: dict[str, Any] = {"model": "org/*", "exclude_evaluation": "x", "hash": "[0-7]*"}
+
+
+def test_however_it_is_made(shards: Path, tmp_path: Path) -> None:
+    """By several processes, after an interruption, or night after night: the same bytes."""
+    fastrec.normalize(shards, tmp_path / "plain", **ASKED)
+    expected = contents(tmp_path / "plain")
+    small = Limits(small_input=0, task_bytes=4_000)
+    fastrec.normalize(shards, tmp_path / "jobs", **ASKED, jobs=2, limits=small)
+    assert contents(tmp_path / "jobs") == expected
+    options = make_options(**ASKED, limits=Limits(task_bytes=4_000))
+    with pytest.raises(KeyboardInterrupt):
+        run([shards], tmp_path / "resumed", options, progress=StopAfter(3))
+    result = run([shards], tmp_path / "resumed", options)
+    assert "resuming an interrupted run" in result.notices[0]
+    assert contents(tmp_path / "resumed") == expected
+    away = (shards / "5.jsonl").rename(tmp_path / "5.jsonl")
+    for number in range(2):
+        run([shards], tmp_path / "nights", make_options(**ASKED, incremental=True, overwrite=number > 0))
+        away.rename(shards / "5.jsonl") if away.exists() else None
+    assert contents(tmp_path / "nights") == expected
+
+
+def test_nothing_stays_if_no_record_matches(shards: Path, tmp_path: Path) -> None:
+    """Neither output nor work; but the work that an earlier night kept stays."""
+    with pytest.raises(NoMatchError, match="no record matches --model none; evaluations: "):
+        fastrec.normalize(shards, tmp_path / "out", model="none")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]
+    fastrec.normalize(shards, tmp_path / "out", incremental=True)
+    before = contents(tmp_path / "out")
+    with pytest.raises(NoMatchError):
+        fastrec.normalize(shards, tmp_path / "out", incremental=True, overwrite=True, model="none")
+    assert contents(tmp_path / "out") == before
+    result = run([shards], tmp_path / "out", make_options(incremental=True, overwrite=True))
+    assert result.unchanged == 6
+
+
+def test_left_out_records_with_unknown_keys_are_fast() -> None:
+    """Unknown keys are learned from records that are left out, too."""
+    judge = Judge(target=DEFAULT_SCHEMA, filters=Filters(model=("none",)))
+    text = b"".join(json.dumps(sample(zz=number)).encode() + b"\n" for number in range(50))
+    seen: list[bytes] = []
+    slow = judge._judge_slow
+    judge._judge_slow = lambda raw, *rest: (seen.append(raw), slow(raw, *rest))[1]  # type: ignore[assignment]
+    batch = judge.judge_chunk(text, bytearray())
+    assert (batch.filtered, len(seen)) == (50, 1)

@@ -93,13 +93,14 @@ def test_merging_runs_does_not_change_the_corpus(
 
 @pytest.mark.parametrize("engine", ["pool", "dask"])
 def test_rounds_in_several_processes(engine: str, pile: list[Path], tmp_path: Path) -> None:
-    """A pool and a cluster give the same bytes."""
+    """A pool and a cluster give the same bytes, also with filters."""
     if engine == "dask":
         pytest.importorskip("distributed")
-    other = normalized(pile, tmp_path / "other", part_size=PART, conflicts="first", repeats="first")
+    content: dict[str, Any] = {"part_size": PART, "conflicts": "first", "repeats": "first", "hash": "[!0]*"}
+    other = normalized(pile, tmp_path / "other", **content)
     limits = replace(MERGE_EARLY, small_input=0, task_bytes=20_000)
     options: dict[str, Any] = {"jobs": 2, "engine": engine, "limits": limits}
-    corpus = normalized(pile, tmp_path / "out", part_size=PART, conflicts="first", repeats="first", **options)
+    corpus = normalized(pile, tmp_path / "out", **content, **options)
     assert corpus.same_for_all == other.same_for_all
     assert corpus.rejects == other.rejects
 

@@ -1,0 +1,119 @@
+"""Completion of names in the shell, by click's protocol: from the corpus at hand, and never an error."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.shell_completion import get_completion_class
+
+import fastrec
+from fastrec.cli import cli
+from fastrec.cli.filters import FILTER_NAMES
+from fastrec.filters import FilterArguments, Filters, make_filters
+from tests.normalize.normalizing import write
+from tests.samples import sample_of
+
+MODELS = ["org/a", "org/b", "lab/c d", "lab/$(rm x)", "it's", "star*", "new\nline", "-dash", "é\u202e"]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("completion")
+    names = [(model, evaluation) for model in MODELS for evaluation in ("mmlu", "math", "gsm8k")]
+    records = [
+        sample_of("0.3.0", model_id=model, evaluation_name=name, evaluation_result_id="acc") for model, name in names
+    ]
+    write(folder / "in.jsonl", [json.dumps(record).encode() for record in records])
+    fastrec.normalize(folder / "in.jsonl", folder / "corpus")
+    return folder / "corpus"
+
+
+def complete(monkeypatch: pytest.MonkeyPatch, *words: str, shell: str = "bash") -> list[str]:
+    """Return what the shell offers for the last word."""
+    monkeypatch.setenv("COMP_WORDS", "\n".join(["fastrec", *words]))
+    monkeypatch.setenv("COMP_CWORD", str(len(words)) if shell == "bash" else words[-1])
+    monkeypatch.setenv("_FASTREC_COMPLETE", f"{shell}_complete")
+    kind = get_completion_class(shell)
+    assert kind
+    return kind(cli, {}, "fastrec", "_FASTREC_COMPLETE").complete().splitlines()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["cat", "CORPUS", "--model", "org/"], ["org/a", "org/b"]),
+        (["cat", "CORPUS", "--evaluation", "m"], ["math", "mmlu"]),
+        (["cat", "CORPUS", "--metric", ""], ["acc"]),
+        (["cat", "CORPUS", "--limit", "3", "--exclude-evaluation", "g"], ["gsm8k"]),
+        (["stats", "CORPUS", "--exclude-model", "org/b"], ["org/b"]),
+        (["export", "CORPUS", "--model", "org/a", "--model", "org"], ["org/a", "org/b"]),
+        (["report", "CORPUS", "--wrong", "--model", "org"], ["org/a", "org/b"]),
+        (["diff", "missing", "CORPUS", "--model", "org/b"], ["org/b"]),
+        (["normalize", "CORPUS", "-o", "out", "--model", "org"], ["org/a", "org/b"]),
+        (["questions", "CORPUS", "--model", "org"], ["org/a", "org/b"]),
+        (["cat", "CORPUS", "--model", "none"], []),
+        (["cat", "--model", "org"], []),
+        (["cat", "missing", "--model", "org"], []),
+        (["normalize", "CORPUS/part-00000.jsonl.zst", "--model", "org"], []),
+        (["cat", "s3://bucket/corpus", "--model", "org"], []),
+        (["cat", "/dev/null", "--model", ""], []),
+        (["cat", "~nobody-like-this/x", "--model", ""], []),
+        (["cat", "CORPUS", "--sample-id", ""], []),
+    ],
+)
+def test_names_complete(words: list[str], expected: list[str], corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = complete(monkeypatch, *(word.replace("CORPUS", str(corpus)) for word in words))
+    assert found == [f"plain,{name}" for name in expected]
+
+
+def test_names_never_become_commands(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In bash, a name is quoted, or not offered at all. Other shells quote by themselves."""
+    found = complete(monkeypatch, "cat", str(corpus), "--model", "")
+    assert found == ["plain,'lab/$(rm x)'", "plain,'lab/c d'", "plain,org/a", "plain,org/b"]
+    in_fish = complete(monkeypatch, "cat", str(corpus), "--model", "", shell="fish")
+    assert not [line for line in in_fish if "new" in line or "dash" in line]
+
+
+@pytest.mark.parametrize("summary", [b"", b"{", b"[]", b"\xff", b'{"evaluations": [1]}', b"[" * 5_000])
+def test_a_damaged_summary_completes_nothing(summary: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "summary.json").write_bytes(summary)
+    assert complete(monkeypatch, "cat", str(tmp_path), "--model", "") == []
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(tmp_path / "summary.json")
+    assert complete(monkeypatch, "cat", str(tmp_path), "--model", "") == []
+
+
+def test_completion_in_bash(corpus: Path) -> None:
+    """The script that `fastrec completion bash` prints defines the function that bash calls."""
+    script = f"""
+        eval "$(fastrec completion bash)"
+        COMP_WORDS=(fastrec cat {corpus} --model org/); COMP_CWORD=4
+        _fastrec_completion fastrec
+        printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    done = subprocess.run(["bash", "-c", script], capture_output=True, check=False, timeout=60)
+    if b"command not found" in done.stderr:
+        pytest.skip("fastrec is not installed")
+    assert (done.stdout.decode().split(), done.stderr) == (["org/a", "org/b"], b"")
+
+
+def test_all_commands_have_the_same_filters() -> None:
+    for name in ("cat", "diff", "export", "normalize", "questions", "report", "show", "stats"):
+        command = cli.get_command(None, name)  # type: ignore[arg-type]
+        assert command
+        found = {one.name for one in command.params} & set(FILTER_NAMES)
+        assert found == set(FILTER_NAMES) or name == "show", name
+    assert set(FILTER_NAMES) == set(FilterArguments.__annotations__) == set(Filters.__struct_fields__)
+
+
+def test_filters_are_spelled_as_options() -> None:
+    """As they can be typed in a shell."""
+    filters = make_filters(model=["org/*", "it's"], sample_id=5, exclude_model="x y", wrong=True)
+    assert str(filters) == """--model 'org/*' --model 'it'"'"'s' --sample-id 5 --exclude-model 'x y' --wrong"""
+    assert (str(Filters()), bool(Filters())) == ("", False)
