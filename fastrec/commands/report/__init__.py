@@ -190,7 +190,6 @@ def _make_page(directory: str, name: str, wanted: _Wanted) -> bytes:
     rejects = examples(directory, manifest)
     sections = [
         ("Line counts", line_counts(summary, manifest)),
-        ("Schema versions", versions(summary)),
         ("Evaluations × models", heat_maps(found, limits)),
         ("Accuracy with intervals", dot_plots(found, limits)),
         ("Trend", _trend(wanted)),
@@ -198,6 +197,7 @@ def _make_page(directory: str, name: str, wanted: _Wanted) -> bytes:
         ("Questions", _questions(directory, name, wanted)),
         ("Distributions", histograms(found, limits)),
         ("Tokens", tokens(summary, limits)),
+        ("Schema versions", versions(summary)),
         ("Duplicates and repeats", repeats(summary)),
         ("Hashes and ids", hashes(summary)),
         ("Repaired lines", repaired_lines(summary)),
