@@ -8,7 +8,7 @@ from typing import Final, Self
 
 import msgspec
 
-from fastrec.judge.filtering import LeftOut
+from fastrec.judge.filtering import FilteredOut
 from fastrec.judge.findings import Finding
 from fastrec.schemas.recipes import ABSENT
 from fastrec.schemas.registry import Record
@@ -97,8 +97,8 @@ class Batch(msgspec.Struct):
     """Records whose `sample_hash` was wrong."""
     repaired: list[RepairedLine] = msgspec.field(default_factory=list)
     """Records that were repaired."""
-    left_out: Counter[LeftOut] = msgspec.field(default_factory=Counter)
-    """The names of the records that the filters leave out; nothing else has these records."""
+    filtered_out: Counter[FilteredOut] = msgspec.field(default_factory=Counter)
+    """The names of the records that the filters remove; nothing else has these records."""
     slow: int = 0
     """Valid records that took the slow path."""
 
@@ -109,8 +109,8 @@ class Batch(msgspec.Struct):
 
     @property
     def filtered(self) -> int:
-        """Number of records that the filters leave out."""
-        return self.left_out.total()
+        """Number of records that the filters remove."""
+        return self.filtered_out.total()
 
     @property
     def verified(self) -> int:

@@ -1,13 +1,13 @@
-"""Which valid records the filters leave out: the judge asks twice.
+"""Filter valid records. The judge applies the filters at two points.
 
-1. As soon as a line is a valid record of some version: by its names and its outcome. A record that is left out here is
-   not upgraded, hashed or encoded, and its `sample_hash` is not verified.
+1. As soon as a line is a valid record of some version: by its names and its outcome. A record that is filtered out here
+   is not upgraded, hashed or encoded, and its `sample_hash` is not verified.
 2. When its `sample_hash` is known, which depends on the target.
 
-A filter does not change the verdict about other lines: an invalid line is rejected whatever its fields say.
+Filters do not change the verdict about a line: an invalid line is rejected whatever its fields say.
 
-A record of a later version than the target counts for the choice of the target (`normalize.targets`), so it is asked
-about as what it would be in the newest version. There, its metric may come from an unknown key.
+A record of a later version than the target counts for the choice of the target (`normalize.targets`). So it is filtered
+as the record that it would be in the newest version, where its metric may come from an unknown key.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from fastrec.filters import Filters
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.schema import Schema
 
-__all__ = ["LeftOut", "RecordFilter"]
+__all__ = ["FilteredOut", "RecordFilter"]
 
 _METRIC: Final = "evaluation_result_id"
 _MOST_KNOWN: Final = 100_000  # names whose verdicts are remembered
 
 
-class LeftOut(NamedTuple):
-    """The names of a record that the filters leave out."""
+class FilteredOut(NamedTuple):
+    """The names of a record that the filters remove."""
 
     evaluation_name: str
     metric: str
@@ -41,17 +41,17 @@ class RecordFilter:
     def __init__(self, filters: Filters, target: Schema) -> None:
         self._filters = filters
         self._target = target
-        self._known: dict[LeftOut, bool] = {}
+        self._known: dict[FilteredOut, bool] = {}
         self.chooses_hashes: Final = bool(filters.hash)
-        """Whether the second question matters."""
+        """Whether `filters_out_hash` and `filters_out_normal` can return anything but None."""
 
     def has_metrics(self, schema: Schema) -> bool:
         """Return whether records of a version may have a metric in the corpus."""
         return not (schema is DEFAULT_SCHEMA and self._target is DEFAULT_SCHEMA)
 
-    def leaves_out(self, record: Any, has_metrics: bool) -> LeftOut | None:
-        """Ask the first question; None if the record stays. `has_metrics` is that of its version."""
-        return self._leaves_out(
+    def filters_out(self, record: Any, has_metrics: bool) -> FilteredOut | None:
+        """Filter a record by names and outcome; None if it stays. `has_metrics` is that of its version."""
+        return self._filters_out(
             record.evaluation_name,
             getattr(record, _METRIC, UNSET) if has_metrics else UNSET,
             record.model_id,
@@ -60,10 +60,10 @@ class RecordFilter:
             error=record.error,
         )
 
-    def leaves_out_value(self, value: dict[str, Any], schema: Schema) -> LeftOut | None:
-        """Ask the first question about a valid record of a version, as it was parsed."""
+    def filters_out_value(self, value: dict[str, Any], schema: Schema) -> FilteredOut | None:
+        """Do the same with a valid record of a version, as it was parsed."""
         sample_id = value["sample_id"]
-        return self._leaves_out(
+        return self._filters_out(
             value["evaluation_name"],
             value.get(_METRIC) if self.has_metrics(schema) else UNSET,
             value["model_id"],
@@ -72,10 +72,10 @@ class RecordFilter:
             error=value.get("error", UNSET),
         )
 
-    def _leaves_out(
+    def _filters_out(
         self, evaluation: str, metric: Any, model: str, sample_id: int | str, *, is_correct: bool, error: Any
-    ) -> LeftOut | None:
-        filters, names = self._filters, LeftOut(evaluation, metric if isinstance(metric, str) else "", model)
+    ) -> FilteredOut | None:
+        filters, names = self._filters, FilteredOut(evaluation, metric if isinstance(metric, str) else "", model)
         stays = self._known.get(names)
         if stays is None:
             stays = (
@@ -93,16 +93,16 @@ class RecordFilter:
             return None
         return names
 
-    def leaves_out_hash(self, record: Any) -> LeftOut | None:
-        """Ask the second question; None if the record stays."""
+    def filters_out_hash(self, record: Any) -> FilteredOut | None:
+        """Filter a record by its `sample_hash`; None if it stays."""
         if self._filters.accepts_hash(record.sample_hash):
             return None
         metric = getattr(record, _METRIC, UNSET)
-        return LeftOut(record.evaluation_name, metric if isinstance(metric, str) else "", record.model_id)
+        return FilteredOut(record.evaluation_name, metric if isinstance(metric, str) else "", record.model_id)
 
-    def leaves_out_normal(self, normal: dict[str, Any]) -> LeftOut | None:
-        """Ask the second question about a normal form."""
+    def filters_out_normal(self, normal: dict[str, Any]) -> FilteredOut | None:
+        """Do the same with a normal form."""
         if self._filters.accepts_hash(normal["sample_hash"]):
             return None
         metric = normal.get(_METRIC)  # in 0.2.0, an unknown key of any type
-        return LeftOut(normal["evaluation_name"], metric if isinstance(metric, str) else "", normal["model_id"])
+        return FilteredOut(normal["evaluation_name"], metric if isinstance(metric, str) else "", normal["model_id"])

@@ -171,10 +171,10 @@ class Judge:
         position, number, saved, excess = chunk.position, chunk.number, chunk.saved, chunk.excess
         next_null, before, stop = chunk.next_null(), number, _Stop.END
         count_strings = _none if normal else decoder.count_strings
-        leaves_out = leaves_out_hash = None
-        if asks := self._filter:
-            leaves_out, has_metrics = asks.leaves_out, asks.has_metrics(schema)
-            leaves_out_hash = asks.leaves_out_hash if asks.chooses_hashes else None
+        filters_out = filters_out_hash = None
+        if applied := self._filter:
+            filters_out, has_metrics = applied.filters_out, applied.has_metrics(schema)
+            filters_out_hash = applied.filters_out_hash if applied.chooses_hashes else None
         filtered = 0
         while position < size:
             end = next_newline(b"\n", position)
@@ -196,11 +196,11 @@ class Judge:
             except REFUSALS:
                 break
             stop = _Stop.SLOW
-            if leaves_out and (left_out := leaves_out(record, has_metrics)):
+            if filters_out and (filtered_out := filters_out(record, has_metrics)):
                 own_colons = _colons_if_whole(record, known, view[position:end])
                 if own_colons is None:
                     break
-                batch.left_out[left_out] += 1
+                batch.filtered_out[filtered_out] += 1
                 filtered += 1
                 excess += own_colons
                 if known:
@@ -235,7 +235,7 @@ class Judge:
                         batch.replaced.append(HashReplaced(*names, given, computed))
                     if mode != "fill":
                         record.sample_hash = computed
-            if leaves_out_hash and (left_out := leaves_out_hash(record)):
+            if filters_out_hash and (filtered_out := filters_out_hash(record)):
                 if recipe == WRONG:
                     batch.replaced.pop()
                 excess += given is UNSET
@@ -245,7 +245,7 @@ class Judge:
                     if own_colons is None:
                         break
                     balance, colons = excess, own_colons
-                batch.left_out[left_out] += 1
+                batch.filtered_out[filtered_out] += 1
                 filtered += 1
                 excess = balance + colons
                 if known:
@@ -357,7 +357,7 @@ class Judge:
 
 
 def _colons_if_whole(record: Any, known: KnownInput | None, line: memoryview) -> int | None:
-    """Count the colons of a line whose record is left out; None if a key was dropped. The record changes."""
+    """Count the colons of a line whose record is filtered out; None if a key was dropped. The record changes."""
     if known:
         record.input = 0
     colons = count_colons(line)

@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from fastrec.judge.arbiter import judge_value, normal_form
 from fastrec.judge.batch import Batch, HashReplaced, InvalidLine, RepairedLine
-from fastrec.judge.filtering import LeftOut, RecordFilter
+from fastrec.judge.filtering import FilteredOut, RecordFilter
 from fastrec.judge.findings import Errors, Finding, describe
 from fastrec.judge.lanes import REFUSALS, Lane, Lanes
 from fastrec.judge.null_id import NULL_ID, is_only_later, without_null_id
@@ -98,8 +98,8 @@ class SlowPath:
             prepared = self._prepare(*judged)
             if isinstance(prepared, Finding):
                 batch.rejected.append(InvalidLine(line, offset, (prepared,), raw, version=judged[1].name))
-            elif isinstance(prepared, LeftOut):
-                batch.left_out[prepared] += 1
+            elif isinstance(prepared, FilteredOut):
+                batch.filtered_out[prepared] += 1
             else:
                 self._add(prepared, into, batch, line)
             return
@@ -114,8 +114,8 @@ class SlowPath:
                 if is_allowed and isinstance(tried, _Prepared):
                     self._add(tried, into, batch, line, repaired.repairs)
                     return
-                if is_allowed and isinstance(tried, LeftOut):
-                    batch.left_out[tried] += 1
+                if is_allowed and isinstance(tried, FilteredOut):
+                    batch.filtered_out[tried] += 1
                     return
                 problem = tried.code if isinstance(tried, Finding) else None
                 is_later = is_allowed and repaired.schema is not DEFAULT_SCHEMA
@@ -151,7 +151,7 @@ class SlowPath:
         judged = self._judge_fast(cut, into, line, offset, lane)
         if judged is None:
             return False
-        if judged.left_out:
+        if judged.filtered_out:
             batch += judged
             return True
         judged.slow = 1
@@ -170,13 +170,13 @@ class SlowPath:
         problem = f"expected a record of {target.name}, found one of {schema.name}"
         return Finding("version.newer", "$", f"{problem}: give --schema {NEWEST_SCHEMA.name} or auto")
 
-    def _prepare(self, value: dict[str, Any], schema: Schema) -> _Prepared | Finding | LeftOut:
+    def _prepare(self, value: dict[str, Any], schema: Schema) -> _Prepared | Finding | FilteredOut:
         """Upgrade a valid record and compute its hash, or say why it cannot be kept although it is valid."""
-        if self._filter and (left_out := self._filter.leaves_out_value(value, schema)):
+        if self._filter and (filtered_out := self._filter.filters_out_value(value, schema)):
             unknown: dict[str, set[str]] = {}
             normal_form(value, schema.shape, unknown)
             self._learn(unknown, schema)
-            return left_out
+            return filtered_out
         chooses_hashes = self._filter and self._filter.chooses_hashes
         problem = self._too_new(schema)
         if problem and not chooses_hashes:
@@ -184,14 +184,14 @@ class SlowPath:
         target = NEWEST_SCHEMA if problem else self._target or schema
         prepared = self._prepare_for(target, value, schema)
         if isinstance(prepared, _Prepared) and self._filter and chooses_hashes:
-            left_out = self._filter.leaves_out_normal(prepared.normal)
-            if left_out:
+            filtered_out = self._filter.filters_out_normal(prepared.normal)
+            if filtered_out:
                 self._learn(prepared.unknown, schema)
-                return left_out
+                return filtered_out
         return problem or prepared
 
     def _learn(self, unknown: dict[str, set[str]], schema: Schema) -> None:
-        """Let the fast path decode the unknown keys of a record that is left out, in those that follow."""
+        """Let the fast path decode the unknown keys of a record that is filtered out, in those that follow."""
         if unknown:
             self._lanes.of(schema).decoder.learn(unknown)
 

@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 from fastrec.corpus.manifest import InputEntry
 from fastrec.engine.base import Engine
 from fastrec.errors import FastrecError, utf8
-from fastrec.normalize.left_out import LeftOutNames
+from fastrec.normalize.filtered_out import FilteredOutNames
 from fastrec.normalize.options import Options
 from fastrec.normalize.repairs import RepairCounts
 from fastrec.normalize.results import Part, PieceCounts, PieceStatistics, SortResult, WrongHash, hash_examples
@@ -47,7 +47,7 @@ class LineStatistics(Sums):
     recipes: Recipes = msgspec.field(default_factory=Counter)
     wrong_hashes: list[WrongHash] = msgspec.field(default_factory=list)
     repairs: RepairCounts = msgspec.field(default_factory=RepairCounts)
-    left_out: LeftOutNames = msgspec.field(default_factory=LeftOutNames)
+    filtered_out: FilteredOutNames = msgspec.field(default_factory=FilteredOutNames)
 
     def __iadd__(self, other: Self) -> Self:
         super().__iadd__(other)
@@ -81,7 +81,7 @@ def _read_statistics(wanted: Iterable[tuple[str, frozenset[int]]]) -> LineStatis
                     total.recipes[evaluation, model, recipe] += count
                 total.wrong_hashes = hash_examples(total.wrong_hashes + one.wrong_hashes)
                 total.repairs += one.repairs
-                total.left_out += one.left_out
+                total.filtered_out += one.filtered_out
     total.versions = +total.versions  # without versions that were only tried
     return total
 

@@ -200,8 +200,8 @@ class _Sorter:
             if is_later and self._task.stops:
                 self._is_stopped = True
                 break
-            if batch.left_out:
-                statistics.left_out.add(batch.left_out)
+            if batch.filtered_out:
+                statistics.filtered_out.add(batch.filtered_out)
                 filtered += batch.filtered
             blank += batch.blank
             invalid += batch.rejected

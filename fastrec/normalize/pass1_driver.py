@@ -10,7 +10,7 @@ import msgspec
 from fastrec.errors import BadShardsError, ShardError, utf8
 from fastrec.normalize.base import Base
 from fastrec.normalize.context import RunContext
-from fastrec.normalize.left_out import nothing_matches
+from fastrec.normalize.filtered_out import nothing_matches
 from fastrec.normalize.line_counts import count_lines
 from fastrec.normalize.pass1 import SortTask, sort_pieces
 from fastrec.normalize.pass1_tasks import SortTasks
@@ -138,7 +138,7 @@ class _Pass1:
         pieces = [counts for result in results for counts in result.pieces]
         if all(one.lines == one.blank + one.rejected + one.filtered for one in pieces):
             lines = count_lines(results, self._context.engine, options.limits.part_counts_per_task)
-            raise nothing_matches(options.filters, lines.left_out)
+            raise nothing_matches(options.filters, lines.filtered_out)
 
     def _settle_target(self) -> None:
         """Start again if there is no record of the target's version, but only of the default one."""

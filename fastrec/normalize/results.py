@@ -11,7 +11,7 @@ import msgspec
 from fastrec.corpus.writer import Written
 from fastrec.errors import ShardError, shown
 from fastrec.judge.batch import HashReplaced
-from fastrec.normalize.left_out import LeftOutNames
+from fastrec.normalize.filtered_out import FilteredOutNames
 from fastrec.normalize.repairs import RepairCounts
 from fastrec.sorting.keys import encode_sample_id
 from fastrec.sorting.spill import Run
@@ -69,7 +69,7 @@ class PieceCounts(msgspec.Struct, frozen=True, kw_only=True):
     read: ReadStats = msgspec.field(default_factory=ReadStats)
     blank: int = 0
     rejected: int = 0
-    filtered: int = 0  # records that the filters leave out
+    filtered: int = 0  # records that the filters remove
     repaired: dict[str, int] = {}  # repaired lines by code
     rejects: tuple[int, int] = (0, 0)  # where its rejected lines begin and end in the file of the task
     is_later: bool = False  # whether a line is a record of a later version than the default one
@@ -80,7 +80,7 @@ class PieceCounts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lines(self) -> int:
-        """All lines, including those that were too long and those that the filters leave out."""
+        """All lines, including those that were too long and those that the filters remove."""
         return self.read.lines + len(self.piece.long_lines)
 
 
@@ -107,7 +107,7 @@ class PieceStatistics(msgspec.Struct):
     recipes: list[tuple[str, str, str, int]] = msgspec.field(default_factory=list)
     """Valid lines by evaluation, model and recipe of the given hash."""
     repairs: RepairCounts = msgspec.field(default_factory=RepairCounts)
-    left_out: LeftOutNames = msgspec.field(default_factory=LeftOutNames)
+    filtered_out: FilteredOutNames = msgspec.field(default_factory=FilteredOutNames)
 
 
 def hash_examples(wrong: Iterable[WrongHash]) -> list[WrongHash]:

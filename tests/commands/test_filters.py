@@ -16,7 +16,7 @@ import fastrec
 from fastrec.errors import CorpusError, NoMatchError, UsageError
 from fastrec.filters import Filters, make_filters
 from fastrec.limits import Limits
-from fastrec.normalize.filtered import filtered_corpus
+from fastrec.normalize.matching import matching_corpus
 from tests.normalize.normalizing import Corpus, write
 from tests.running import run_command
 from tests.samples import question, sample_of
@@ -180,7 +180,7 @@ def test_normalize_keeps_what_a_naive_filter_finds(case: str, corpus: Corpus, tm
 @pytest.mark.parametrize("case", CASES)
 def test_a_scratch_corpus_has_what_a_naive_filter_finds(case: str, corpus: Corpus) -> None:
     """In the same order, with the same schema and hashes; it is removed afterwards."""
-    with filtered_corpus(str(corpus.path), make_filters(**CASES[case])) as directory:
+    with matching_corpus(str(corpus.path), make_filters(**CASES[case])) as directory:
         made = Corpus(Path(directory))
         assert made.lines == naive(corpus, make_filters(**CASES[case]))
         assert {name: made.manifest[name] for name in ("schema", "sort_fields", "skipped")} == {
@@ -353,7 +353,7 @@ def test_a_damaged_corpus_is_an_error(damage: bytes, corpus: Corpus, tmp_path: P
     part.write_bytes(part.read_bytes()[: -len(damage)].partition(b"\n")[2])
     with (
         pytest.raises(CorpusError, match="records, but the manifest says"),
-        filtered_corpus(str(tmp_path / "plain"), Filters(wrong=True)),
+        matching_corpus(str(tmp_path / "plain"), Filters(wrong=True)),
     ):
         pass
 

@@ -349,7 +349,7 @@ def damaged_records(count: int) -> Iterator[tuple[dict[str, Any], dict[str, Any]
     records = [
         json.loads(line)
         for name in SCHEMAS
-        for _, line in labelled_lines(Recipe(records=20, schema=name, unknown_keys=0.3))
+        for _, line in labelled_lines(Recipe(records=20, schema=name, unknown_keys=0.3, text="words"))
     ]
     for number in range(count):
         record = records[number % len(records)]

@@ -27,7 +27,7 @@ from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, utf8
 from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.limits import LIMITS, Limits
-from fastrec.normalize.filtered import filtered_corpus
+from fastrec.normalize.matching import matching_corpus
 
 __all__ = ["Difference", "ModelDifference", "diff"]
 
@@ -156,7 +156,7 @@ def _read(
     found: list[Corpus] = []
     for path in (old, new):
         may_be_empty = not found or found[0].manifest.records > 0
-        matching = filtered_corpus(path, filters, jobs=jobs, may_be_empty=may_be_empty, limits=limits)
+        matching = matching_corpus(path, filters, jobs=jobs, may_be_empty=may_be_empty, limits=limits)
         found.append(read_corpus(stack.enter_context(matching), path))
     return found[0], found[1]
 

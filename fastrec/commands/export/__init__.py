@@ -34,7 +34,7 @@ from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, counted, shown
 from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.limits import LIMITS, Limits
-from fastrec.normalize.filtered import filtered_corpus
+from fastrec.normalize.matching import matching_corpus
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.schemas.schema import Schema
@@ -101,7 +101,7 @@ def export(
     kind = Kind("an export", _MARKER, _listed_files)
     with open_local_output(target, kind, overwrite=overwrite, fresh=True) as made, contextlib.ExitStack() as stack:
         stack.callback(made.clear)  # after a failure too: the next run cannot use its files
-        source = stack.enter_context(filtered_corpus(directory, wanted, jobs=jobs, progress=progress, limits=limits))
+        source = stack.enter_context(matching_corpus(directory, wanted, jobs=jobs, progress=progress, limits=limits))
         manifest = read_manifest(source)
         parts = parts_of(source, manifest)
         schema = CORPUS_LABELS[manifest.schema]

@@ -44,7 +44,7 @@ from fastrec.errors import FastrecError, UsageError, counted, shown
 from fastrec.filters import NAME_FILTERS, FilterArguments, Filters, make_filters
 from fastrec.html import Html, fill, joined, tag
 from fastrec.limits import LIMITS, Limits
-from fastrec.normalize.filtered import filtered_corpus
+from fastrec.normalize.matching import matching_corpus
 from fastrec.progress import Progress
 from fastrec.storage import is_url, parent_and_name
 from fastrec.storage.local import LOCAL
@@ -155,7 +155,7 @@ def make_page(
     )
     path = os.fspath(corpus)
     name = parent_and_name(path)[1] if is_url(path) else Path(path).resolve().name
-    with filtered_corpus(path, wanted.filters, jobs=jobs, limits=limits) as directory:
+    with matching_corpus(path, wanted.filters, jobs=jobs, limits=limits) as directory:
         return _make_page(directory, name, wanted)
 
 

@@ -1,7 +1,7 @@
 """`stats`: compare the models of each evaluation and metric.
 
 1. The input is either one published corpus, whose summary has all the numbers, or any shards. Shards go through both
-   passes of `normalize` in a scratch directory, so that duplicates count once and every number is the one that their
+   passes of `normalize` in a temporary directory, so that duplicates count once and every number is the one that their
    corpus would have. Nothing is published.
 2. Choose evaluations, metrics and models (`summary.choosing`). Filters by sample, hash or outcome need the records:
    they make a corpus of the matching ones first.
@@ -14,10 +14,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Final, Unpack
 
 import msgspec
@@ -25,15 +23,12 @@ import msgspec
 from fastrec.commands.stats.common import only_common
 from fastrec.commands.stats.joins import find_joins
 from fastrec.corpus.documents import MANIFEST, read_manifest, read_summary
-from fastrec.corpus.local_output import LocalOutput
-from fastrec.corpus.manifest import Manifest
-from fastrec.corpus.output import CORPUS
 from fastrec.errors import BadShardsError, FastrecError, UsageError, counted
 from fastrec.filters import NAME_FILTERS, FilterArguments, Filters, make_filters
 from fastrec.limits import LIMITS, Limits
-from fastrec.normalize.filtered import filtered_corpus
+from fastrec.normalize.matching import matching_corpus
 from fastrec.normalize.options import Options
-from fastrec.normalize.run import run_passes
+from fastrec.normalize.scratch import SCRATCH_LEVEL, ScratchCorpus, scratch_corpus
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.sorting.keys import FIELDS
@@ -46,7 +41,6 @@ from fastrec.summary.ranking import RANKINGS, Stats, rank
 
 __all__ = ["stats"]
 
-_LEVEL: Final = -1  # compression level of the scratch corpus, which is read only once
 _QUESTION_FIELDS: Final = set(FIELDS[:2])
 """In a corpus sorted by these two fields first, the records of a question are adjacent."""
 
@@ -100,10 +94,10 @@ def stats(
         raise UsageError(f"the hashes of producers are counted for all records of a model: leave out {by_record}")
     note = notice or (lambda _message: None)
     scratch = None if work_dir is None else os.fspath(work_dir)
-    options = Options(level=_LEVEL, jobs=jobs, work_dir=scratch, filters=by_record)
+    options = Options(level=SCRATCH_LEVEL, jobs=jobs, work_dir=scratch, filters=by_record)
     with contextlib.ExitStack() as stack:
         if len(names) == 1 and storage_of(names[0]).exists(join(names[0], MANIFEST)):
-            made = filtered_corpus(names[0], by_record, jobs=jobs, work_dir=scratch, progress=progress)
+            made = matching_corpus(names[0], by_record, jobs=jobs, work_dir=scratch, progress=progress)
             corpus = stack.enter_context(made)
             manifest = read_manifest(corpus)
             summary = read_summary(corpus, manifest)
@@ -135,8 +129,8 @@ def stats(
             order = ", ".join(manifest.sort_fields[:2])
             note(f"the corpus is sorted by {order}; sorting it again to find the common questions")
             schema = CORPUS_LABELS[manifest.schema].name
-            # Keeps versions and hashes.
-            options = msgspec.structs.replace(options, schema=schema, sample_hash="fill", filters=Filters())
+            keeping = {"schema": schema, "sample_hash": "fill", "filters": Filters()}  # keeps versions and hashes
+            options = msgspec.structs.replace(options, **keeping)
             corpus, manifest, _ = stack.enter_context(_sorted([corpus], options, progress=progress, notice=note))
         recounted = only_common(
             chosen, corpus, manifest, errors_as_wrong=errors_as_wrong, jobs=jobs, progress=progress, limits=limits
@@ -153,20 +147,16 @@ def _hashes(summary: Summary, chosen: Sequence[Chosen]) -> list[ModelRecipes]:
 @contextlib.contextmanager
 def _sorted(
     names: Sequence[str], options: Options, *, progress: Progress | None, notice: Callable[[str], None]
-) -> Iterator[tuple[str, Manifest, Summary]]:
-    """Make a corpus in a scratch directory, which is removed afterwards."""
+) -> Iterator[ScratchCorpus]:
+    """Make a corpus of some shards in a temporary directory, which is removed afterwards."""
     shards, notices = find_shards(names)
     for message in notices:
         notice(message)
-    if options.work_dir:
-        Path(options.work_dir).mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="fastrec-", dir=options.work_dir) as scratch:
-        output = LocalOutput(Path(scratch) / "corpus", CORPUS, join(scratch, "work"))
-        output.prepare(fresh=True)
+    with contextlib.ExitStack() as stack:
         try:
-            corpus = run_passes(shards, options, output, progress=progress, notice=notice)
+            corpus = stack.enter_context(scratch_corpus(shards, options, progress=progress, notice=notice))
         except BadShardsError as exc:
             lines = [f"{counted(len(exc.errors), 'shard')} could not be read completely, so there are no statistics:"]
             lines += [f"  {error}" for error in exc.errors]
             raise FastrecError("\n".join([*lines, "Download them again, or leave them out."])) from exc
-        yield str(output.staging), corpus.manifest, corpus.summary
+        yield corpus

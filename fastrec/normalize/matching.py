@@ -1,39 +1,32 @@
 """A corpus of the records that match some filters, for commands that need the statistics of these records.
 
 It is made by `normalize` in a temporary directory, from the parts of another corpus: with the same sort order, schema
-version and hashes. So nothing is counted in a second way. It is removed afterwards, also after errors and signals.
+version and hashes. So nothing is counted in a second way.
 """
 
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Final
 
-from fastrec.corpus.documents import MANIFEST, read_manifest
-from fastrec.corpus.local_output import LocalOutput
+from fastrec.corpus.documents import read_manifest
 from fastrec.corpus.manifest import Manifest
-from fastrec.corpus.output import CORPUS
 from fastrec.corpus.scan import VERIFY_HINT, parts_of
 from fastrec.errors import BadShardsError, CorpusError
 from fastrec.filters import Filters
 from fastrec.limits import LIMITS, Limits
 from fastrec.normalize.options import Options
-from fastrec.normalize.run import run_passes
+from fastrec.normalize.scratch import SCRATCH_LEVEL, scratch_corpus
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.sources.shard import shard_at
 from fastrec.storage import join
 
-__all__ = ["filtered_corpus"]
-
-_LEVEL: Final = -1  # compression level: the corpus is read only once
+__all__ = ["matching_corpus"]
 
 
 @contextlib.contextmanager
-def filtered_corpus(
+def matching_corpus(
     corpus: str,
     filters: Filters,
     *,
@@ -54,31 +47,29 @@ def filtered_corpus(
         yield corpus
         return
     manifest = read_manifest(corpus)
-    parts = parts_of(corpus, manifest)
     options = Options(
         schema=CORPUS_LABELS[manifest.schema].name,
         hash_algorithm=str(manifest.options.get("hash", "sha256")),
         sample_hash="fill",
         sort_by=manifest.sort_fields,
-        level=_LEVEL,
+        level=SCRATCH_LEVEL,
         jobs=jobs,
         filters=filters,
         may_be_empty=may_be_empty,
+        work_dir=work_dir,
         limits=limits,
     )
-    with tempfile.TemporaryDirectory(prefix="fastrec-", dir=work_dir) as scratch:
-        output = LocalOutput(Path(scratch) / "corpus", CORPUS, join(scratch, "work"))
-        output.prepare(fresh=True)
-        shards = [shard_at(part.path) for part in parts]
+    shards = [shard_at(part.path) for part in parts_of(corpus, manifest)]
+    with contextlib.ExitStack() as stack:
         try:
-            made = run_passes(shards, options, output, progress=progress, notice=lambda _: None)
+            made = stack.enter_context(scratch_corpus(shards, options, progress=progress))
         except BadShardsError as exc:
             raise exc.errors[0] from exc
         _check(corpus, manifest, made.manifest)
         # What was skipped when the corpus was made is missing here, too.
         made.manifest.skipped = manifest.skipped
-        (output.staging / MANIFEST).write_bytes(made.manifest.to_json())
-        yield str(output.staging)
+        made.write_manifest()
+        yield made.directory
 
 
 def _check(corpus: str, manifest: Manifest, made: Manifest) -> None:

@@ -1,4 +1,4 @@
-"""Records that the filters leave out: the names that they have, for the error if no record matches."""
+"""Records that the filters remove: the names that they have, for the error if no record matches."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import msgspec
 
 from fastrec.errors import NoMatchError
 from fastrec.filters import Filters
-from fastrec.judge.filtering import LeftOut
+from fastrec.judge.filtering import FilteredOut
 
-__all__ = ["LeftOutNames", "nothing_matches"]
+__all__ = ["FilteredOutNames", "nothing_matches"]
 
 _MOST: Final = 10  # names listed in the error
 
 
-class LeftOutNames(msgspec.Struct):
-    """The first evaluations, metrics and models of records that were left out, by code point: one more than listed."""
+class FilteredOutNames(msgspec.Struct):
+    """The first evaluations, metrics and models of records that are filtered out, sorted: one more than is listed."""
 
     evaluations: list[str] = msgspec.field(default_factory=list)
     metrics: list[str] = msgspec.field(default_factory=list)
     models: list[str] = msgspec.field(default_factory=list)
 
-    def add(self, records: Iterable[LeftOut]) -> None:
+    def add(self, records: Iterable[FilteredOut]) -> None:
         """Add the names of some records."""
         found = list(records)
         self.evaluations = _first([*self.evaluations, *(one.evaluation_name for one in found)])
@@ -36,7 +36,7 @@ class LeftOutNames(msgspec.Struct):
         return self
 
 
-def nothing_matches(filters: Filters, names: LeftOutNames) -> NoMatchError:
+def nothing_matches(filters: Filters, names: FilteredOutNames) -> NoMatchError:
     """Return the error if no record matches the filters; it lists what there is."""
     lists = [(kind, getattr(names, kind)) for kind in names.__struct_fields__]
     available = "; ".join(f"{kind}: {_some(found)}" for kind, found in lists if found)
