@@ -7,11 +7,13 @@ answer with several verdicts.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 import msgspec
 
 from fastrec.answers.answer import Answer
 from fastrec.answers.index import Index
+from fastrec.answers.repeats import tell_apart, trial_of
 from fastrec.answers.table import Outcome, Query
 from fastrec.answers.transcript import Turn, transcript_of
 from fastrec.corpus.sources import Source
@@ -69,6 +71,12 @@ class ShownAnswer(msgspec.Struct, kw_only=True):
     """The run."""
     sample_id: int | str
     """The sample."""
+    number: int = 1
+    """Which of the answers of this model to the question it is, from 1."""
+    total: int = 1
+    """How many answers this model has, whatever the filters on outcomes."""
+    trial: dict[str, str] = msgspec.field(default_factory=dict)
+    """What tells it from the other answers of this model: run, sample, epoch, trial or seed; empty if nothing does."""
     verdicts: list[Verdict]
     """How it was judged, by metric."""
     input_tokens: int | None
@@ -130,8 +138,7 @@ def read_question(
         for answer in index.answers(row, models or query.models):
             if shown is None:
                 shown = _question(answer, query, sample_hash)
-            if filters.accepts_outcome(is_correct=answer.outcome == "right", has_error=answer.outcome == "error"):
-                _add(answers, answer, shown)
+            _add(answers, answer, shown)
         if shown is not None:
             shown.tallies.append(
                 Tally(
@@ -145,8 +152,28 @@ def read_question(
                 )
             )
     if shown is not None:
-        shown.answers = sorted(answers.values(), key=lambda one: one.model_id)
+        numbered = _number(sorted(answers.values(), key=lambda one: one.model_id))
+        shown.answers = [one for one in numbered if _keep_outcomes(one, filters)]
     return shown
+
+
+def _number(answers: Sequence[ShownAnswer]) -> Sequence[ShownAnswer]:
+    """Number the answers of each model, and keep of their trials what tells them apart."""
+    for _, group in groupby(answers, key=lambda one: one.model_id):
+        same = list(group)
+        for number, (one, trial) in enumerate(zip(same, tell_apart([one.trial for one in same]), strict=True), start=1):
+            one.number, one.total, one.trial = number, len(same), trial
+    return answers
+
+
+def _keep_outcomes(answer: ShownAnswer, filters: Filters) -> bool:
+    """Remove the verdicts that the filters leave out; return whether some stay."""
+    answer.verdicts = [
+        one
+        for one in answer.verdicts
+        if filters.accepts_outcome(is_correct=one.outcome == "right", has_error=one.outcome == "error")
+    ]
+    return bool(answer.verdicts)
 
 
 def _question(answer: Answer, query: Query, sample_hash: str) -> ShownQuestion:
@@ -182,6 +209,7 @@ def _add(answers: dict[bytes, ShownAnswer], answer: Answer, question: ShownQuest
         model_id=answer.model_id,
         evaluation_id=answer.evaluation_id,
         sample_id=answer.sample_id,
+        trial=trial_of(answer.evaluation_id, answer.sample_id, found),
         verdicts=[],
         input_tokens=answer.input_tokens,
         output_tokens=answer.output_tokens,

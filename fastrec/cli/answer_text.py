@@ -20,6 +20,7 @@ __all__ = ["AnswerPrinter", "score_text", "tally_text"]
 _COLOURS: Final = {"right": "green", "wrong": "red", "error": "yellow"}
 _FIRST_TURNS: Final = 2
 _LAST_TURNS: Final = 3
+_TRIAL: Final = 60  # columns of what tells an answer from others of its model
 _CALL: Final = 160  # characters of a tool call in one line, if the terminal does not say
 
 
@@ -193,7 +194,15 @@ def _headline(answer: ShownAnswer) -> str:
     ]
     latency = [f"{answer.latency_ms:,.0f} ms"] if answer.latency_ms is not None else []
     name = click.style(safe(answer.model_id), bold=True)
-    return ", ".join([f"{name}  {verdicts[0]}", *verdicts[1:], *tokens, *latency])
+    return ", ".join([f"{name}  {_repeat(answer)}{verdicts[0]}", *verdicts[1:], *tokens, *latency])
+
+
+def _repeat(answer: ShownAnswer) -> str:
+    """Say which of several answers of its model it is."""
+    if answer.total == 1:
+        return ""
+    trial = [clip(f"{name} {safe(value)}", _TRIAL) for name, value in answer.trial.items()]
+    return f"{', '.join([f'answer {answer.number:,} of {answer.total:,}', *trial])}  "
 
 
 def _facts(verdict: Verdict, answer: ShownAnswer) -> Iterator[str]:

@@ -148,6 +148,35 @@ def test_metrics_are_verdicts_on_one_answer_and_repeats_are_answers(corpus: Path
     assert [[verdict.metadata for verdict in one.verdicts] for one in repeats] == [[{"trial": "1"}], [{"trial": "2"}]]
 
 
+def test_several_answers_of_a_model_are_told_apart(tmp_path: Path) -> None:
+    """By their number, whatever the filters, and by what differs: run, sample, trial."""
+    records = [
+        answer("sums", "1 + 1?", "org/a", 1, text="2", metadata={"trial": "1", "seed": "7"}),
+        answer("sums", "1 + 1?", "org/a", 0, text="3", metadata={"trial": "2", "seed": "7"}),
+        answer("sums", "1 + 1?", "org/a", 0, text="3", metadata={"trial": "2"}, evaluation_id="run 2"),
+        answer("sums", "1 + 1?", "org/b", 0, text="4", metadata={"trial": "1"}),
+    ]
+    corpus = make_corpus(tmp_path, records)
+    found = shown(corpus, "id of 1 + 1?").answers
+    assert [(one.model_id, one.number, one.total) for one in found] == [
+        *(("org/a", number, 3) for number in (1, 2, 3)),
+        ("org/b", 1, 1),
+    ]
+    assert [one.trial for one in found] == [
+        {"evaluation_id": "run 2", "trial": "2"},
+        {"evaluation_id": "sums/run", "trial": "1", "seed": "7"},
+        {"evaluation_id": "sums/run", "trial": "2", "seed": "7"},
+        {},
+    ]
+    assert shown(corpus, "id of 1 + 1?", wrong=True).answers == [found[0], *found[2:]]
+    lines = run(corpus, "id of 1 + 1?", "--wrong").stdout.decode().splitlines()
+    assert [line for line in lines if line.startswith("org/")] == [
+        "org/a  answer 1 of 3, evaluation_id run 2, trial 2  wrong score 0",
+        "org/a  answer 3 of 3, evaluation_id sums/run, trial 2, seed 7  wrong score 0",
+        "org/b  wrong score 0",
+    ]
+
+
 def test_the_text(corpus: Path) -> None:
     """A question with three answers, in full; no wrapping, because stdout is no terminal."""
     done = run(corpus, "s2")

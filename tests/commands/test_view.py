@@ -360,7 +360,11 @@ def test_several_answers_of_a_model(client: Client, corpus: Path) -> None:
     assert page.count('<article class="card answer') == 4
     texts = [client.page(f"/answer/{here}?evaluation=sums&show={quote(show)}") for show in ("org/b", "org/b\\2")]
     assert ["It is 28 after all" in text for text in texts].count(True) == 1
-    assert "org/b #2" in texts[1]
+    assert ["answer 1 of 2" in texts[0], "answer 2 of 2" in texts[1]] == [True, True]
+    assert re.findall(r'class="repeat">(.*?)<', page) == ["answer 1 of 2", "answer 2 of 2"]
+    assert re.findall(r'aria-label="Choose (org/b.*?)"', page) == ["org/b answer 1 of 2", "org/b answer 2 of 2"]
+    other = re.findall(r'Answers of this model: .*?href="([^"]*)"', texts[0])
+    assert client.page(unescape(other[0])) == texts[1]
     client.page(f"/answer/{here}?evaluation=sums&show={quote('org/b')}%5C3", 404)
 
 

@@ -289,12 +289,15 @@ def test_transcript(open_page: Any) -> None:
 
 
 def test_many_answers(open_page: Any) -> None:
-    """A list with one line for each answer, which unfolds; a long answer is cut, with a link to the whole."""
+    """A list with two lines for each answer, which unfolds; a long answer is cut, with a link to the whole."""
     page = open_page()
     open_question(page, "q0", "many")
     rows = page.locator(".answer-list .answer")
     assert rows.count() == 30
-    assert rows.nth(3).bounding_box()["height"] < 50
+    boxes = [rows.nth(3).locator(part).bounding_box() for part in ("summary", ".who", ".excerpt")]
+    assert boxes[0]["height"] < 50
+    assert boxes[1]["y"] < boxes[2]["y"]
+    assert boxes[2]["width"] > 0.85 * boxes[0]["width"]  # no columns beside it
     rows.nth(3).locator("summary").click()
     with page.expect_navigation():
         rows.nth(3).locator("text=more characters").click()

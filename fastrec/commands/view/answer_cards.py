@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
 
 from fastrec.answers.answer import Answer
+from fastrec.answers.repeats import tell_apart, trial_of
 from fastrec.answers.transcript import Transcript, Turn, transcript_of
 from fastrec.commands.view.addresses import QuestionAddresses
 from fastrec.commands.view.differences import LONGEST, Piece, differences
@@ -17,7 +17,7 @@ from fastrec.commands.view.texts import FIGURES, block, facts, figures, short, v
 from fastrec.errors import counted
 from fastrec.html import Child, Exact, Html, joined, multiline, tag
 
-__all__ = ["MOST_CARDS", "Shown", "cards", "compared", "final_text", "folded", "numbered"]
+__all__ = ["MOST_CARDS", "Shown", "cards", "compared", "final_text", "folded", "numbered", "repeat_text"]
 
 MOST_CARDS: Final = 12
 """With more answers than this, the page is a list."""
@@ -25,25 +25,41 @@ _CARD_TEXT: Final = 2_000
 _LISTED_TEXT: Final = 600
 _START: Final = 160
 _EXTRACTED: Final = 200
+_TRIAL: Final = 60
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """An answer, how addresses name it, and its conversation."""
+    """An answer, how addresses name it, its conversation, and what tells it from other answers of its model."""
 
     chosen: Chosen
     answer: Answer
     transcript: Transcript
+    total: int
+    """How many answers the model has to the question."""
+    trial: dict[str, str]
 
 
 def numbered(answers: Iterable[Answer]) -> list[Shown]:
-    """Number the answers of each model from 1."""
-    seen: Counter[str] = Counter()
-    made = []
+    """Number the answers of each model from 1, in the order of the models."""
+    by_model: dict[str, list[tuple[Answer, Transcript]]] = {}
     for answer in answers:
-        seen[answer.model_id] += 1
-        chosen = Chosen(answer.model_id, seen[answer.model_id])
-        made.append(Shown(chosen, answer, transcript_of(answer.record)))
+        by_model.setdefault(answer.model_id, []).append((answer, transcript_of(answer.record)))
+    made = []
+    for model, same in by_model.items():
+        trials = tell_apart([trial_of(one.evaluation_id, one.sample_id, said) for one, said in same])
+        made += [
+            Shown(Chosen(model, number), one, said, len(same), trial)
+            for number, ((one, said), trial) in enumerate(zip(same, trials, strict=True), start=1)
+        ]
     return made
+
+
+def repeat_text(one: Shown) -> str:
+    """Say which of several answers of its model it is; empty if there is only one."""
+    if one.total == 1:
+        return ""
+    trial = (f" · {name} {short(value, _TRIAL)}" for name, value in one.trial.items())
+    return f"answer {one.chosen.ordinal:,} of {one.total:,}{''.join(trial)}"
 
 
 def final_text(transcript: Transcript) -> str:
@@ -59,7 +75,7 @@ def cards(here: QuestionAddresses, shown: Sequence[Shown]) -> Html:
         made = (_card(here, one) for one in shown)
         return tag("div", *made, class_="cards")
     rows = (_row(here, one) for one in shown)
-    names = ("verdict", "model", *FIGURES, "start of the answer")
+    names = ("verdict", "model", *FIGURES)
     head = tag("div", tag("span", *(tag("span", name) for name in names), class_="grid"), class_="list-head")
     columns = zip(FIGURES, zip(*(figures(one.answer) for one in shown), strict=True), strict=True)
     empty = [f"no-{name}" for name, values in columns if not any(values)]
@@ -96,12 +112,16 @@ def _marked(pieces: Sequence[Piece], side: str) -> Html:
 
 
 def _name(here: QuestionAddresses, one: Shown) -> Html:
-    ordinal = f" #{one.chosen.ordinal}" if one.chosen.ordinal > 1 else None
-    return tag("a", one.answer.model_id, ordinal, href=here.answer(one.chosen), class_="model")
+    return tag("a", one.answer.model_id, href=here.answer(one.chosen), class_="model")
+
+
+def _repeat(one: Shown) -> Html | None:
+    return tag("span", repeat_text(one), class_="repeat") if one.total > 1 else None
 
 
 def _box(here: QuestionAddresses, one: Shown) -> Html:
-    label, checked = f"Choose {one.answer.model_id}", one.chosen in here.place.show
+    label = " ".join(["Choose", one.answer.model_id, repeat_text(one)]).strip()
+    checked = one.chosen in here.place.show
     value = Exact(chosen_text(one.chosen))
     return tag("input", type="checkbox", name="show", value=value, checked=checked, aria_label=label)
 
@@ -113,7 +133,7 @@ def _card(here: QuestionAddresses, one: Shown, text: Html | None = None) -> Html
         verdict(one.answer.outcome),
     )
     body = _body(here, one, _CARD_TEXT, text)
-    return tag("article", head, facts(one.answer), *body, class_=f"card answer {one.answer.outcome}")
+    return tag("article", head, _repeat(one), facts(one.answer), *body, class_=f"card answer {one.answer.outcome}")
 
 
 def _row(here: QuestionAddresses, one: Shown) -> Html:
@@ -123,7 +143,7 @@ def _row(here: QuestionAddresses, one: Shown) -> Html:
     summary = tag(
         "summary",
         verdict(answer.outcome),
-        tag("span", answer.model_id, f" #{one.chosen.ordinal}" if one.chosen.ordinal > 1 else None, class_="model"),
+        tag("span", tag("span", answer.model_id, class_="model"), _repeat(one), class_="who"),
         *(tag("span", value, class_="figure") for value in figures(answer)),
         tag("span", short(start, _START), class_="excerpt", dir="auto"),
         class_="grid",

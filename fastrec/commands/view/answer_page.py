@@ -10,7 +10,7 @@ import msgspec
 from fastrec.answers.index import Index
 from fastrec.answers.table import QuestionRow
 from fastrec.commands.view.addresses import Place, QuestionAddresses
-from fastrec.commands.view.answer_cards import Shown, numbered
+from fastrec.commands.view.answer_cards import Shown, numbered, repeat_text
 from fastrec.commands.view.layout import Frame, key_link
 from fastrec.commands.view.names import Chosen
 from fastrec.commands.view.question_page import question_card
@@ -45,7 +45,8 @@ def answer_page(frame: Frame, index: Index, place: Place, row: QuestionRow, show
     body = [
         tag(
             "header",
-            tag("h1", answer.model_id, f" #{shown.chosen.ordinal}" if shown.chosen.ordinal > 1 else None),
+            tag("h1", answer.model_id),
+            _repeats(here, shown),
             tag("p", verdict(answer.outcome), facts(answer), class_="line"),
             _attributes(shown),
         ),
@@ -99,6 +100,20 @@ def _links(here: QuestionAddresses, index: Index, chosen: Chosen) -> Html:
         class_="steps",
         aria_label="Questions and models",
     )
+
+
+def _repeats(here: QuestionAddresses, shown: Shown) -> Html:
+    """Say which of several answers of its model this is, and link to the others."""
+    if shown.total == 1:
+        return Html("")
+    others = (
+        tag("a", f"{number:,}", href=here.answer(Chosen(shown.chosen.model, number)))
+        if number != shown.chosen.ordinal
+        else tag("b", f"{number:,}", aria_current="page")
+        for number in range(1, shown.total + 1)
+    )
+    links = tag("span", "Answers of this model: ", *others, class_="tabs")
+    return tag("div", tag("span", repeat_text(shown), class_="repeat"), links, class_="line")
 
 
 def _attributes(shown: Shown) -> Html:

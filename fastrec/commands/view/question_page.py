@@ -158,12 +158,15 @@ def _answers(here: QuestionAddresses, shown: Sequence[Shown]) -> Html:
         two, rest = compared(here, *shown[:2]), shown[2:]
     elif place.differences:
         two = tag("p", "Choose two answers to see their differences.", class_="note")
-    tools = tag(
-        "div",
-        tag("h2", counted(len(shown), "answer")),
+    choose = (
         tag("span", "Chosen:", class_="soft"),
         tag("button", "Side by side", class_="button"),
         tag("button", "Differences", class_="button", name="differences", value="1", title="Of the first two"),
+    )
+    tools = tag(
+        "div",
+        tag("h2", counted(len(shown), "answer")),
+        *(choose if len(shown) > 1 else ()),
         tag("a", "All answers", href=all_answers, class_="button") if place.show else None,
         class_="answer-tools",
     )

@@ -14,7 +14,7 @@ from fastrec.html import Html, joined, tag
 __all__ = ["conversation", "errors_in"]
 
 _SHORT: Final = 400
-"""A longer result of a tool is folded."""
+"""A longer result of a tool, or system prompt, is folded."""
 _LINES: Final = 8
 _KNOWN_ROLES: Final = {"user", "assistant", "tool", "system"}
 
@@ -67,7 +67,8 @@ def _turn(turn: Turn, errors: _Errors, most: int | None, whole: str) -> Html:
     if turn.reasoning:
         parts.append(folded("Reasoning", turn.reasoning, most, whole))
     if turn.text and not turn.is_result:
-        parts.append(block(turn.text, most, whole))
+        is_folded = turn.role == "system" and _is_long(turn.text)  # the same for all answers, most often
+        parts.append(folded("Prompt", turn.text, most, whole) if is_folded else block(turn.text, most, whole))
     parts += [_call(call, errors, most, whole) for call in turn.calls]
     parts += _others(turn.other)
     class_ = f"turn {role}" + (" failed" if failed else "")
@@ -98,10 +99,13 @@ def _result(call: Call, most: int | None, whole: str) -> Html:
     """Show what a tool returned; a long result is folded, an error never."""
     if call.result is None:
         return tag("p", "no result", class_="soft")
-    is_long = len(call.result) > _SHORT or call.result.count("\n") >= _LINES
-    if is_long and not call.failed:
+    if _is_long(call.result) and not call.failed:
         return folded("Result", call.result, most, whole, class_="text code")
     return joined(tag("p", "Result", class_="soft label"), block(call.result, most, whole, class_="text code"))
+
+
+def _is_long(text: str) -> bool:
+    return len(text) > _SHORT or text.count("\n") >= _LINES
 
 
 def _others(values: Mapping[str, str]) -> Sequence[Html]:
