@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -97,7 +98,9 @@ def test_completion_in_bash(corpus: Path) -> None:
         _fastrec_completion fastrec
         printf '%s\\n' "${{COMPREPLY[@]}}"
     """
-    done = subprocess.run(["bash", "-c", script], capture_output=True, check=False, timeout=60)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path}
+    done = subprocess.run(["bash", "-c", script], capture_output=True, check=False, timeout=60, env=environment)
     if b"command not found" in done.stderr:
         pytest.skip("fastrec is not installed")
     assert (done.stdout.decode().split(), done.stderr) == (["org/a", "org/b"], b"")
