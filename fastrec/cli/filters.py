@@ -42,11 +42,9 @@ def filter_options(function: _Command) -> _Command:
 
 def name_filter_options(function: _Command) -> _Command:
     """Add the filters by name only, for commands that work on summaries: evaluations, metrics and models."""
-    from fastrec.filters import NAME_FILTERS
-
-    options = dict(zip(FILTER_NAMES, _OPTIONS, strict=True))
-    for name in reversed(NAME_FILTERS):
-        function = options[name](function)
+    for name, option in reversed(list(zip(FILTER_NAMES, _OPTIONS, strict=True))):
+        if name.removeprefix("exclude_") in ("evaluation", "metric", "model"):
+            function = option(function)
     return function
 
 

@@ -58,7 +58,7 @@ def report(corpus: str, output: str, overwrite: bool, no_progress: bool, **optio
       fastrec report corpus -o report.html
       fastrec report nights/2026-11-17 -o night.html --trend nights/
       fastrec report corpus -o - | gzip > report.html.gz
-      fastrec report corpus -o ours.html --model 'org/*' --exclude-evaluation 'trivia*'
+      fastrec report corpus -o ours.html --model 'org/*' --exclude-model org/old
     """
     from fastrec.commands.report import make_page
     from fastrec.commands.report import report as run

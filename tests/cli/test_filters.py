@@ -14,7 +14,7 @@ from click.shell_completion import get_completion_class
 import fastrec
 from fastrec.cli import cli
 from fastrec.cli.filters import FILTER_NAMES
-from fastrec.filters import FilterArguments, Filters, make_filters
+from fastrec.filters import NAME_FILTERS, FilterArguments, Filters, make_filters
 from tests.normalize.normalizing import write
 from tests.samples import sample_of
 
@@ -112,6 +112,9 @@ def test_all_commands_have_the_same_filters() -> None:
         assert command
         found = {one.name for one in command.params} & set(FILTER_NAMES)
         assert found == set(FILTER_NAMES) or name == "show", name
+    trend = cli.get_command(None, "trend")  # type: ignore[arg-type]
+    assert trend
+    assert [one.name for one in trend.params if one.name in FILTER_NAMES] == list(NAME_FILTERS)
     assert set(FILTER_NAMES) == set(FilterArguments.__annotations__) == set(Filters.__struct_fields__)
 
 
