@@ -76,6 +76,13 @@ class Transcript(msgspec.Struct, kw_only=True):
     other: dict[str, str] = msgspec.field(default_factory=dict)
     """Unknown keys of the record, and of its objects as `input.hint`."""
 
+    @property
+    def final_text(self) -> str:
+        """The last text of the assistant; if it has none, the last text of the conversation; else empty."""
+        texts = [turn for turn in self.turns if turn.text]
+        own = [turn for turn in texts if turn.role == "assistant"]
+        return (own or texts)[-1].text if texts else ""
+
 
 _TURNS: Final = ("interactions", "messages")
 _KNOWN: Final[dict[str, frozenset[str]]] = {

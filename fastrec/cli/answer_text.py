@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from fastrec.answers.wording import score_text, tally_facts
 from fastrec.cli.layout import clip, safe_lines, terminal_width, wrap
 from fastrec.cli.spelling import safe
 from fastrec.errors import counted
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from fastrec.answers.shown import ShownAnswer, ShownQuestion, Tally, Verdict
     from fastrec.answers.transcript import Call, Turn
 
-__all__ = ["AnswerPrinter", "score_text", "tally_text"]
+__all__ = ["AnswerPrinter", "tally_text"]
 
 _COLOURS: Final = {"right": "green", "wrong": "red", "error": "yellow"}
 _FIRST_TURNS: Final = 2
@@ -218,30 +219,7 @@ def _facts(verdict: Verdict, answer: ShownAnswer) -> Iterator[str]:
         yield f"{head}source: {verdict.source.shard}:{verdict.source.line}"
 
 
-def score_text(score: float | None) -> str:
-    """Format a score.
-
-    >>> score_text(True), score_text(1.0), score_text(0.123456), score_text(None)
-    ('1', '1', '0.1235', '–')
-    """
-    return "–" if score is None else f"{float(score):.4g}" if abs(score) < 1e300 else clip(f"{score}", 20)
-
-
 def tally_text(tally: Tally) -> str:
-    """Describe what the models made of a question.
-
-    >>> from fastrec.answers.shown import Tally
-    >>> tally_text(Tally(metric="f1", graded=True, models=2, right=1, mean_score=0.5, disagreement=0.9, errors=1))
-    'f1: mean score 0.5 of 2 models, disagreement 0.90, 1 model with errors only'
-    """
+    """Describe what the models made of a question, by one metric."""
     head = f"{safe(tally.metric)}: " if tally.metric else ""
-    models = counted(tally.models, "model")
-    if not tally.models:
-        about = "no answers"
-    elif tally.graded:
-        about = f"mean score {score_text(tally.mean_score)} of {models}"
-    else:
-        about = f"right by {tally.right:g} of {models}"
-    disagreement = f", disagreement {tally.disagreement:.2f}" if tally.disagreement is not None else ""
-    errors = f", {counted(tally.errors, 'model')} with errors only" if tally.errors else ""
-    return f"{head}{about}{disagreement}{errors}"
+    return head + ", ".join(tally_facts(tally, graded=tally.graded))

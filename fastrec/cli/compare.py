@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from fastrec.cli.answer_text import AnswerPrinter, score_text
+from fastrec.answers.wording import value_text
+from fastrec.cli.answer_text import AnswerPrinter
 from fastrec.cli.console import allow_broken_pipe, explain_damage, print_json, print_notice
 from fastrec.cli.filters import complete_names, filter_options
 from fastrec.cli.options import Count, choice_option, command, jobs_option, no_progress_option
@@ -116,14 +117,10 @@ def _print_remarks(found: Comparison) -> None:
 
 def _row(scope: ComparedScope) -> list[str]:
     points = "–" if scope.difference is None else f"{100 * scope.difference:+.2f}" if scope.difference else "0.00"
-    values = [_value(value, scope) for value in (scope.a, scope.b)]
+    values = [value_text(value, graded=scope.graded) for value in (scope.a, scope.b)]
     counts = [f"{number:,}" for number in (scope.wins, scope.losses, scope.ties)]
     p_values = [spell_p(p) for p in (scope.p, scope.p_adjusted)]
     return [_title(scope) + ("*" if scope.graded else ""), f"{scope.questions:,}", *values, points, *counts, *p_values]
-
-
-def _value(value: float | None, scope: ComparedScope) -> str:
-    return "–" if value is None else score_text(value) if scope.graded else f"{value:.1%}"
 
 
 def _title(scope: ComparedScope) -> str:
@@ -131,10 +128,9 @@ def _title(scope: ComparedScope) -> str:
 
 
 def _about(example: Example, scope: ComparedScope) -> str:
-    values = f"A {_value(example.a, scope)}, B {_value(example.b, scope)}"
-    if not example.others:
-        return values
-    return f"{values}, {counted(example.others, 'other model')} {_value(example.others_value, scope)}"
+    values = (example.a, example.b, example.others_value)
+    a, b, others = (value_text(value, graded=scope.graded) for value in values)
+    return f"A {a}, B {b}" + (f", {counted(example.others, 'other model')} {others}" if example.others else "")
 
 
 def _print_example(example: Example, printer: AnswerPrinter, first: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from fastrec.cli.answer_text import score_text
+from fastrec.answers.wording import score_text
 from fastrec.cli.console import allow_broken_pipe, explain_damage, print_json
 from fastrec.cli.filters import complete_names, filter_options
 from fastrec.cli.layout import clip, terminal_width, width_of

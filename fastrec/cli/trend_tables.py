@@ -28,9 +28,8 @@ def print_trend(found: Trend) -> None:
     hidden: list[str] = []
     for evaluation in found.evaluations:
         nights = _chosen_nights(found, evaluation)
-        measure = "mean score" if evaluation.graded else "accuracy"
         some = "" if len(nights) == len(found.nights) else f"; {len(nights)} of them shown"
-        about = f"{measure} in {_corpora(len(found.nights))}{some}"
+        about = f"{evaluation.measure} in {_corpora(len(found.nights))}{some}"
         click.echo(f"{click.style(safe(evaluation.title), bold=True)}: {about}")
         names, rows = _table(evaluation, nights)
         hidden += print_table(names, rows, optional=names[-2:0:-1])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+from fastrec.answers.wording import value_text
 from fastrec.summary.document import LineCounts
 from fastrec.summary.significance import Test
 from fastrec.summary.titles import title_of
@@ -107,7 +108,12 @@ class EvaluationTrend(msgspec.Struct, kw_only=True):
 
     def spelled(self, value: float | None) -> str:
         """Return a value of this metric as text: a percentage, or a score."""
-        return "–" if value is None else f"{value:.4g}" if self.graded else f"{value:.1%}"
+        return value_text(value, graded=self.graded)
+
+    @property
+    def measure(self) -> str:
+        """What the values are."""
+        return "mean score" if self.graded else "accuracy"
 
 
 class Trend(msgspec.Struct, kw_only=True):

@@ -76,7 +76,7 @@ def test_arguments_come_first_and_options_are_keywords(name: str) -> None:
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A corpus with metrics and rejected lines; read-only."""
     folder = tmp_path_factory.mktemp("interface")
-    fastrec.generate(folder / "in", records=60, seed=1, shards=1, rejects=0.2, schema="0.3.0")
+    fastrec.generate(folder / "in", records=60, seed=1, shards=1, rejects=0.2, schema="0.3.0", text="words")
     fastrec.normalize(folder / "in", folder / "corpus", schema="0.3.0")
     return folder / "corpus"
 
@@ -99,8 +99,6 @@ def call(name: str, key: str, value: Any, corpus: Path, out: Path) -> Any:
         return function(corpus, out, overwrite=True, **{key: value})
     if name == "normalize":
         return function(corpus.parent / "in", out, overwrite=True, **{key: value})
-    if name == "report":
-        return function(corpus, out, overwrite=True, **{key: value})
     if name == "export":
         return function(corpus, out, overwrite=True, format="csv", **{key: value})
     if name == "compare":

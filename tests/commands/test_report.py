@@ -236,7 +236,7 @@ def test_questions(tmp_path: Path) -> None:
     hardest = text.split("Hardest questions")[1]
     order = [int(number) for number in re.findall(r"Question (\d)\?", hardest)]
     assert order == [1, 2, 3]  # 0 %, 40 %, 60 % right; all have the first one right, and nobody answered the last
-    assert "0% right: 0 of 5 models; disagreement 0.00; sample 1Question 1?\nThink.Reference: reference-1" in hardest
+    assert "0 of 5 models right (0%); disagreement 0.00; sample 1Question 1?\nThink.Reference: reference-1" in hardest
     assert [f"wrong {model} {model} says -1" in hardest for model in "abcde"] == [True] * 4 + [False]
     assert "right a a says +2right b b says +2wrong e e says -2wrong d d says -2All answers: " in hardest
     assert "Most disputed questions" not in text  # they are shown already
@@ -246,7 +246,7 @@ def test_questions(tmp_path: Path) -> None:
     assert "Most disputed questions" not in one
     two = Page(make_page(corpus, questions=2)).text.split("Most disputed questions")
     assert "Question 1?" in two[0]
-    assert "40% right: 2 of 5 models" in two[1] or "60% right: 3 of 5 models" in two[1]
+    assert "2 of 5 models right (40%)" in two[1] or "3 of 5 models right (60%)" in two[1]
     none = Page(make_page(corpus, questions=0)).text
     assert "Hardest questions" not in none
     with pytest.raises(UsageError, match="questions must be at least 0, not -1"):
@@ -259,7 +259,7 @@ def test_each_evaluation_has_a_question_before_any_has_two(tmp_path: Path) -> No
     records = marked({"a": "----", "b": "----"}, evaluation_name="hard")
     records += marked({"a": "++-+", "b": "++++"}, evaluation_name="easy")
     text = Page(make_page(corpus_of(tmp_path, "corpus", records), questions=3)).text
-    asked = re.findall(r"(hard|easy)(\d+)% right", text.split("Hardest questions")[1])
+    asked = re.findall(r"(hard|easy)\d of 2 models right \((\d+)%\)", text.split("Hardest questions")[1])
     assert asked == [("hard", "0"), ("easy", "50"), ("hard", "0")]
 
 
@@ -316,7 +316,7 @@ def test_filters_hold_for_questions_and_trend(tmp_path: Path, monkeypatch: pytes
         corpus_of(tmp_path, night, marked({"good": "+++", "bad": "-+-"}))
     monkeypatch.setenv("FASTREC_CACHE", str(tmp_path / "cache"))
     text = Page(make_page(tmp_path / "n2", exclude_model="good", trend=tmp_path / "n1")).text
-    assert "0% right: 0 of 1 model" in text
+    assert "0 of 1 model right (0%)" in text
     assert "good says" not in text
     assert "1 corpus, n1. Lines:" in text
     assert text.count("good") == 1  # the banner names the filter

@@ -183,7 +183,7 @@ def test_the_text(corpus: Path) -> None:
     first, *lines = done.stdout.decode().splitlines()
     assert first.startswith("sums, sample s2, hash ")
     assert lines == [
-        "right by 1 of 2 models, disagreement 1.00, 1 model with errors only",
+        "1 of 2 models right (50%), disagreement 1.00, 1 model with errors only",
         "question",
         "  2 + 2?",
         "prompt: 9 characters",

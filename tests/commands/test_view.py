@@ -26,9 +26,9 @@ from hypothesis import strategies as st
 import fastrec
 from fastrec.answers.index import Index
 from fastrec.answers.table import SORTS, Query
-from fastrec.commands.view.addresses import LARGEST_PAGE, Addresses, Place, place_of, place_pairs
+from fastrec.commands.view.addresses import LARGEST_PAGE, Addresses, PageState, state_of, state_pairs
 from fastrec.commands.view.differences import differences
-from fastrec.commands.view.names import Chosen, name_of, name_text
+from fastrec.commands.view.names import AnswerName, name_of, name_text
 from fastrec.commands.view.security import HEADERS, make_token
 from fastrec.errors import UsageError
 from fastrec.html import Exact, multiline, tag
@@ -182,11 +182,11 @@ QUERIES = st.builds(
     sort=st.sampled_from(SORTS),
 )
 PLACES = st.builds(
-    Place,
+    PageState,
     query=QUERIES,
     page=st.integers(1, 10**6),
     size=st.integers(1, LARGEST_PAGE),
-    show=st.lists(st.builds(Chosen, NAMES, st.integers(1, 999)), max_size=3, unique=True).map(tuple),
+    show=st.lists(st.builds(AnswerName, NAMES, st.integers(1, 999)), max_size=3, unique=True).map(tuple),
     differences=st.booleans(),
     whole=st.booleans(),
 )
@@ -194,10 +194,10 @@ PLACES = st.builds(
 
 @settings(max_examples=50)
 @given(PLACES)
-def test_an_address_has_the_whole_state(place: Place) -> None:
+def test_an_address_has_the_whole_state(state: PageState) -> None:
     """Parameters lead back to the state, and have only characters that forms and addresses keep."""
-    pairs = place_pairs(place)
-    assert place_of(pairs) == place
+    pairs = state_pairs(state)
+    assert state_of(pairs) == state
     assert all(value.isprintable() for key, value in pairs if key != "text")
 
 
@@ -213,17 +213,17 @@ PARAMETERS = st.sampled_from(["evaluation", "metric", "page", "size", "least", "
 @given(st.lists(st.tuples(PARAMETERS, st.text())))
 def test_any_parameters_are_read(pairs: list[tuple[str, str]]) -> None:
     """Wrong values are ignored, and what is understood is stable."""
-    place = place_of(pairs)
-    assert place_of(place_pairs(place)) == place
-    assert 1 <= place.size <= LARGEST_PAGE
+    state = state_of(pairs)
+    assert state_of(state_pairs(state)) == state
+    assert 1 <= state.size <= LARGEST_PAGE
 
 
 @pytest.mark.parametrize("text", ["\\", "\\x4", "\\uD800", "\\U00110000", "\\2", "\\\\2", "a\\2", "a\\\\2", "a\\\\\\2"])
 def test_names_with_backslashes(text: str) -> None:
     """A backslash of a name is never taken for the number of an answer."""
-    for chosen in (Chosen(text), Chosen(text, 2)):
-        place = Place(query=Query(evaluation_name="e"), show=(chosen,))
-        assert place_of(place_pairs(place)).show == (chosen,)
+    for chosen in (AnswerName(text), AnswerName(text, 2)):
+        state = PageState(query=Query(evaluation_name="e"), show=(chosen,))
+        assert state_of(state_pairs(state)).show == (chosen,)
 
 
 # Pages

@@ -16,6 +16,7 @@ from fastrec.answers.answer import Answer
 from fastrec.answers.index import Index
 from fastrec.answers.table import Query, QuestionRow, Scope
 from fastrec.answers.transcript import Transcript, transcript_of
+from fastrec.answers.wording import score_text, tally_facts
 from fastrec.errors import counted
 from fastrec.html import Html, joined, multiline, tag
 from fastrec.summary.titles import metrics_of, title_of
@@ -98,30 +99,19 @@ def _card(index: Index, chosen: _Chosen, metrics: int, corpus: str) -> Html:
     asked = found[0][1]
     long = [len(asked.question) > _QUESTION_CHARS, len(asked.references) > _REFERENCES]
     long += [len(text) > _REFERENCE_CHARS for text in asked.references]
-    long += [len(text) > _ANSWER_CHARS for _, told in found for text in (_said(told), ", ".join(told.extracted))]
+    long += [len(text) > _ANSWER_CHARS for _, told in found for text in (told.final_text, ", ".join(told.extracted))]
     command = f"fastrec show {shlex.quote(corpus)} {shlex.quote(row.sample_hash[:16])}"
     notes = "The text is cut. All answers, in full: " if any(long) else "All answers: "
     return tag(
         "article",
         tag("h4", title_of(scope.evaluation_name, scope.metric, metrics)),
-        tag("p", _tally(scope, row), class_="soft"),
+        tag("p", "; ".join([*tally_facts(row, graded=scope.graded), f"sample {row.sample_id}"]), class_="soft"),
         tag("div", multiline(_cut(asked.question, _QUESTION_CHARS)), class_="text"),
         _references(asked),
         tag("dl", *(_answer(answer, told, graded=scope.graded) for answer, told in found)),
         tag("p", notes, tag("code", command), class_="soft"),
         class_="question",
     )
-
-
-def _tally(scope: Scope, row: QuestionRow) -> str:
-    models = counted(row.models, "model")
-    if scope.graded:
-        said = f"mean score {row.mean_score:.4g} of {models}" if row.mean_score is not None else models
-    else:
-        said = f"{row.share or 0:.0%} right: {row.right:.4g} of {models}"
-    errors = f"; {counted(row.errors, 'model')} with errors only" if row.errors else ""
-    spread = f"; disagreement {row.disagreement or 0:.2f}" if row.models > 1 else ""
-    return f"{said}{spread}{errors}; sample {row.sample_id}"
 
 
 def _answers(index: Index, chosen: _Chosen) -> tuple[list[Answer], list[Answer]]:
@@ -145,23 +135,17 @@ def _different(answers: Sequence[Answer], models: Sequence[str], number: int) ->
     there = [first[model] for model in models if model in first]
     said: dict[str, Answer] = {}
     for answer in there:
-        said.setdefault(_said(transcript_of(answer.line)), answer)
+        said.setdefault(transcript_of(answer.line).final_text, answer)
     chosen = list(said.values())
     chosen += [answer for answer in there if answer not in chosen]
     return chosen[:number]
 
 
-def _said(told: Transcript) -> str:
-    """Return the last thing that the model said."""
-    texts = [turn.text for turn in told.turns if turn.role not in ("tool", "user", "system") and turn.text]
-    return texts[-1] if texts else ""
-
-
 def _answer(answer: Answer, told: Transcript, *, graded: bool) -> Html:
-    verdict = f"{answer.score:.4g}" if graded else "right" if answer.outcome == "right" else "wrong"
+    verdict = score_text(answer.score) if graded else "right" if answer.outcome == "right" else "wrong"
     kind = "score" if graded else verdict
     turns = f"the last of {counted(len(told.turns), 'turn')}" if len(told.turns) > 1 else None
-    text = _said(told)
+    text = told.final_text
     taken = ", ".join(told.extracted)
     extracted = None
     if taken and taken != text:

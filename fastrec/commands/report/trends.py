@@ -46,13 +46,12 @@ def trend_plots(trend: Trend, limits: Limits) -> Html:
 def _card(trend: Trend, evaluation: EvaluationTrend) -> Html:
     models = _chosen(evaluation)
     left_out = len(evaluation.models) - len(models)
-    measure = "mean score" if evaluation.graded else "accuracy"
     legend = [_legend(evaluation, model, number) for number, model in enumerate(models)]
     more = tag("p", f"{counted(left_out, 'more model')} not drawn.", class_="soft") if left_out else None
     return tag(
         "article",
         tag("h3", evaluation.title),
-        tag("p", measure, class_="soft"),
+        tag("p", evaluation.measure, class_="soft"),
         _drawing(trend, evaluation, models),
         tag("p", *(tag("span", name) for name in _ends(trend)), class_="ends"),
         tag("ul", *legend),
@@ -105,8 +104,7 @@ def _drawing(trend: Trend, evaluation: EvaluationTrend, models: Sequence[ModelTr
         if changed:
             paths.append(tag("path", class_=f"ring c{number}", d="".join(f"M{x} {y}h0" for x, y in changed)))
             paths.append(tag("path", class_="hole", d="".join(f"M{x} {y}h0" for x, y in changed)))
-    measure = "mean score" if evaluation.graded else "accuracy"
-    label = f"{measure} of {counted(len(models), 'model')} in {len(columns):,} corpora"
+    label = f"{evaluation.measure} of {counted(len(models), 'model')} in {len(columns):,} corpora"
     grid = "".join(f"M0 {y}H{_WIDTH}" for y in (_MARGIN, _HEIGHT // 2, _HEIGHT - _MARGIN))
     drawing = tag(
         "svg",

@@ -17,13 +17,21 @@ from typing import Final, get_args
 from urllib.parse import quote, urlencode
 
 import msgspec
+from msgspec.structs import replace
 
 from fastrec.answers.table import SORTS, OutcomeFilter, Query, Which
-from fastrec.commands.view.names import Chosen, chosen_of, chosen_text, name_of, name_text
+from fastrec.commands.view.names import AnswerName, answer_name_of, answer_name_text, name_of, name_text
 
 __all__ = [
-    "LARGEST_PAGE", "PAGE_SIZE", "Addresses", "Place", "QuestionAddresses", "filter_pairs", "place_of", "place_pairs",
+    "LARGEST_PAGE",
+    "PAGE_SIZE",
+    "Addresses",
+    "PageState",
+    "QuestionAddresses",
+    "filter_pairs",
     "scope_pairs",
+    "state_of",
+    "state_pairs",
 ]  # fmt: skip
 
 PAGE_SIZE: Final = 100
@@ -31,16 +39,15 @@ LARGEST_PAGE: Final = 1_000
 _WHICH: Final = get_args(Which)
 _OUTCOMES: Final = get_args(OutcomeFilter)
 _MOST_DIGITS: Final = 12
-_CHANGE: Final = msgspec.structs.replace
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class PageState(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a page: the questions it is about, and what it shows of them."""
 
     query: Query
     page: int = 1
     size: int = PAGE_SIZE
-    show: tuple[Chosen, ...] = ()
+    show: tuple[AnswerName, ...] = ()
     """The answers side by side; all if there are none."""
     differences: bool = False
     """Whether the differences between the first two of them are highlighted."""
@@ -48,7 +55,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     """Whether long texts are shown whole."""
 
 
-def place_of(pairs: Iterable[tuple[str, str]]) -> Place:
+def state_of(pairs: Iterable[tuple[str, str]]) -> PageState:
     """Read the state of a page from its parameters. Unknown parameters and values are ignored."""
     values: dict[str, list[str]] = {}
     for key, value in pairs:
@@ -76,11 +83,11 @@ def place_of(pairs: Iterable[tuple[str, str]]) -> Place:
         hashes=names("hash"),
         sort=one("sort") if one("sort") in SORTS else "order",  # type: ignore[arg-type]
     )
-    return Place(
+    return PageState(
         query=query,
         page=_count(one("page"), 1, 10**_MOST_DIGITS),
         size=_count(one("size"), PAGE_SIZE, LARGEST_PAGE),
-        show=tuple(dict.fromkeys(map(chosen_of, values.get("show", ())))),
+        show=tuple(dict.fromkeys(map(answer_name_of, values.get("show", ())))),
         differences=one("differences") == "1",
         whole=one("whole") == "1",
     )
@@ -122,14 +129,14 @@ def filter_pairs(query: Query) -> list[tuple[str, str]]:
     return pairs
 
 
-def place_pairs(place: Place) -> list[tuple[str, str]]:
-    """Spell the state of a page as parameters; `place_of` is the inverse. What is as by default is left out."""
-    pairs = scope_pairs(place.query) + filter_pairs(place.query)
-    pairs += [("page", str(place.page))] if place.page != 1 else []
-    pairs += [("size", str(place.size))] if place.size != PAGE_SIZE else []
-    pairs += [("show", chosen_text(chosen)) for chosen in place.show]
-    pairs += [("differences", "1")] if place.differences else []
-    pairs += [("whole", "1")] if place.whole else []
+def state_pairs(state: PageState) -> list[tuple[str, str]]:
+    """Spell the state of a page as parameters; `state_of` is the inverse. What is as by default is left out."""
+    pairs = scope_pairs(state.query) + filter_pairs(state.query)
+    pairs += [("page", str(state.page))] if state.page != 1 else []
+    pairs += [("size", str(state.size))] if state.size != PAGE_SIZE else []
+    pairs += [("show", answer_name_text(chosen)) for chosen in state.show]
+    pairs += [("differences", "1")] if state.differences else []
+    pairs += [("whole", "1")] if state.whole else []
     return pairs
 
 
@@ -151,53 +158,53 @@ class Addresses:
         """Questions by hash or id; the form adds the text."""
         return f"{self._prefix}/find"
 
-    def table(self, place: Place) -> str:
+    def table(self, state: PageState) -> str:
         """A table of questions."""
-        return self._of("questions", _CHANGE(place, show=(), differences=False, whole=False))
+        return self._of("questions", replace(state, show=(), differences=False, whole=False))
 
-    def questions(self, place: Place) -> Callable[[str], str]:
+    def questions(self, state: PageState) -> Callable[[str], str]:
         """Return a function that makes the address of a question from its hash; for tables, it is quicker."""
-        state = urlencode(place_pairs(place))
-        return lambda sample_hash: f"{self._prefix}/question/{quote(sample_hash, safe='')}?{state}"
+        parameters = urlencode(state_pairs(state))
+        return lambda sample_hash: f"{self._prefix}/question/{quote(sample_hash, safe='')}?{parameters}"
 
-    def question(self, place: Place, sample_hash: str) -> str:
+    def question(self, state: PageState, sample_hash: str) -> str:
         """A question with its answers."""
-        return self.of_question("question", place, sample_hash)
+        return self.of_question("question", state, sample_hash)
 
-    def of_question(self, page: str, place: Place, sample_hash: str) -> str:
+    def of_question(self, page: str, state: PageState, sample_hash: str) -> str:
         """Another page about a question: `answer`, `record`, `disagreement`."""
-        return self._of(f"{page}/{quote(sample_hash, safe='')}", place)
+        return self._of(f"{page}/{quote(sample_hash, safe='')}", state)
 
-    def _of(self, page: str, place: Place) -> str:
-        return f"{self._prefix}/{page}?{urlencode(place_pairs(place))}"
+    def _of(self, page: str, state: PageState) -> str:
+        return f"{self._prefix}/{page}?{urlencode(state_pairs(state))}"
 
 
 class QuestionAddresses:
     """Makes the addresses of pages about one question."""
 
-    def __init__(self, addresses: Addresses, place: Place, sample_hash: str) -> None:
+    def __init__(self, addresses: Addresses, state: PageState, sample_hash: str) -> None:
         self.all = addresses
-        self.place = place
+        self.state = state
         self.sample_hash = sample_hash
 
     def table(self) -> str:
         """The table that the question is in."""
-        return self.all.table(self.place)
+        return self.all.table(self.state)
 
     def question(self, **changes: object) -> str:
         """The question, with some of the state changed."""
-        return self.all.question(_CHANGE(self.place, **changes), self.sample_hash)
+        return self.all.question(replace(self.state, **changes), self.sample_hash)
 
     def disagreement(self) -> str:
         """Leads to the next question on which the models disagree."""
-        return self.all.of_question("disagreement", _CHANGE(self.place, whole=False), self.sample_hash)
+        return self.all.of_question("disagreement", replace(self.state, whole=False), self.sample_hash)
 
-    def answer(self, chosen: Chosen, *, sample_hash: str | None = None, whole: bool = False) -> str:
+    def answer(self, chosen: AnswerName, *, sample_hash: str | None = None, whole: bool = False) -> str:
         """One answer to this question, or to another one."""
-        place = _CHANGE(self.place, show=(chosen,), differences=False, whole=whole)
-        return self.all.of_question("answer", place, sample_hash or self.sample_hash)
+        state = replace(self.state, show=(chosen,), differences=False, whole=whole)
+        return self.all.of_question("answer", state, sample_hash or self.sample_hash)
 
-    def record(self, chosen: Chosen) -> str:
+    def record(self, chosen: AnswerName) -> str:
         """The record of an answer, as text."""
-        place = _CHANGE(self.place, show=(chosen,), differences=False, whole=False)
-        return self.all.of_question("record", place, self.sample_hash)
+        state = replace(self.state, show=(chosen,), differences=False, whole=False)
+        return self.all.of_question("record", state, self.sample_hash)

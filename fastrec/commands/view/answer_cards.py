@@ -9,15 +9,15 @@ import msgspec
 
 from fastrec.answers.answer import Answer
 from fastrec.answers.repeats import tell_apart, trial_of
-from fastrec.answers.transcript import Transcript, Turn, transcript_of
+from fastrec.answers.transcript import Transcript, transcript_of
 from fastrec.commands.view.addresses import QuestionAddresses
 from fastrec.commands.view.differences import LONGEST, Piece, differences
-from fastrec.commands.view.names import Chosen, chosen_text
+from fastrec.commands.view.names import AnswerName, answer_name_text
 from fastrec.commands.view.texts import FIGURES, block, facts, figures, short, verdict
 from fastrec.errors import counted
 from fastrec.html import Child, Exact, Html, joined, multiline, tag
 
-__all__ = ["MOST_CARDS", "Shown", "cards", "compared", "final_text", "folded", "numbered", "repeat_text"]
+__all__ = ["MOST_CARDS", "NumberedAnswer", "cards", "compared", "folded", "numbered", "repeat_text"]
 
 MOST_CARDS: Final = 12
 """With more answers than this, the page is a list."""
@@ -28,10 +28,10 @@ _EXTRACTED: Final = 200
 _TRIAL: Final = 60
 
 
-class Shown(msgspec.Struct, frozen=True):
+class NumberedAnswer(msgspec.Struct, frozen=True):
     """An answer, how addresses name it, its conversation, and what tells it from other answers of its model."""
 
-    chosen: Chosen
+    name: AnswerName
     answer: Answer
     transcript: Transcript
     total: int
@@ -39,37 +39,30 @@ class Shown(msgspec.Struct, frozen=True):
     trial: dict[str, str]
 
 
-def numbered(answers: Iterable[Answer]) -> list[Shown]:
+def numbered(answers: Iterable[Answer]) -> list[NumberedAnswer]:
     """Number the answers of each model from 1, in the order of the models."""
     by_model: dict[str, list[tuple[Answer, Transcript]]] = {}
     for answer in answers:
-        by_model.setdefault(answer.model_id, []).append((answer, transcript_of(answer.record)))
+        by_model.setdefault(answer.model_id, []).append((answer, transcript_of(answer.line)))
     made = []
     for model, same in by_model.items():
         trials = tell_apart([trial_of(one.evaluation_id, one.sample_id, said) for one, said in same])
         made += [
-            Shown(Chosen(model, number), one, said, len(same), trial)
+            NumberedAnswer(AnswerName(model, number), one, said, len(same), trial)
             for number, ((one, said), trial) in enumerate(zip(same, trials, strict=True), start=1)
         ]
     return made
 
 
-def repeat_text(one: Shown) -> str:
+def repeat_text(one: NumberedAnswer) -> str:
     """Say which of several answers of its model it is; empty if there is only one."""
     if one.total == 1:
         return ""
     trial = (f" · {name} {short(value, _TRIAL)}" for name, value in one.trial.items())
-    return f"answer {one.chosen.ordinal:,} of {one.total:,}{''.join(trial)}"
+    return f"answer {one.name.ordinal:,} of {one.total:,}{''.join(trial)}"
 
 
-def final_text(transcript: Transcript) -> str:
-    """Return the last words of the model: of the last turn with text, of the assistant if it has one."""
-    spoken = [turn for turn in transcript.turns if turn.text]
-    own = [turn for turn in spoken if turn.role == "assistant"]
-    return (own or spoken or [Turn(number=0, role="", text="")])[-1].text
-
-
-def cards(here: QuestionAddresses, shown: Sequence[Shown]) -> Html:
+def cards(here: QuestionAddresses, shown: Sequence[NumberedAnswer]) -> Html:
     """Show answers as cards, or as a list if there are many."""
     if len(shown) <= MOST_CARDS:
         made = (_card(here, one) for one in shown)
@@ -82,9 +75,9 @@ def cards(here: QuestionAddresses, shown: Sequence[Shown]) -> Html:
     return tag("div", head, *rows, class_=" ".join(["answer-list", *empty]))
 
 
-def compared(here: QuestionAddresses, left: Shown, right: Shown) -> Html:
+def compared(here: QuestionAddresses, left: NumberedAnswer, right: NumberedAnswer) -> Html:
     """Show two answers with their differences highlighted."""
-    texts = final_text(left.transcript), final_text(right.transcript)
+    texts = left.transcript.final_text, right.transcript.final_text
     pieces, by_words = differences(*texts)
     note = "Words that only one answer has are marked."
     if not by_words:
@@ -111,22 +104,22 @@ def _marked(pieces: Sequence[Piece], side: str) -> Html:
     return tag("div", *made, class_="text", dir="auto")
 
 
-def _name(here: QuestionAddresses, one: Shown) -> Html:
-    return tag("a", one.answer.model_id, href=here.answer(one.chosen), class_="model")
+def _name(here: QuestionAddresses, one: NumberedAnswer) -> Html:
+    return tag("a", one.answer.model_id, href=here.answer(one.name), class_="model")
 
 
-def _repeat(one: Shown) -> Html | None:
+def _repeat(one: NumberedAnswer) -> Html | None:
     return tag("span", repeat_text(one), class_="repeat") if one.total > 1 else None
 
 
-def _box(here: QuestionAddresses, one: Shown) -> Html:
+def _box(here: QuestionAddresses, one: NumberedAnswer) -> Html:
     label = " ".join(["Choose", one.answer.model_id, repeat_text(one)]).strip()
-    checked = one.chosen in here.place.show
-    value = Exact(chosen_text(one.chosen))
+    checked = one.name in here.state.show
+    value = Exact(answer_name_text(one.name))
     return tag("input", type="checkbox", name="show", value=value, checked=checked, aria_label=label)
 
 
-def _card(here: QuestionAddresses, one: Shown, text: Html | None = None) -> Html:
+def _card(here: QuestionAddresses, one: NumberedAnswer, text: Html | None = None) -> Html:
     head = tag(
         "header",
         tag("h3", _box(here, one), _name(here, one)),
@@ -136,10 +129,10 @@ def _card(here: QuestionAddresses, one: Shown, text: Html | None = None) -> Html
     return tag("article", head, _repeat(one), facts(one.answer), *body, class_=f"card answer {one.answer.outcome}")
 
 
-def _row(here: QuestionAddresses, one: Shown) -> Html:
+def _row(here: QuestionAddresses, one: NumberedAnswer) -> Html:
     """Make a row of the list: unfolded, it is as a card."""
     answer = one.answer
-    start = answer.error or final_text(one.transcript)
+    start = answer.error or one.transcript.final_text
     summary = tag(
         "summary",
         verdict(answer.outcome),
@@ -153,14 +146,14 @@ def _row(here: QuestionAddresses, one: Shown) -> Html:
     return tag("div", _box(here, one), tag("details", summary, link, *body), class_=f"answer {answer.outcome}")
 
 
-def _body(here: QuestionAddresses, one: Shown, most: int, text: Html | None = None) -> list[Html]:
+def _body(here: QuestionAddresses, one: NumberedAnswer, most: int, text: Html | None = None) -> list[Html]:
     """Show the error, what was extracted, the reasoning, the final text, and a link to the transcript."""
-    address = here.answer(one.chosen)
+    address = here.answer(one.name)
     transcript = one.transcript
     made = []
     if one.answer.error:
         made.append(tag("p", "Error: ", short(one.answer.error, _CARD_TEXT), class_="error-text"))
-    said = final_text(transcript)
+    said = transcript.final_text
     extracted = [value for value in dict.fromkeys(transcript.extracted) if value and not said.startswith(value)]
     if extracted:
         values = joined(*(tag("code", short(value, _EXTRACTED)) for value in extracted[:5]))

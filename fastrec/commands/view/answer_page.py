@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from fastrec.answers.index import Index
 from fastrec.answers.table import QuestionRow
-from fastrec.commands.view.addresses import Place, QuestionAddresses
-from fastrec.commands.view.answer_cards import Shown, numbered, repeat_text
+from fastrec.commands.view.addresses import PageState, QuestionAddresses
+from fastrec.commands.view.answer_cards import NumberedAnswer, numbered, repeat_text
 from fastrec.commands.view.layout import Frame, key_link
-from fastrec.commands.view.names import Chosen
+from fastrec.commands.view.names import AnswerName
 from fastrec.commands.view.question_page import question_card
 from fastrec.commands.view.texts import block, facts, verdict
 from fastrec.commands.view.turns import conversation, errors_in
@@ -23,24 +24,23 @@ __all__ = ["answer_page", "chosen_answer", "record_text"]
 
 _MOST: Final = 100_000
 """A longer text is cut, until it is asked for."""
-_CHANGE = msgspec.structs.replace
 
 
-def chosen_answer(index: Index, row: QuestionRow, place: Place) -> Shown | None:
-    """Read the answer that a place shows; None if there is none."""
-    if not place.show:
+def chosen_answer(index: Index, row: QuestionRow, state: PageState) -> NumberedAnswer | None:
+    """Read the answer that a state shows; None if there is none."""
+    if not state.show:
         return None
-    wanted = place.show[0]
+    wanted = state.show[0]
     found = numbered(index.answers(row, (wanted.model,)))
-    return next((one for one in found if one.chosen == wanted), None)
+    return next((one for one in found if one.name == wanted), None)
 
 
-def answer_page(frame: Frame, index: Index, place: Place, row: QuestionRow, shown: Shown) -> Html:
+def answer_page(frame: Frame, index: Index, state: PageState, row: QuestionRow, shown: NumberedAnswer) -> Html:
     """Show one answer as a readable transcript."""
-    here = QuestionAddresses(frame.addresses, place, row.sample_hash)
+    here = QuestionAddresses(frame.addresses, state, row.sample_hash)
     answer, transcript = shown.answer, shown.transcript
-    whole = here.answer(shown.chosen, whole=True)
-    most = None if place.whole else _MOST
+    whole = here.answer(shown.name, whole=True)
+    most = None if state.whole else _MOST
     errors = errors_in(transcript)
     body = [
         tag(
@@ -56,32 +56,32 @@ def answer_page(frame: Frame, index: Index, place: Place, row: QuestionRow, show
         _extracted(transcript.extracted, most, whole),
         _table("Metadata", transcript.metadata, most, whole),
         _table("Unknown keys", transcript.other, most, whole),
-        tag("p", tag("a", "The record as JSON", href=here.record(shown.chosen)), f" ({len(answer.line):,} bytes)"),
+        tag("p", tag("a", "The record as JSON", href=here.record(shown.name)), f" ({len(answer.line):,} bytes)"),
     ]
-    above = QuestionAddresses(frame.addresses, _CHANGE(place, show=()), row.sample_hash)
+    above = QuestionAddresses(frame.addresses, replace(state, show=()), row.sample_hash)
     asked = tag("section", question_card(above, transcript), class_="asked")
     title = str(row.sample_id)
     trail = [
-        (place.query.evaluation_name, here.table()),
+        (state.query.evaluation_name, here.table()),
         (title, above.question(whole=False)),
         (answer.model_id, None),
     ]
     return frame.page(
         f"{answer.model_id} · {title}",
         trail,
-        _links(here, index, shown.chosen),
+        _links(here, index, shown.name),
         tag("div", asked, tag("section", *body, class_="said"), class_="columns reading"),
         tools=_search(),
     )
 
 
-def _links(here: QuestionAddresses, index: Index, chosen: Chosen) -> Html:
+def _links(here: QuestionAddresses, index: Index, chosen: AnswerName) -> Html:
     """Link to the same model's answers to other questions, and to other models' answers to this one."""
-    query = here.place.query
+    query = here.state.query
     before, after = index.neighbours(query, here.sample_hash)
 
     def question(other: QuestionRow | None) -> str | None:
-        return here.answer(Chosen(chosen.model), sample_hash=other.sample_hash) if other else None
+        return here.answer(AnswerName(chosen.model), sample_hash=other.sample_hash) if other else None
 
     models = [model for model, outcome in index.outcomes(query, here.sample_hash).items() if outcome != "none"]
     number = models.index(chosen.model) if chosen.model in models else 0
@@ -89,7 +89,7 @@ def _links(here: QuestionAddresses, index: Index, chosen: Chosen) -> Html:
     def model(position: int) -> str | None:
         if not 0 <= position < len(models):
             return None
-        return here.answer(Chosen(models[position]))
+        return here.answer(AnswerName(models[position]))
 
     return tag(
         "nav",
@@ -102,13 +102,13 @@ def _links(here: QuestionAddresses, index: Index, chosen: Chosen) -> Html:
     )
 
 
-def _repeats(here: QuestionAddresses, shown: Shown) -> Html:
+def _repeats(here: QuestionAddresses, shown: NumberedAnswer) -> Html:
     """Say which of several answers of its model this is, and link to the others."""
     if shown.total == 1:
         return Html("")
     others = (
-        tag("a", f"{number:,}", href=here.answer(Chosen(shown.chosen.model, number)))
-        if number != shown.chosen.ordinal
+        tag("a", f"{number:,}", href=here.answer(AnswerName(shown.name.model, number)))
+        if number != shown.name.ordinal
         else tag("b", f"{number:,}", aria_current="page")
         for number in range(1, shown.total + 1)
     )
@@ -116,7 +116,7 @@ def _repeats(here: QuestionAddresses, shown: Shown) -> Html:
     return tag("div", tag("span", repeat_text(shown), class_="repeat"), links, class_="line")
 
 
-def _attributes(shown: Shown) -> Html:
+def _attributes(shown: NumberedAnswer) -> Html:
     answer = shown.answer
     said = [("evaluation_id", answer.evaluation_id), ("sample_id", str(answer.sample_id))]
     if answer.source:
@@ -156,7 +156,7 @@ def _search() -> Html:
     return tag("span", box, tag("output", "", id="hits"), class_="scripted-only within")
 
 
-def record_text(shown: Shown) -> str:
+def record_text(shown: NumberedAnswer) -> str:
     """Return the record as indented JSON, in which characters that cannot be seen are escapes."""
     text = msgspec.json.format(shown.answer.line, indent=2).decode()
     odd = {char for char in set(text) if not char.isprintable() and char not in "\n "}

@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from fastrec.answers.index import Index
 from fastrec.answers.table import Query, QuestionRow, Scope
-from fastrec.commands.view.addresses import Addresses, Place, place_of
+from fastrec.commands.view.addresses import Addresses, PageState, state_of
 from fastrec.commands.view.answer_page import answer_page, chosen_answer, record_text
 from fastrec.commands.view.layout import Frame
 from fastrec.commands.view.question_page import NO_MORE, question_page
@@ -54,57 +54,57 @@ class _Pages:
         found = self._index.find(text) if text else []
         if len(found) == 1:
             query = Query(evaluation_name=found[0].evaluation_name, metric=found[0].metric)
-            address = self.frame(request).addresses.question(Place(query=query), found[0].sample_hash)
+            address = self.frame(request).addresses.question(PageState(query=query), found[0].sample_hash)
             return RedirectResponse(address, 303)
         return _html(found_page(self.frame(request), text, found))
 
     def table(self, request: Request) -> Response:
-        place, scope = self._place(request)
+        state, scope = self._state(request)
         frame = self.frame(request)
         if any(value == "" and key != "metric" for key, value in request.query_params.multi_items()):
-            return RedirectResponse(frame.addresses.table(place), 303)  # a form sends empty fields, too
-        return _html(table_page(frame, self._index, scope, place))
+            return RedirectResponse(frame.addresses.table(state), 303)  # a form sends empty fields, too
+        return _html(table_page(frame, self._index, scope, state))
 
     def question(self, request: Request) -> Response:
-        place, scope = self._place(request)
-        page = question_page(self.frame(request), self._index, scope, place, self._row(request, place))
+        state, scope = self._state(request)
+        page = question_page(self.frame(request), self._index, scope, state, self._row(request, state))
         return _html(page)
 
     def disagreement(self, request: Request) -> Response:
-        place, _ = self._place(request)
-        row = self._row(request, place)
+        state, _ = self._state(request)
+        row = self._row(request, state)
         frame = self.frame(request)
-        following = self._index.next_disagreement(place.query, row.sample_hash)
+        following = self._index.next_disagreement(state.query, row.sample_hash)
         if following is None:
-            address = frame.addresses.question(place, row.sample_hash)
+            address = frame.addresses.question(state, row.sample_hash)
             return RedirectResponse(f"{address}#{NO_MORE}", 303)
-        return RedirectResponse(frame.addresses.question(place, following.sample_hash), 303)
+        return RedirectResponse(frame.addresses.question(state, following.sample_hash), 303)
 
     def answer(self, request: Request) -> Response:
-        place, _ = self._place(request)
-        row = self._row(request, place)
-        answer = chosen_answer(self._index, row, place)
+        state, _ = self._state(request)
+        row = self._row(request, state)
+        answer = chosen_answer(self._index, row, state)
         if answer is None:
             raise _MissingError("The model has no such answer to this question.")
-        return _html(answer_page(self.frame(request), self._index, place, row, answer))
+        return _html(answer_page(self.frame(request), self._index, state, row, answer))
 
     def record(self, request: Request) -> Response:
-        place, _ = self._place(request)
-        answer = chosen_answer(self._index, self._row(request, place), place)
+        state, _ = self._state(request)
+        answer = chosen_answer(self._index, self._row(request, state), state)
         if answer is None:
             raise _MissingError("The model has no such answer to this question.")
         return PlainTextResponse(record_text(answer))
 
-    def _place(self, request: Request) -> tuple[Place, Scope]:
-        place = place_of(request.query_params.multi_items())
-        query = place.query
+    def _state(self, request: Request) -> tuple[PageState, Scope]:
+        state = state_of(request.query_params.multi_items())
+        query = state.query
         for scope in self._index.scopes:
             if (scope.evaluation_name, scope.metric) == (query.evaluation_name, query.metric):
-                return place, scope
+                return state, scope
         raise _MissingError("This corpus has no such evaluation and metric.")
 
-    def _row(self, request: Request, place: Place) -> QuestionRow:
-        row = self._index.row(place.query, request.path_params["hash"])
+    def _row(self, request: Request, state: PageState) -> QuestionRow:
+        row = self._index.row(state.query, request.path_params["hash"])
         if row is None:
             raise _MissingError("This evaluation has no such question.")
         return row

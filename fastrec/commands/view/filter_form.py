@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from fastrec.answers.table import Query, Scope
-from fastrec.commands.view.addresses import PAGE_SIZE, Place, filter_pairs, scope_pairs
+from fastrec.commands.view.addresses import PAGE_SIZE, PageState, filter_pairs, scope_pairs
 from fastrec.commands.view.names import name_text
+from fastrec.commands.view.texts import hidden_fields
 from fastrec.errors import counted
-from fastrec.html import Child, Exact, Html, joined, tag
+from fastrec.html import Child, Exact, Html, tag
 
 __all__ = ["WHICH", "filter_form"]
 
@@ -23,19 +24,19 @@ WHICH: Final = {
 }
 
 
-def filter_form(scope: Scope, place: Place, action: str, reset: str) -> Html:
+def filter_form(scope: Scope, state: PageState, action: str, reset: str) -> Html:
     """Make the form; it works without a script."""
-    query = place.query
-    state = [*scope_pairs(query), *filter_pairs(query)]
-    hidden = [(name, value) for name, value in state if name not in _FIELDS]
-    hidden += [("size", str(place.size))] if place.size != PAGE_SIZE else []
+    query = state.query
+    pairs = [*scope_pairs(query), *filter_pairs(query)]
+    hidden = [(name, value) for name, value in pairs if name not in _FIELDS]
+    hidden += [("size", str(state.size))] if state.size != PAGE_SIZE else []
     text = tag(
         "input", type="search", name="text", value=Exact(query.text), placeholder="text in the input or a reference",
         data_key="/",
     )  # fmt: skip
     return tag(
         "form",
-        joined(*(tag("input", type="hidden", name=name, value=Exact(value)) for name, value in hidden)),
+        hidden_fields(hidden),
         _field("Search", text, "wide"),
         _field("Show", _select("which", list(WHICH.items()), query.which)),
         *(_field("Right", _models("right", scope, one)) for one in query.right or ("",)),

@@ -11,14 +11,14 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["Chosen", "chosen_of", "chosen_text", "name_of", "name_text"]
+__all__ = ["AnswerName", "answer_name_of", "answer_name_text", "name_of", "name_text"]
 
 _ESCAPE: Final = re.compile(r"\\(?:(\\)|x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8}))")
 _ORDINAL: Final = re.compile(r"\\([2-9]|[1-9][0-9]{1,8})\Z")
 
 
-class Chosen(msgspec.Struct, frozen=True):
-    """An answer that a page shows: the model, and which of its answers to the question, from 1."""
+class AnswerName(msgspec.Struct, frozen=True):
+    """Which answer to a question: the model, and the number of its answer from 1."""
 
     model: str
     ordinal: int = 1
@@ -54,15 +54,15 @@ def _char(found: re.Match[str]) -> str:
     return chr(code) if code < 0x110000 else "\ufffd"
 
 
-def chosen_text(chosen: Chosen) -> str:
+def answer_name_text(name: AnswerName) -> str:
     """Spell an answer; the ordinal cannot be confused with the name, where a backslash is always escaped."""
-    return name_text(chosen.model) + (f"\\{chosen.ordinal}" if chosen.ordinal > 1 else "")
+    return name_text(name.model) + (f"\\{name.ordinal}" if name.ordinal > 1 else "")
 
 
-def chosen_of(text: str) -> Chosen:
+def answer_name_of(text: str) -> AnswerName:
     """Return the answer that is spelled like this."""
     found = _ORDINAL.search(text)
     # After an even number of backslashes it is an ordinal; after an odd number, a backslash that belongs to the name.
     if found and (found.start() - len(text[: found.start()].rstrip("\\"))) % 2 == 0:
-        return Chosen(name_of(text[: found.start()]), int(found[1]))
-    return Chosen(name_of(text))
+        return AnswerName(name_of(text[: found.start()]), int(found[1]))
+    return AnswerName(name_of(text))

@@ -6,20 +6,21 @@ from collections.abc import Mapping, Sequence
 from string import ascii_uppercase
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from fastrec.answers.index import Index
 from fastrec.answers.table import OUTCOMES, Outcome, QuestionRow, Scope
 from fastrec.answers.transcript import Transcript
-from fastrec.commands.view.addresses import Place, QuestionAddresses, filter_pairs, scope_pairs
-from fastrec.commands.view.answer_cards import Shown, cards, compared, folded, numbered
+from fastrec.answers.wording import tally_facts
+from fastrec.commands.view.addresses import PageState, QuestionAddresses, filter_pairs, scope_pairs
+from fastrec.commands.view.answer_cards import NumberedAnswer, cards, compared, folded, numbered
 from fastrec.commands.view.layout import Frame, key_link
-from fastrec.commands.view.names import Chosen
+from fastrec.commands.view.names import AnswerName
 from fastrec.commands.view.start_page import metric_name
 from fastrec.commands.view.table_page import metric_links
-from fastrec.commands.view.texts import SIGNS, block, percent, score_text
+from fastrec.commands.view.texts import SIGNS, block, hidden_fields
 from fastrec.errors import counted
-from fastrec.html import Exact, Html, joined, tag
+from fastrec.html import Html, joined, tag
 
 __all__ = ["NO_MORE", "question_card", "question_page"]
 
@@ -27,17 +28,16 @@ NO_MORE: Final = "no-more"
 """The anchor of a note that is visible only if an address has it."""
 _INPUT: Final = 6_000
 _PROMPT: Final = 3_000
-_CHANGE = msgspec.structs.replace
 
 
-def question_page(frame: Frame, index: Index, scope: Scope, place: Place, row: QuestionRow) -> Html:
+def question_page(frame: Frame, index: Index, scope: Scope, state: PageState, row: QuestionRow) -> Html:
     """Show a question with all answers, or with those that are chosen."""
-    query, here = place.query, QuestionAddresses(frame.addresses, place, row.sample_hash)
-    models = tuple(dict.fromkeys(one.model for one in place.show)) or query.models
+    query, here = state.query, QuestionAddresses(frame.addresses, state, row.sample_hash)
+    models = tuple(dict.fromkeys(one.model for one in state.show)) or query.models
     shown = numbered(index.answers(row, models))
-    if place.show:
-        by_choice = {one.chosen: one for one in shown}
-        shown = [by_choice[chosen] for chosen in place.show if chosen in by_choice]
+    if state.show:
+        by_choice = {one.name: one for one in shown}
+        shown = [by_choice[chosen] for chosen in state.show if chosen in by_choice]
     some = shown or numbered(index.answers(row))  # the chosen models may lack this question
     title = str(row.sample_id)
     question = joined(
@@ -45,7 +45,7 @@ def question_page(frame: Frame, index: Index, scope: Scope, place: Place, row: Q
         tag("p", _about(scope, row), class_="soft"),
         *(question_card(here, one.transcript) for one in some[:1]),
     )
-    other = metric_links(index, query, lambda metric: here.question(query=_CHANGE(query, metric=metric)))
+    other = metric_links(index, query, lambda metric: here.question(query=replace(query, metric=metric)))
     outcomes = _glance(here, index.outcomes(query, row.sample_hash))
     answers = _answers(here, shown)
     return frame.page(
@@ -59,22 +59,17 @@ def question_page(frame: Frame, index: Index, scope: Scope, place: Place, row: Q
 
 
 def _about(scope: Scope, row: QuestionRow) -> str:
-    if scope.graded:
-        right = f"mean score {score_text(row.mean_score)} of {counted(row.models, 'model')}"
-    else:
-        right = f"{row.right:.4g} of {counted(row.models, 'model')} right ({percent(row.share)})"
-    errors = f" · {counted(row.errors, 'model')} with errors only" if row.errors else ""
-    metric = "" if scope.metric is None else f"{metric_name(scope.metric)} · "
-    return f"{metric}{right} · disagreement {percent(row.disagreement)}{errors}"
+    metric = [] if scope.metric is None else [metric_name(scope.metric)]
+    return " · ".join([*metric, *tally_facts(row, graded=scope.graded)])
 
 
 def _links(here: QuestionAddresses, index: Index) -> Html:
     """Link to the questions before and after this one, in the order of the table."""
-    before, after = index.neighbours(here.place.query, here.sample_hash)
-    place = _CHANGE(here.place, whole=False)
+    before, after = index.neighbours(here.state.query, here.sample_hash)
+    state = replace(here.state, whole=False)
 
     def link(row: QuestionRow | None) -> str | None:
-        return here.all.question(place, row.sample_hash) if row else None
+        return here.all.question(state, row.sample_hash) if row else None
 
     return tag(
         "nav",
@@ -90,7 +85,7 @@ def _links(here: QuestionAddresses, index: Index) -> Html:
 def question_card(here: QuestionAddresses, transcript: Transcript) -> Html:
     """Show the input, the references and the choices."""
     whole = here.question(whole=True)
-    most = None if here.place.whole else _INPUT
+    most = None if here.state.whole else _INPUT
     parts = [tag("h2", "Question"), block(transcript.question, most, whole)]
     if transcript.choices:
         expected = _expected(transcript)
@@ -101,7 +96,7 @@ def question_card(here: QuestionAddresses, transcript: Transcript) -> Html:
     if not references:
         parts.append(tag("p", "none", class_="soft"))
     if transcript.prompt and transcript.prompt != transcript.question:
-        parts.append(folded("Prompt as formatted", transcript.prompt, None if here.place.whole else _PROMPT, whole))
+        parts.append(folded("Prompt as formatted", transcript.prompt, None if here.state.whole else _PROMPT, whole))
     parts.append(tag("p", tag("code", here.sample_hash, title="sample_hash"), class_="soft hash"))
     return tag("div", *parts, class_="card")
 
@@ -142,21 +137,20 @@ def _square(here: QuestionAddresses, model: str, outcome: Outcome) -> Html:
     class_ = f"dot {outcome}"
     if outcome == "none":
         return tag("span", SIGNS[outcome], class_=class_, title=label)
-    address = here.answer(Chosen(model))
+    address = here.answer(AnswerName(model))
     return tag("a", SIGNS[outcome], href=address, class_=class_, title=label, aria_label=label)
 
 
-def _answers(here: QuestionAddresses, shown: Sequence[Shown]) -> Html:
+def _answers(here: QuestionAddresses, shown: Sequence[NumberedAnswer]) -> Html:
     """Show the answers in a form to choose some of them."""
-    place = here.place
+    state = here.state
     all_answers = here.question(show=(), differences=False)
-    pairs = [*scope_pairs(place.query), *filter_pairs(place.query)]
-    hidden = [tag("input", type="hidden", name=name, value=Exact(value)) for name, value in pairs]
+    pairs = [*scope_pairs(state.query), *filter_pairs(state.query)]
     rest = shown
     two = Html("")
-    if place.differences and len(shown) > 1:
+    if state.differences and len(shown) > 1:
         two, rest = compared(here, *shown[:2]), shown[2:]
-    elif place.differences:
+    elif state.differences:
         two = tag("p", "Choose two answers to see their differences.", class_="note")
     choose = (
         tag("span", "Chosen:", class_="soft"),
@@ -167,8 +161,8 @@ def _answers(here: QuestionAddresses, shown: Sequence[Shown]) -> Html:
         "div",
         tag("h2", counted(len(shown), "answer")),
         *(choose if len(shown) > 1 else ()),
-        tag("a", "All answers", href=all_answers, class_="button") if place.show else None,
+        tag("a", "All answers", href=all_answers, class_="button") if state.show else None,
         class_="answer-tools",
     )
     listed = cards(here, rest) if rest else Html("")
-    return tag("form", joined(*hidden), tools, two, listed, action=all_answers.partition("?")[0], id="answers")
+    return tag("form", hidden_fields(pairs), tools, two, listed, action=all_answers.partition("?")[0], id="answers")

@@ -7,9 +7,10 @@ from itertools import groupby
 
 from fastrec.answers.index import Index
 from fastrec.answers.table import Query, QuestionRow, Scope
-from fastrec.commands.view.addresses import Place
+from fastrec.answers.wording import percent
+from fastrec.commands.view.addresses import PageState
 from fastrec.commands.view.layout import Frame
-from fastrec.commands.view.texts import bar, percent
+from fastrec.commands.view.texts import bar
 from fastrec.errors import counted
 from fastrec.html import Exact, Html, joined, tag, tiles
 
@@ -54,7 +55,7 @@ def _rows(frame: Frame, scopes: Sequence[Scope]) -> list[Html]:
     made = []
     for number, scope in enumerate(scopes):
         query = Query(evaluation_name=scope.evaluation_name, metric=scope.metric)
-        address = frame.addresses.table(Place(query=query))
+        address = frame.addresses.table(PageState(query=query))
         name = tag("a", scope.evaluation_name, href=address, class_="row-link") if number == 0 else ""
         metric = tag("a", metric_name(scope.metric), href=address, class_="row-link" if number else None)
         if scope.metric is None and len(scopes) == 1:
@@ -83,8 +84,8 @@ def found_page(frame: Frame, text: str, found: Sequence[QuestionRow]) -> Html:
     """List the questions that a hash or an id finds."""
     rows = []
     for row in found:
-        place = Place(query=Query(evaluation_name=row.evaluation_name, metric=row.metric))
-        link = tag("a", str(row.sample_id), href=frame.addresses.question(place, row.sample_hash), class_="row-link")
+        state = PageState(query=Query(evaluation_name=row.evaluation_name, metric=row.metric))
+        link = tag("a", str(row.sample_id), href=frame.addresses.question(state, row.sample_hash), class_="row-link")
         cells = (
             tag("th", link, scope="row"),
             tag("td", f"{row.evaluation_name} · {metric_name(row.metric)}"),

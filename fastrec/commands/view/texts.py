@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
 from fastrec.answers.answer import Answer
 from fastrec.answers.table import Outcome
-from fastrec.html import Html, multiline, tag
+from fastrec.answers.wording import NONE, score_text
+from fastrec.html import Exact, Html, joined, multiline, tag
 
-__all__ = ["FIGURES", "SIGNS", "bar", "block", "facts", "figures", "percent", "score_text", "short", "verdict"]
+__all__ = ["FIGURES", "SIGNS", "bar", "block", "facts", "figures", "hidden_fields", "short", "verdict"]
 
 SIGNS: Final[dict[Outcome, str]] = {"right": "✓", "wrong": "✗", "mixed": "±", "error": "!", "none": "·"}
 FIGURES: Final = ("score", "tokens", "latency")
@@ -19,32 +21,6 @@ _BAR: Final = 60
 def verdict(outcome: Outcome) -> Html:
     """Make a badge: a sign, the word, and a colour."""
     return tag("span", tag("span", SIGNS[outcome], aria_hidden="true"), f" {outcome}", class_=f"verdict {outcome}")
-
-
-def percent(share: float | None) -> str:
-    """Format a share; a dash if there is none. Only none and all are 0 % and 100 %.
-
-    >>> percent(0.5), percent(0.999), percent(0.001), percent(None)
-    ('50%', '>99%', '<1%', '–')
-    """
-    if share is None:
-        return "–"
-    if 0 < share < 0.01:
-        return "<1%"
-    return ">99%" if 0.99 < share < 1 else f"{share:.0%}"
-
-
-def score_text(score: float | None) -> str:
-    """Format a score with four digits.
-
-    >>> score_text(1.0), score_text(True), score_text(0.33333), score_text(1e-9)
-    ('1', 'true', '0.3333', '1e-09')
-    """
-    if score is None:
-        return "–"
-    if isinstance(score, bool):
-        return str(score).lower()
-    return f"{score:.4g}" if abs(score) < 1_000 else f"{score:,.0f}"
 
 
 def bar(share: float | None, class_: str = "share") -> Html:
@@ -64,6 +40,11 @@ def short(text: str, most: int) -> str:
     return line if len(line) <= most and len(text) <= most * 4 else line[:most].rstrip() + "…"
 
 
+def hidden_fields(pairs: Iterable[tuple[str, str]]) -> Html:
+    """Make the fields of a form that keep the state of the page."""
+    return joined(*(tag("input", type="hidden", name=name, value=Exact(value)) for name, value in pairs))
+
+
 def block(text: str, most: int | None, whole: str | None = None, *, class_: str = "text") -> Html:
     """Show a text with its line breaks, cut to some characters with a link to the whole text."""
     if most is None or len(text) <= most:
@@ -76,7 +57,7 @@ def block(text: str, most: int | None, whole: str | None = None, *, class_: str 
 def figures(answer: Answer) -> tuple[str, str, str]:
     """Format score, tokens (of the input → of the output) and latency of an answer; empty if there is none."""
     numbers = (answer.input_tokens, answer.output_tokens)
-    tokens = " → ".join("–" if number is None else f"{number:,}" for number in numbers)
+    tokens = " → ".join(NONE if number is None else f"{number:,}" for number in numbers)
     latency = "" if answer.latency_ms is None else _seconds(answer.latency_ms)
     return score_text(answer.score), "" if numbers == (None, None) else tokens, latency
 

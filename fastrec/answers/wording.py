@@ -1,0 +1,87 @@
+"""How scores, shares and results of models are spelled: the same in the terminal, in the browser and in reports."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Final, Protocol
+
+from fastrec.errors import counted
+
+__all__ = ["NONE", "percent", "score_text", "tally_facts", "value_text"]
+
+NONE: Final = "–"
+"""Stands for a number that there is not."""
+
+
+class _Tallied(Protocol):
+    @property
+    def models(self) -> int: ...
+    @property
+    def right(self) -> float: ...
+    @property
+    def mean_score(self) -> float | None: ...
+    @property
+    def disagreement(self) -> float | None: ...
+    @property
+    def errors(self) -> int: ...
+
+
+def score_text(score: float | None) -> str:
+    """Format a score with four digits, or as an integer if it is large.
+
+    >>> [score_text(score) for score in (True, 1.0, 0.123456, 12_345.6, 10**400, None)]
+    ['true', '1', '0.1235', '12,346', '1.000e+400', '–']
+    """
+    if score is None:
+        return NONE
+    if isinstance(score, bool):
+        return str(score).lower()
+    if 1_000 <= abs(score) < 10**15:
+        return f"{score:,.0f}"
+    return f"{score:.4g}" if isinstance(score, float) or abs(score) < 1_000 else f"{Decimal(score):.4g}"
+
+
+def percent(share: float | None) -> str:
+    """Format a share. Only 0 is "0%", and only 1 is "100%".
+
+    >>> [percent(share) for share in (0.5, 0.999, 0.001, 0, None)]
+    ['50%', '>99%', '<1%', '0%', '–']
+    """
+    if share is None:
+        return NONE
+    if 0 < share < 0.01:
+        return "<1%"
+    return ">99%" if 0.99 < share < 1 else f"{share:.0%}"
+
+
+def value_text(value: float | None, *, graded: bool) -> str:
+    """Format an accuracy, or a mean score if the metric is graded.
+
+    >>> value_text(0.5, graded=False), value_text(0.5, graded=True), value_text(None, graded=True)
+    ('50.0%', '0.5', '–')
+    """
+    return NONE if value is None else score_text(value) if graded else f"{value:.1%}"
+
+
+def tally_facts(tally: _Tallied, *, graded: bool) -> list[str]:
+    """Say how many models are right about a question, how much they disagree, and how many have only errors.
+
+    >>> from fastrec.answers.shown import Tally
+    >>> tally = Tally(metric=None, graded=True, models=4, right=1, mean_score=0.5, disagreement=0.9, errors=1)
+    >>> tally_facts(tally, graded=False)
+    ['1 of 4 models right (25%)', 'disagreement 0.90', '1 model with errors only']
+    >>> tally_facts(tally, graded=True)[0]
+    'mean score 0.5 of 4 models'
+    """
+    models = counted(tally.models, "model")
+    if not tally.models:
+        facts = ["no answers"]
+    elif graded:
+        facts = [f"mean score {score_text(tally.mean_score)} of {models}"]
+    else:
+        facts = [f"{tally.right:.4g} of {models} right ({percent(tally.right / tally.models)})"]
+    if tally.disagreement is not None:
+        facts.append(f"disagreement {tally.disagreement:.2f}")
+    if tally.errors:
+        facts.append(f"{counted(tally.errors, 'model')} with errors only")
+    return facts
