@@ -18,6 +18,7 @@ from fastrec.answers.table import Outcome, Query
 from fastrec.answers.transcript import Turn, transcript_of
 from fastrec.corpus.sources import Source
 from fastrec.filters import Filters
+from fastrec.judge.parse import spell
 
 __all__ = ["ShownAnswer", "ShownQuestion", "Tally", "Verdict", "read_question"]
 
@@ -228,4 +229,4 @@ def _add(answers: dict[bytes, ShownAnswer], answer: Answer, question: ShownQuest
 def _same(answers: dict[bytes, ShownAnswer], shown: ShownAnswer, number: int) -> ShownAnswer:
     """Return the answer with this conversation that comes at this number; if there is none, it is this one."""
     same = (shown.model_id, shown.evaluation_id, shown.sample_id, shown.prompt, shown.choices, shown.turns, number)
-    return answers.setdefault(msgspec.json.encode(same), msgspec.structs.replace(shown, verdicts=[]))
+    return answers.setdefault(spell(same), msgspec.structs.replace(shown, verdicts=[]))

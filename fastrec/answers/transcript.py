@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from fastrec.answers.tool_results import Calls, is_failure
+from fastrec.judge.parse import parse, spell
 
 __all__ = ["Call", "Transcript", "Turn", "transcript_of"]
 
@@ -111,7 +112,7 @@ def transcript_of(record: Any) -> Transcript:
     Results of tools are matched with their calls by id, and by order where ids are missing or repeated: see `Calls`.
     """
     if isinstance(record, bytes):
-        record = msgspec.json.decode(record)
+        record = _decoded(record)
     values: dict[str, Any] = msgspec.to_builtins(record) if isinstance(record, msgspec.Struct) else record
     asked = values["input"]
     turns = [_turn(turn, number) for key in _TURNS for number, turn in enumerate(values.get(key) or ())]
@@ -127,6 +128,13 @@ def transcript_of(record: Any) -> Transcript:
         metadata=_all_texts(values.get("metadata") or {}),
         other=dict(_unknown(values)),
     )
+
+
+def _decoded(line: bytes) -> Any:
+    try:
+        return msgspec.json.decode(line)
+    except (msgspec.DecodeError, RecursionError):  # an integer with more digits than msgspec decodes, or many levels
+        return parse(line)[0]
 
 
 def _turn(turn: Mapping[str, Any], position: int) -> Turn:
@@ -200,4 +208,4 @@ def _text(value: Any) -> str:
 
 def _value(value: Any) -> str:
     """Return a text as it is, and anything else as JSON."""
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return value if isinstance(value, str) else spell(value).decode()

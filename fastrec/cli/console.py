@@ -27,7 +27,9 @@ def print_json(document: object) -> None:
 
     import msgspec
 
-    text = msgspec.json.encode(document).decode()
+    from fastrec.judge.parse import spell
+
+    text = spell(document).decode()  # integers may have more digits than msgspec encodes
     click.echo(msgspec.json.format(UNSAFE.sub(lambda match: json.dumps(match[0])[1:-1], text)))
 
 

@@ -1,0 +1,69 @@
+"""Integers with more digits than Python and msgspec convert: every command that shows answers shows them, too."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fastrec
+from fastrec.answers.index import open_index
+from fastrec.answers.table import Query
+from tests.commands.viewing import Client, serving
+from tests.running import run_here
+from tests.samples import sample
+
+HUGE = "1" + "0" * 5_000
+
+
+def line(model: str, right: bool) -> bytes:
+    """Return a record whose sample_id, score, and an unknown key are huge."""
+    record: dict[str, Any] = sample(model_id=model, sample_id="<id>")
+    del record["error"]
+    record["evaluation"] = {"score": "<score>", "is_correct": right}
+    record["metadata"] = {"subject": "x"}
+    record["unknown"] = "<unknown>"
+    text = json.dumps(record).replace('"<id>"', HUGE).replace('"<unknown>"', f"[{HUGE}]")
+    return text.replace('"<score>"', HUGE if right else "0").encode()
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("huge")
+    (folder / "a.jsonl").write_bytes(b"\n".join([line("a", True), line("b", False)]))
+    assert fastrec.normalize(folder / "a.jsonl", folder / "corpus").line_counts.kept == 2
+    return folder / "corpus"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["show", "{}", HUGE], "a  right score 1.000e+5000"),
+        (["show", "{}", HUGE, "--full"], f"unknown: [{HUGE}]"),
+        (["show", "{}", HUGE, "--format", "json"], f'"score": {HUGE},'),
+        (["questions", "{}"], "arithmetic: 1 question, 2 models"),
+        (["questions", "{}", "--format", "json"], f'"sample_id": {HUGE},'),
+        (["questions", "{}", "--format", "csv"], HUGE),
+        (["compare", "{}", "a", "b"], "A  a  right score 1.000e+5000"),
+        (["compare", "{}", "a", "b", "--format", "json"], f'"score": {HUGE},'),
+        (["report", "{}", "-o", "-"], "1.000e+5000"),
+    ],
+)
+def test_commands_show_huge_integers(arguments: list[str], expected: str, corpus: Path) -> None:
+    done = run_here(*(one.format(corpus) for one in arguments))
+    assert done.returncode == 0
+    assert expected in done.stdout.decode()
+
+
+def test_pages_show_huge_integers(corpus: Path) -> None:
+    with open_index(corpus) as index:
+        (row,) = index.page(Query(evaluation_name="arithmetic")).rows
+    with serving(corpus) as opened:
+        client = Client(opened.address)
+        assert HUGE in client.page("/questions?evaluation=arithmetic")
+        assert "1.000e+5000" in client.page(f"/question/{row.sample_hash}?evaluation=arithmetic")
+        page = client.page(f"/answer/{row.sample_hash}?evaluation=arithmetic&show=a")
+        assert f"[{HUGE}]" in page  # the unknown key
+        assert HUGE in client.page(f"/record/{row.sample_hash}?evaluation=arithmetic&show=a")
