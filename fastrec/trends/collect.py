@@ -25,8 +25,8 @@ from fastrec.summary.document import LineCounts
 from fastrec.summary.significance import adjust
 from fastrec.summary.titles import metrics_of
 from fastrec.trends.compare import compare_corpora
-from fastrec.trends.document import Change, EvaluationTrend, ModelTrend, Night, Point, Trend
-from fastrec.trends.nights import Found, find_nights
+from fastrec.trends.corpora import NamedCorpus, find_corpora
+from fastrec.trends.document import Change, EvaluationTrend, ModelTrend, Point, Trend, TrendCorpus
 
 __all__ = ["collect_trend"]
 
@@ -44,7 +44,7 @@ class _Cell(msgspec.Struct, frozen=True, gc=False):
 class _Corpus(msgspec.Struct):
     """What is needed of the documents of a corpus."""
 
-    found: Found
+    named: NamedCorpus
     line_counts: LineCounts
     skipped: int
     hashes: str
@@ -54,9 +54,9 @@ class _Corpus(msgspec.Struct):
     """By evaluation and metric."""
 
     @classmethod
-    def read(cls, found: Found) -> _Corpus:
-        manifest = read_manifest(found.path)
-        summary = read_summary(found.path, manifest)
+    def read(cls, named: NamedCorpus) -> _Corpus:
+        manifest = read_manifest(named.path)
+        summary = read_summary(named.path, manifest)
         models = {
             (one.evaluation_name, one.metric): {
                 model.model_id: _Cell(
@@ -77,7 +77,7 @@ class _Corpus(msgspec.Struct):
             for one in summary.evaluations
         ]
         hashes = f"schema {summary.schema} and {summary.sample_hash.algorithm} hashes"
-        return cls(found, summary.line_counts, len(manifest.skipped), hashes, scopes, models)
+        return cls(named, summary.line_counts, len(manifest.skipped), hashes, scopes, models)
 
 
 def collect_trend(
@@ -92,7 +92,7 @@ def collect_trend(
     """Collect the trend over corpora; see `fastrec.trend`."""
     if not 0 <= p <= 1:
         raise UsageError(f"p must be between 0 and 1, not {p}")
-    found, notices = find_nights(paths)
+    found, notices = find_corpora(paths)
     corpora = [_Corpus.read(one) for one in found]
     scopes = _merged(corpora)
     metrics = metrics_of(scopes)
@@ -108,7 +108,7 @@ def collect_trend(
     return Trend(
         p=p,
         comparisons=len(tested),
-        nights=list(_nights(corpora, evaluations)),
+        corpora=list(_described(corpora, evaluations)),
         evaluations=evaluations,
         notices=[*notices, *_mismatches(corpora)],
     )
@@ -138,21 +138,21 @@ def _evaluation(scope: Scope, models: Sequence[str], metrics: int, corpora: Sequ
             model = corpus.models.get((scope.evaluation_name, scope.metric), {}).get(name)
             if model is None:
                 continue
-            night = corpus.found.name
-            points.append(_point(night, model, graded=scope.graded))
+            here = corpus.named.name
+            points.append(_point(here, model, graded=scope.graded))
             if model.answered:
                 if last is not None:
-                    changes.append(_no_change(last, night))
-                last = night
+                    changes.append(_no_change(last, here))
+                last = here
         made.append(ModelTrend(model_id=name, points=points, changes=changes))
     return EvaluationTrend(
         evaluation_name=scope.evaluation_name, metric=scope.metric, metrics=metrics, graded=scope.graded, models=made
     )
 
 
-def _point(night: str, model: _Cell, *, graded: bool) -> Point:
+def _point(corpus: str, model: _Cell, *, graded: bool) -> Point:
     return Point(
-        night=night,
+        corpus=corpus,
         records=model.records,
         errors=model.errors,
         questions=model.answered,
@@ -168,19 +168,19 @@ def _no_change(before: str, after: str) -> Change:
     )  # fmt: skip
 
 
-def _nights(corpora: Sequence[_Corpus], evaluations: Sequence[EvaluationTrend]) -> Iterator[Night]:
+def _described(corpora: Sequence[_Corpus], evaluations: Sequence[EvaluationTrend]) -> Iterator[TrendCorpus]:
     """Describe each corpus, with the chosen models that it has and the one before has not, and the other way round."""
-    there: dict[str, set[str]] = {corpus.found.name: set() for corpus in corpora}
+    there: dict[str, set[str]] = {corpus.named.name: set() for corpus in corpora}
     for evaluation in evaluations:
         for model in evaluation.models:
             for point in model.points:
-                there[point.night].add(model.model_id)
+                there[point.corpus].add(model.model_id)
     before: set[str] | None = None
     for corpus in corpora:
-        models = there[corpus.found.name]
-        yield Night(
-            name=corpus.found.name,
-            corpus=utf8(corpus.found.path),
+        models = there[corpus.named.name]
+        yield TrendCorpus(
+            name=corpus.named.name,
+            path=utf8(corpus.named.path),
             line_counts=corpus.line_counts,
             skipped=corpus.skipped,
             models=len(models),
@@ -195,6 +195,6 @@ def _mismatches(corpora: Sequence[_Corpus]) -> Iterator[str]:
     for old, new in pairwise(corpora):
         if old.hashes != new.hashes:
             yield (
-                f"{old.found.name} has {old.hashes}, {new.found.name} has {new.hashes}: their questions cannot be "
+                f"{old.named.name} has {old.hashes}, {new.named.name} has {new.hashes}: their questions cannot be "
                 "matched, so nothing is compared"
             )

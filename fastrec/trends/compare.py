@@ -13,8 +13,8 @@ from fastrec.answers.table import Query, Scope
 from fastrec.limits import Limits
 from fastrec.progress import Progress
 from fastrec.summary.paired import compare_pairs
+from fastrec.trends.corpora import NamedCorpus
 from fastrec.trends.document import Change, EvaluationTrend, ModelTrend
-from fastrec.trends.nights import Found
 
 __all__ = ["compare_corpora"]
 
@@ -30,7 +30,7 @@ class _Comparison(msgspec.Struct):
 
 
 def compare_corpora(
-    corpora: Sequence[Found],
+    corpora: Sequence[NamedCorpus],
     evaluations: Sequence[EvaluationTrend],
     *,
     jobs: int,

@@ -12,15 +12,15 @@ from fastrec.summary.document import LineCounts
 from fastrec.summary.significance import Test
 from fastrec.summary.titles import title_of
 
-__all__ = ["Change", "EvaluationTrend", "ModelTrend", "Night", "Point", "Trend"]
+__all__ = ["Change", "EvaluationTrend", "ModelTrend", "Point", "Trend", "TrendCorpus"]
 
 
-class Night(msgspec.Struct, kw_only=True):
+class TrendCorpus(msgspec.Struct, kw_only=True):
     """One of the corpora, such as that of a night."""
 
     name: str
     """Its name in this document: the name of its directory, or its path if another one has that name."""
-    corpus: str
+    path: str
     """Its path."""
     line_counts: LineCounts
     """The line counts of the corpus as a whole."""
@@ -37,7 +37,7 @@ class Night(msgspec.Struct, kw_only=True):
 class Point(msgspec.Struct, kw_only=True):
     """One model on one evaluation and metric in one corpus."""
 
-    night: str
+    corpus: str
     """The name of the corpus."""
     records: int
     """Its records."""
@@ -123,9 +123,19 @@ class Trend(msgspec.Struct, kw_only=True):
     """A change is significant if its adjusted p-value is below this."""
     comparisons: int
     """Changes with a p-value, which it is adjusted for."""
-    nights: list[Night]
+    corpora: list[TrendCorpus]
     """The corpora, in order."""
     evaluations: list[EvaluationTrend]
     """By evaluation_name, then by metric."""
     notices: list[str]
     """What a reader should know: directories that are left out, and corpora whose questions cannot be matched."""
+
+    def significant_changes(self) -> list[tuple[EvaluationTrend, ModelTrend, Change]]:
+        """Return the changes that are more than chance, each with its evaluation and model."""
+        return [
+            (evaluation, model, change)
+            for evaluation in self.evaluations
+            for model in evaluation.models
+            for change in model.changes
+            if change.significant
+        ]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import fastrec
 from fastrec.errors import CorpusError, ShardError, UsageError
 from fastrec.summary.paired import compare_pairs
-from fastrec.trends.nights import find_nights
+from fastrec.trends.corpora import find_corpora
 from tests.running import run_command, run_here
 from tests.samples import question, sample, sample_of
 
@@ -72,14 +72,14 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_values_and_changes(nights: Path) -> None:
     """Values are those of the summaries; changes are those of questions that were answered in both corpora."""
     found = fastrec.trend(nights)
-    assert [night.name for night in found.nights] == list(NIGHTS)  # numbers by value
+    assert [night.name for night in found.corpora] == list(NIGHTS)  # numbers by value
     (evaluation,) = found.evaluations
     assert (evaluation.title, evaluation.graded, found.p) == ("arithmetic", False, 0.05)
     models = {model.model_id: model for model in evaluation.models}
     assert list(models) == ["falls", "new", "steady"]
     for name, model in models.items():
         for point in model.points:
-            marks = NIGHTS[point.night][name].replace(" ", "")
+            marks = NIGHTS[point.corpus][name].replace(" ", "")
             answers = [mark == "+" for mark in marks if mark != "!"]
             assert (point.records, point.errors, point.questions) == (len(marks), marks.count("!"), len(answers))
             assert point.value == (pytest.approx(fmean(answers)) if answers else None)
@@ -98,24 +98,24 @@ def test_values_and_changes(nights: Path) -> None:
 def test_line_counts_and_models_that_come_and_go(nights: Path) -> None:
     """Each corpus has its line counts, and the models that the corpus before has not, and the other way round."""
     found = fastrec.trend(nights)
-    for night in found.nights:
+    for night in found.corpora:
         summary = json.loads((nights / night.name / "summary.json").read_bytes())
         assert fastrec.Summary.from_json(json.dumps(summary).encode()).line_counts == night.line_counts
-    assert [night.appeared for night in found.nights] == [[], ["new"], [], ["falls"]]
-    assert [night.disappeared for night in found.nights] == [[], [], ["falls"], []]
+    assert [night.appeared for night in found.corpora] == [[], ["new"], [], ["falls"]]
+    assert [night.disappeared for night in found.corpora] == [[], [], ["falls"], []]
     steady = fastrec.trend(nights, model="steady")
-    assert [(night.models, night.appeared, night.disappeared) for night in steady.nights] == [(1, [], [])] * 4
+    assert [(night.models, night.appeared, night.disappeared) for night in steady.corpora] == [(1, [], [])] * 4
 
 
 def test_paths_and_filters(nights: Path) -> None:
     """Corpora are taken in the order of paths; filters choose what is shown and compared."""
     paths = [nights / name for name in ("night-12", "night-9")]
     found = fastrec.trend(paths, model=["st*", "falls"], exclude_model="f*", evaluation="arith*")
-    assert [night.name for night in found.nights] == ["night-12", "night-9"]
+    assert [night.name for night in found.corpora] == ["night-12", "night-9"]
     assert [model.model_id for one in found.evaluations for model in one.models] == ["steady"]
     assert found.comparisons == 1
     one = fastrec.trend(str(nights / "night-9"))
-    assert (len(one.nights), one.comparisons) == (1, 0)
+    assert (len(one.corpora), one.comparisons) == (1, 0)
     with pytest.raises(UsageError, match=r"no model matches 'x'; available: falls, new, steady"):
         fastrec.trend(nights, model="x")
     with pytest.raises(UsageError, match=r"no evaluation matches 'x'; available: arithmetic"):
@@ -131,7 +131,7 @@ def test_paths_and_filters(nights: Path) -> None:
 def test_names_of_corpora(nights: Path, tmp_path: Path) -> None:
     """Corpora with one name are told apart by their paths."""
     shutil.copytree(nights / "night-9", tmp_path / "night-9")
-    found, _ = find_nights([str(nights / "night-9"), str(tmp_path / "night-9"), str(nights / "night-10")])
+    found, _ = find_corpora([str(nights / "night-9"), str(tmp_path / "night-9"), str(nights / "night-10")])
     assert [one.name for one in found] == [str(nights / "night-9"), str(tmp_path / "night-9"), "night-10"]
 
 
@@ -252,7 +252,7 @@ def test_json_and_csv(nights: Path) -> None:
     """JSON is the document; CSV has a row for each model and corpus."""
     document = json.loads(run_here("trend", nights, "--format", "json").stdout)
     assert document["evaluations"][0]["models"][0]["changes"][0]["significant"] is True
-    assert [night["name"] for night in document["nights"]] == list(NIGHTS)
+    assert [night["name"] for night in document["corpora"]] == list(NIGHTS)
     rows = list(csv.DictReader(io.StringIO(run_here("trend", nights, "--format", "csv").stdout.decode())))
     assert len(rows) == sum(map(len, NIGHTS.values()))
     (change,) = [row for row in rows if row["significant"] == "true"]
@@ -288,7 +288,7 @@ def test_corpora_that_cannot_be_read(nights: Path, tmp_path: Path) -> None:
     manifest = json.loads((copy / "night-11" / "manifest.json").read_bytes())
     (copy / "night-11" / "manifest.json").write_text(json.dumps(manifest | {"refused": "too many rejected lines"}))
     found = fastrec.trend(copy)
-    assert [night.name for night in found.nights] == ["night-9", "night-12"]
+    assert [night.name for night in found.corpora] == ["night-9", "night-12"]
     assert found.notices == [f"{copy / 'night-11'} is left out: it is a refused corpus, which was not published"]
     (copy / "night-9" / "manifest.json").write_text("{}")
     assert run_here("trend", copy).returncode == 3
@@ -299,7 +299,7 @@ def test_store(nights: Path) -> None:
     for name in ("night-9", "night-10"):
         fsspec.filesystem("memory").put(f"{nights / name}/", f"/trend/{name}/", recursive=True)
     found = fastrec.trend("memory://trend")
-    assert [night.name for night in found.nights] == ["night-9", "night-10"]
+    assert [night.name for night in found.corpora] == ["night-9", "night-10"]
     assert found.evaluations == fastrec.trend([nights / "night-9", nights / "night-10"]).evaluations
 
 

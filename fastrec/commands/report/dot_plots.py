@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from fastrec.commands.report.scales import are_shares, left_out
+from fastrec.commands.report.scales import are_shares, left_out, position
 from fastrec.errors import counted
 from fastrec.html import Html, joined, tag
 from fastrec.limits import Limits
 from fastrec.summary.ranking import EvaluationStats, ModelStats, Stats
 
-__all__ = ["dot_plots", "position"]
+__all__ = ["dot_plots"]
 
 _WIDTH: Final = 1000  # units of the drawing, stretched to any width
 _ROW: Final = 20  # pixels of a row with a name; as in page.css
@@ -85,19 +85,16 @@ def _dot(model: ModelStats, *, accuracy: bool) -> _Dot | None:
     return _Dot(model.model_id, value, value if low is None else low, value if high is None else high)
 
 
-def position(value: float, low: float, high: float) -> int:
-    """Return where a value is on a scale, in units of the drawing. The halves keep huge doubles from overflowing."""
-    share = (value / 2 - low / 2) / (high / 2 - low / 2) if high > low else 0.5
-    return round(min(max(share, 0), 1) * _WIDTH)
-
-
 def _drawing(dots: Sequence[_Dot], low: float, high: float, label: str) -> Html:
+    def at(value: float) -> int:
+        return round(position(value, low, high) * _WIDTH)
+
     named = min(len(dots), _NAMED)
     rows = [_ROW * row + _ROW // 2 for row in range(named)]
     rows += [_ROW * named + _THIN * row + 1 for row in range(len(dots) - named)]
     height = _ROW * named + _THIN * (len(dots) - named)
-    ends = [(position(dot.low, low, high), position(dot.high, low, high)) for dot in dots]
-    points = [position(dot.value, low, high) for dot in dots]
+    ends = [(at(dot.low), at(dot.high)) for dot in dots]
+    points = [at(dot.value) for dot in dots]
     lines = [f"M{start} {row}H{end}" for (start, end), row in zip(ends, rows, strict=True)]
     spots = [f"M{point} {row}h0" for point, row in zip(points, rows, strict=True)]
     return tag(

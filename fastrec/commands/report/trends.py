@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from fastrec.commands.report.dot_plots import position
-from fastrec.errors import counted
+from fastrec.commands.report.scales import position
+from fastrec.errors import counted, listed
 from fastrec.html import Html, joined, num, row, table, tag
 from fastrec.limits import Limits
+from fastrec.summary.document import LineCounts
 from fastrec.trends.document import EvaluationTrend, ModelTrend, Point, Trend
 
 __all__ = ["trend_plots"]
@@ -18,7 +19,7 @@ _WIDTH: Final = 1000
 _HEIGHT: Final = 160
 _MARGIN: Final = 8  # pixels above and below
 _MOST_CHANGES: Final = 500
-_COUNTS: Final = ("lines", "kept", "duplicates", "rejected", "blank")
+_COUNTS: Final = LineCounts.__struct_fields__
 
 
 def trend_plots(trend: Trend, limits: Limits) -> Html:
@@ -26,7 +27,7 @@ def trend_plots(trend: Trend, limits: Limits) -> Html:
     shown = trend.evaluations[: limits.report_charts]
     cards = [_card(trend, one) for one in shown]
     ends = _ends(trend)
-    corpora = f"1 corpus, {ends[0]}" if len(ends) == 1 else f"{len(trend.nights):,} corpora, from {' to '.join(ends)}"
+    corpora = f"1 corpus, {ends[0]}" if len(ends) == 1 else f"{len(trend.corpora):,} corpora, from {' to '.join(ends)}"
     about = (
         f"{corpora}. Lines: models that changed by more than chance, then the best. A ring "
         f"marks such a change: p < {trend.p:g}, adjusted for {counted(trend.comparisons, 'comparison')}. Each model "
@@ -39,7 +40,7 @@ def trend_plots(trend: Trend, limits: Limits) -> Html:
         tag("div", *cards, class_="plots"),
         tag("p", f"{counted(hidden, 'more evaluation')} not drawn.", class_="soft") if hidden > 0 else Html(""),
         _changes(trend),
-        _nights(trend),
+        _line_counts(trend),
     )
 
 
@@ -61,7 +62,7 @@ def _card(trend: Trend, evaluation: EvaluationTrend) -> Html:
 
 
 def _ends(trend: Trend) -> list[str]:
-    names = [night.name for night in trend.nights]
+    names = [corpus.name for corpus in trend.corpora]
     return names if len(names) == 1 else [names[0], names[-1]]
 
 
@@ -90,11 +91,11 @@ def _best_first(model: ModelTrend) -> tuple[float, str]:
 def _drawing(trend: Trend, evaluation: EvaluationTrend, models: Sequence[ModelTrend]) -> Html:
     values = [point.value for model in models for point in model.points if point.value is not None]
     low, high = (min(values), max(values)) if values else (0.0, 1.0)
-    columns = {night.name: number for number, night in enumerate(trend.nights)}
+    columns = {corpus.name: number for number, corpus in enumerate(trend.corpora)}
     paths = []
     for number, model in enumerate(models):
         at = {
-            columns[point.night]: _place(point.value, columns[point.night], len(columns), low, high)
+            columns[point.corpus]: _place(point.value, columns[point.corpus], len(columns), low, high)
             for point in model.points
             if point.value is not None
         }
@@ -122,7 +123,7 @@ def _drawing(trend: Trend, evaluation: EvaluationTrend, models: Sequence[ModelTr
 
 def _place(value: float, column: int, columns: int, low: float, high: float) -> tuple[int, int]:
     x = round(column / (columns - 1) * _WIDTH) if columns > 1 else _WIDTH // 2
-    return x, _HEIGHT - _MARGIN - round(position(value, low, high) / 1000 * (_HEIGHT - 2 * _MARGIN))
+    return x, _HEIGHT - _MARGIN - round(position(value, low, high) * (_HEIGHT - 2 * _MARGIN))
 
 
 def _line(at: dict[int, tuple[int, int]]) -> str:
@@ -146,13 +147,7 @@ def _legend(evaluation: EvaluationTrend, model: ModelTrend, number: int) -> Html
 
 
 def _changes(trend: Trend) -> Html:
-    found = [
-        (evaluation, model, change)
-        for evaluation in trend.evaluations
-        for model in evaluation.models
-        for change in model.changes
-        if change.significant
-    ]
+    found = trend.significant_changes()
     if not found:
         return tag("p", "No change is more than chance.")
     rows = [
@@ -161,8 +156,7 @@ def _changes(trend: Trend) -> Html:
             model.model_id,
             change.before,
             change.after,
-            num(change.old, ".4g" if evaluation.graded else ".1%"),
-            num(change.new, ".4g" if evaluation.graded else ".1%"),
+            *(num(value, ".4g" if evaluation.graded else ".1%") for value in (change.old, change.new)),
             num(change.questions),
             num(change.better),
             num(change.worse),
@@ -177,15 +171,15 @@ def _changes(trend: Trend) -> Html:
     return table(title, heads, rows)
 
 
-def _nights(trend: Trend) -> Html:
+def _line_counts(trend: Trend) -> Html:
     rows = [
         row(
-            night.name,
-            *(num(getattr(night.line_counts, name)) for name in _COUNTS),
-            num(night.models),
-            ", ".join(night.appeared),
-            ", ".join(night.disappeared),
+            corpus.name,
+            *(num(getattr(corpus.line_counts, name)) for name in _COUNTS),
+            num(corpus.models),
+            listed(corpus.appeared),
+            listed(corpus.disappeared),
         )
-        for night in trend.nights
+        for corpus in trend.corpora
     ]
     return table("Line counts of each corpus", ("corpus", *_COUNTS, "models", "appear", "disappear"), rows)

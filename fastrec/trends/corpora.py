@@ -12,17 +12,17 @@ from fastrec.corpus.manifest import is_refused
 from fastrec.errors import UsageError, shown, utf8
 from fastrec.storage import is_url, join, parent_and_name, storage_of
 
-__all__ = ["Found", "find_nights"]
+__all__ = ["NamedCorpus", "find_corpora"]
 
 
-class Found(NamedTuple):
+class NamedCorpus(NamedTuple):
     """A corpus, and its name among others."""
 
     name: str
     path: str
 
 
-def find_nights(paths: Sequence[str]) -> tuple[list[Found], list[str]]:
+def find_corpora(paths: Sequence[str]) -> tuple[list[NamedCorpus], list[str]]:
     """Return the corpora that paths stand for, and notices about directories that are left out.
 
     Corpora are in the order of the paths. Those of one directory are in the order of their names, numbers by value.
@@ -49,7 +49,7 @@ def find_nights(paths: Sequence[str]) -> tuple[list[Found], list[str]]:
     names = [utf8(parent_and_name(path)[1]) for path in found]
     ambiguous = {name for name, number in Counter(names).items() if number > 1}
     spelled = (utf8(path) if name in ambiguous else name for name, path in zip(names, found, strict=True))
-    return [Found(name, path) for name, path in zip(spelled, found, strict=True)], notices
+    return [NamedCorpus(name, path) for name, path in zip(spelled, found, strict=True)], notices
 
 
 def _inside(directory: str) -> tuple[list[str], list[str]]:
