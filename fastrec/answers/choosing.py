@@ -1,15 +1,22 @@
-"""Choose scopes and models of an index by the filters of a command."""
+"""Choose scopes, questions and models of an index by the filters of a command."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final
 
+import msgspec
+
+from fastrec.answers.index import Index
 from fastrec.answers.table import OUTCOME_FILTERS, Query, Scope
-from fastrec.errors import UsageError, listed
+from fastrec.errors import NoMatchError, UsageError, listed
 from fastrec.filters import Filters, matches_any
 from fastrec.summary.choosing import check_patterns, matching_scopes
 
-__all__ = ["choose_model", "choose_scopes", "matching_models"]
+__all__ = ["check_questions", "choose_model", "choose_scopes"]
+
+_EXAMPLES: Final = 5
+_LONGEST: Final = 80  # characters of an id in a message
 
 
 def choose_scopes(scopes: Sequence[Scope], filters: Filters) -> list[tuple[Scope, Query]]:
@@ -22,6 +29,27 @@ def choose_scopes(scopes: Sequence[Scope], filters: Filters) -> list[tuple[Scope
     """
     found = matching_scopes(scopes, filters, lambda scope: scope.models)
     return [(scope, _query(scope, models, filters)) for scope, models in found]
+
+
+def check_questions(index: Index, queries: Iterable[Query], filters: Filters) -> None:
+    """Check that some question has a chosen `sample_id` and `sample_hash`, whatever its answers.
+
+    Raises:
+        NoMatchError: None has. The message names some that there are.
+    """
+    if not filters.choose_questions:
+        return
+    examples: dict[str, str] = {}
+    for query in queries:
+        if index.page(msgspec.structs.replace(query, outcomes=()), limit=1).total:
+            return
+        first = msgspec.structs.replace(query, outcomes=(), sample_ids=(), hashes=())
+        examples |= {str(row.sample_id)[:_LONGEST]: row.sample_hash for row in index.page(first, limit=_EXAMPLES).rows}
+    asked = Filters(sample_id=filters.sample_id, hash=filters.hash)
+    there_are = f"sample_ids: {', '.join(list(examples)[:_EXAMPLES])}, …" if filters.sample_id else ""
+    if not there_are:
+        there_are = f"hashes: {', '.join(list(examples.values())[:2])}, …; give 'abcd*' for the beginning of a hash"
+    raise NoMatchError(f"no question matches {asked}; {there_are}")
 
 
 def choose_model(pattern: str, models: Collection[str]) -> str:
@@ -37,12 +65,6 @@ def choose_model(pattern: str, models: Collection[str]) -> str:
     if len(found) > 1:
         raise UsageError(f"{pattern!r} matches {len(found):,} models: {listed(sorted(found))}. Name one of them")
     return found[0]
-
-
-def matching_models(patterns: Sequence[str], models: Collection[str]) -> set[str]:
-    """Return the models that match any of some patterns; UsageError if one of these matches none."""
-    check_patterns("model", patterns, models)
-    return {model for model in models if patterns and matches_any(model, patterns)}
 
 
 def _query(scope: Scope, models: Collection[str], filters: Filters) -> Query:

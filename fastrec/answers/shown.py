@@ -126,7 +126,7 @@ def read_question(
         index: The index.
         queries: Queries of one evaluation: one for each metric.
         sample_hash: The question.
-        filters: Only answers with the outcomes that they choose are shown.
+        filters: Only answers with the sample_ids and outcomes that they choose are shown.
         models: Only answers of these models are shown; those of the queries if there are none.
     """
     shown: ShownQuestion | None = None
@@ -137,6 +137,8 @@ def read_question(
         if row is None:
             continue
         for answer in index.answers(row, models or query.models):
+            if not filters.accepts_sample_id(answer.sample_id):
+                continue
             if shown is None:
                 shown = _question(answer, query, sample_hash)
             _add(answers, answer, shown)

@@ -8,14 +8,15 @@ from typing import Any, Unpack
 
 import msgspec
 
-from fastrec.answers.choosing import choose_model, choose_scopes, matching_models
+from fastrec.answers.choosing import check_questions, choose_model, choose_scopes
 from fastrec.answers.index import Index, open_index
 from fastrec.answers.table import SORTS, Query, QuestionRow, Scope, Sort, Which
 from fastrec.arguments import Strings, several
 from fastrec.errors import UsageError
-from fastrec.filters import FilterArguments, make_filters
+from fastrec.filters import FilterArguments, make_filters, matches_any
 from fastrec.limits import LIMITS, Limits
 from fastrec.progress import Progress
+from fastrec.summary.choosing import check_patterns
 
 __all__ = ["Question", "QuestionTable", "Questions", "questions"]
 
@@ -120,20 +121,20 @@ def questions(
     with open_index(corpus, jobs=jobs, progress=progress, limits=limits) as index:
         scopes = choose_scopes(index.scopes, chosen)
         models = {model for scope, _ in scopes for model in scope.models}
-        right_models, wrong_models = (matching_models(_names(some), models) for some in (right, wrong))
+        check_questions(index, [query for _, query in scopes], chosen)
+        of_right, of_wrong = _names(right), _names(wrong)
+        check_patterns("model", [*of_right, *of_wrong], models)
         if split:
-            first, second = split
-            right_models.add(choose_model(first, models))
-            wrong_models.add(choose_model(second, models))
+            of_right.append(choose_model(split[0], models))
+            of_wrong.append(choose_model(split[1], models))
         more: dict[str, Any] = {"which": which, "text": text, "sort": sort}
-        more |= {"right": tuple(sorted(right_models)), "wrong": tuple(sorted(wrong_models))}
-        return Questions(
-            [
-                _table(index, scope, msgspec.structs.replace(query, **more), limit)
-                for scope, query in scopes
-                if right_models | wrong_models <= set(scope.models)
-            ]
-        )
+        tables = []
+        for scope, query in scopes:
+            models_right, models_wrong = (_models_of(scope, patterns) for patterns in (of_right, of_wrong))
+            if models_right is not None and models_wrong is not None:
+                query = msgspec.structs.replace(query, **more, right=models_right, wrong=models_wrong)
+                tables.append(_table(index, scope, query, limit))
+        return Questions(tables)
 
 
 def _which(right: Sequence[str], wrong: Sequence[str]) -> Which:
@@ -144,6 +145,13 @@ def _which(right: Sequence[str], wrong: Sequence[str]) -> Which:
 
 def _names(patterns: Sequence[str]) -> list[str]:
     return [pattern for pattern in patterns if pattern != "all"]
+
+
+def _models_of(scope: Scope, patterns: Sequence[str]) -> tuple[str, ...] | None:
+    """Return the models of a scope that match any of some patterns; None if one of these matches none of them."""
+    if any(not any(matches_any(model, [pattern]) for model in scope.models) for pattern in patterns):
+        return None
+    return tuple(model for model in scope.models if patterns and matches_any(model, patterns))
 
 
 def _table(index: Index, scope: Scope, query: Query, limit: int) -> QuestionTable:

@@ -68,7 +68,7 @@ def show(
             if one := read_question(index, of_evaluation, sample_hash, chosen):
                 found.append(one)
     if not found:
-        raise UsageError(f"the chosen models have no answer to the question {question!r}")
+        raise UsageError(f"the filters leave out all answers to the question {question!r}")
     return Shown(found)
 
 

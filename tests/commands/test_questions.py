@@ -102,6 +102,27 @@ def test_questions_are_chosen_by_who_gets_them_right(corpus: Path, options: dict
     assert expected
 
 
+def test_a_pattern_of_models_stands_for_those_of_each_evaluation(tmp_path: Path) -> None:
+    """A model that another evaluation lacks does not hide the questions of that one."""
+    records = [
+        answer(evaluation, asked, f"org/{model}", score)
+        for evaluation, models in (("one", "ab"), ("two", "bc"))
+        for asked, score in (("hard", 0.0), ("easy", 1.0))
+        for model in models
+    ]
+    corpus = make_corpus(tmp_path, records)
+
+    def chosen(**options: Any) -> dict[str, list[int | str]]:
+        tables = fastrec.questions(corpus, **options).tables
+        return {table.evaluation_name: [one.sample_id for one in table.questions] for table in tables}
+
+    assert chosen(wrong_by="org/*") == {"one": ["id of hard"], "two": ["id of hard"]}
+    assert chosen(right_by="org/*") == {"one": ["id of easy"], "two": ["id of easy"]}
+    assert chosen(wrong_by="org/a") == {"one": ["id of hard"]}
+    assert chosen(wrong_by=["org/a", "org/*"]) == {"one": ["id of hard"]}
+    assert chosen(wrong_by=["org/a", "org/c"]) == {}
+
+
 def test_outcomes_and_text_choose_questions(corpus: Path) -> None:
     """--errors chooses questions that have at least one record with an error, of the models that count."""
     found = listed(fastrec.questions(corpus, evaluation="exam", metric="", model="org/m1", errors=True, limit=99))
@@ -152,6 +173,8 @@ def test_the_prefix_finds_the_question(corpus: Path) -> None:
         ({"wrong_by": "all", "right_by": "all"}, "no question is both right and wrong"),
         ({"model": "x"}, "no model matches 'x'"),
         ({"evaluation": "x"}, "no evaluation matches 'x'; available: exam, other"),
+        ({"sample_id": "x", "wrong": True}, "no question matches --sample-id x; sample_ids: id of question "),
+        ({"hash": "x"}, "no question matches --hash x; hashes: [0-9a-f]{64}, .*give 'abcd"),
     ],
 )
 def test_what_is_wrong_is_said(corpus: Path, options: dict[str, Any], message: str) -> None:

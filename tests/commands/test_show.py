@@ -177,6 +177,16 @@ def test_several_answers_of_a_model_are_told_apart(tmp_path: Path) -> None:
     ]
 
 
+def test_a_sample_id_chooses_answers(tmp_path: Path) -> None:
+    """One question may have several of them."""
+    records = [answer("sums", "1 + 1?", f"org/{name}", 1, sample_id=name) for name in "ab"]
+    corpus = make_corpus(tmp_path, records)
+    assert [one.sample_id for one in shown(corpus, "a").answers] == ["a", "b"]
+    assert [one.sample_id for one in shown(corpus, "a", sample_id="b").answers] == ["b"]
+    with pytest.raises(UsageError, match="the filters leave out all answers to the question 'a'"):
+        shown(corpus, "a", sample_id="c")
+
+
 def test_the_text(corpus: Path) -> None:
     """A question with three answers, in full; no wrapping, because stdout is no terminal."""
     done = run(corpus, "s2")

@@ -7,7 +7,7 @@ from typing import Unpack
 
 import msgspec
 
-from fastrec.answers.choosing import choose_model, choose_scopes
+from fastrec.answers.choosing import check_questions, choose_model, choose_scopes
 from fastrec.answers.index import Index, open_index
 from fastrec.answers.table import Query, Scope
 from fastrec.commands.compare.document import ComparedScope, Comparison, Uncompared
@@ -57,6 +57,7 @@ def compare(
         first, second = choose_model(a, models), choose_model(b, models)
         if first == second:
             raise UsageError(f"{a!r} and {b!r} are the same model, {first}")
+        check_questions(index, [query for _, query in scopes], chosen)
         compared, uncompared = [], []
         for scope, query in scopes:
             if missing := [model for model in (first, second) if model not in scope.models]:
