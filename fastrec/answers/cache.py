@@ -24,10 +24,7 @@ _UNUSED_DAYS: Final = 30
 
 
 def cache_directory(cache: str | os.PathLike[str] | None = None) -> Path:
-    """Return the cache directory: the given one, `FASTREC_CACHE`, or `fastrec` in the user's cache directory.
-
-    If it cannot be written, it is a temporary directory that stays empty in the end.
-    """
+    """Return the cache directory: the given one, `FASTREC_CACHE`, or `fastrec` in the user's cache directory."""
     if cache is not None:
         return Path(cache)
     if named := os.environ.get("FASTREC_CACHE"):

@@ -40,7 +40,7 @@ class IndexFile:
                     raise
                 with suppress(OSError):
                     self._path.unlink()
-                reason = "this index of a corpus was removed; run the command again, and it is built again"
+                reason = "this index of a corpus was removed; run the command again to rebuild it"
                 raise DamagedFileError(str(self._path), reason) from exc
 
     def close(self) -> None:

@@ -122,15 +122,15 @@ def _pattern_option(name: str, text: str, kind: str | None = None, metavar: str 
 
 
 _OPTIONS: Final = (
-    _pattern_option("--evaluation", "Only records whose evaluation_name matches, such as 'mmlu*'. All filters with a "
-                    "PATTERN may be repeated, for any of them.", "evaluations"),
+    _pattern_option("--evaluation", "Only records whose evaluation_name matches, such as 'mmlu*'. Options with a "
+                    "PATTERN may be repeated; one match is enough.", "evaluations"),
     _pattern_option("--metric", "Only records whose evaluation_result_id matches.", "metrics"),
     _pattern_option("--model", "Only records whose model_id matches, such as 'org/*'.", "models"),
     _pattern_option("--sample-id", 'Only records whose sample_id matches; 5 matches the integer 5 and the string "5".'),
     _pattern_option("--hash", "Only records whose sample_hash matches: all answers to a question."),
     _pattern_option("--exclude-evaluation", "Leave out records whose evaluation_name matches.", "evaluations"),
     _pattern_option("--exclude-model", "Leave out records whose model_id matches.", "models"),
-    click.option("--right", is_flag=True, help="Only correct answers. --right, --wrong and --errors may be combined."),
+    click.option("--right", is_flag=True, help="Only right answers. Of --right, --wrong and --errors, one is enough."),
     click.option("--wrong", is_flag=True, help="Only wrong answers."),
     click.option("--errors", is_flag=True, help="Only records with an error, which are neither right nor wrong."),
 )  # fmt: skip

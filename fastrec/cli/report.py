@@ -40,11 +40,11 @@ __all__ = ["report"]
 @jobs_option
 @no_progress_option
 def report(corpus: str, output: str, overwrite: bool, no_progress: bool, **options: Any) -> None:
-    """Write an HTML page about CORPUS: line counts, versions, models and evaluations, repeats, hashes, rejected lines.
+    """Write an HTML page about CORPUS: results of models, questions with answers, line counts, hashes, rejected lines.
 
     The page is one self-contained file: it can be mailed, put on any server, and opened offline. Its tables can be
-    sorted and searched. It depends on the corpus alone, and is written atomically. Questions come from the index of the
-    corpus, which is built once and kept in the cache directory.
+    sorted and searched. It depends on the corpora alone, and is written atomically. Questions come from the index of
+    the corpus, which is built once and kept in the cache directory (FASTREC_CACHE, by default ~/.cache/fastrec).
 
     \b
     Exit codes:

@@ -69,8 +69,8 @@ def stats(
     A metric is an evaluation_result_id. Each metric has its own table. If a metric has scores other than 0 and 1, its
     table shows the mean score and its interval instead of the accuracy, and models are ranked by score.
 
-    Filters by name choose rows of these tables, which stay the same. With --sample-id, --hash, --right, --wrong or
-    --errors, all numbers are those of the matching records alone.
+    Filters by name choose rows of these tables; the numbers in a row stay the same. With --sample-id, --hash, --right,
+    --wrong or --errors, all numbers are those of the matching records alone.
 
     --hashes and --joins show other tables instead. --joins reads the whole corpus. Models were asked the same question
     if the sample_hash is the same. If only the sample_id is the same, it shows what differs: the prompt (input.raw),

@@ -23,7 +23,7 @@ from fastrec.cli.trend_tables import csv_trend, print_trend
 __all__ = ["trend"]
 
 
-@command("Follow models over several corpora, such as those of nights.")
+@command("Follow models over several corpora, such as nightly ones.")
 @click.argument("corpora", nargs=-1, required=True, type=click.Path())
 @name_filter_options
 @click.option("--p", type=Number(min=0, max=1), default=0.05, show_default=True, metavar="P",
@@ -38,13 +38,14 @@ def trend(corpora: tuple[str, ...], output_format: str, raw_cells: bool, no_prog
     CORPORA are directories or URLs that `fastrec normalize` published, the earliest first. A directory of such
     directories stands for all of them, in the order of their names.
 
-    A model is compared with the corpus before in which it has answers, on the questions that it answered in both, by
-    the exact McNemar test, or by a sign-flip test or t-test if a question has several answers, or if scores are
-    compared. p-values are adjusted for the number of comparisons. Metrics with scores other than 0 and 1 are followed
-    by mean score.
+    Each model is compared with the last earlier corpus in which it has answers, on the questions that it answered in
+    both. The test is the exact McNemar test, or a sign-flip test or t-test over questions if some have several answers,
+    or if scores are compared. p-values are adjusted for the number of comparisons (Benjamini and Hochberg). Graded
+    metrics, which have scores other than 0 and 1, are followed by mean score.
 
-    In the tables, ▲ and ▼ mark such changes. With many corpora, a table has the first and the last, and those with
-    changes; JSON and CSV have all. `fastrec diff` says more about two of them, and `fastrec report --trend` draws them.
+    In the tables, ▲ and ▼ mark these changes. If there are many corpora, a table shows the first, the last, and those
+    with changes; JSON and CSV have all. `fastrec diff` shows more about two corpora. `fastrec report --trend` draws
+    the results.
 
     \b
     Exit codes:

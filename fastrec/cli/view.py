@@ -25,8 +25,9 @@ __all__ = ["view"]
 def view(corpus: str, no_browser: bool, no_progress: bool, **options: Any) -> None:
     """Show CORPUS on a local web page: questions, the answers of all models side by side, and whole transcripts.
 
-    The first start builds an index, which is kept in the cache directory. Only this machine can reach the page, and
-    only with the address that is printed. Press ? on a page for its keys, and Ctrl-C here to end.
+    The first start builds an index, and keeps it in the cache directory (FASTREC_CACHE, by default ~/.cache/fastrec).
+    Only this machine can reach the page, and only with the address that is printed. Press ? on a page for its keys, and
+    Ctrl-C here to end.
 
     \b
     Needs: pip install starlette uvicorn
@@ -61,11 +62,11 @@ def view(corpus: str, no_browser: bool, no_progress: bool, **options: Any) -> No
 
 
 def _open_browser(address: str) -> None:
-    """Open a browser, where there is a screen for one: a text browser would take over this terminal."""
+    """Open a browser if there is a display: a text browser would take over this terminal."""
     import threading
     import webbrowser
 
     if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-        print_notice("there is no screen here: open the address in a browser, for example through an SSH tunnel")
+        print_notice("no display found: open the address in a browser, for example through an SSH tunnel")
         return
     threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()

@@ -104,7 +104,7 @@ def questions(
         jobs: Processes to use if the index of the corpus has to be built.
         progress: Receives the progress of building it.
         limits: Sizes of buffers.
-        filters: Which records count, and which questions: see `Filters`.
+        **filters: Which records count, and which questions (`FilterArguments`).
 
     Raises:
         UsageError: A pattern matches nothing.

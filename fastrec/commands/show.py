@@ -49,7 +49,7 @@ def show(
         jobs: Processes to use if the index of the corpus has to be built.
         progress: Receives the progress of building it.
         limits: Sizes of buffers.
-        filters: Which answers to show: see `Filters`.
+        **filters: Which answers to show (`FilterArguments`).
 
     Raises:
         UsageError: There is no such question, or there are too many of them. The message lists them.

@@ -43,7 +43,7 @@ def compare(
         jobs: Processes to use if the index of the corpus has to be built.
         progress: Receives the progress of building it.
         limits: Sizes of buffers.
-        filters: Which questions are compared, and which other models count for the examples: see `Filters`.
+        **filters: Which questions are compared, and which other models count for the examples (`FilterArguments`).
 
     Raises:
         UsageError: There is no such model, or a pattern matches several.

@@ -95,7 +95,7 @@ def report(
         trend: Corpora, or directories of corpora, to draw the results of models over; see `trend`.
         jobs: Processes to use for finding matching records, and for building an index.
         progress: Receives the progress of building indexes.
-        filters: The report is about the matching records alone; see `Filters`.
+        **filters: The report is about the matching records alone (`FilterArguments`).
 
     Raises:
         UsageError: The directory is not a corpus, no record matches, or the file exists or is inside the corpus.
