@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from fastrec.cli import cli
 from fastrec.cli.filters import FILTER_NAMES
 from fastrec.filters import NAME_FILTERS, FilterArguments, Filters, make_filters
 from tests.normalize.normalizing import write
+from tests.running import run_here
 from tests.samples import sample_of
 
 MODELS = ["org/a", "org/b", "lab/c d", "lab/$(rm x)", "it's", "star*", "new\nline", "-dash", "é\u202e"]
@@ -123,3 +125,46 @@ def test_filters_are_spelled_as_options() -> None:
     filters = make_filters(model=["org/*", "it's"], sample_id=5, exclude_model="x y", wrong=True)
     assert str(filters) == """--model 'org/*' --model 'it'"'"'s' --sample-id 5 --exclude-model 'x y' --wrong"""
     assert (str(Filters()), bool(Filters())) == ("", False)
+
+
+_SPLIT = """
+printf '#!/bin/sh\\nprintf "%%s" "$COMP_WORDS" > words; printf "plain,f1:a=b@5\\nplain,other\\n"\\n' > ./fake
+chmod +x ./fake
+. ./script 2> /dev/null
+COMP_LINE=$1; shift
+COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMP_POINT=${#COMP_LINE} COMPREPLY=()
+_fastrec_completion_of_names ./fake
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="bash is missing")
+@pytest.mark.parametrize(
+    ("words", "joined", "offered"),
+    [
+        (["--metric", " ", "f1"], ["--metric", "f1"], "f1:a=b@5"),
+        (["--metric", " ", "f1", ":"], ["--metric", "f1:"], "a=b@5"),
+        (["--metric", " ", "f1", ":", "a"], ["--metric", "f1:a"], "a=b@5"),
+        (["--metric", " ", "f1", ":", "a", "=", "b"], ["--metric", "f1:a=b"], "b@5"),
+        (["--metric", " ", "f1", ":", "a", "=", "b", "@"], ["--metric", "f1:a=b@"], "@5"),
+        (["--metric", "=", "f1", ":", "a"], ["--metric=f1:a"], "a=b@5"),
+        (
+            ["--model", " ", "x", ":", "y", "  ", "--metric", " ", "f1"],
+            ["--model", "x:y", "--metric", "f1"],
+            "f1:a=b@5",
+        ),
+        (["--metric", " ", ""], ["--metric", ""], "f1:a=b@5"),
+    ],
+)
+def test_bash_completes_names_that_it_splits(words: list[str], joined: list[str], offered: str, tmp_path: Path) -> None:
+    """bash splits words at `:`, `=` and `@`. They reach fastrec in one piece; readline gets the rest of the name."""
+    script = run_here("completion", "bash").stdout
+    assert b"_fastrec_completion_of_names fastrec\n" in script
+    (tmp_path / "script").write_bytes(script)
+    line = "fastrec " + "".join(words)
+    split = ["fastrec", *(word for word in words if not word.isspace())]
+    done = subprocess.run(
+        ["bash", "--norc", "-c", _SPLIT, "bash", line, *split], capture_output=True, text=True, cwd=tmp_path, check=True
+    )
+    assert (tmp_path / "words").read_text().split("\n") == ["fastrec", *joined]
+    assert done.stdout.splitlines() == [offered, "other"]
