@@ -59,12 +59,12 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
         return " ".join(words)
 
     @property
-    def choose_outcomes(self) -> bool:
+    def chooses_outcomes(self) -> bool:
         """Whether the outcome of a record matters."""
         return self.right or self.wrong or self.errors
 
     @property
-    def choose_questions(self) -> bool:
+    def chooses_questions(self) -> bool:
         """Whether the id or the hash of the question matters."""
         return bool(self.sample_id or self.hash)
 
@@ -92,7 +92,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
 
     def accepts_outcome(self, *, is_correct: bool, has_error: bool) -> bool:
         """Return whether records with this outcome can match."""
-        if not self.choose_outcomes:
+        if not self.chooses_outcomes:
             return True
         return self.errors if has_error else self.right if is_correct else self.wrong
 

@@ -37,7 +37,7 @@ def check_questions(index: Index, queries: Iterable[Query], filters: Filters) ->
     Raises:
         NoMatchError: None has. The message names some that there are.
     """
-    if not filters.choose_questions:
+    if not filters.chooses_questions:
         return
     examples: dict[str, str] = {}
     for query in queries:

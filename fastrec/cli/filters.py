@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 
     from fastrec.filters import Filters
 
-__all__ = ["FILTER_NAMES", "complete_names", "filter_options", "given_filters", "name_filter_options", "take_filters"]
+__all__ = ["FILTER_PARAMETERS", "complete_names", "filter_options", "given_filters", "name_filter_options"]
+__all__ += ["take_filters"]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _LARGEST: Final = 64 << 20  # bytes of a summary that is read for completion
 _MOST: Final = 1000  # completions
 
-FILTER_NAMES: Final = (
+FILTER_PARAMETERS: Final = (
     "evaluation", "metric", "model", "sample_id", "hash", "exclude_evaluation", "exclude_model", "right", "wrong",
     "errors",
 )  # fmt: skip
@@ -34,7 +35,7 @@ FILTER_NAMES: Final = (
 
 
 def filter_options(function: _Command) -> _Command:
-    """Add the filters. The function gets one parameter for each of `FILTER_NAMES`; see `take_filters`."""
+    """Add the filters. The function gets one parameter for each of `FILTER_PARAMETERS`; see `take_filters`."""
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
@@ -42,7 +43,7 @@ def filter_options(function: _Command) -> _Command:
 
 def name_filter_options(function: _Command) -> _Command:
     """Add the filters by name only, for commands that work on summaries: evaluations, metrics and models."""
-    for name, option in reversed(list(zip(FILTER_NAMES, _OPTIONS, strict=True))):
+    for name, option in reversed(list(zip(FILTER_PARAMETERS, _OPTIONS, strict=True))):
         if name.removeprefix("exclude_") in ("evaluation", "metric", "model"):
             function = option(function)
     return function
@@ -56,12 +57,12 @@ def take_filters(options: dict[str, Any]) -> Filters:
     """
     from fastrec.filters import make_filters
 
-    return make_filters(**{name: options.pop(name) for name in FILTER_NAMES})
+    return make_filters(**{name: options.pop(name) for name in FILTER_PARAMETERS})
 
 
 def given_filters(options: Mapping[str, Any]) -> bool:
     """Return whether any filter is given among the parameters of a command, which keep them."""
-    return any(options[name] for name in FILTER_NAMES)
+    return any(options[name] for name in FILTER_PARAMETERS)
 
 
 def complete_names(kind: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from fastrec.cli.console import allow_broken_pipe, explain_damage
-from fastrec.cli.filters import filter_options
+from fastrec.cli.filters import filter_options, given_filters
 from fastrec.cli.options import (
     Count,
     accuracy_option,
@@ -64,7 +64,8 @@ def report(corpus: str, output: str, overwrite: bool, no_progress: bool, **optio
     from fastrec.commands.report import report as run
 
     prepare_reading(options["jobs"])
-    with make_progress("index", quiet=no_progress) as progress, explain_damage(corpus, *options["trend"]):
+    stages = ("sort", "merge", "index") if given_filters(options) else ("index",)
+    with make_progress(*stages, quiet=no_progress) as progress, explain_damage(corpus, *options["trend"]):
         if output == "-":
             page = make_page(corpus, **options, progress=progress)
         else:

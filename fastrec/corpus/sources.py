@@ -23,7 +23,6 @@ from fastrec.sources.shard import shard_at
 from fastrec.storage import join
 
 __all__ = [
-    "SUFFIX",
     "Source",
     "decode_source",
     "has_sources",
@@ -35,7 +34,7 @@ __all__ = [
     "sources_path",
 ]
 
-SUFFIX: Final = ".sources.zst"
+_SUFFIX: Final = ".sources.zst"
 _CHUNK_BYTES: Final = 1 << 20
 
 
@@ -58,7 +57,7 @@ def sources_path(part: str) -> str:
     >>> sources_path("out/part-00000.jsonl.zst")
     'out/part-00000.sources.zst'
     """
-    return part[: part.rindex(".jsonl")] + SUFFIX
+    return part[: part.rindex(".jsonl")] + _SUFFIX
 
 
 def line_begin(shard: str) -> bytes:

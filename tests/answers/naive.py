@@ -65,14 +65,16 @@ class Naive:
         found = [mean for each in hashes for mean in self.means(self.of(scope, each, ()), score_of).values()]
         return max(found) - min(found) or 1.0
 
+    def asked(self, evaluation: str, sample_hash: str) -> dict[str, Any]:
+        """The input of a question."""
+        same = (one for one in self.records if one["evaluation_name"] == evaluation)
+        found: dict[str, Any] = next(one["input"] for one in same if one["sample_hash"] == sample_hash)
+        return found
+
     def row(self, query: Query, sample_hash: str) -> Row:
         scope = query.evaluation_name, query.metric
         everyone = self.of(scope, sample_hash, ())
-        asked = next(
-            one
-            for one in self.records
-            if one["sample_hash"] == sample_hash and one["evaluation_name"] == query.evaluation_name
-        )["input"]
+        asked = self.asked(query.evaluation_name, sample_hash)
         records = self.of(scope, sample_hash, query.models)
         shares = self.means(records, right_of)
         scores = self.means(records, score_of)
@@ -126,11 +128,7 @@ class Naive:
         row = self.row(query, sample_hash)
         outcomes = {"error" if one.get("error") else "right" if right_of(one) else "wrong" for one in records}
         everyone = self.of(scope, sample_hash, ())
-        asked = next(
-            one
-            for one in self.records
-            if one["sample_hash"] == sample_hash and one["evaluation_name"] == query.evaluation_name
-        )["input"]
+        asked = self.asked(query.evaluation_name, sample_hash)
         reference = asked["reference"] if isinstance(asked["reference"], list) else [asked["reference"]]
         which = {
             "all": True,

@@ -14,7 +14,7 @@ from click.shell_completion import get_completion_class
 
 import fastrec
 from fastrec.cli import cli
-from fastrec.cli.filters import FILTER_NAMES
+from fastrec.cli.filters import FILTER_PARAMETERS
 from fastrec.filters import NAME_FILTERS, FilterArguments, Filters, make_filters
 from tests.normalize.normalizing import write
 from tests.running import run_here
@@ -112,12 +112,12 @@ def test_all_commands_have_the_same_filters() -> None:
     for name in ("cat", "diff", "export", "normalize", "questions", "report", "show", "stats"):
         command = cli.get_command(None, name)  # type: ignore[arg-type]
         assert command
-        found = {one.name for one in command.params} & set(FILTER_NAMES)
-        assert found == set(FILTER_NAMES) or name == "show", name
+        found = {one.name for one in command.params} & set(FILTER_PARAMETERS)
+        assert found == set(FILTER_PARAMETERS), name
     trend = cli.get_command(None, "trend")  # type: ignore[arg-type]
     assert trend
-    assert [one.name for one in trend.params if one.name in FILTER_NAMES] == list(NAME_FILTERS)
-    assert set(FILTER_NAMES) == set(FilterArguments.__annotations__) == set(Filters.__struct_fields__)
+    assert [one.name for one in trend.params if one.name in FILTER_PARAMETERS] == list(NAME_FILTERS)
+    assert set(FILTER_PARAMETERS) == set(FilterArguments.__annotations__) == set(Filters.__struct_fields__)
 
 
 def test_filters_are_spelled_as_options() -> None:

@@ -94,7 +94,7 @@ def report(
         questions: How many of the hardest and most disputed questions to show, together.
         trend: Corpora, or directories of corpora, to draw the results of models over; see `trend`.
         jobs: Processes to use for finding matching records, and for building an index.
-        progress: Receives the progress of building indexes.
+        progress: Receives the progress of finding matching records, and of building indexes.
         **filters: The report is about the matching records alone (`FilterArguments`).
 
     Raises:
@@ -155,7 +155,7 @@ def make_page(
     )
     path = os.fspath(corpus)
     name = parent_and_name(path)[1] if is_url(path) else Path(path).resolve().name
-    with matching_corpus(path, wanted.filters, jobs=jobs, limits=limits) as directory:
+    with matching_corpus(path, wanted.filters, jobs=jobs, progress=progress, limits=limits) as directory:
         return _make_page(directory, name, wanted)
 
 

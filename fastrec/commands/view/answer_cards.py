@@ -17,9 +17,9 @@ from fastrec.commands.view.texts import FIGURES, block, facts, figures, short, v
 from fastrec.errors import counted
 from fastrec.html import Child, Exact, Html, joined, multiline, tag
 
-__all__ = ["MOST_CARDS", "NumberedAnswer", "cards", "compared", "folded", "numbered", "repeat_text"]
+__all__ = ["NumberedAnswer", "cards", "compared", "folded", "numbered", "repeat_text"]
 
-MOST_CARDS: Final = 12
+_MOST_CARDS: Final = 12
 """With more answers than this, the page is a list."""
 _CARD_TEXT: Final = 2_000
 _LISTED_TEXT: Final = 600
@@ -64,7 +64,7 @@ def repeat_text(one: NumberedAnswer) -> str:
 
 def cards(here: QuestionAddresses, shown: Sequence[NumberedAnswer]) -> Html:
     """Show answers as cards, or as a list if there are many."""
-    if len(shown) <= MOST_CARDS:
+    if len(shown) <= _MOST_CARDS:
         made = (_card(here, one) for one in shown)
         return tag("div", *made, class_="cards")
     rows = (_row(here, one) for one in shown)

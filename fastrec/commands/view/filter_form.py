@@ -12,10 +12,10 @@ from fastrec.commands.view.texts import hidden_fields
 from fastrec.errors import counted
 from fastrec.html import Child, Exact, Html, tag
 
-__all__ = ["WHICH", "filter_form"]
+__all__ = ["filter_form"]
 
 _FIELDS: Final = {"text", "which", "right", "wrong", "least", "most", "model"}
-WHICH: Final = {
+_WHICH: Final = {
     "all": "all questions",
     "all-wrong": "all models wrong",
     "all-right": "all models right",
@@ -38,7 +38,7 @@ def filter_form(scope: Scope, state: PageState, action: str, reset: str) -> Html
         "form",
         hidden_fields(hidden),
         _field("Search", text, "wide"),
-        _field("Show", _select("which", list(WHICH.items()), query.which)),
+        _field("Show", _select("which", list(_WHICH.items()), query.which)),
         *(_field("Right", _models("right", scope, one)) for one in query.right or ("",)),
         *(_field("and wrong", _models("wrong", scope, one)) for one in query.wrong or ("",)),
         _field("Score from", _score("least", query.least_score), "small"),
