@@ -17,7 +17,7 @@ from fastrec.cli.tables import print_hidden, print_table
 from fastrec.errors import counted, listed
 
 if TYPE_CHECKING:
-    from fastrec.commands.compare.document import ComparedScope, Comparison, Example
+    from fastrec.commands.compare.document import ComparedEvaluation, Comparison, Example
 
 __all__ = ["compare"]
 
@@ -66,7 +66,7 @@ def compare(corpus: str, full: bool, output_format: str, no_progress: bool, **op
     Examples:
       fastrec compare corpus org/model other/model
       fastrec compare corpus 'org/m*' 'other/*' --evaluation GSM8K --examples 5
-      fastrec compare corpus org/model other/model --format json | jq .scopes[].p
+      fastrec compare corpus org/model other/model --format json | jq .evaluations
     """
     from fastrec.commands.compare import compare as run
 
@@ -82,15 +82,15 @@ def compare(corpus: str, full: bool, output_format: str, no_progress: bool, **op
 def _print(found: Comparison, *, full: bool) -> None:
     for letter, model in (("A", found.a), ("B", found.b)):
         click.echo(f"{letter}  {click.style(safe(model), bold=True)}")
-    if not found.scopes:
+    if not found.evaluations:
         click.echo("\nno evaluation has records of both models")
         return
     names = ["evaluation", "questions", "A", "B", "points", "wins", "losses", "ties", "p", "adjusted p"]
     click.echo()
-    hidden = print_table(names, [_row(one) for one in found.scopes], _OPTIONAL)
+    hidden = print_table(names, [_row(one) for one in found.evaluations], _OPTIONAL)
     _print_remarks(found)
     printer = AnswerPrinter(full=full)
-    for scope in found.scopes:
+    for scope in found.evaluations:
         for number, example in enumerate(scope.examples):
             click.echo(f"\n{click.style(_title(scope), bold=True)}, example {number + 1}: {_about(example, scope)}")
             _print_example(example, printer, found.a)
@@ -101,12 +101,12 @@ def _print(found: Comparison, *, full: bool) -> None:
 
 def _print_remarks(found: Comparison) -> None:
     """Print which tests were used, and what is not compared."""
-    tests = dict.fromkeys(_TESTS[one.test] for one in found.scopes if one.test)
+    tests = dict.fromkeys(_TESTS[one.test] for one in found.evaluations if one.test)
     if tests:
         click.echo(click.style(f"  p: {', '.join(tests)}; wins: A is better", dim=True))
-    if any(one.graded for one in found.scopes):
+    if any(one.graded for one in found.evaluations):
         click.echo(click.style("  * graded: mean scores; higher counts as better", dim=True))
-    alone = [sum(getattr(one, field) for one in found.scopes) for field in ("only_a", "only_b")]
+    alone = [sum(getattr(one, field) for one in found.evaluations) for field in ("only_a", "only_b")]
     if any(alone):
         click.echo(f"  not compared: {counted(alone[0], 'question')} that only A has answered, {alone[1]:,} only B")
     if names := sorted({one.evaluation_name for one in found.uncompared}):
@@ -115,7 +115,7 @@ def _print_remarks(found: Comparison) -> None:
         )
 
 
-def _row(scope: ComparedScope) -> list[str]:
+def _row(scope: ComparedEvaluation) -> list[str]:
     points = "–" if scope.difference is None else f"{100 * scope.difference:+.2f}" if scope.difference else "0.00"
     values = [value_text(value, graded=scope.graded) for value in (scope.a, scope.b)]
     counts = [f"{number:,}" for number in (scope.wins, scope.losses, scope.ties)]
@@ -123,11 +123,11 @@ def _row(scope: ComparedScope) -> list[str]:
     return [_title(scope) + ("*" if scope.graded else ""), f"{scope.questions:,}", *values, points, *counts, *p_values]
 
 
-def _title(scope: ComparedScope) -> str:
+def _title(scope: ComparedEvaluation) -> str:
     return safe(scope.evaluation_name) + (f" {safe(scope.metric)}" if scope.metric else "")
 
 
-def _about(example: Example, scope: ComparedScope) -> str:
+def _about(example: Example, scope: ComparedEvaluation) -> str:
     values = (example.a, example.b, example.others_value)
     a, b, others = (value_text(value, graded=scope.graded) for value in values)
     return f"A {a}, B {b}" + (f", {counted(example.others, 'other model')} {others}" if example.others else "")

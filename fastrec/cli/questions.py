@@ -21,7 +21,7 @@ from fastrec.errors import counted
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fastrec.commands.questions import Question, Questions, QuestionTable
+    from fastrec.commands.questions import EvaluationQuestions, Question, Questions
 
 __all__ = ["questions"]
 
@@ -104,7 +104,7 @@ def _csv(found: Questions, *, raw_cells: bool) -> str:
     text = io.StringIO()
     writer = CsvWriter(text, raw_cells=raw_cells)
     writer.writerow(["evaluation_name", "metric", *_FIELDS])
-    for table in found.tables:
+    for table in found.evaluations:
         for question in table.questions:
             cells = [table.evaluation_name, table.metric, *(getattr(question, field) for field in _FIELDS)]
             writer.writerow([spell(cell) if isinstance(cell, str) else "" if cell is None else cell for cell in cells])
@@ -113,7 +113,7 @@ def _csv(found: Questions, *, raw_cells: bool) -> str:
 
 def _print(found: Questions) -> None:
     hidden: list[str] = []
-    tables = [table for table in found.tables if table.total]
+    tables = [table for table in found.evaluations if table.total]
     for number, table in enumerate(tables):
         metric = f", metric {safe(table.metric)}" if table.metric else ""
         counts = f"{counted(table.total, 'question')}, {counted(table.models, 'model')}"
@@ -126,7 +126,7 @@ def _print(found: Questions) -> None:
     print_hidden(hidden)
 
 
-def _print_table(table: QuestionTable) -> list[str]:
+def _print_table(table: EvaluationQuestions) -> list[str]:
     names = ["question", "sample", "score" if table.graded else "right", "disagreement", "errors", "input", "output"]
     rows = [_row(question, graded=table.graded) for question in table.questions]
     width, room = terminal_width(), _EXCERPT

@@ -18,7 +18,7 @@ from fastrec.limits import LIMITS, Limits
 from fastrec.progress import Progress
 from fastrec.summary.choosing import check_patterns
 
-__all__ = ["Question", "QuestionTable", "Questions", "questions"]
+__all__ = ["EvaluationQuestions", "Question", "Questions", "questions"]
 
 _SHORTEST = 8  # characters of a hash
 
@@ -53,7 +53,7 @@ class Question(msgspec.Struct, kw_only=True):
     """The beginning of the input, on one line."""
 
 
-class QuestionTable(msgspec.Struct, kw_only=True):
+class EvaluationQuestions(msgspec.Struct, kw_only=True):
     """Questions of an evaluation and metric."""
 
     evaluation_name: str
@@ -73,8 +73,8 @@ class QuestionTable(msgspec.Struct, kw_only=True):
 class Questions(msgspec.Struct):
     """Questions of a corpus: a table for each evaluation and metric."""
 
-    tables: list[QuestionTable]
-    """The tables, by evaluation and metric."""
+    evaluations: list[EvaluationQuestions]
+    """By evaluation and metric."""
 
 
 def questions(
@@ -154,9 +154,9 @@ def _models_of(scope: Scope, patterns: Sequence[str]) -> tuple[str, ...] | None:
     return tuple(model for model in scope.models if patterns and matches_any(model, patterns))
 
 
-def _table(index: Index, scope: Scope, query: Query, limit: int) -> QuestionTable:
+def _table(index: Index, scope: Scope, query: Query, limit: int) -> EvaluationQuestions:
     page = index.page(query, limit=limit)
-    return QuestionTable(
+    return EvaluationQuestions(
         evaluation_name=scope.evaluation_name,
         metric=scope.metric,
         graded=scope.graded,

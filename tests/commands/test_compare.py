@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import fastrec
-from fastrec.commands.compare.document import ComparedScope
+from fastrec.commands.compare.document import ComparedEvaluation
 from fastrec.errors import UsageError
 from tests.answers.small import Record, answer, group, make_corpus, values
 from tests.running import run_here
@@ -59,8 +59,8 @@ def pairs_of(corpus: Path, evaluation: str) -> dict[str, tuple[float, float]]:
     return found
 
 
-def scope_of(corpus: Path, evaluation: str, **options: Any) -> ComparedScope:
-    (found,) = fastrec.compare(corpus, A, B, evaluation=evaluation, **options).scopes
+def scope_of(corpus: Path, evaluation: str, **options: Any) -> ComparedEvaluation:
+    (found,) = fastrec.compare(corpus, A, B, evaluation=evaluation, **options).evaluations
     return found
 
 
@@ -87,7 +87,7 @@ def test_questions_of_one_model_are_counted(corpus: Path) -> None:
 def test_the_p_values_are_those_of_scipy(corpus: Path) -> None:
     stats, numpy = pytest.importorskip("scipy.stats"), pytest.importorskip("numpy")
     found = fastrec.compare(corpus, A, B)
-    by_name = {one.evaluation_name: one for one in found.scopes}
+    by_name = {one.evaluation_name: one for one in found.evaluations}
     binary = by_name["binary"]
     expected = stats.binomtest(binary.wins, binary.wins + binary.losses).pvalue
     assert (binary.test, binary.p) == ("mcnemar", pytest.approx(expected))
@@ -100,7 +100,7 @@ def test_the_p_values_are_those_of_scipy(corpus: Path) -> None:
             signs = numpy.random.default_rng(1).choice([-1, 1], (50_000, len(differences)))
             as_far = abs(signs @ numpy.array(differences)) >= abs(sum(differences)) - 1e-9
             assert one.p == pytest.approx(as_far.mean(), abs=0.01)
-    tested = [one for one in found.scopes if one.p is not None]
+    tested = [one for one in found.evaluations if one.p is not None]
     adjusted = stats.false_discovery_control([one.p for one in tested])
     assert [one.p_adjusted for one in tested] == pytest.approx(list(adjusted))
 
@@ -156,7 +156,7 @@ def test_graded_examples_have_the_largest_differences(corpus: Path) -> None:
 def test_without_common_questions_there_is_no_p_value(corpus: Path) -> None:
     found = fastrec.compare(corpus, A, B, evaluation=["alone", "errors"])
     assert [(one.evaluation_name, one.missing) for one in found.uncompared] == [("alone", [B])]
-    (errors,) = found.scopes
+    (errors,) = found.evaluations
     assert (errors.questions, errors.p, errors.p_adjusted, errors.a, errors.examples) == (0, None, None, None, [])
 
 
@@ -211,5 +211,5 @@ def test_json(corpus: Path) -> None:
     done = run(corpus, A, B, "--format", "json", "--examples", "1")
     found = json.loads(done.stdout)
     assert (done.returncode, found["a"], found["b"]) == (0, A, B)
-    assert [one["evaluation_name"] for one in found["scopes"]] == ["binary", "errors", "graded", "repeats"]
-    assert [len(one["examples"]) for one in found["scopes"]] == [1, 0, 1, 1]
+    assert [one["evaluation_name"] for one in found["evaluations"]] == ["binary", "errors", "graded", "repeats"]
+    assert [len(one["examples"]) for one in found["evaluations"]] == [1, 0, 1, 1]

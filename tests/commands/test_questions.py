@@ -47,7 +47,7 @@ def run(*arguments: object) -> subprocess.CompletedProcess[bytes]:
 
 
 def listed(found: Questions) -> dict[tuple[str, str | None], list[Question]]:
-    return {(table.evaluation_name, table.metric): table.questions for table in found.tables}
+    return {(table.evaluation_name, table.metric): table.questions for table in found.evaluations}
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_pattern_of_models_stands_for_those_of_each_evaluation(tmp_path: Path)
     corpus = make_corpus(tmp_path, records)
 
     def chosen(**options: Any) -> dict[str, list[int | str]]:
-        tables = fastrec.questions(corpus, **options).tables
+        tables = fastrec.questions(corpus, **options).evaluations
         return {table.evaluation_name: [one.sample_id for one in table.questions] for table in tables}
 
     assert chosen(wrong_by="org/*") == {"one": ["id of hard"], "two": ["id of hard"]}
@@ -135,7 +135,7 @@ def test_outcomes_and_text_choose_questions(corpus: Path) -> None:
     assert {one.sample_id for one in listed(fastrec.questions(corpus, text="QUESTION 17"))["exam", None]} == {
         "id of question 17"
     }
-    assert fastrec.questions(corpus, text="no such text").tables[0].total == 0
+    assert fastrec.questions(corpus, text="no such text").evaluations[0].total == 0
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_the_table(tmp_path: Path) -> None:
 def test_json_and_csv(corpus: Path) -> None:
     found = json.loads(run(corpus, "--format", "json", "--limit", "3").stdout)
     rows = list(csv.DictReader(io.StringIO(run(corpus, "--format", "csv", "--limit", "3").stdout.decode())))
-    tables = [(table, one) for table in found["tables"] for one in table["questions"]]
+    tables = [(table, one) for table in found["evaluations"] for one in table["questions"]]
     assert [(one["sample_hash"], one["excerpt"]) for _, one in tables] == [
         (row["sample_hash"], row["excerpt"]) for row in rows
     ]

@@ -104,7 +104,7 @@ def test_an_ambiguous_beginning_lists_the_candidates(tmp_path: Path) -> None:
     message = done.stderr.decode().splitlines()
     assert message[0] == f"error: '{prefix}' is the beginning of several hashes; give more characters:"
     assert {line.split("  ")[-1] for line in message[1:]} == {asked, seen[prefix]}
-    for row in fastrec.questions(corpus).tables[0].questions:
+    for row in fastrec.questions(corpus).evaluations[0].questions:
         assert shown(corpus, row.prefix).sample_hash == row.sample_hash
 
 

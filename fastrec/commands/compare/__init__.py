@@ -10,7 +10,7 @@ import msgspec
 from fastrec.answers.choosing import check_questions, choose_model, choose_scopes
 from fastrec.answers.index import Index, open_index
 from fastrec.answers.table import Query, Scope
-from fastrec.commands.compare.document import ComparedScope, Comparison, Uncompared
+from fastrec.commands.compare.document import ComparedEvaluation, Comparison, Uncompared
 from fastrec.commands.compare.examples import Differences, telling_questions
 from fastrec.commands.compare.pairs import compare_values
 from fastrec.errors import UsageError
@@ -72,7 +72,9 @@ def compare(
     return Comparison(first, second, compared, uncompared)
 
 
-def _compare_scope(index: Index, scope: Scope, query: Query, pair: tuple[str, str], examples: int) -> ComparedScope:
+def _compare_scope(
+    index: Index, scope: Scope, query: Query, pair: tuple[str, str], examples: int
+) -> ComparedEvaluation:
     values = index.values(query, pair)
     found = compare_values(scope, values.values())
     if examples and found.wins + found.losses:

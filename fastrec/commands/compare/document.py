@@ -7,7 +7,7 @@ import msgspec
 from fastrec.answers.shown import ShownQuestion
 from fastrec.summary.significance import Test
 
-__all__ = ["ComparedScope", "Comparison", "Example", "Uncompared"]
+__all__ = ["ComparedEvaluation", "Comparison", "Example", "Uncompared"]
 
 
 class Example(msgspec.Struct, kw_only=True):
@@ -25,7 +25,7 @@ class Example(msgspec.Struct, kw_only=True):
     """The question with the answers of both models, those of A first."""
 
 
-class ComparedScope(msgspec.Struct, kw_only=True):
+class ComparedEvaluation(msgspec.Struct, kw_only=True):
     """Two models on an evaluation and metric."""
 
     evaluation_name: str
@@ -80,7 +80,7 @@ class Comparison(msgspec.Struct):
     """The model A."""
     b: str
     """The model B."""
-    scopes: list[ComparedScope]
+    evaluations: list[ComparedEvaluation]
     """The evaluations and metrics for which both have records."""
     uncompared: list[Uncompared]
     """The others."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from fastrec.answers.table import Scope
-from fastrec.commands.compare.document import ComparedScope
+from fastrec.commands.compare.document import ComparedEvaluation
 from fastrec.summary.paired import compare_pairs
 
 __all__ = ["compare_values"]
 
 
-def compare_values(scope: Scope, values: Iterable[Sequence[float | None]]) -> ComparedScope:
+def compare_values(scope: Scope, values: Iterable[Sequence[float | None]]) -> ComparedEvaluation:
     """Compare the values of two models on each question of a scope; None is a question without an answer."""
     found = compare_pairs(((b, a) for a, b in values), graded=scope.graded)
-    return ComparedScope(
+    return ComparedEvaluation(
         evaluation_name=scope.evaluation_name,
         metric=scope.metric,
         graded=scope.graded,
