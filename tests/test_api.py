@@ -27,6 +27,7 @@ from fastrec.errors import (
     FastrecError,
     LockedError,
     LogError,
+    NoMatchError,
     PanicError,
     RefusedError,
     ShardError,
@@ -520,6 +521,7 @@ def test_errors_are_one_family() -> None:
     }
     assert {error: error.exit_code for error in FAMILY if error.exit_code != 3} == {
         UsageError: 2,
+        NoMatchError: 2,
         RefusedError: 1,
         InvalidRecordError: 1,
     }
