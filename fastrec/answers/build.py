@@ -34,7 +34,7 @@ from fastrec.summary.document import EvaluationSummary
 
 __all__ = ["INDEX_FORMAT", "build_index"]
 
-INDEX_FORMAT: Final = 3
+INDEX_FORMAT: Final = 4
 """To be increased whenever the content of an index changes."""
 
 _TABLES: Final = """
@@ -46,7 +46,7 @@ CREATE TABLE asked (id INTEGER PRIMARY KEY, sample_hash BLOB, excerpt BLOB, inpu
 CREATE TABLE search (id INTEGER PRIMARY KEY, text BLOB);
 CREATE TABLE question (
     scope INTEGER, id INTEGER, kinds INTEGER, models INTEGER, right REAL, score REAL, spread REAL, errors INTEGER,
-    output_chars REAL, low REAL, high REAL, input_chars INTEGER, PRIMARY KEY (scope, id)
+    low REAL, high REAL, output_chars REAL, input_chars INTEGER, PRIMARY KEY (scope, id)
 ) WITHOUT ROWID;
 CREATE TABLE marks (
     scope INTEGER, id INTEGER, sample_ids BLOB, flags BLOB, shares BLOB, scores BLOB, lengths BLOB,
@@ -60,7 +60,7 @@ CREATE INDEX by_sample_ids ON marks (sample_ids);
 CREATE INDEX by_sample_id ON several_ids (sample_id);
 """
 _BATCH: Final = 1_000
-_FACTS_END: Final = 3 + len(Facts._fields)  # in a `QuestionEntry`
+_FACTS_END: Final = 4 + len(Facts._fields)  # and of output_chars, in a `QuestionEntry`
 _decode_ids = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _QUESTION_FIELDS: Final = set(FIELDS[:2])
 """In a corpus sorted by these two fields first, the records of a question are adjacent."""

@@ -1,7 +1,6 @@
 """What an index knows: scopes, questions, and where their records are.
 
-Facts about all models of a scope are in the file. For a choice of models they are computed when a query first needs
-them, and kept in a temporary table with the same columns, so that the same SQL works on both.
+Facts about all models of a scope are in the file, those about a choice of models follow from the marks (`choices`).
 
 The ids that a query chooses are kept, so that the next page, and the questions before and after one, need no search.
 """
@@ -16,8 +15,9 @@ from typing import Any, Final
 
 import msgspec
 
+from fastrec.answers.choices import Choices
 from fastrec.answers.index_file import IndexFile
-from fastrec.answers.marks import Marks, facts_of
+from fastrec.answers.marks import Marks
 from fastrec.answers.queries import FACT_COLUMNS, ids_query, spelled_ids
 from fastrec.answers.reading import Range
 from fastrec.answers.table import Query, QuestionRow, Scope
@@ -27,7 +27,6 @@ from fastrec.filters import matches_any
 __all__ = ["Database"]
 
 _KEPT_QUERIES: Final = 16
-_KEPT_CHOICES: Final = 4
 _BATCH: Final = 1_000
 _decode_ranges = msgspec.msgpack.Decoder(list[Range]).decode
 _BY_SAMPLE_ID: Final = (
@@ -44,8 +43,7 @@ class Database:
     def __init__(self, file: IndexFile) -> None:
         self._file = file
         self._kept: OrderedDict[Query, array[int]] = OrderedDict()
-        self._choices: OrderedDict[tuple[int, tuple[str, ...]], str] = OrderedDict()
-        self._made = 0
+        self._choices = Choices()
         with file.use() as connection:
             rows = connection.execute(
                 "SELECT evaluation_name, metric, questions, models, graded, range FROM scope ORDER BY id"
@@ -107,7 +105,7 @@ class Database:
         return [by_id[one] for one in ids if one in by_id]
 
     def _row(self, number: int, row: tuple[Any, ...]) -> QuestionRow:
-        place, _, models, right, score, spread, errors, output_chars, _, _, input_chars, *texts = row
+        place, _, models, right, score, spread, errors, _, _, output_chars, input_chars, *texts = row
         sample_hash, excerpt, ids = texts
         scope = self.scopes[number]
         return QuestionRow(
@@ -218,33 +216,7 @@ class Database:
         chosen = tuple(at for at, model in enumerate(scope.models) if model in set(query.models))
         if not query.models or len(chosen) == len(scope.models):
             return f"(SELECT {FACT_COLUMNS} FROM question WHERE scope = {number})"  # noqa: S608 - a number of ours
-        key = number, tuple(scope.models[at] for at in chosen)
-        if key not in self._choices:
-            self._choices[key] = self._choose(connection, number, chosen)
-            if len(self._choices) > _KEPT_CHOICES:
-                connection.execute(f"DROP TABLE {self._choices.popitem(last=False)[1]}")
-        self._choices.move_to_end(key)
-        return self._choices[key]
-
-    def _choose(self, connection: sqlite3.Connection, number: int, chosen: Sequence[int]) -> str:
-        """Make a table of the facts about some models of a scope."""
-        self._made += 1
-        name = f"temp.choice_{self._made}"
-        graded = self.scopes[number].graded
-        columns = FACT_COLUMNS.replace("id,", "id INTEGER PRIMARY KEY,", 1)
-        connection.execute(f"CREATE TABLE {name} ({columns})")
-        sql = (
-            "SELECT m.id, q.input_chars, m.flags, m.shares, m.scores, m.lengths "
-            "FROM marks m JOIN question q ON q.scope = m.scope AND q.id = m.id WHERE m.scope = ?"
-        )
-        connection.executemany(
-            f"INSERT INTO {name} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - a name of ours
-            (
-                (place, *facts_of(Marks(*marks), chosen, graded=graded), input_chars)
-                for place, input_chars, *marks in connection.execute(sql, (number,))
-            ),
-        )
-        return name
+        return self._choices.facts(connection, number, chosen, graded=scope.graded)
 
 
 def _spelled(ids: Sequence[int]) -> str:

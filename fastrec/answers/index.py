@@ -102,7 +102,7 @@ class Index:
 
     def values(
         self, query: Query, models: Sequence[str], *, graded: bool | None = None
-    ) -> dict[str, list[float | None]]:
+    ) -> dict[str, tuple[float | None, ...]]:
         """Return, for each question (by `sample_hash`), the mean value of each of some models; None without an answer.
 
         The value is the share of right answers, or the score if the metric is graded; `graded` says so if it must be

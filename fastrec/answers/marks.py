@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 from fastrec.answers.table import Outcome
 
 __all__ = ["ERROR", "RIGHT", "WRONG", "Facts", "Marks", "RecordMark", "as_double", "facts_of", "mark"]
-__all__ += ["mean_of", "outcome_of", "values_of", "values_or_none"]
+__all__ += ["mean_length", "mean_of", "outcome_of", "values_of", "values_or_none"]
 
 RIGHT: Final = 1
 WRONG: Final = 2
@@ -44,7 +44,8 @@ class Marks(NamedTuple):
     flags: bytes
     shares: bytes
     scores: bytes
-    lengths: bytes
+    lengths: bytes = b""
+    """Empty if nobody asks for them."""
 
 
 class Facts(NamedTuple):
@@ -59,13 +60,9 @@ class Facts(NamedTuple):
     spread: float | None
     """Twice the standard deviation of the values of these models."""
     errors: int
-    output_chars: float | None
     low: float | None
     """The least of their mean scores."""
     high: float | None
-
-
-_LENGTH: Final = Facts._fields.index("output_chars")
 
 
 def as_double(score: float) -> float:
@@ -136,37 +133,45 @@ def values_of(marks: Marks, models: Sequence[int], *, graded: bool) -> list[floa
     return [_SHARES[marks.flags[model]] for model in models]
 
 
-def values_or_none(marks: Marks, models: Sequence[int | None], *, graded: bool) -> list[float | None]:
+def values_or_none(marks: Marks, models: Sequence[int | None], *, graded: bool) -> tuple[float | None, ...]:
     """Return the values of some models; None for one that is not in the scope, or has no answer."""
     flags = marks.flags
     answering = [model for model in models if model is not None and flags[model] & _ANSWERS]
     values = dict(zip(answering, values_of(marks, answering, graded=graded), strict=True))
-    return [None if model is None else values.get(model) for model in models]
+    return tuple([None if model is None else values.get(model) for model in models])
 
 
 def facts_of(marks: Marks, models: Sequence[int], *, graded: bool) -> Facts:
     """Return the facts about some models."""
     flags = bytes([marks.flags[model] for model in models])
     facts = _facts_of_flags(flags)
-    if not facts.models:
+    if not facts.models or (not marks.shares and not marks.scores):
         return facts
-    answering = models
-    if facts.errors or 0 in flags:
-        answering = [model for model, kind in zip(models, flags, strict=True) if kind & _ANSWERS]
-    lengths = array("d", marks.lengths)
-    length = math.fsum([lengths[model] for model in answering]) / facts.models
-    if not marks.shares and not marks.scores:
-        return Facts._make((*facts[:_LENGTH], length, *facts[_LENGTH + 1 :]))
+    answering = _answering(flags, models, facts.models)
     shares = values_of(marks, answering, graded=False)
     scores = values_of(marks, answering, graded=True)
     return facts._replace(
         right=math.fsum(shares),
         score=mean_of(scores),
         spread=_spread(scores if graded else shares),
-        output_chars=length,
         low=min(scores),
         high=max(scores),
     )
+
+
+def mean_length(flags: bytes, lengths: bytes, models: Sequence[int]) -> float | None:
+    """Return the mean length of the outputs of some models; None without answers."""
+    flags = bytes([flags[model] for model in models])
+    answers = _facts_of_flags(flags).models
+    values = array("d", lengths)
+    return math.fsum([values[model] for model in _answering(flags, models, answers)]) / answers if answers else None
+
+
+def _answering(flags: bytes, models: Sequence[int], answers: int) -> Sequence[int]:
+    """Return the models with an answer, given the flags of all, and their number."""
+    if answers == len(models):
+        return models
+    return [model for model, kind in zip(models, flags, strict=True) if kind & _ANSWERS]
 
 
 @lru_cache(maxsize=1 << 12)  # of few models, most questions have the same flags as another one
@@ -178,11 +183,9 @@ def _facts_of_flags(flags: bytes) -> Facts:
     shares = [_SHARES[kind] for kind in flags if kind & _ANSWERS]
     errors = flags.count(ERROR)
     if not shares:
-        return Facts(kinds, 0, 0.0, None, None, errors, None, None, None)
+        return Facts(kinds, 0, 0.0, None, None, errors, None, None)
     right = math.fsum(shares)
-    return Facts(
-        kinds, len(shares), right, right / len(shares), _spread(shares), errors, None, min(shares), max(shares)
-    )
+    return Facts(kinds, len(shares), right, right / len(shares), _spread(shares), errors, min(shares), max(shares))
 
 
 def mean_of(values: Sequence[float]) -> float:

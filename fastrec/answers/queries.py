@@ -13,7 +13,7 @@ from fastrec.answers.table import Query, Sort, Which
 
 __all__ = ["FACT_COLUMNS", "ids_query", "spelled_ids"]
 
-FACT_COLUMNS: Final = "id, kinds, models, right, score, spread, errors, output_chars, low, high, input_chars"
+FACT_COLUMNS: Final = "id, kinds, models, right, score, spread, errors, low, high, output_chars, input_chars"
 _INTEGER: Final = re.compile("0|-?[1-9][0-9]*", re.ASCII)
 _MOST_NAMES: Final = 1_000  # values in a statement
 _ANSWERS: Final = RIGHT | WRONG

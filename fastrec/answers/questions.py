@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Final, NamedTuple, TypeVar
 import msgspec
 
 from fastrec.answers.lines import Asked
-from fastrec.answers.marks import RecordMark, facts_of, mark
+from fastrec.answers.marks import RecordMark, facts_of, mark, mean_length
 
 __all__ = [
     "AskedRow",
@@ -76,7 +76,7 @@ class Question(msgspec.Struct, array_like=True, gc=False):
 AskedRow = tuple[int, bytes, bytes, int, bytes, bytes]
 """place, sample_hash, excerpt, input_chars, ranges, text"""
 QuestionEntry = tuple[Any, ...]
-"""scope, place, sample_ids, the columns of `Facts`, the columns of `Marks`"""
+"""scope, place, sample_ids, the columns of `Facts`, output_chars, the columns of `Marks`"""
 
 
 class Rows(NamedTuple):
@@ -113,9 +113,11 @@ def rows_of(question: Question, shapes: list[ScopeShape]) -> Rows:
     for scope in question.scopes:
         shape = shapes[scope.scope]
         marks = mark(scope.records, shape.models)
-        facts = facts_of(marks, range(shape.models), graded=shape.graded)
+        everyone = range(shape.models)
+        facts = facts_of(marks, everyone, graded=shape.graded)
+        length = mean_length(marks.flags, marks.lengths, everyone)
         ids = b"[" + b",".join(scope.sample_ids) + b"]"
-        entries.append((scope.scope, question.place, ids, *facts, *marks))
+        entries.append((scope.scope, question.place, ids, *facts, length, *marks))
     row = (question.place, question.sample_hash.encode(), asked.excerpt.encode(), asked.chars, ranges, asked.text)
     return Rows(row, entries)
 
