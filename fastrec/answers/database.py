@@ -15,9 +15,8 @@ from typing import Any, Final
 
 import msgspec
 
-from fastrec.answers.choices import Choices
+from fastrec.answers.choices import Choices, Cut
 from fastrec.answers.index_file import IndexFile
-from fastrec.answers.marks import Marks
 from fastrec.answers.queries import FACT_COLUMNS, ids_query, spelled_ids
 from fastrec.answers.reading import Range
 from fastrec.answers.table import Query, QuestionRow, Scope
@@ -171,21 +170,19 @@ class Database:
             row = connection.execute(sql, (number, sample_hash.encode(errors="surrogatepass"))).fetchone()
         return None if row is None else row[0]
 
-    def marks(self, query: Query, ids: Sequence[int]) -> Iterator[tuple[str, Marks]]:
-        """Yield the hashes and marks of some questions of a scope, in the given order."""
+    def marks(self, query: Query, ids: Sequence[int], cut: Cut, *names: str) -> Iterator[list[tuple[Any, ...]]]:
+        """Yield the hashes of many questions at a time, in the given order, and some columns with marks of models."""
         number = self._numbers[query.evaluation_name, query.metric]
-        sql = (
-            "SELECT m.id, a.sample_hash, m.flags, m.shares, m.scores, m.lengths FROM marks m "
-            "JOIN asked a ON a.id = m.id WHERE m.scope = ? AND m.id IN (SELECT value FROM json_each(?))"
+        columns = ", ".join(["CAST(a.sample_hash AS TEXT)", *map(cut.column, names)])
+        sql = (  # a cross join keeps the order of the first table
+            f"SELECT {columns} FROM json_each(?) j "  # noqa: S608 - all ours
+            "CROSS JOIN marks m ON m.scope = ? AND m.id = j.value CROSS JOIN asked a ON a.id = j.value"
         )
         for start in range(0, len(ids), _BATCH):
-            some = ids[start : start + _BATCH]
+            some = _spelled(ids[start : start + _BATCH])
             with self._file.use() as connection:
-                rows = connection.execute(sql, (number, _spelled(some))).fetchall()
-            by_id = {row[0]: row for row in rows}
-            for place in some:
-                _, sample_hash, *marks = by_id[place]
-                yield sample_hash.decode(), Marks(*marks)
+                rows = connection.execute(sql, (some, number)).fetchall()
+            yield list(zip(*rows, strict=True))
 
     def first_disputed(self, query: Query, ids: Sequence[int]) -> int | None:
         """Return the first of some questions on which the models of a query disagree."""

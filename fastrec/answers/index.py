@@ -9,6 +9,7 @@ import os
 import sqlite3
 from array import array
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Self
 
@@ -17,9 +18,10 @@ import msgspec
 from fastrec.answers.answer import Answer
 from fastrec.answers.build import INDEX_FORMAT, build_index
 from fastrec.answers.cache import cache_directory, index_name, mark_used, new_file, remove_unused
+from fastrec.answers.choices import Cut
 from fastrec.answers.database import Database
 from fastrec.answers.index_file import open_file
-from fastrec.answers.marks import outcome_of, values_or_none
+from fastrec.answers.marks import Marks, outcome_of, values_or_none
 from fastrec.answers.reading import read_answers
 from fastrec.answers.table import Outcome, Page, Query, QuestionRow, Scope
 from fastrec.corpus.documents import MANIFEST, read_manifest
@@ -97,8 +99,9 @@ class Index:
         scope, number = self._database.scope(query), self._database.number_of(query, sample_hash)
         if scope is None or number is None:
             return {}
-        flags = next(self._database.marks(query, [number]))[1].flags
-        return {model: outcome_of(kind) for model, kind in zip(scope.models, flags, strict=True)}
+        everyone = Cut(range(len(scope.models)))
+        _, flags = next(self._database.marks(query, [number], everyone, "flags"))
+        return {model: outcome_of(kind) for model, kind in zip(scope.models, flags[0], strict=True)}
 
     def values(
         self, query: Query, models: Sequence[str], *, graded: bool | None = None
@@ -111,13 +114,21 @@ class Index:
         scope = self._database.scope(query)
         if scope is None:
             return {}
-        numbers = {model: number for number, model in enumerate(scope.models)}
-        chosen = [numbers.get(model) for model in models]
+        numbers = [number for number, model in enumerate(scope.models) if model in models]
+        cut = Cut(numbers)
+        positions = {scope.models[number]: at for number, at in zip(numbers, cut.models, strict=True)}
+        chosen = [positions.get(model) for model in models]
         by_score = scope.graded if graded is None else graded
-        return {
-            sample_hash: values_or_none(marks, chosen, graded=by_score)
-            for sample_hash, marks in self._database.marks(query, self._database.ids(query))
-        }
+
+        @lru_cache(maxsize=1 << 12)  # of few models, most questions have the same marks as another one
+        def values(*marks: bytes) -> tuple[float | None, ...]:
+            return values_or_none(Marks(*marks), chosen, graded=by_score)
+
+        names = ("flags", "shares", "scores") if by_score else ("flags", "shares")
+        found: dict[str, tuple[float | None, ...]] = {}
+        for hashes, *marks in self._database.marks(query, self._database.ids(query), cut, *names):
+            found.update(zip(hashes, map(values, *marks), strict=True))
+        return found
 
     def answers(self, row: QuestionRow, models: Sequence[str] = ()) -> list[Answer]:
         """Read the answers to a question from the parts, in the order of the corpus; of some models, or of all."""

@@ -43,9 +43,8 @@ class Marks(NamedTuple):
 
     flags: bytes
     shares: bytes
-    scores: bytes
+    scores: bytes = b""
     lengths: bytes = b""
-    """Empty if nobody asks for them."""
 
 
 class Facts(NamedTuple):
