@@ -8,8 +8,10 @@ shell-style patterns: `gsm8k`, `org/*`. A name that contains brackets still matc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from fnmatch import fnmatchcase
+import re
+from collections.abc import Callable, Iterable, Sequence
+from fnmatch import translate
+from functools import lru_cache
 from shlex import quote
 from typing import Any, Final, TypedDict
 
@@ -18,7 +20,7 @@ import msgspec
 from fastrec.arguments import Strings, several
 from fastrec.errors import UsageError
 
-__all__ = ["NAME_FILTERS", "FilterArguments", "Filters", "make_filters", "matches_any"]
+__all__ = ["NAME_FILTERS", "FilterArguments", "Filters", "make_filters", "matcher", "matches_any"]
 
 NAME_FILTERS: Final = ("evaluation", "metric", "model", "exclude_evaluation", "exclude_model")
 """The filters by name, for commands that work on summaries."""
@@ -161,4 +163,11 @@ def _patterns(name: str, values: Strings) -> tuple[str, ...]:
 
 def matches_any(name: str, patterns: Sequence[str]) -> bool:
     """Return whether a name matches one of some patterns; if there are none, every name matches."""
-    return not patterns or any(name == pattern or fnmatchcase(name, pattern) for pattern in patterns)
+    return not patterns or matcher(tuple(patterns))(name) is not None
+
+
+@lru_cache(maxsize=64)
+def matcher(patterns: tuple[str, ...]) -> Callable[[str], re.Match[str] | None]:
+    """Return a test whether a name matches one of some patterns."""
+    themselves = [f"{re.escape(pattern)}\\Z" for pattern in patterns if "[" in pattern]
+    return re.compile("|".join([*map(translate, patterns), *themselves])).match

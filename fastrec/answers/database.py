@@ -21,7 +21,7 @@ from fastrec.answers.queries import FACT_COLUMNS, ids_query, spelled_ids
 from fastrec.answers.reading import Range
 from fastrec.answers.table import Query, QuestionRow, Scope
 from fastrec.corpus.line_head import decode_sample_id
-from fastrec.filters import matches_any
+from fastrec.filters import matcher
 
 __all__ = ["Database"]
 
@@ -33,7 +33,8 @@ _BY_SAMPLE_ID: Final = (
     "UNION SELECT id, scope FROM several_ids WHERE sample_id IN (?, ?)"
 )
 _decode_numbers = msgspec.json.Decoder(list[int]).decode
-_decode_ids = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_decode_ids = msgspec.json.Decoder(list[int | str]).decode
+_decode_spelled = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 class Database:
@@ -76,8 +77,10 @@ class Database:
                 return self._kept[query]
             scope = self.scopes[number]
             sql, values = ids_query(query, self._facts(connection, query), number, scope.models, graded=scope.graded)
-            connection.create_function("has_sample_id", 1, _id_test(query.sample_ids))
-            connection.create_function("has_hash", 1, _hash_test(query.hashes))
+            if "has_sample_id" in sql:
+                connection.create_function("has_sample_id", 1, _id_test(query.sample_ids))
+            if "has_hash" in sql:
+                connection.create_function("has_hash", 1, _hash_test(query.hashes))
             # One text with all ids: stepping through a million rows in Python takes longer.
             (text,) = connection.execute(f"SELECT json_group_array(id) FROM ({sql})", values).fetchone()  # noqa: S608
             found = array("q", _decode_numbers(text))
@@ -112,7 +115,7 @@ class Database:
             evaluation_name=scope.evaluation_name,
             metric=scope.metric,
             sample_hash=sample_hash.decode(),
-            sample_id=decode_sample_id(_decode_ids(ids)[0]),
+            sample_id=_sample_ids(ids)[0],
             excerpt=excerpt.decode(),
             models=models,
             right=right,
@@ -220,9 +223,18 @@ def _spelled(ids: Sequence[int]) -> str:
     return str(list(ids))
 
 
-def _id_test(patterns: Sequence[str]) -> Callable[[bytes], bool]:
-    return lambda ids: any(matches_any(str(decode_sample_id(one)), patterns) for one in _decode_ids(ids))
+def _id_test(patterns: tuple[str, ...]) -> Callable[[bytes], bool]:
+    match = matcher(patterns)
+    return lambda ids: any(map(match, map(str, _sample_ids(ids))))
 
 
-def _hash_test(patterns: Sequence[str]) -> Callable[[bytes], bool]:
-    return lambda sample_hash: matches_any(sample_hash.decode(), patterns)
+def _hash_test(patterns: tuple[str, ...]) -> Callable[[bytes], bool]:
+    match = matcher(patterns)
+    return lambda sample_hash: match(sample_hash.decode()) is not None
+
+
+def _sample_ids(spelled: bytes) -> list[int | str]:
+    try:
+        return _decode_ids(spelled)
+    except msgspec.MsgspecError:  # more digits than msgspec decodes
+        return [decode_sample_id(one) for one in _decode_spelled(spelled)]

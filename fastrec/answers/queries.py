@@ -70,7 +70,6 @@ def ids_query(query: Query, table: str, scope: int, models: Sequence[str], *, gr
     text = " AND ".join(tests)
     tables = [f"{table} q"]
     tables += [f"JOIN marks m ON m.scope = {scope} AND m.id = q.id"] if "m." in text else []
-    tables += ["JOIN asked a ON a.id = q.id"] if "a.sample_hash" in text else []
     tables += ["JOIN search s ON s.id = q.id"] if query.text else []
     value = "q.score" if graded else "q.right / q.models"
     order = _ORDERS[query.sort].format(value=value)
@@ -79,8 +78,10 @@ def ids_query(query: Query, table: str, scope: int, models: Sequence[str], *, gr
 
 def _sample_id_test(patterns: Sequence[str], scope: int) -> tuple[str, list[bytes]]:
     """Return a test of ids, which uses an index if these are no patterns."""
-    if not patterns or _has_wildcards(patterns):
-        return ("has_sample_id(m.sample_ids)" if patterns else ""), []
+    if not patterns:
+        return "", []
+    if _has_wildcards(patterns):
+        return f"q.id IN (SELECT id FROM marks WHERE scope = {scope} AND has_sample_id(sample_ids))", []  # noqa: S608
     spelled = [one for pattern in patterns for one in spelled_ids(pattern)]
     marks = ", ".join("?" * len(spelled))
     test = (
@@ -91,8 +92,10 @@ def _sample_id_test(patterns: Sequence[str], scope: int) -> tuple[str, list[byte
 
 
 def _hash_test(patterns: Sequence[str]) -> tuple[str, list[bytes]]:
-    if not patterns or _has_wildcards(patterns):
-        return ("has_hash(a.sample_hash)" if patterns else ""), []
+    if not patterns:
+        return "", []
+    if _has_wildcards(patterns):
+        return "q.id IN (SELECT id FROM asked WHERE has_hash(sample_hash))", []
     hashes = [pattern.encode(errors="surrogatepass") for pattern in patterns]
     return f"q.id IN (SELECT id FROM asked WHERE sample_hash IN ({', '.join('?' * len(hashes))}))", hashes  # noqa: S608
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import fastrec
 from fastrec.errors import CorpusError, NoMatchError, UsageError
-from fastrec.filters import Filters, make_filters
+from fastrec.filters import Filters, make_filters, matches_any
 from fastrec.limits import Limits
 from fastrec.normalize.matching import matching_corpus
 from tests.normalize.normalizing import Corpus, write
@@ -23,6 +23,15 @@ from tests.samples import question, sample_of
 
 MODELS = ("org/a", "org/b", "lab/c", "lab/[d]", 'é "quoted"')
 EVALUATIONS = ("sums", "sums hard", "zoo")
+
+PATTERNS = st.lists(st.text("ab[]!^-*?\\\n|(", max_size=6), min_size=1, max_size=4)
+
+
+@given(st.text("ab[]!^-*?\\\n|(", max_size=5), PATTERNS)
+def test_names_match_patterns_or_are_the_same(name: str, patterns: list[str]) -> None:
+    expected = any(name == one or fnmatchcase(name, one) for one in patterns)
+    assert matches_any(name, patterns) == expected
+    assert matches_any(patterns[0], patterns)
 
 
 def lines() -> list[bytes]:
