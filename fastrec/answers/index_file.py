@@ -62,7 +62,7 @@ def open_file(path: Path) -> IndexFile | None:
         connection = sqlite3.connect(uri, uri=True, check_same_thread=False, isolation_level=None)
         try:
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        except BaseException:
+        except sqlite3.Error:
             connection.close()
             raise
         return IndexFile(path, connection)

@@ -7,10 +7,11 @@ from typing import Final, Protocol
 
 from fastrec.errors import counted
 
-__all__ = ["NONE", "percent", "score_text", "tally_facts", "value_text"]
+__all__ = ["NONE", "latency_text", "percent", "score_text", "tally_facts", "tokens_text", "value_text"]
 
 NONE: Final = "–"
 """Stands for a number that there is not."""
+_LARGEST: Final = 10**15  # larger numbers are rounded to four digits
 
 
 class _Tallied(Protocol):
@@ -36,9 +37,29 @@ def score_text(score: float | None) -> str:
         return NONE
     if isinstance(score, bool):
         return str(score).lower()
-    if 1_000 <= abs(score) < 10**15:
+    if 1_000 <= abs(score) < _LARGEST:
         return f"{score:,.0f}"
     return f"{score:.4g}" if isinstance(score, float) or abs(score) < 1_000 else f"{Decimal(score):.4g}"
+
+
+def tokens_text(tokens: int) -> str:
+    """Format a number of tokens.
+
+    >>> tokens_text(12_345), tokens_text(10**400)
+    ('12,345', '1.000e+400')
+    """
+    return f"{tokens:,}" if tokens < _LARGEST else f"{Decimal(tokens):.4g}"
+
+
+def latency_text(milliseconds: float) -> str:
+    """Format a time.
+
+    >>> latency_text(12.345), latency_text(12_345), latency_text(10**400)
+    ('12.3 ms', '12.3 s', '1.000e+397 s')
+    """
+    if milliseconds < 1_000:
+        return f"{milliseconds:.3g} ms"
+    return f"{milliseconds / 1_000:,.1f} s" if milliseconds < _LARGEST else f"{Decimal(milliseconds) / 1_000:.4g} s"
 
 
 def percent(share: float | None) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from fastrec.answers.wording import score_text, tally_facts
+from fastrec.answers.wording import latency_text, score_text, tally_facts, tokens_text
 from fastrec.cli.layout import clip, safe_lines, terminal_width, wrap
 from fastrec.cli.spelling import safe
 from fastrec.errors import counted
@@ -189,11 +189,11 @@ def _headline(answer: ShownAnswer) -> str:
         for one in answer.verdicts
     ]
     tokens = [
-        counted(number, f"{kind} token")
+        f"{tokens_text(number)} {kind} {'token' if number == 1 else 'tokens'}"
         for kind, number in (("input", answer.input_tokens), ("output", answer.output_tokens))
         if number is not None
     ]
-    latency = [f"{answer.latency_ms:,.0f} ms"] if answer.latency_ms is not None else []
+    latency = [latency_text(answer.latency_ms)] if answer.latency_ms is not None else []
     name = click.style(safe(answer.model_id), bold=True)
     return ", ".join([f"{name}  {_repeat(answer)}{verdicts[0]}", *verdicts[1:], *tokens, *latency])
 

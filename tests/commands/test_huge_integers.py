@@ -19,12 +19,14 @@ HUGE = "1" + "0" * 5_000
 
 
 def line(model: str, right: bool) -> bytes:
-    """Return a record whose sample_id, score, and an unknown key are huge."""
+    """Return a record whose sample_id, score, tokens, latency and an unknown key are huge."""
     record: dict[str, Any] = sample(model_id=model, sample_id="<id>")
     del record["error"]
     record["evaluation"] = {"score": "<score>", "is_correct": right}
     record["metadata"] = {"subject": "x"}
     record["unknown"] = "<unknown>"
+    record["token_usage"] = {"input_tokens": "<id>", "output_tokens": 1, "total_tokens": "<id>"}
+    record["performance"] = {"latency_ms": "<id>"}
     text = json.dumps(record).replace('"<id>"', HUGE).replace('"<unknown>"', f"[{HUGE}]")
     return text.replace('"<score>"', HUGE if right else "0").encode()
 
@@ -40,7 +42,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["show", "{}", HUGE], "a  right score 1.000e+5000"),
+        (["show", "{}", HUGE], "a  right score 1.000e+5000, 1.000e+5000 input tokens, 1 output token, 1.000e+4997 s"),
         (["show", "{}", HUGE, "--full"], f"unknown: [{HUGE}]"),
         (["show", "{}", HUGE, "--format", "json"], f'"score": {HUGE},'),
         (["questions", "{}"], "arithmetic: 1 question, 2 models"),
@@ -63,7 +65,8 @@ def test_pages_show_huge_integers(corpus: Path) -> None:
     with serving(corpus) as opened:
         client = Client(opened.address)
         assert HUGE in client.page("/questions?evaluation=arithmetic")
-        assert "1.000e+5000" in client.page(f"/question/{row.sample_hash}?evaluation=arithmetic")
+        page = client.page(f"/question/{row.sample_hash}?evaluation=arithmetic")
+        assert all(text in page for text in ("1.000e+5000 → 1", "1.000e+4997 s"))
         page = client.page(f"/answer/{row.sample_hash}?evaluation=arithmetic&show=a")
         assert f"[{HUGE}]" in page  # the unknown key
         assert HUGE in client.page(f"/record/{row.sample_hash}?evaluation=arithmetic&show=a")

@@ -205,7 +205,7 @@ def test_the_text(corpus: Path) -> None:
         "  A. 4",
         "  B. 5",
         "",
-        "org/a  right score 1, 1,200 input tokens, 1 output token, 1,234 ms",
+        "org/a  right score 1, 1,200 input tokens, 1 output token, 1.2 s",
         "  It is 4.",
         "",
         "org/b  wrong score 0",

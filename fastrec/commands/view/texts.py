@@ -8,7 +8,7 @@ from typing import Final
 
 from fastrec.answers.answer import Answer
 from fastrec.answers.table import Outcome
-from fastrec.answers.wording import NONE, score_text
+from fastrec.answers.wording import NONE, latency_text, score_text, tokens_text
 from fastrec.html import Exact, Html, joined, multiline, tag
 
 __all__ = ["FIGURES", "SIGNS", "bar", "block", "facts", "figures", "hidden_fields", "short", "verdict"]
@@ -57,8 +57,8 @@ def block(text: str, most: int | None, whole: str | None = None, *, class_: str 
 def figures(answer: Answer) -> tuple[str, str, str]:
     """Format score, tokens (of the input → of the output) and latency of an answer; empty if there is none."""
     numbers = (answer.input_tokens, answer.output_tokens)
-    tokens = " → ".join(NONE if number is None else f"{number:,}" for number in numbers)
-    latency = "" if answer.latency_ms is None else _seconds(answer.latency_ms)
+    tokens = " → ".join(NONE if number is None else tokens_text(number) for number in numbers)
+    latency = "" if answer.latency_ms is None else latency_text(answer.latency_ms)
     return score_text(answer.score), "" if numbers == (None, None) else tokens, latency
 
 
@@ -67,7 +67,3 @@ def facts(answer: Answer) -> Html:
     named = zip(FIGURES, figures(answer), strict=True)
     said = (tag("span", f"{name} ", tag("b", value)) for name, value in named if value)
     return tag("span", *said, class_="facts")
-
-
-def _seconds(milliseconds: float) -> str:
-    return f"{milliseconds:.3g} ms" if milliseconds < 1_000 else f"{milliseconds / 1_000:,.1f} s"
