@@ -6,7 +6,9 @@ build the same index do not disturb each other. Whoever builds one removes those
 
 from __future__ import annotations
 
+import errno
 import os
+import sqlite3
 import tempfile
 import time
 from collections.abc import Iterator
@@ -44,6 +46,9 @@ def new_file(directory: Path) -> Iterator[Path]:
     """Yield the path of a new file, which is removed in the end unless it is renamed.
 
     It is in the directory, or in that of temporary files if the directory cannot be written.
+
+    Raises:
+        OSError: The file cannot be written. It names the file, whoever noticed that.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -54,6 +59,11 @@ def new_file(directory: Path) -> Iterator[Path]:
     path = Path(name)
     try:
         yield path
+    except sqlite3.OperationalError as exc:
+        raise OSError(errno.EIO, f"the index cannot be written: {exc}", name) from exc
+    except OSError as exc:
+        exc.filename = exc.filename or name
+        raise
     finally:
         with suppress(OSError):
             path.unlink()

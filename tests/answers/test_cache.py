@@ -142,6 +142,21 @@ def test_a_failed_build_leaves_nothing(corpus: Path, tmp_path: Path) -> None:
     assert list((tmp_path / "cache").iterdir()) == []
 
 
+@pytest.mark.parametrize("most", [1, 5_000, 40_000])
+def test_a_full_disk_is_reported_with_the_file(most: int, corpus: Path, tmp_path: Path) -> None:
+    """Whether SQLite or a task notices it; nothing stays."""
+    script = (
+        "import resource, signal, sys; from fastrec.answers.index import open_index\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({most}, {most}))\n"
+        "try: open_index(sys.argv[1], cache=sys.argv[2])\n"
+        "except OSError as exc: print(exc.filename)"
+    )
+    done = subprocess.run([sys.executable, "-c", script, corpus, tmp_path], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(str(tmp_path))
+    assert not any(tmp_path.iterdir())
+
+
 def test_a_killed_build_leaves_nothing_that_counts(corpus: Path, tmp_path: Path) -> None:
     script = (
         "import os, sys; from fastrec.answers import build, index\n"
