@@ -32,6 +32,10 @@ _BY_SAMPLE_ID: Final = (
     "SELECT id, scope FROM marks WHERE sample_ids IN (?, ?) "
     "UNION SELECT id, scope FROM several_ids WHERE sample_id IN (?, ?)"
 )
+_OTHERS: Final = (
+    "SELECT 1 FROM asked WHERE sample_hash BETWEEN ? AND ? AND sample_hash != ? "  # noqa: S608 - all ours
+    f"UNION ALL SELECT 1 FROM ({_BY_SAMPLE_ID}) f JOIN asked a ON a.id = f.id WHERE a.sample_hash != ? LIMIT 1"
+)
 _decode_numbers = msgspec.json.Decoder(list[int]).decode
 _decode_ids = msgspec.json.Decoder(list[int | str]).decode
 _decode_spelled = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -148,6 +152,19 @@ class Database:
                     return self._found(found)[:limit]
         return []
 
+    def prefix_of(self, sample_hash: str, shortest: int) -> str:
+        """Return the beginning of a hash, as short as possible, that finds no question with another hash."""
+        whole = sample_hash.encode()
+        with self._file.use() as connection:
+            for length in range(shortest, len(sample_hash)):
+                text = sample_hash[:length]
+                ids = spelled_ids(text)
+                alone, prefix = [b"[" + one + b"]" for one in (ids[0], ids[-1])], text.encode()
+                values = (prefix, prefix + b"\xff", whole, *alone, ids[0], ids[-1], whole)
+                if not connection.execute(_OTHERS, values).fetchone():
+                    return text
+        return sample_hash
+
     def _found(self, found: Sequence[tuple[int, int | None]]) -> list[QuestionRow]:
         """Return the rows of questions in some scopes, or in all that have them."""
         by_scope: dict[int, set[int]] = {}
@@ -213,7 +230,8 @@ class Database:
         """Return the table, or what selects from it, with the facts about the models of a query."""
         number = self._numbers[query.evaluation_name, query.metric]
         scope = self.scopes[number]
-        chosen = tuple(at for at, model in enumerate(scope.models) if model in set(query.models))
+        wanted = set(query.models)
+        chosen = tuple(at for at, model in enumerate(scope.models) if model in wanted)
         if not query.models or len(chosen) == len(scope.models):
             return f"(SELECT {FACT_COLUMNS} FROM question WHERE scope = {number})"  # noqa: S608 - a number of ours
         return self._choices.facts(connection, number, chosen, graded=scope.graded)

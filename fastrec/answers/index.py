@@ -69,6 +69,13 @@ class Index:
         """
         return self._database.find(text, limit, shortest)
 
+    def prefix_of(self, sample_hash: str, shortest: int) -> str:
+        """Return the beginning of a `sample_hash` that `find` needs: it finds no question with another hash.
+
+        It has at least `shortest` characters, if the hash has.
+        """
+        return self._database.prefix_of(sample_hash, shortest)
+
     def row(self, query: Query, sample_hash: str) -> QuestionRow | None:
         """Return one question of a scope, as the models of the query have answered it; None if there is none."""
         number = self._database.number_of(query, sample_hash)
@@ -114,7 +121,8 @@ class Index:
         scope = self._database.scope(query)
         if scope is None:
             return {}
-        numbers = [number for number, model in enumerate(scope.models) if model in models]
+        wanted = set(models)
+        numbers = [number for number, model in enumerate(scope.models) if model in wanted]
         cut = Cut(numbers)
         positions = {scope.models[number]: at for number, at in zip(numbers, cut.models, strict=True)}
         chosen = [positions.get(model) for model in models]

@@ -169,7 +169,7 @@ def _table(index: Index, scope: Scope, query: Query, limit: int) -> EvaluationQu
 def _question(index: Index, row: QuestionRow) -> Question:
     return Question(
         sample_hash=row.sample_hash,
-        prefix=_prefix(index, row.sample_hash),
+        prefix=index.prefix_of(row.sample_hash, _SHORTEST),
         sample_id=row.sample_id,
         models=row.models,
         right=row.right,
@@ -181,11 +181,3 @@ def _question(index: Index, row: QuestionRow) -> Question:
         output_chars=row.output_chars,
         excerpt=row.excerpt,
     )
-
-
-def _prefix(index: Index, sample_hash: str) -> str:
-    """Return the shortest beginning of a hash that no other one has."""
-    length = _SHORTEST
-    while length < len(sample_hash) and any(row.sample_hash != sample_hash for row in index.find(sample_hash[:length])):
-        length += 1
-    return sample_hash[:length]

@@ -304,6 +304,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
         answer(2, "org/a", sample_hash="abc", sample_id="5", error="again"),
         answer(3, "org/a", sample_hash="b\U0010ffff1", sample_id=10**30, error="broken"),
         answer(4, "org/a", sample_hash="b", sample_id=0),
+        answer(6, "org/a", sample_hash="five5", sample_id="x"),
     ]
     folder = tmp_path_factory.mktemp("odd")
     lines = [json.dumps(record) for record in found]
@@ -339,6 +340,23 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_questions_are_found_by_hash_or_else_by_id(text: str, hashes: list[str], odd: Path) -> None:
     with open_index(odd) as index:
         assert [row.sample_hash for row in index.find(text)] == hashes
+
+
+@pytest.mark.parametrize(
+    ("sample_hash", "shortest", "prefix"),
+    [
+        ("ab", 1, "ab"),
+        ("abc", 1, "abc"),
+        ("b\U0010ffff1", 1, "b\U0010ffff"),
+        ("b\U0010ffff1", 9, "b\U0010ffff1"),
+        ("five5", 1, "f"),
+        ("five5", 4, "five5"),  # another question has the sample_id `five`
+    ],
+)
+def test_a_prefix_finds_one_question(sample_hash: str, shortest: int, prefix: str, odd: Path) -> None:
+    with open_index(odd) as index:
+        assert index.prefix_of(sample_hash, shortest) == prefix
+        assert [row.sample_hash for row in index.find(prefix)] == [sample_hash]
 
 
 def test_numbers_of_any_size(odd: Path) -> None:
