@@ -57,12 +57,14 @@ def spell_codes(by_code: Mapping[str, int]) -> str:
 
 
 def spell_p(p: float | None) -> str:
-    """Format a p-value.
+    """Format a p-value. One that is too small for a number is not 0.
 
-    >>> spell_p(1.0), spell_p(0.04321), spell_p(0.0000123), spell_p(None)
-    ('1', '0.0432', '1e-05', '–')
+    >>> spell_p(1.0), spell_p(0.04321), spell_p(0.0000123), spell_p(0.0), spell_p(None)
+    ('1', '0.0432', '1e-05', '<1e-300', '–')
     """
-    return "–" if p is None else "1" if p == 1 else f"{p:.4f}" if p >= 0.0001 else f"{p:.0e}"
+    if p is None or p == 0:
+        return "–" if p is None else "<1e-300"
+    return "1" if p == 1 else f"{p:.4f}" if p >= 0.0001 else f"{p:.0e}"
 
 
 def spell_repairable(lines: int, by_code: Mapping[str, int], of: int, kind: str = "rejected") -> str:

@@ -104,7 +104,7 @@ def _print_changes(found: Trend) -> None:
         corpora = f"{safe(change.before)} → {safe(change.after)}"
         click.echo(f"  {corpora}  {safe(evaluation.title)}  {safe(model.model_id)}")
         counts = f"{counted(change.questions, 'question')}: {change.better:,} better, {change.worse:,} worse"
-        click.echo(f"    {click.style(_mark(change), fg=colour)} {values}  {counts}  p = {change.p_adjusted:.2g}")
+        click.echo(f"    {click.style(_mark(change), fg=colour)} {values}  {counts}  p {_equals(change.p_adjusted)}")
     print_more(len(changes) - _MOST_CHANGES, "change", "`--format csv`")
 
 
@@ -146,3 +146,7 @@ def csv_trend(found: Trend, *, raw_cells: bool) -> str:
                 significant = str(change.significant).lower() if change else None
                 writer.writerow([*scope, safe(model.model_id), *cells, *compared, significant])
     return out.getvalue()
+
+
+def _equals(p: float | None) -> str:
+    return f"= {p:.2g}" if p else "< 1e-300"
