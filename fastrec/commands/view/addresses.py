@@ -29,6 +29,7 @@ __all__ = [
     "PageState",
     "QuestionAddresses",
     "filter_pairs",
+    "number_text",
     "scope_pairs",
     "state_of",
     "state_pairs",
@@ -107,6 +108,15 @@ def _number(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
+def number_text(value: float) -> str:
+    """Spell a number with as few digits as say which it is.
+
+    >>> number_text(0.2), number_text(1.0), number_text(1e-9)
+    ('0.2', '1', '1e-09')
+    """
+    return repr(value).removesuffix(".0")
+
+
 def scope_pairs(query: Query) -> list[tuple[str, str]]:
     """Spell the evaluation and the metric."""
     metric = [] if query.metric is None else [("metric", name_text(query.metric))]
@@ -121,7 +131,7 @@ def filter_pairs(query: Query) -> list[tuple[str, str]]:
     pairs += [("wrong", name_text(name)) for name in query.wrong]
     pairs += [("outcome", outcome) for outcome in query.outcomes]
     scores = ("least", query.least_score), ("most", query.most_score)
-    pairs += [(key, f"{value:.17g}") for key, value in scores if value is not None]
+    pairs += [(key, number_text(value)) for key, value in scores if value is not None]
     pairs += [("text", query.text)] if query.text else []
     pairs += [("id", name_text(name)) for name in query.sample_ids]
     pairs += [("hash", name_text(name)) for name in query.hashes]
