@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from fastrec.answers.table import Query, Scope
-from fastrec.commands.view.addresses import PAGE_SIZE, PageState, filter_pairs, scope_pairs
+from fastrec.commands.view.addresses import PAGE_SIZE, PageState, filter_pairs, number_text, scope_pairs
 from fastrec.commands.view.names import name_text
 from fastrec.commands.view.texts import hidden_fields
 from fastrec.errors import counted
@@ -72,7 +72,7 @@ def _models(name: str, scope: Scope, chosen: str) -> Html:
 
 
 def _score(name: str, value: float | None) -> Html:
-    shown = None if value is None else f"{value:.17g}"
+    shown = None if value is None else number_text(value)
     return tag("input", type="number", step="any", name=name, value=shown, inputmode="decimal")
 
 
