@@ -570,4 +570,6 @@ def test_corpus_that_was_replaced(corpus: Path, tmp_path: Path) -> None:
         shutil.copytree(tmp_path / "other", copy)
         page = client.page(path, 500)
         assert "another answer" not in page
-        assert "<h1>The corpus cannot be read</h1>" in page
+        assert "<h1>The corpus has changed since this server was started</h1>" in page
+        shutil.rmtree(copy)
+        assert "<h1>The corpus cannot be read</h1>" in client.page(path, 500)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import PurePath
 from typing import Final
@@ -21,6 +22,7 @@ from fastrec.commands.view.layout import Frame
 from fastrec.commands.view.question_page import NO_MORE, question_page
 from fastrec.commands.view.start_page import found_page, start_page
 from fastrec.commands.view.table_page import table_page
+from fastrec.corpus.documents import read_manifest
 from fastrec.errors import FastrecError, shown
 from fastrec.html import Html
 from fastrec.storage import is_url, parent_and_name
@@ -116,6 +118,9 @@ class _Pages:
             return _html(frame.problem("There is no such page", str(exc.detail)), exc.status_code)
         if isinstance(exc, _MissingError):
             return _html(frame.problem("Nothing here", str(exc)), 404)
+        if isinstance(exc, (FastrecError, OSError)) and _was_replaced(self._index):
+            hint = f"Run `fastrec view {shown(self._index.corpus)}` again to see the new one."
+            return _html(frame.problem("The corpus has changed since this server was started", hint), 500)
         if isinstance(exc, FastrecError):
             hint = f"`fastrec verify {shown(self._index.corpus)}` lists all problems of the corpus."
             return _html(frame.problem("The corpus cannot be read", str(exc), hint), 500)
@@ -127,6 +132,13 @@ class _Pages:
 
 def _html(page: Html, status: int = 200) -> Response:
     return HTMLResponse(page.encode("utf-8", "backslashreplace"), status)
+
+
+def _was_replaced(index: Index) -> bool:
+    """Return whether there is another corpus now, in the place of the one of the index."""
+    with suppress(FastrecError, OSError):
+        return read_manifest(index.corpus) != index.manifest
+    return False
 
 
 def _os_error(exc: OSError) -> str:
