@@ -104,7 +104,7 @@ def _print_changes(found: Trend) -> None:
         corpora = f"{safe(change.before)} → {safe(change.after)}"
         click.echo(f"  {corpora}  {safe(evaluation.title)}  {safe(model.model_id)}")
         counts = f"{counted(change.questions, 'question')}: {change.better:,} better, {change.worse:,} worse"
-        click.echo(f"    {click.style(_mark(change), fg=colour)} {values}  {counts}  p {_equals(change.p_adjusted)}")
+        click.echo(f"    {click.style(_mark(change), fg=colour)} {values}  {counts}  p {_equal(change)}")
     print_more(len(changes) - _MOST_CHANGES, "change", "`--format csv`")
 
 
@@ -148,5 +148,5 @@ def csv_trend(found: Trend, *, raw_cells: bool) -> str:
     return out.getvalue()
 
 
-def _equals(p: float | None) -> str:
-    return f"= {p:.2g}" if p else "< 1e-300"
+def _equal(change: Change) -> str:
+    return change.p_text if change.p_text.startswith("<") else f"= {change.p_text}"

@@ -77,6 +77,13 @@ class Change(msgspec.Struct, kw_only=True):
     significant: bool = False
     """Whether `p_adjusted` is below the chosen one: the model changed by more than chance."""
 
+    @property
+    def p_text(self) -> str:
+        """The adjusted p-value as text. One that is too small for a number is not 0."""
+        if self.p_adjusted is None:
+            return "–"
+        return f"{self.p_adjusted:.2g}" if self.p_adjusted else "<1e-300"
+
 
 class ModelTrend(msgspec.Struct, kw_only=True):
     """One model on one evaluation and metric."""

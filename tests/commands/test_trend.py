@@ -194,6 +194,22 @@ def test_a_metric_that_becomes_graded(tmp_path: Path) -> None:
     assert (change.better, change.worse, change.difference) == (1, 0, pytest.approx(0.5 / 3))
 
 
+def test_a_p_value_is_never_zero(tmp_path: Path) -> None:
+    """If many scores change by nearly the same, the p-value of the t-test is too small for a number."""
+    for night in (0, 1):
+        scores = {number: 0.1 + night * (0.5 + number / 1e9) for number in range(200)}
+        records = [
+            record("m", number, "+") | {"evaluation": {"score": score, "is_correct": True}}
+            for number, score in scores.items()
+        ]
+        make_corpus(tmp_path / f"night-{night}", records)
+    (change,) = fastrec.trend(tmp_path).significant_changes()
+    assert (change[2].p_adjusted, change[2].p_text) == (0.0, "<1e-300")
+    assert b"0 worse  p <1e-300\n" in run_here("trend", tmp_path).stdout
+    fastrec.report(tmp_path / "night-1", tmp_path / "report.html", trend=tmp_path)
+    assert "&lt;1e-300</td>" in (tmp_path / "report.html").read_text()
+
+
 def test_hashes_that_differ(nights: Path, tmp_path: Path) -> None:
     """Questions of corpora with other hashes cannot be matched; a notice says so."""
     make_corpus(tmp_path / "other", [record("steady", 1, "+")], hash="xxh3_128")

@@ -160,7 +160,7 @@ def _changes(trend: Trend) -> Html:
             num(change.questions),
             num(change.better),
             num(change.worse),
-            num(change.p_adjusted, ".2g"),
+            tag("td", change.p_text, class_="num", data_v=change.p_adjusted),
         )
         for evaluation, model, change in found[:_MOST_CHANGES]
     ]
