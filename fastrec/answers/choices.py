@@ -3,7 +3,7 @@
 Of few models, most questions have the same marks as another one. So SQL cuts the marks of these models out of the
 packed columns, and finds those that differ. Their facts are computed once, and kept in a temporary table. What is
 selected from `marks` and this table together has the columns of the table `question`, so that the same SQL works on
-both.
+both. Graded scores hardly repeat: then the table has the facts of each question.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ __all__ = ["Choices", "Cut"]
 _KEPT: Final = 4
 _MOST_RUNS: Final = 8
 _WIDTHS: Final = {"flags": 1, "shares": 8, "scores": 8, "lengths": 8}
+_PACKED: Final = ["flags", "shares", "scores"]
 _FACTS: Final = ", ".join(Facts._fields)
 
 
@@ -75,26 +76,30 @@ class Choices:
 def _choose(connection: sqlite3.Connection, name: str, scope: int, models: Sequence[int], *, graded: bool) -> str:
     """Make the table of the facts that follow from the marks of some models."""
     cut = Cut(models)
-    flags, shares, scores, lengths = (cut.column(column) for column in Marks._fields)
-    different = connection.execute(f"SELECT DISTINCT {flags}, {shares}, {scores} FROM marks m WHERE scope = {scope}")  # noqa: S608
-    marks = "?" + ", ?" * (2 + len(Facts._fields))
+    flags, *_ = packed = [cut.column(column) for column in _PACKED]
+    names, keys = (["id"], ["m.id"]) if graded else (_PACKED, packed)
+    columns = ", ".join([*keys, *packed] if graded else packed)
+    different = connection.execute(f"SELECT DISTINCT {columns} FROM marks m WHERE scope = {scope}")  # noqa: S608
+    places = ", ".join("?" * (len(keys) + len(Facts._fields)))
     connection.execute("BEGIN")
     with connection:
-        connection.execute(
-            f"CREATE TABLE temp.{name} (flags BLOB, shares BLOB, scores BLOB, {_FACTS}, "
-            "PRIMARY KEY (flags, shares, scores)) WITHOUT ROWID"
-        )
+        key = ", ".join(names)
+        typed = ", ".join(f"{column} {'INTEGER' if graded else 'BLOB'}" for column in names)  # as in `marks`
+        connection.execute(f"CREATE TABLE temp.{name} ({typed}, {_FACTS}, PRIMARY KEY ({key})) WITHOUT ROWID")
         connection.executemany(
-            f"INSERT INTO temp.{name} VALUES ({marks})",  # noqa: S608 - a name of ours
-            ((*row, *facts_of(Marks(*row), cut.models, graded=graded)) for row in different),
+            f"INSERT INTO temp.{name} VALUES ({places})",  # noqa: S608 - a name of ours
+            (
+                (*row[: len(keys)], *facts_of(Marks(*row[-len(packed) :]), cut.models, graded=graded))
+                for row in different
+            ),
         )
     connection.create_function(
         f"length_{name}", 2, lambda kinds, packed: mean_length(kinds, packed, cut.models), deterministic=True
     )
-    # The join must begin with `marks`: the other table has no id.
+    same = " AND ".join(f"c.{column} = {value}" for column, value in zip(names, keys, strict=True))
+    # The join must begin with `marks`: the other table may have no id.
     return (
-        f"(SELECT m.id, {_FACTS}, length_{name}({flags}, {lengths}) AS output_chars, "  # noqa: S608
+        f"(SELECT m.id, {_FACTS}, length_{name}({flags}, {cut.column('lengths')}) AS output_chars, "  # noqa: S608
         "(SELECT a.input_chars FROM asked a WHERE a.id = m.id) AS input_chars "
-        f"FROM marks m CROSS JOIN temp.{name} c ON c.flags = {flags} AND c.shares = {shares} AND c.scores = {scores} "
-        f"WHERE m.scope = {scope})"
+        f"FROM marks m CROSS JOIN temp.{name} c ON {same} WHERE m.scope = {scope})"
     )

@@ -141,8 +141,8 @@ def values_or_none(marks: Marks, models: Sequence[int | None], *, graded: bool) 
 
 
 def facts_of(marks: Marks, models: Sequence[int], *, graded: bool) -> Facts:
-    """Return the facts about some models."""
-    flags = bytes([marks.flags[model] for model in models])
+    """Return the facts about some models, in ascending order."""
+    flags = _flags_of(marks.flags, models)
     facts = _facts_of_flags(flags)
     if not facts.models or (not marks.shares and not marks.scores):
         return facts
@@ -159,11 +159,19 @@ def facts_of(marks: Marks, models: Sequence[int], *, graded: bool) -> Facts:
 
 
 def mean_length(flags: bytes, lengths: bytes, models: Sequence[int]) -> float | None:
-    """Return the mean length of the outputs of some models; None without answers."""
-    flags = bytes([flags[model] for model in models])
+    """Return the mean length of the outputs of some models, in ascending order; None without answers."""
+    flags = _flags_of(flags, models)
     answers = _facts_of_flags(flags).models
+    if not answers:
+        return None
     values = array("d", lengths)
-    return math.fsum([values[model] for model in _answering(flags, models, answers)]) / answers if answers else None
+    if answers == len(values):
+        return math.fsum(values) / answers
+    return math.fsum([values[model] for model in _answering(flags, models, answers)]) / answers
+
+
+def _flags_of(flags: bytes, models: Sequence[int]) -> bytes:
+    return flags if len(models) == len(flags) else bytes([flags[model] for model in models])
 
 
 def _answering(flags: bytes, models: Sequence[int], answers: int) -> Sequence[int]:
