@@ -249,43 +249,55 @@ def test_no_circles_between_modules(known: dict[str, Path]) -> None:
     assert find_circle(graph) is None
 
 
-@pytest.mark.parametrize("name", [name for name in INNER if command_of(name)])
-def test_commands_do_not_import_each_other(name: str) -> None:
-    others = {command_of(other) for other in imports_of(tree_of(name), MODULES)} - {None, command_of(name)}
-    assert not others
+def test_commands_do_not_import_each_other() -> None:
+    found = {
+        name: {command_of(other) for other in imports_of(tree_of(name), MODULES)} - {None, command_of(name)}
+        for name in INNER
+        if command_of(name)
+    }
+    assert found
+    assert not {name: others for name, others in found.items() if others}
 
 
-@pytest.mark.parametrize("name", [name for name in INNER if folder_of(name) not in ("cli", "__main__")])
-def test_only_the_command_line_prints_or_exits(name: str) -> None:
+def test_only_the_command_line_prints_or_exits() -> None:
     """Everything below the command line returns values and raises errors."""
+    names = [name for name in INNER if folder_of(name) not in ("cli", "__main__")]
+    assert names
+    assert not {name: found for name in names if (found := prints_or_exits(name))}
+
+
+def prints_or_exits(name: str) -> set[str]:
+    """What a module uses that prints or exits."""
     nodes = list(ast.walk(tree_of(name)))
     called = {ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)}
     named = {ast.unparse(node) for node in nodes if isinstance(node, ast.Attribute)}
     raised = {ast.unparse(node.exc) for node in nodes if isinstance(node, ast.Raise) and node.exc}
-    assert not called & PRINTING
-    assert not named & STREAMS
-    assert not any(exc.startswith("SystemExit") for exc in raised)
+    return called & PRINTING | named & STREAMS | {exc for exc in raised if exc.startswith("SystemExit")}
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_every_module_has_a_docstring(name: str) -> None:
-    assert (ast.get_docstring(tree_of(name)) or "").strip()
+def test_every_module_has_a_docstring() -> None:
+    assert MODULES
+    assert not [name for name in MODULES if not (ast.get_docstring(tree_of(name)) or "").strip()]
 
 
-@pytest.mark.parametrize("name", [name for name in MODULES if name != "fastrec.__main__"])
-def test_every_module_lists_its_names(name: str) -> None:
+def test_every_module_lists_its_names() -> None:
     """A module has one explicit `__all__` without repetition, unless it only has a docstring."""
-    tree = tree_of(name)
+    names = [name for name in MODULES if name != "fastrec.__main__"]
+    assert not [name for name in names if not lists_its_names(tree_of(name))]
+
+
+def lists_its_names(tree: ast.Module) -> bool:
     values = [
         node.value
         for node in tree.body
         if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["__all__"]
     ]
     if len(tree.body) == 1:  # a docstring
-        return
-    assert len(values) == 1
+        return True
+    if len(values) != 1:
+        return False
     names = ast.literal_eval(values[0])
-    assert len(names) == len(set(names))
+    return len(names) == len(set(names))
 
 
 def test_imports_are_found_everywhere() -> None:
