@@ -100,17 +100,22 @@ def _cache_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_memory_limit() -> Iterator[None]:
+    """Let commands in this process set no memory limit: the test runner, which is much larger, would run out of memory.
+
+    Commands in processes of their own still set it.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fastrec.cli.options.limit_memory", lambda _jobs: None)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _process_is_left_as_it_was() -> Iterator[None]:
-    """Restore the memory limit that a command sets for its process; fail if a test leaves anything else changed.
-
-    Later tests, and the test runner between them, would run out of memory, or end by a signal that another test sends.
-    """
-    limit = resource.getrlimit(resource.RLIMIT_DATA) if resource else None
+    """Fail if a test leaves a limit, a signal handler or the working directory changed: later tests would suffer."""
     before = _process_state()
     yield
-    if limit:
-        resource.setrlimit(resource.RLIMIT_DATA, limit)
     assert _process_state() == before
 
 
