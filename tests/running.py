@@ -22,11 +22,6 @@ import pytest
 import fastrec
 from fastrec.cli import main
 
-try:
-    import resource
-except ImportError:  # not on this system
-    resource = None  # type: ignore[assignment]
-
 
 def run_command(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[bytes]:
     """Run `python -m fastrec`, in a new process if there are options for it; check that it prints no traceback."""
@@ -66,15 +61,12 @@ def run_here(
 
 @contextlib.contextmanager
 def _process_state() -> Iterator[None]:
-    """Restore signal handlers, the timer and the memory limit, which the command line sets for its own process."""
+    """Restore signal handlers and the timer, which the command line sets for its own process."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)}
     timer = signal.getitimer(signal.ITIMER_REAL)
-    limit = resource.getrlimit(resource.RLIMIT_DATA) if resource else None
     try:
         yield
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
         signal.setitimer(signal.ITIMER_REAL, *timer)
-        if limit:
-            resource.setrlimit(resource.RLIMIT_DATA, limit)

@@ -133,7 +133,6 @@ def test_every_long_command_shows_its_progress(
 ) -> None:
     """Each stage is drawn, the line is erased at the end, and --no-progress draws nothing."""
     monkeypatch.chdir(corpus)
-    monkeypatch.setattr("fastrec.cli.options.limit_memory", lambda _jobs: None)
     for more in ([], ["--no-progress"]):
         out = str(tmp_path / f"out{len(more)}")
         with redirect_stderr(Terminal()) as terminal:
