@@ -125,9 +125,12 @@ class Batch(msgspec.Struct):
     @property
     def recipes(self) -> Counter[tuple[str, str, str]]:
         """Number of records by evaluation_name, model_id and recipe."""
-        # No loop in Python: this runs for every record of a corpus.
-        evaluations, models = map(_evaluation_name, self.records), map(_model_id, self.records)
-        return Counter(zip(evaluations, models, self.recipe_names, strict=True))
+        columns = [*map(_evaluation_name, self.records)], [*map(_model_id, self.records)], self.recipe_names
+        # The records of a chunk are mostly of one evaluation, model and recipe. Comparing them with the first takes a
+        # fifth of the time of counting them.
+        if self.records and all(values.count(values[0]) == len(self.records) for values in columns):
+            return Counter({(columns[0][0], columns[1][0], columns[2][0]): len(self.records)})
+        return Counter(zip(*columns, strict=True))
 
     def __iadd__(self, other: Batch) -> Self:
         for name in self.__struct_fields__:

@@ -35,6 +35,7 @@ _VALID_ELSEWHERE: Final = ("version.newer", "hash.mismatch")
 
 _PEEKED_SHARDS: Final = 4  # shards whose first lines are read for a guess
 _PEEKED_BYTES: Final = 16 << 10  # text that is judged of each of them
+_PEEKED_TEXT: Final = 128 << 10  # text that is decompressed at a time
 _PEEKED_LINE: Final = 1 << 20  # a first line longer than this is not judged
 
 
@@ -131,7 +132,12 @@ def prepare_judge(target: Schema, shards: Sequence[Shard], options: Options) -> 
 def _begins_with_later(shard: Shard, judge: Judge, options: Options) -> bool:
     """Return whether the first lines of a shard have a record of a later version than the default one."""
     longest = min(options.max_line_bytes, _PEEKED_LINE)
-    chunks = shard.read(chunk_bytes=_PEEKED_BYTES, max_line_bytes=longest, max_window=options.max_window)
+    chunks = shard.read(
+        chunk_bytes=_PEEKED_BYTES,
+        max_line_bytes=longest,
+        max_window=options.max_window,
+        text_bytes=_PEEKED_TEXT,
+    )
     first = next(chunks, None)
     del chunks  # closes the file
     return isinstance(first, Chunk) and has_later(judge.judge_chunk(first.data, bytearray()))

@@ -6,7 +6,8 @@ r"""Cut blocks of text into chunks of whole lines, without parsing: a line ends 
 1. Small blocks are joined.
 2. A UTF-8 byte order mark at byte 0 of the text is dropped; its three bytes still count in offsets.
 3. Each step searches for the last newline backwards. The bytes up to it are added to `whole`, the rest to `tail`.
-4. When they fill a chunk, `whole` is joined. This is the only copy of the text here.
+4. When they fill a chunk, `whole` is joined. This is the only copy of the text here. A block of whole lines that is
+   about as large as a chunk becomes one as it is: the reader of zstd makes such blocks.
 
 A line longer than `max_line_bytes` is yielded as a `LongLine`: it is measured to its end, but never held.
 
@@ -144,6 +145,12 @@ class _Cutter:
 
     def feed(self, block: bytes, start: int) -> Iterator[Chunk | LongLine]:
         """Process the next block from `start` on, and yield the chunks that it completes."""
+        if start == 0 and not self.tail_bytes and self._is_chunk(block):
+            if self.whole:
+                yield self._chunk()
+            self.whole_bytes = len(block)
+            yield self._chunk(block)
+            return
         view = memoryview(block)
         for begin in range(start, len(block), self.step):
             end = min(begin + self.step, len(block))
@@ -160,6 +167,11 @@ class _Cutter:
                 self.tail_bytes += end - begin
             if self.whole and self.whole_bytes + self.tail_bytes >= self.chunk_bytes:
                 yield self._chunk()
+
+    def _is_chunk(self, block: bytes) -> bool:
+        """Return whether a block consists of whole lines and is about as large as a chunk."""
+        least, most = self.chunk_bytes // 2, min(self.chunk_bytes, self.max_line_bytes)
+        return least <= len(block) <= most and block.endswith(b"\n")
 
     def finish(self) -> Iterator[Chunk | LongLine]:
         """Yield the rest: the last line may lack its newline."""
@@ -205,8 +217,9 @@ class _Cutter:
         self.whole_bytes += self.tail_bytes
         self.tail, self.tail_bytes = [], 0
 
-    def _chunk(self) -> Chunk:
-        data = b"".join(self.whole)
+    def _chunk(self, data: bytes = b"") -> Chunk:
+        """Return the whole lines as a chunk, which may have been joined already."""
+        data = data or b"".join(self.whole)
         chunk = Chunk(data, self.offset, self.line)
         lines = count(data, b"\n")
         self.line += lines

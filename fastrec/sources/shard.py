@@ -29,7 +29,7 @@ from fastrec.errors import ShardError, ShardMissingError, shown
 from fastrec.limits import LIMITS
 from fastrec.sources.formats import MAGIC_BYTES, MAX_WINDOW, Format, detect, text_of
 from fastrec.sources.lines import MAX_LINE_BYTES, Chunk, LongLine, ReadStats, chunks, line_start
-from fastrec.sources.zstd_frames import SLICE_BYTES
+from fastrec.sources.zstd_frames import TEXT_BYTES
 from fastrec.storage import is_url, storage_of
 from fastrec.storage.base import Reader
 
@@ -38,6 +38,7 @@ __all__ = ["FEWEST", "SMALLEST", "STDIN", "Shard", "Slice", "shard_at"]
 STDIN: Final = "-"
 
 _READ_BYTES: Final = 1 << 20
+_LITTLE_TEXT: Final = 512 << 10  # text of zstd that is held for a caller who holds little
 SMALLEST: Final = 4 << 20  # bytes of a slice or a task
 FEWEST: Final = 16  # slices of a shard, or tasks, unless they would be smaller than that
 
@@ -99,9 +100,13 @@ class Shard(msgspec.Struct, frozen=True):
         chunk_bytes: int = LIMITS.chunk_bytes,
         max_line_bytes: int = MAX_LINE_BYTES,
         max_window: int = MAX_WINDOW,
+        text_bytes: int = TEXT_BYTES,
         stats: ReadStats | None = None,
     ) -> Iterator[Chunk | LongLine]:
-        """Read the lines that start in a byte range; only a splittable shard can be read in ranges."""
+        """Read the lines that start in a byte range; only a splittable shard can be read in ranges.
+
+        Zstd is decompressed `text_bytes` at a time: give less to read only the first lines.
+        """
         if (start, end) != (0, None) and not self.splittable:
             raise ValueError(f"{self.path}: only plain files can be read in ranges")
         stats = ReadStats() if stats is None else stats
@@ -116,7 +121,7 @@ class Shard(msgspec.Struct, frozen=True):
                     source.seek(stats.raw_start, size)
                 text = self._raw_blocks(source, size, stats)
                 if stats.raw_start == 0:
-                    text = text_of(text, self.path, max_window)
+                    text = text_of(text, self.path, max_window, text_bytes)
                 yield from cut(text, offset=stats.raw_start)
 
         return read()
@@ -124,7 +129,7 @@ class Shard(msgspec.Struct, frozen=True):
     def read_text(self) -> Iterator[bytes]:
         """Read the text in blocks of any size, for callers that need no lines, and hold little of it."""
         with self._opened() as source:
-            yield from text_of(self._raw_blocks(source, None, ReadStats()), self.path, MAX_WINDOW, SLICE_BYTES)
+            yield from text_of(self._raw_blocks(source, None, ReadStats()), self.path, MAX_WINDOW, _LITTLE_TEXT)
 
     def own_bytes(self, start: int, end: int | None) -> tuple[int, int]:
         """Return the offset and the length of the lines that start in a range of the file as it is now."""

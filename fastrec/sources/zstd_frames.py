@@ -10,7 +10,7 @@ whole blocks, which is cheap: the header of a block has 3 bytes and gives the po
 2. Walk the block headers, and pass on a piece after every BLOCKS_PER_PIECE blocks.
 3. The library asks for pieces until it has filled a buffer of TEXT_BYTES, which bounds its output for any input. It
    checks content size and checksum after the last block of a frame.
-4. Yield the buffer in slices, which are small enough to stay in the cache.
+4. Yield the buffer in slices, which are small enough to stay in the cache, and end with a newline where possible.
 
 The walk detects a truncation at its exact offset, and a corruption to within a few blocks.
 
@@ -34,7 +34,7 @@ BLOCK_LIMIT = 128 << 10  # Block_Maximum_Size, RFC 8878, 3.1.1.2.4
 BLOCKS_PER_PIECE = 4
 BLOCKS_PER_CALL = 32
 TEXT_BYTES = BLOCKS_PER_CALL * BLOCK_LIMIT
-SLICE_BYTES = 512 << 10
+SLICE_BYTES = 256 << 10
 HEADER_LIMIT = 18  # magic 4, descriptor 1, window 1, dictionary 4, content size 8
 
 _FRAME_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -61,8 +61,13 @@ def zstd_text(raw: RawBytes, max_window: int, text_bytes: int = TEXT_BYTES) -> I
     view = memoryview(buffer)
     try:
         while size := readinto(view):
-            for start in range(0, size, SLICE_BYTES):
-                yield bytes(view[start : min(start + SLICE_BYTES, size)])
+            start = 0
+            while start < size:
+                end = min(start + SLICE_BYTES, size)
+                if end < size:  # a slice of whole lines is a chunk, and is not copied again
+                    end = buffer.rfind(b"\n", start, end) + 1 or end
+                yield bytes(view[start:end])
+                start = end
     except zstandard.ZstdError as exc:
         raise raw.corrupt(f"zstd frame is corrupt: {exc}", pieces.offset) from exc
     finally:
