@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fastrec.judge.batch import Batch
 from fastrec.judge.judge import Judge
@@ -141,3 +144,13 @@ def test_a_duplicate_key_is_seen_in_an_upgraded_record() -> None:
             assert [(invalid.line, invalid.findings[0].code) for invalid in batch.rejected] == [
                 (2, "json.duplicate_key")
             ]
+
+
+@given(st.lists(st.tuples(*[st.sampled_from("ab")] * 3), max_size=6))
+def test_recipes_are_counted_by_evaluation_and_model(values: list[tuple[str, str, str]]) -> None:
+    """Also if all records of a chunk have the same ones, which is counted at once."""
+    batch = Batch()
+    for evaluation, model, recipe in values:
+        batch.records.append(SimpleNamespace(evaluation_name=evaluation, model_id=model))
+        batch.recipe_names.append(recipe)
+    assert batch.recipes == Counter(values)

@@ -23,6 +23,16 @@ def cut(text, size):
     return [text[i : i + size] for i in range(0, len(text), size)]
 
 
+def cut_after_lines(text, size):
+    """Cut a text as the reader of zstd does: after the last newline of each piece, if there is one."""
+    blocks = []
+    while text:
+        end = text.rfind(b"\n", 0, size) + 1 or size
+        blocks.append(text[:end])
+        text = text[end:]
+    return blocks
+
+
 def lines_of(text):
     """Split a text into lines the simple way: (offset, number, bytes)."""
     body = text.removeprefix(BOM)
@@ -75,18 +85,27 @@ def test_every_prefix_of_a_tricky_text_is_cut_correctly(chunk_bytes):
 @given(
     lines=st.lists(st.binary(max_size=12).map(lambda line: line.replace(b"\n", b"")), max_size=20),
     ended=st.booleans(),
-    block_bytes=st.integers(1, 40),
+    cut_into=st.builds(partial, st.sampled_from([cut, cut_after_lines]), size=st.integers(1, 40)),
     chunk_bytes=st.integers(1, 40),
     max_line_bytes=st.integers(1, 14),
 )
-def test_any_text_is_split_into_its_lines(lines, ended, block_bytes, chunk_bytes, max_line_bytes):
+def test_any_text_is_split_into_its_lines(lines, ended, cut_into, chunk_bytes, max_line_bytes):
     """Every line is in a chunk, or reported as too long with its exact length, in order."""
     text = b"\n".join(lines) + (b"\n" if ended else b"")
-    items = list(chunks(cut(text, block_bytes), chunk_bytes=chunk_bytes, max_line_bytes=max_line_bytes))
+    items = list(chunks(cut_into(text), chunk_bytes=chunk_bytes, max_line_bytes=max_line_bytes))
     expected = [
         (offset, number, line if len(line) <= max_line_bytes else len(line)) for offset, number, line in lines_of(text)
     ]
     assert lines_in(items) == expected
+
+
+def test_a_block_of_whole_lines_is_not_copied():
+    """It is a chunk as it is, and what came before it is a chunk of its own."""
+    blocks = [b"1\n2\n", b"3\n4", b"\n5\n", b"6\n7\n"]
+    items = list(chunks(blocks, chunk_bytes=4))
+    assert items[0].data is blocks[0]
+    assert items[-1].data is blocks[-1]
+    assert lines_in(items) == lines_of(b"".join(blocks))
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 4, 10, 64])
