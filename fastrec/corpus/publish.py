@@ -6,7 +6,7 @@ import os
 import secrets
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -46,10 +46,7 @@ def work_root_of(output: str, work_dir: str | None) -> str:
 def check_output(output: str, names: Sequence[str], shards: Sequence[Shard] = ()) -> None:
     """Refuse an output inside an input, and an input inside the output."""
     ours, shown_output = _canonical(output), shown(output)
-    for name in (*names, *(shard.path for shard in shards if not shard.stream)):
-        if is_url(name) != is_url(output):
-            continue
-        theirs = _canonical(name)
+    for name, theirs in _canonical_inputs(names, shards, as_urls=is_url(output)):
         if (theirs == ours or _is_inside(ours, theirs)) and (is_url(name) or Path(name).is_dir()):
             if theirs == ours:
                 raise UsageError(f"{shown_output} is input and output at once: give another output")
@@ -63,8 +60,8 @@ def check_inputs_not_in(refused: str, names: Sequence[str], shards: Sequence[Sha
     if not storage_of(refused).exists(refused):
         return
     place = _canonical(refused)
-    for name in (*names, *(shard.path for shard in shards if not shard.stream)):
-        if is_url(name) == is_url(refused) and f"{_canonical(name)}/".startswith(f"{place}/"):
+    for name, theirs in _canonical_inputs(names, shards, as_urls=is_url(refused)):
+        if f"{theirs}/".startswith(f"{place}/"):
             raise UsageError(
                 f"the input {shown(name)} is the corpus that was refused last, which this run would replace or remove: "
                 "rename it, or give another output"
@@ -73,6 +70,23 @@ def check_inputs_not_in(refused: str, names: Sequence[str], shards: Sequence[Sha
 
 def _canonical(path: str) -> str:
     return storage_of(path).canonical(path).rstrip("/")
+
+
+def _canonical_inputs(names: Sequence[str], shards: Sequence[Shard], *, as_urls: bool) -> Iterator[tuple[str, str]]:
+    """Yield the inputs as they are given, and their shards, each with its canonical path: either URLs or other paths.
+
+    Most shards share a directory, whose canonical path is found once.
+    """
+    directories: dict[str, str] = {}
+    yield from ((name, _canonical(name)) for name in names if is_url(name) == as_urls)
+    for path in (shard.path for shard in shards if not shard.stream and is_url(shard.path) == as_urls):
+        if as_urls or os.path.islink(path):  # noqa: PTH114 - paths stay the str that was given
+            yield path, _canonical(path)
+        else:
+            parent, name = parent_and_name(path)
+            if parent not in directories:
+                directories[parent] = _canonical(parent)
+            yield path, f"{directories[parent]}/{name}"
 
 
 def _is_inside(path: str, directory: str) -> bool:

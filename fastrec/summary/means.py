@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from fractions import Fraction
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -167,18 +166,19 @@ def means_of(totals: Totals, *repeats: Mapping[int, RepeatSums]) -> Means:
 
 def _mean_and_error(total: int, squared: int, n: int, common: int, bits: int) -> tuple[float | None, float | None]:
     """Return the mean of n values and its standard error, given their sum in units of 2**-bits / common."""
-    mean = _rounded(lambda: Fraction(total, n * common << bits))
+    mean = _quotient(total, n * common << bits)
     if n < 2:
         return mean, None
     # n times the sum of squared deviations. It is exact, so it is never negative. The root is an integer too, because
     # the variance of scores such as 1e-200 or 1e200 does not fit a double.
     spread = squared * n - total**2
     root = math.isqrt((spread << 2 * _ROOT_BITS) // (common**2 * n**2 * (n - 1)))
-    return mean, _rounded(lambda: Fraction(root, 1 << bits + _ROOT_BITS))
+    return mean, _quotient(root, 1 << bits + _ROOT_BITS)
 
 
-def _rounded(value: Callable[[], Fraction]) -> float | None:
+def _quotient(numerator: int, denominator: int) -> float | None:
+    """Return a quotient; None if it overflows a double. Python rounds it correctly, however long the integers are."""
     try:
-        return float(value())
+        return numerator / denominator
     except OverflowError:
         return None

@@ -149,13 +149,17 @@ def _evaluations(tally: Tally, census: Census) -> Iterator[EvaluationSummary]:
 
 def model_summary(name: str, counted: ModelTally, repeats: Repeats) -> ModelSummary:
     """Build the summary of a model on a metric of an evaluation."""
-    buckets = [counted.latency_quantile(share) for share in (0.5, 0.9, 0.99)]
+    buckets = counted.latency_quantiles((0.5, 0.9, 0.99))
     p50, p90, p99 = (None if bucket is None else float(f"{bucket_value(bucket):.5g}") for bucket in buckets)
     sums = (counted.input_tokens, counted.output_tokens, counted.total_tokens)
     input_tokens, output_tokens, total_tokens = map(json_safe, sums)
     copied = {name: getattr(counted, name) for name in ("records", "correct", "errors", "turns", "tool_calls")}
-    means = means_of(counted.answers(), repeats.without_errors, repeats.answers)._asdict()
-    with_errors = means_of(counted.with_errors(), repeats.without_errors, repeats.records)._asdict()
+    answers, records = counted.answers(), counted.with_errors()
+    means = means_of(answers, repeats.without_errors, repeats.answers)._asdict()
+    if answers == records and not repeats.answers and not repeats.records:
+        with_errors = dict(means)
+    else:
+        with_errors = means_of(records, repeats.without_errors, repeats.records)._asdict()
     return ModelSummary(
         model_id=name,
         **copied,

@@ -6,8 +6,10 @@ All counts and sums are integers, those of scores in units of 2**-1074, the smal
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from itertools import accumulate
 from operator import itemgetter, mul
 from typing import Any, Final, Self
 
@@ -110,15 +112,14 @@ class ModelTally(Sums):
         """Return the sums over all records, with errors as wrong."""
         return Totals(self.records, self.correct, self.score, self.score_squared)
 
-    def latency_quantile(self, share: float) -> int | None:
-        """Return the lowest bucket such that this share of the records lies in or below it."""
-        count = sum(self.latency.values())
-        rank = max(math.ceil(share * count), 1)
-        for bucket in sorted(self.latency):
-            rank -= self.latency[bucket]
-            if rank <= 0:
-                return bucket
-        return None
+    def latency_quantiles(self, shares: Sequence[float]) -> list[int | None]:
+        """Return, for each share of the records, the lowest bucket such that it lies in or below that bucket."""
+        total = self.latency.total()
+        if not total:
+            return [None] * len(shares)
+        buckets = sorted(self.latency)
+        ends = list(accumulate(map(self.latency.__getitem__, buckets)))
+        return [buckets[bisect_left(ends, max(math.ceil(share * total), 1))] for share in shares]
 
 
 class Tally(Sums):

@@ -189,12 +189,12 @@ def test_a_latency_beyond_a_double_is_in_the_last_bucket() -> None:
 def test_quantiles_are_those_of_the_sorted_list(values: list[float], share: float) -> None:
     """A quantile is the bucket of the value at that rank, as in a sorted list of all values."""
     records = [sample(sample_id=number, performance={"latency_ms": value}) for number, value in enumerate(values)]
-    bucket = tallied(*records).latency_quantile(share)
+    bucket = tallied(*records).latency_quantiles([share])[0]
     expected = sorted(values)[max(math.ceil(share * len(values)), 1) - 1]
     assert bucket == (bucket_of(expected) if expected else 0)
 
 
 def test_no_latency_no_quantile() -> None:
     """Records without a latency have no quantiles."""
-    assert tallied(sample(performance=None)).latency_quantile(0.5) is None
+    assert tallied(sample(performance=None)).latency_quantiles([0.5]) == [None]
     assert rows_of([sample(performance={})])[1][0][Column.LATENCY] is None
