@@ -307,6 +307,10 @@ def test_an_input_inside_of_the_output_is_refused(shard: Path, tmp_path: Path, m
         normalize(tmp_path / "out" / "part-00000.jsonl.zst", tmp_path / "out", overwrite=True)
     with pytest.raises(UsageError, match="lies in the output"):
         normalize(shard, shard, overwrite=True)
+    (shard.parent / "linked.jsonl.zst").symlink_to(tmp_path / "out" / "part-00000.jsonl.zst")
+    for name in (shard.parent, Path("in"), tmp_path / "in" / ".." / shard.parent.name):
+        with pytest.raises(UsageError, match=r"linked\.jsonl\.zst lies in the output"):
+            normalize(name, tmp_path / "out", overwrite=True)
 
 
 @pytest.mark.parametrize("name", ["out", "below/it/out", "."])
