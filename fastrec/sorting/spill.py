@@ -21,7 +21,7 @@ from fastrec.storage.digests import FileDigest, fingerprint
 
 __all__ = ["BLOCK_ROWS", "Fence", "IndexWriter", "Run", "Sources", "in_order", "index_of", "spill"]
 
-_BATCH: Final = 256  # records whose texts are still in the cache for their fingerprints
+_BATCH_BYTES: Final = 1 << 18  # texts that are still in the cache for their checksum and their fingerprints
 
 Row = Sequence[Any]
 
@@ -148,9 +148,10 @@ def spill(
     prints: list[int] = []
     with memoryview(text) as view:
         order, copies, _ = in_order(keys, rows, lambda index: bytes(view[starts[index] : ends[index]]))
+        batch = max(_BATCH_BYTES * len(ends) // max(ends[-1], 1), 1) if ends else 1
         with ViewsWriter(path) as data:
-            for first in range(0, len(order), _BATCH):
-                views = [view[starts[index] : ends[index]] for index in order[first : first + _BATCH]]
+            for first in range(0, len(order), batch):
+                views = [view[starts[index] : ends[index]] for index in order[first : first + batch]]
                 data.write(views)
                 prints += map(fingerprint, views)
     with IndexWriter(index_of(path), block_rows) as index:
