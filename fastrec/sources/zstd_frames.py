@@ -45,15 +45,19 @@ _CONTENT_SIZE_BYTES = (0, 2, 4, 8)
 _RLE, _RESERVED = 1, 3
 _NOTHING = memoryview(b"")
 
-# A buffer that no reader uses. It is reused because new memory has to be touched page by page: text that was allocated
-# 4 MiB at a time instead of copied from here made reading parts 16 % slower, and `normalize` 3 %.
+# A buffer and, by its limit of the window, a decompressor that no reader uses. They are reused because new memory has
+# to be touched page by page. Text that was allocated 4 MiB at a time instead of copied from here made reading parts
+# 16 % slower, and `normalize` 3 %; a new window for each shard made it 1 to 2 % slower.
 _idle: list[bytearray] = []
+_idle_decompressors: dict[int, zstandard.ZstdDecompressor] = {}
+_LARGEST_KEPT = 8 << 20  # window of a decompressor that is kept
 
 
 def zstd_text(raw: RawBytes, max_window: int, text_bytes: int = TEXT_BYTES) -> Iterator[bytes]:
     """Yield the text of all frames, decompressing `text_bytes` at a time; skippable frames have none."""
     low, high = _LIBRARY_WINDOWS
-    decompressor = zstandard.ZstdDecompressor(max_window_size=min(max(max_window, low), high))
+    limit = min(max(max_window, low), high)
+    decompressor = _idle_decompressors.pop(limit, None) or zstandard.ZstdDecompressor(max_window_size=limit)
     pieces = _Pieces(raw, min(max_window, high))
     readinto = decompressor.stream_reader(cast("IO[bytes]", pieces), read_across_frames=True).readinto
     is_usual = text_bytes == TEXT_BYTES
@@ -71,6 +75,8 @@ def zstd_text(raw: RawBytes, max_window: int, text_bytes: int = TEXT_BYTES) -> I
     except zstandard.ZstdError as exc:
         raise raw.corrupt(f"zstd frame is corrupt: {exc}", pieces.offset) from exc
     finally:
+        if pieces.largest_window <= _LARGEST_KEPT:
+            _idle_decompressors[limit] = decompressor
         if is_usual:
             _idle[:] = [buffer]
 
@@ -80,8 +86,10 @@ class _Pieces:
 
     def __init__(self, raw: RawBytes, max_window: int) -> None:
         self.offset = 0  # of the last piece: the library asks for one after it has decompressed the one before
+        self.largest_window = 0  # of all frames so far
         self._raw = raw
-        self._pieces = _pieces(raw, max_window)
+        self._max_window = max_window
+        self._pieces = self._all_frames()
 
     def read(self, _size: int) -> memoryview:
         """Return the next piece; an empty one at the end."""
@@ -89,19 +97,22 @@ class _Pieces:
         self.offset = self._raw.offset - len(piece)
         return piece
 
-
-def _pieces(raw: RawBytes, max_window: int) -> Iterator[memoryview]:
-    """Yield the pieces of all frames; skip skippable ones."""
-    while raw.need(1):
-        magic = raw.peek(4)
-        skippable = 0x50 <= magic[0] <= 0x5F and _SKIPPABLE_TAIL.startswith(magic[1:])
-        if not skippable and not _FRAME_MAGIC.startswith(magic):
-            raise raw.corrupt("is not zstd where a new frame should begin")
-        raw.require(4, "a zstd frame's magic number")
-        if skippable:
-            _skip_frame(raw)
-        else:
-            yield from _pieces_of_frame(raw, max_window)
+    def _all_frames(self) -> Iterator[memoryview]:
+        """Yield the pieces of all frames; skip skippable ones."""
+        raw = self._raw
+        while raw.need(1):
+            magic = raw.peek(4)
+            skippable = 0x50 <= magic[0] <= 0x5F and _SKIPPABLE_TAIL.startswith(magic[1:])
+            if not skippable and not _FRAME_MAGIC.startswith(magic):
+                raise raw.corrupt("is not zstd where a new frame should begin")
+            raw.require(4, "a zstd frame's magic number")
+            if skippable:
+                _skip_frame(raw)
+                continue
+            name = f"the zstd frame that starts at byte {raw.offset:,}"
+            length, checksum_bytes, window = _frame_header(raw, name, self._max_window)
+            self.largest_window = max(self.largest_window, window)
+            yield from _pieces_of_frame(raw, name, length, checksum_bytes)
 
 
 def _skip_frame(raw: RawBytes) -> None:
@@ -112,10 +123,9 @@ def _skip_frame(raw: RawBytes) -> None:
         raise raw.truncated(name)
 
 
-def _pieces_of_frame(raw: RawBytes, max_window: int) -> Iterator[memoryview]:
+def _pieces_of_frame(raw: RawBytes, name: str, header_bytes: int, checksum_bytes: int) -> Iterator[memoryview]:
     """Yield the pieces of one frame: the walk over its blocks that the module docstring describes."""
-    name = f"the zstd frame that starts at byte {raw.offset:,}"
-    ahead, checksum_bytes = _frame_header(raw, name, max_window)  # `ahead` is the length of whole blocks so far
+    ahead = header_bytes  # and all whole blocks that were not passed on yet
     blocks = 0
     last = 0
     while not last:
@@ -132,8 +142,8 @@ def _pieces_of_frame(raw: RawBytes, max_window: int) -> Iterator[memoryview]:
             ahead = blocks = 0
 
 
-def _frame_header(raw: RawBytes, name: str, max_window: int) -> tuple[int, int]:
-    """Check the header of a frame (RFC 8878, 3.1.1.1); return its length and that of the checksum after the blocks."""
+def _frame_header(raw: RawBytes, name: str, max_window: int) -> tuple[int, int, int]:
+    """Check the header of a frame (RFC 8878, 3.1.1.1); return its length, that of the checksum, and the window."""
     raw.require(6, name)
     head = raw.peek(HEADER_LIMIT)
     descriptor = head[4]
@@ -156,4 +166,4 @@ def _frame_header(raw: RawBytes, name: str, max_window: int) -> tuple[int, int]:
     if dictionary := int.from_bytes(head[dictionary_at:content_size_at], "little"):
         reason = f"was compressed with a zstd dictionary ({dictionary}): compress it again without one"
         raise ShardError(raw.path, reason, raw.offset)
-    return length, 4 if descriptor & 4 else 0
+    return length, 4 if descriptor & 4 else 0, window
