@@ -86,10 +86,14 @@ class _Pieces:
 
     def __init__(self, raw: RawBytes, max_window: int) -> None:
         self.offset = 0  # of the last piece: the library asks for one after it has decompressed the one before
-        self.largest_window = 0  # of all frames so far
         self._raw = raw
-        self._max_window = max_window
-        self._pieces = self._all_frames()
+        self._windows = _Windows(max_window)
+        self._pieces = _pieces(raw, self._windows)  # a function: a method would be a cycle, which nobody collects
+
+    @property
+    def largest_window(self) -> int:
+        """The largest window of all frames so far."""
+        return self._windows.largest
 
     def read(self, _size: int) -> memoryview:
         """Return the next piece; an empty one at the end."""
@@ -97,22 +101,27 @@ class _Pieces:
         self.offset = self._raw.offset - len(piece)
         return piece
 
-    def _all_frames(self) -> Iterator[memoryview]:
-        """Yield the pieces of all frames; skip skippable ones."""
-        raw = self._raw
-        while raw.need(1):
-            magic = raw.peek(4)
-            skippable = 0x50 <= magic[0] <= 0x5F and _SKIPPABLE_TAIL.startswith(magic[1:])
-            if not skippable and not _FRAME_MAGIC.startswith(magic):
-                raise raw.corrupt("is not zstd where a new frame should begin")
-            raw.require(4, "a zstd frame's magic number")
-            if skippable:
-                _skip_frame(raw)
-                continue
-            name = f"the zstd frame that starts at byte {raw.offset:,}"
-            length, checksum_bytes, window = _frame_header(raw, name, self._max_window)
-            self.largest_window = max(self.largest_window, window)
-            yield from _pieces_of_frame(raw, name, length, checksum_bytes)
+
+class _Windows:
+    """The limit of windows, and the largest one that was found."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.largest = 0
+
+
+def _pieces(raw: RawBytes, windows: _Windows) -> Iterator[memoryview]:
+    """Yield the pieces of all frames; skip skippable ones."""
+    while raw.need(1):
+        magic = raw.peek(4)
+        skippable = 0x50 <= magic[0] <= 0x5F and _SKIPPABLE_TAIL.startswith(magic[1:])
+        if not skippable and not _FRAME_MAGIC.startswith(magic):
+            raise raw.corrupt("is not zstd where a new frame should begin")
+        raw.require(4, "a zstd frame's magic number")
+        if skippable:
+            _skip_frame(raw)
+        else:
+            yield from _pieces_of_frame(raw, windows)
 
 
 def _skip_frame(raw: RawBytes) -> None:
@@ -123,9 +132,11 @@ def _skip_frame(raw: RawBytes) -> None:
         raise raw.truncated(name)
 
 
-def _pieces_of_frame(raw: RawBytes, name: str, header_bytes: int, checksum_bytes: int) -> Iterator[memoryview]:
+def _pieces_of_frame(raw: RawBytes, windows: _Windows) -> Iterator[memoryview]:
     """Yield the pieces of one frame: the walk over its blocks that the module docstring describes."""
-    ahead = header_bytes  # and all whole blocks that were not passed on yet
+    name = f"the zstd frame that starts at byte {raw.offset:,}"
+    ahead, checksum_bytes, window = _frame_header(raw, name, windows.limit)  # `ahead` is the length of whole blocks
+    windows.largest = max(windows.largest, window)
     blocks = 0
     last = 0
     while not last:

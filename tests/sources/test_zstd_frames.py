@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 import pytest
@@ -62,6 +63,18 @@ def test_two_readers_do_not_share_a_decompressor() -> None:
             break
     assert found == texts
     assert len(zstd_frames._idle_decompressors) == 1
+
+
+def test_a_reader_is_no_cycle() -> None:
+    """Tasks run without the collector, so a cycle with the buffers of a shard would stay until the process ends."""
+    data = frame(TEXT)
+    gc.collect()
+    gc.disable()
+    try:
+        assert read(data) == TEXT
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(("window_log", "kept"), [(23, 1), (24, 0)])
