@@ -47,7 +47,7 @@ _NOTHING = memoryview(b"")
 
 # A buffer and, by its limit of the window, a decompressor that no reader uses. They are reused because new memory has
 # to be touched page by page. Text that was allocated 4 MiB at a time instead of copied from here made reading parts
-# 16 % slower, and `normalize` 3 %; a new window for each shard made it 1 to 2 % slower.
+# 16 % slower, and `normalize` 3 %; a new window for each shard made it 1 % slower.
 _idle: list[bytearray] = []
 _idle_decompressors: dict[int, zstandard.ZstdDecompressor] = {}
 _LARGEST_KEPT = 8 << 20  # window of a decompressor that is kept
