@@ -45,7 +45,7 @@ _CONTENT_SIZE_BYTES = (0, 2, 4, 8)
 _RLE, _RESERVED = 1, 3
 _NOTHING = memoryview(b"")
 
-# A buffer and, by its limit of the window, a decompressor that no reader uses. They are reused because new memory has
+# A buffer that no reader uses, and a decompressor for each limit of the window. They are reused because new memory has
 # to be touched page by page. Text that was allocated 4 MiB at a time instead of copied from here made reading parts
 # 16 % slower, and `normalize` 3 %; a new window for each shard made it 1 % slower.
 _idle: list[bytearray] = []
