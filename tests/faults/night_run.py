@@ -16,7 +16,6 @@ from typing import Any, Self
 import msgspec
 
 from fastrec.errors import FastrecError
-from fastrec.limits import Limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
 from tests.faults.injecting import Faults
@@ -36,6 +35,10 @@ class NightRun(msgspec.Struct):
     limits: dict[str, Any] = {}
     kill_at: int = 0
     """Number of the change before which the process kills itself; 0: never."""
+
+    def made_options(self) -> Options:
+        """Return the options of a night that was read from JSON."""
+        return msgspec.convert({**self.options, "limits": self.limits, "incremental": True, "overwrite": True}, Options)
 
     @property
     def command(self) -> list[str]:
@@ -66,13 +69,10 @@ class Kill(Faults):
 def main() -> int:
     """Run the night; return the exit code."""
     night = msgspec.json.decode(sys.argv[1], type=NightRun)
-    if "sort_by" in night.options:
-        night.options["sort_by"] = tuple(night.options["sort_by"])
-    options = Options(**night.options, limits=Limits(**night.limits), incremental=True, overwrite=True)
     os.fsync = lambda _: None  # it matters after a power failure only, and takes time
     with Kill(Path(night.out).parent, night.kill_at) as kill:
         try:
-            run(night.paths, night.out, options)
+            run(night.paths, night.out, night.made_options())
         except (FastrecError, OSError) as exc:
             sys.stderr.write(f"{type(exc).__name__}: {exc}\n")
             return 3

@@ -8,11 +8,17 @@ from __future__ import annotations
 import os
 import random
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
+from fastrec.limits import Limits
+from fastrec.normalize.options import Options
 from tests.faults.killed_nights import KilledNights, some_of
+from tests.faults.night_run import NightRun
 from tests.faults.processes import HAS_PROC
+from tests.normalize.nights import ATTEMPTS, CONTENT, first_attempt, random_night
 
 EXAMPLES = int(os.environ.get("NIGHTS_EXAMPLES", "4"))
 
@@ -56,3 +62,20 @@ def test_a_night_of_two_workers_is_killed_at_some_time(scene: KilledNights) -> N
     dice = random.Random(16)
     killed = [scene.kill_after(dice.uniform(0.2, 0.7), jobs=2) for _ in range(max(EXAMPLES // 4, 3))]
     assert any(killed), "all nights have ended before"
+
+
+@pytest.mark.parametrize("content", CONTENT)
+def test_a_night_in_its_own_process_has_the_same_options(content: dict[str, Any]) -> None:
+    sent = msgspec.json.encode(NightRun(["in"], "out", content, {"task_bytes": 3_000}))
+    expected = Options(**content, limits=Limits(task_bytes=3_000), incremental=True, overwrite=True)
+    assert msgspec.json.decode(sent, type=NightRun).made_options() == expected
+
+
+def test_the_random_nights_of_the_soak_test_have_valid_options() -> None:
+    dice = random.Random(17)
+    nights = [random_night(dice) for _ in range(200)]
+    for night in nights:
+        Options(**{"incremental": True, "overwrite": True, **first_attempt(night)})
+    assert {(night.attempt, night.check) for night in nights} == {
+        (attempt, check) for attempt in range(len(ATTEMPTS)) for check in ("stat", "content")
+    }

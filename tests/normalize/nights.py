@@ -126,6 +126,14 @@ def random_night(dice: random.Random) -> Night:
     )
 
 
+def first_attempt(night: Night) -> dict[str, Any]:
+    """Return the options of the run that is interrupted, if there is one."""
+    options = {**WAYS[night.way], "check": night.check, **ATTEMPTS[night.attempt]}
+    if not options.get("incremental", True):
+        del options["check"]  # only incremental runs have it
+    return options
+
+
 class Nights:
     """A pile, the corpus that is made from it night after night, and what is known about the last night."""
 
@@ -178,8 +186,8 @@ class Nights:
         self._do(night.deeds[:half])
         if night.stop:
             with contextlib.suppress(KeyboardInterrupt):
-                first = self.options(**options, **ATTEMPTS[night.attempt])
-                run(self.pile.paths, self.out, first, progress=StopAfter(night.stop))
+                attempt = self.options(**first_attempt(night))
+                run(self.pile.paths, self.out, attempt, progress=StopAfter(night.stop))
             self._do(night.deeds[half:])
         if night.stop or self._was_later is not self.pile.is_later:
             self._signatures = None  # how much can be reused depends on when, and on where the later record was
