@@ -58,7 +58,8 @@ def zstd_text(raw: RawBytes, max_window: int, text_bytes: int = TEXT_BYTES) -> I
     low, high = _LIBRARY_WINDOWS
     limit = min(max(max_window, low), high)
     decompressor = _idle_decompressors.pop(limit, None) or zstandard.ZstdDecompressor(max_window_size=limit)
-    pieces = _Pieces(raw, min(max_window, high))
+    windows = _Windows(min(max_window, high))
+    pieces = _Pieces(raw, windows)
     readinto = decompressor.stream_reader(cast("IO[bytes]", pieces), read_across_frames=True).readinto
     is_usual = text_bytes == TEXT_BYTES
     buffer = _idle.pop() if is_usual and _idle else bytearray(text_bytes)
@@ -75,7 +76,7 @@ def zstd_text(raw: RawBytes, max_window: int, text_bytes: int = TEXT_BYTES) -> I
     except zstandard.ZstdError as exc:
         raise raw.corrupt(f"zstd frame is corrupt: {exc}", pieces.offset) from exc
     finally:
-        if pieces.largest_window <= _LARGEST_KEPT:
+        if windows.largest <= _LARGEST_KEPT:
             _idle_decompressors[limit] = decompressor
         if is_usual:
             _idle[:] = [buffer]
@@ -84,16 +85,10 @@ def zstd_text(raw: RawBytes, max_window: int, text_bytes: int = TEXT_BYTES) -> I
 class _Pieces:
     """The pieces of all frames, as a file for the library."""
 
-    def __init__(self, raw: RawBytes, max_window: int) -> None:
+    def __init__(self, raw: RawBytes, windows: _Windows) -> None:
         self.offset = 0  # of the last piece: the library asks for one after it has decompressed the one before
         self._raw = raw
-        self._windows = _Windows(max_window)
-        self._pieces = _pieces(raw, self._windows)  # a function: a method would be a cycle, which nobody collects
-
-    @property
-    def largest_window(self) -> int:
-        """The largest window of all frames so far."""
-        return self._windows.largest
+        self._pieces = _pieces(raw, windows)  # a function: a method would be a cycle, which nobody collects
 
     def read(self, _size: int) -> memoryview:
         """Return the next piece; an empty one at the end."""
@@ -103,7 +98,7 @@ class _Pieces:
 
 
 class _Windows:
-    """The limit of windows, and the largest one that was found."""
+    """The limit of windows, and the largest one of all frames so far."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit

@@ -156,7 +156,7 @@ def model_summary(name: str, counted: ModelTally, repeats: Repeats) -> ModelSumm
     copied = {name: getattr(counted, name) for name in ("records", "correct", "errors", "turns", "tool_calls")}
     answers, records = counted.answers(), counted.with_errors()
     means = means_of(answers, repeats.without_errors, repeats.answers)._asdict()
-    if answers == records and not repeats.answers and not repeats.records:
+    if answers == records and not repeats.answers and not repeats.records:  # the usual case
         with_errors = dict(means)
     else:
         with_errors = means_of(records, repeats.without_errors, repeats.records)._asdict()
